@@ -1,0 +1,1 @@
+//! One core: WebAssembly tenants under reclamation budgets

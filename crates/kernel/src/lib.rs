@@ -1,0 +1,1 @@
+//! Capabilities and kernel objects of one cell, built on reclamation groups; no_std

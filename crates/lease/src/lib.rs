@@ -1,0 +1,1 @@
+//! Leases: the contract of a tenant, from lease.toml or flags

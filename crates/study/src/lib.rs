@@ -1,0 +1,1 @@
+//! The experiments: every figure and table of the papers that Leasehold reproduces
