@@ -1,1 +1,61 @@
-//! Leases: the contract of a tenant, from lease.toml or flags
+//! Leases: the contract of a tenant, read from `lease.toml` or from the flags of `leasehold run`.
+//!
+//! A lease says what a tenant may cost: how long taking everything back from it may take
+//! (`reclaim`, the reclamation budget of BRR §III) and how much memory it may use (`memory`).
+//! This crate turns text into a [`Lease`] that every other part can trust; it admits nothing and
+//! charges nothing itself.
+//!
+//! Principles:
+//!
+//! 1. **Nothing is parsed and ignored.** A key that no part of the system acts on is an error.
+//! 2. **A value that exists is in range.** Zero, negative and absurd quantities cannot be
+//!    constructed, so nobody downstream checks again.
+//! 3. **A quantity carries its unit.** `"500us"` is a budget, `500` is an error that asks for one.
+//! 4. **One error, complete.** The first fault in the file is reported with file, line, key, what
+//!    was found and what is allowed.
+//! 5. **Text is hostile.** No input panics, and work and memory are bounded by its length, which
+//!    is bounded too ([`LeaseFile::MAX_BYTES`]).
+//!
+//! ```
+//! use std::path::Path;
+//! use leasehold_lease::LeaseFile;
+//!
+//! let text = r#"
+//! [tenant.thumbnailer]
+//! component = "thumbnailer.wasm"
+//! reclaim = { budget = "500us" }
+//! memory = { reserve = "16MiB" }
+//! "#;
+//! let file = LeaseFile::parse(text, Path::new("etc/lease.toml"))?;
+//! let tenant = &file.tenants[0];
+//! assert_eq!(tenant.component, Path::new("etc/thumbnailer.wasm"));
+//! assert_eq!(tenant.lease.reclaim.budget.get(), 500_000);
+//!
+//! let refused = LeaseFile::parse(&text.replace("500us", "500"), Path::new("etc/lease.toml"));
+//! assert_eq!(
+//!     refused.unwrap_err().to_string(),
+//!     "etc/lease.toml:4:22: tenant.thumbnailer.reclaim.budget: found \"500\" (no unit); \
+//!      allowed: a time with its unit (ns, us, ms, s), more than zero and at most 3600s, \
+//!      such as \"500us\"",
+//! );
+//! # Ok::<(), leasehold_lease::LeaseError>(())
+//! ```
+
+mod byte_size;
+mod error;
+mod file;
+mod flags;
+mod lease;
+mod nanoseconds;
+mod node;
+mod quantity;
+mod tenant;
+
+pub use byte_size::ByteSize;
+pub use error::LeaseError;
+pub use file::LeaseFile;
+pub use flags::{FlagError, LeaseFlags};
+pub use lease::{Lease, Memory, Reclaim};
+pub use nanoseconds::Nanoseconds;
+pub use quantity::{QuantityError, QuantityFault};
+pub use tenant::{Directory, EnvVar, TenantSpec};

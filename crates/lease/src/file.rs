@@ -1,0 +1,247 @@
+//! `lease.toml`: a table per tenant.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::error::LeaseError;
+use crate::lease::{Lease, Memory, Reclaim};
+use crate::nanoseconds::Nanoseconds;
+use crate::node::{Node, Source};
+use crate::tenant::{Directory, EnvVar, TenantSpec};
+
+const FILE_KEYS: &str = "tenant";
+const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory";
+const DIRECTORY_KEYS: &str = "host, guest, write";
+const RECLAIM_KEYS: &str = "budget, call_bytes";
+const MEMORY_KEYS: &str = "reserve, table_elements";
+
+const TENANTS: &str = "at least one table [tenant.NAME]";
+const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
+const PATH: &str = "a path, not empty, without NUL";
+const STRINGS: &str = "an array of strings without NUL";
+const STRING: &str = "a string without NUL";
+const DIRECTORIES: &str = "an array of tables { host, guest, write }";
+const RECLAIM: &str = "a table { budget, call_bytes }";
+
+/// The tenants of a lease file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseFile {
+    /// In the order of the file; never empty.
+    pub tenants: Vec<TenantSpec>,
+}
+
+impl LeaseFile {
+    /// The longest lease file, in bytes: room for thousands of tenants.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Reads and parses the lease file at `path`. Reads at most [`Self::MAX_BYTES`] + 1 bytes,
+    /// whatever `path` names.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is not a lease file: see [`LeaseFile::parse`].
+    pub fn load(path: &Path) -> Result<Self, LeaseError> {
+        let bytes = read_bounded(path).map_err(|source| LeaseError::Unreadable {
+            file: path.to_owned(),
+            source,
+        })?;
+        let source = |text| Source { file: path, text };
+        if bytes.len() > Self::MAX_BYTES {
+            return Err(too_long(source("")));
+        }
+        match str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, path),
+            Err(error) => {
+                let (valid, _) = bytes.split_at(error.valid_up_to());
+                let text = str::from_utf8(valid).unwrap_or_default();
+                let found = "bytes that are not UTF-8".to_owned();
+                Err(source(text).malformed(text.len(), found, "UTF-8 text"))
+            }
+        }
+    }
+
+    /// Parses `text`, which was read from `origin`: errors name it, and relative paths are
+    /// resolved against its directory. Nothing is opened.
+    ///
+    /// # Errors
+    ///
+    /// The first fault in the order of the file; a missing key counts where its table begins, but
+    /// after every fault inside that table.
+    pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
+        let source = Source { file: origin, text };
+        if text.len() > Self::MAX_BYTES {
+            return Err(too_long(source));
+        }
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let found = format!("no TOML ({})", error.message().replace('\n', " "));
+            source.malformed(at, found, "TOML")
+        })?;
+        let base = origin.parent().unwrap_or(Path::new(""));
+        let root = Node::document(source, document.get_ref());
+        let mut tenants = Vec::new();
+        for entry in root.entries()? {
+            match entry.name() {
+                "tenant" => {
+                    for tenant in entry.entries()? {
+                        tenants.push(parse_tenant(&tenant, base)?);
+                    }
+                }
+                _ => return Err(entry.unknown(FILE_KEYS)),
+            }
+        }
+        if tenants.is_empty() {
+            return Err(root.missing("tenant", TENANTS));
+        }
+        Ok(Self { tenants })
+    }
+
+    /// The tenant called `name`.
+    #[must_use]
+    pub fn tenant(&self, name: &str) -> Option<&TenantSpec> {
+        self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(LeaseFile::MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn too_long(source: Source<'_>) -> LeaseError {
+    source.malformed(
+        0,
+        "more than 1MiB".to_owned(),
+        "a lease file of at most 1MiB",
+    )
+}
+
+fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> {
+    let name = node.name();
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !(1..=63).contains(&name.len()) || !name.chars().all(in_name) {
+        return Err(node.misnamed(TENANT_NAME));
+    }
+    let mut component = None;
+    let mut args = Vec::new();
+    let mut env = Vec::new();
+    let mut dirs = Vec::new();
+    let mut reclaim = None;
+    let mut memory = Memory::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
+            "args" => args = parse_args(&entry)?,
+            "env" => env = parse_env(&entry)?,
+            "dirs" => dirs = parse_dirs(&entry, base)?,
+            "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
+            "memory" => memory = parse_memory(&entry)?,
+            _ => return Err(entry.unknown(TENANT_KEYS)),
+        }
+    }
+    Ok(TenantSpec {
+        name: name.to_owned(),
+        component: component.ok_or_else(|| node.missing("component", PATH))?,
+        args,
+        env,
+        dirs,
+        lease: Lease {
+            reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
+            memory,
+        },
+    })
+}
+
+fn parse_args(node: &Node<'_>) -> Result<Vec<String>, LeaseError> {
+    let argument = |node: &Node<'_>| node.string(STRING, is_c_string).map(str::to_owned);
+    node.elements(STRINGS)?.iter().map(argument).collect()
+}
+
+fn parse_env(node: &Node<'_>) -> Result<Vec<EnvVar>, LeaseError> {
+    let variable = |node: &Node<'_>| {
+        if !EnvVar::is_name(node.name()) {
+            return Err(node.misnamed(EnvVar::NAME));
+        }
+        let value = node.string(STRING, is_c_string)?.to_owned();
+        Ok(EnvVar {
+            name: node.name().to_owned(),
+            value,
+        })
+    };
+    node.entries()?.iter().map(variable).collect()
+}
+
+fn parse_dirs(node: &Node<'_>, base: &Path) -> Result<Vec<Directory>, LeaseError> {
+    let mut taken = HashSet::new();
+    let mut dirs = Vec::new();
+    for element in node.elements(DIRECTORIES)? {
+        let mut host = None;
+        let mut guest = None;
+        let mut write = false;
+        for entry in element.entries()? {
+            match entry.name() {
+                "host" => host = Some(base.join(entry.string(PATH, is_path)?)),
+                "guest" => {
+                    let path = entry.string(PATH, is_path)?;
+                    if !taken.insert(path) {
+                        return Err(entry.refused("a guest path that no other directory has"));
+                    }
+                    guest = Some(path.to_owned());
+                }
+                "write" => write = entry.boolean()?,
+                _ => return Err(entry.unknown(DIRECTORY_KEYS)),
+            }
+        }
+        dirs.push(Directory {
+            host: host.ok_or_else(|| element.missing("host", PATH))?,
+            guest: guest.ok_or_else(|| element.missing("guest", PATH))?,
+            write,
+        });
+    }
+    Ok(dirs)
+}
+
+fn parse_reclaim(node: &Node<'_>) -> Result<Reclaim, LeaseError> {
+    let mut budget = None;
+    let mut call_bytes = None;
+    for entry in node.entries()? {
+        match entry.name() {
+            "budget" => budget = Some(entry.quantity()?),
+            "call_bytes" => call_bytes = Some(entry.quantity()?),
+            _ => return Err(entry.unknown(RECLAIM_KEYS)),
+        }
+    }
+    let budget = budget.ok_or_else(|| node.missing("budget", Nanoseconds::ALLOWED))?;
+    Ok(Reclaim { budget, call_bytes })
+}
+
+fn parse_memory(node: &Node<'_>) -> Result<Memory, LeaseError> {
+    let mut memory = Memory::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            "reserve" => memory.reserve = entry.quantity()?,
+            "table_elements" => {
+                memory.table_elements =
+                    entry.integer(Memory::TABLE_ELEMENTS, Memory::TABLE_ELEMENTS_ALLOWED)?;
+            }
+            _ => return Err(entry.unknown(MEMORY_KEYS)),
+        }
+    }
+    Ok(memory)
+}
+
+/// Whether the host's and the guest's C interfaces can carry `text`.
+fn is_c_string(text: &str) -> bool {
+    !text.contains('\0')
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && is_c_string(text)
+}

@@ -1,0 +1,76 @@
+//! The flag form of a lease.
+
+use thiserror::Error;
+
+use crate::byte_size::ByteSize;
+use crate::error::excerpt;
+use crate::lease::{Lease, Memory};
+use crate::nanoseconds::Nanoseconds;
+
+/// The lease as far as flags state it: each flag replaces one value of a base lease, which is the
+/// one of `--lease`, or else [`Lease::default`].
+///
+/// ```
+/// use leasehold_lease::{Lease, LeaseFlags};
+///
+/// let flags = LeaseFlags { budget: Some("2ms".parse()?), ..LeaseFlags::default() };
+/// let lease = flags.over(Lease::default());
+/// assert_eq!(lease.reclaim.budget.to_string(), "2ms");
+/// assert_eq!(lease.memory, Lease::default().memory);
+/// # Ok::<(), leasehold_lease::QuantityError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeaseFlags {
+    /// Replaces `reclaim.budget`.
+    pub budget: Option<Nanoseconds>,
+    /// Replaces `reclaim.call_bytes`.
+    pub call_bytes: Option<ByteSize>,
+    /// Replaces `memory.reserve`.
+    pub reserve: Option<ByteSize>,
+    /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
+    pub table_elements: Option<u64>,
+}
+
+impl LeaseFlags {
+    /// `base` with the values that flags state.
+    #[must_use]
+    pub fn over(self, base: Lease) -> Lease {
+        let mut lease = base;
+        lease.reclaim.budget = self.budget.unwrap_or(base.reclaim.budget);
+        lease.reclaim.call_bytes = self.call_bytes.or(base.reclaim.call_bytes);
+        lease.memory.reserve = self.reserve.unwrap_or(base.memory.reserve);
+        lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
+        lease
+    }
+
+    /// Parses a number of table elements: 1 to [`Memory::MAX_TABLE_ELEMENTS`].
+    ///
+    /// # Errors
+    ///
+    /// Anything else, with what was found and what is allowed.
+    pub fn table_elements(text: &str) -> Result<u64, FlagError> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits
+            .then(|| text.parse().ok())
+            .flatten()
+            .filter(|n| Memory::TABLE_ELEMENTS.contains(n))
+            .ok_or_else(|| FlagError::new(text, Memory::TABLE_ELEMENTS_ALLOWED))
+    }
+}
+
+/// The value of a flag that is not accepted; displays what was found and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("found {found}; allowed: {allowed}")]
+pub struct FlagError {
+    found: String,
+    allowed: &'static str,
+}
+
+impl FlagError {
+    pub(crate) fn new(found: &str, allowed: &'static str) -> Self {
+        Self {
+            found: excerpt(found),
+            allowed,
+        }
+    }
+}

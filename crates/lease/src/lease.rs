@@ -1,0 +1,69 @@
+//! The lease itself: what one tenant may cost.
+
+use std::ops::RangeInclusive;
+
+use crate::byte_size::ByteSize;
+use crate::nanoseconds::Nanoseconds;
+
+/// The contract of one tenant.
+///
+/// The default is the lease of `leasehold run` without flags: a reclamation budget of 50 ms,
+/// 1 GiB of linear memory and 1,000,000 table elements. That is enough for an ordinary command
+/// and still a deadline; a lease file has to name its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lease {
+    /// What taking everything back may cost.
+    pub reclaim: Reclaim,
+    /// How much memory the tenant may use.
+    pub memory: Memory,
+}
+
+/// The reservation of time to end the tenant (BRR §III).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reclaim {
+    /// The reclamation budget of the tenant's group: every allocation is charged against it
+    /// before it is made, and refused when it does not fit.
+    pub budget: Nanoseconds,
+    /// The host memory that one pending host call may hold. `None` leaves it to the cell: what an
+    /// eighth of the budget pays for, at most 16 MiB.
+    pub call_bytes: Option<ByteSize>,
+}
+
+impl Default for Reclaim {
+    fn default() -> Self {
+        const BUDGET: Nanoseconds = Nanoseconds::new(50_000_000).expect("50 ms is in range");
+        Self {
+            budget: BUDGET,
+            call_bytes: None,
+        }
+    }
+}
+
+/// The reservation of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// The hard limit on all linear memories of the tenant together, enforced at growth.
+    pub reserve: ByteSize,
+    /// The limit on the elements of all tables of the tenant together, enforced at growth;
+    /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
+    pub table_elements: u64,
+}
+
+impl Memory {
+    /// The most table elements that a lease can grant: the size at which the WebAssembly
+    /// JavaScript interface stops too (§"Implementation-defined limits"), 80 MB of pointers.
+    pub const MAX_TABLE_ELEMENTS: u64 = 10_000_000;
+
+    pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
+    pub(crate) const TABLE_ELEMENTS_ALLOWED: &'static str = "a whole number from 1 to 10000000";
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        const RESERVE: ByteSize = ByteSize::new(1 << 30).expect("1 GiB is in range");
+        Self {
+            reserve: RESERVE,
+            table_elements: 1_000_000,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A tenant as its author describes it: a program, what it is given, and its lease.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::flags::FlagError;
+use crate::lease::Lease;
+
+/// One `[tenant.NAME]` table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// The name: 1 to 63 of `A-Z a-z 0-9 - _`, unique in its file.
+    pub name: String,
+    /// The program, a core module or a component. A relative path in a lease file is relative to
+    /// the directory of the file, and has been resolved against it here.
+    pub component: PathBuf,
+    /// The arguments after the program's name.
+    pub args: Vec<String>,
+    /// The environment, in the order of the file; names are unique.
+    pub env: Vec<EnvVar>,
+    /// The directories that the program can open; guest paths are unique.
+    pub dirs: Vec<Directory>,
+    /// What the tenant may cost.
+    pub lease: Lease,
+}
+
+/// A variable of a guest's environment; as a flag: `NAME=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvVar {
+    /// The name: not empty, without `=` and NUL.
+    pub name: String,
+    /// The value: without NUL.
+    pub value: String,
+}
+
+impl EnvVar {
+    pub(crate) const NAME: &'static str = "a name that is not empty and has no \"=\" and no NUL";
+
+    pub(crate) fn is_name(name: &str) -> bool {
+        !name.is_empty() && !name.contains(['=', '\0'])
+    }
+}
+
+impl FromStr for EnvVar {
+    type Err = FlagError;
+
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        match text.split_once('=') {
+            Some((name, value)) if EnvVar::is_name(name) && !value.contains('\0') => Ok(Self {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err(FlagError::new(
+                text,
+                "NAME=VALUE, where NAME is not empty, without NUL",
+            )),
+        }
+    }
+}
+
+/// A host directory that a guest sees; as a flag: `HOST[::GUEST[::ro]]`.
+///
+/// The flag means what it means to `wasmtime run`: the guest path is the host path unless given,
+/// and the directory is writable, unless `::ro` is added. A lease file says `write = true`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    /// The directory on the host. A relative path in a lease file is relative to the directory of
+    /// the file, and has been resolved against it here.
+    pub host: PathBuf,
+    /// Where the guest finds it.
+    pub guest: String,
+    /// Whether the guest may create, change and delete.
+    pub write: bool,
+}
+
+impl FromStr for Directory {
+    type Err = FlagError;
+
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        let parts: Vec<&str> = text.splitn(4, "::").collect();
+        let (host, guest, write) = match parts[..] {
+            [host] => (host, host, true),
+            [host, guest] => (host, guest, true),
+            [host, guest, "ro"] => (host, guest, false),
+            _ => ("", "", false),
+        };
+        if host.is_empty() || guest.is_empty() || text.contains('\0') {
+            return Err(FlagError::new(
+                text,
+                "HOST, HOST::GUEST or HOST::GUEST::ro, without NUL",
+            ));
+        }
+        Ok(Self {
+            host: host.into(),
+            guest: guest.to_owned(),
+            write,
+        })
+    }
+}
