@@ -1,1 +1,62 @@
-//! The experiments: every figure and table of the papers that Leasehold reproduces
+//! The experiments: every figure and table of the papers that Leasehold reproduces.
+//!
+//! A study measures one claim on this host and reports it three ways: rows for programs, a table
+//! and findings for people, and a figure. Studies hold themselves to these principles:
+//!
+//! 1. **A claim is a number against a bound.** What must be shown is a [`Finding`] that holds or
+//!    does not; a claim that fails is reported, never an error and never left out.
+//! 2. **What could not be measured is not zero.** It is `null` in a row, absent from the figure,
+//!    and a claim about it does not hold.
+//! 3. **Compare within one run.** Alternatives take turns ([`samples::interleaved`]), and a
+//!    neighbour is compared with itself while nothing happened.
+//! 4. **Medians with their spread.** Every figure shows the 5th and 95th percentile, as the
+//!    papers' do.
+//! 5. **Numbers name their host.** Every report carries the facts of its machine ([`host`]) and
+//!    the calibration profile in force.
+//! 6. **The clock is stated.** Calibrated bounds are judged by the thread's processor time, what a
+//!    user feels by wall time ([`clock`]).
+//!
+//! ```
+//! use leasehold_study::report::{Finding, Report, row};
+//! use leasehold_study::samples::Samples;
+//! use leasehold_study::unit::Unit;
+//! use leasehold_study::{Options, Study, clock};
+//!
+//! /// How long it takes to look at the clock.
+//! struct Clock;
+//!
+//! impl Study for Clock {
+//!     fn name(&self) -> &'static str { "clock" }
+//!     fn paper(&self) -> &'static str { "none" }
+//!     fn about(&self) -> &'static str { "Cost of reading the clock." }
+//!     fn run(&self, options: &Options) -> anyhow::Result<Report> {
+//!         let reads = if options.quick { 100 } else { 100_000 };
+//!         let samples: Samples = (0..reads)
+//!             .map(|_| { let start = clock::monotonic_ns(); clock::monotonic_ns() - start })
+//!             .collect();
+//!         let mut report = Report::new(self, options);
+//!         report.rows.push(row([("read_ns_p50", samples.p50().into())]));
+//!         let median = samples.p50().map(|ns| ns as f64);
+//!         report.findings.push(Finding::at_most("is cheap", Unit::Nanoseconds, median, 1e6));
+//!         Ok(report)
+//!     }
+//! }
+//!
+//! let report = Clock.run(&Options { quick: true, ..Options::default() })?;
+//! assert!(report.holds());
+//! assert_eq!(report.to_json()["study"], "clock");
+//! # anyhow::Ok(())
+//! ```
+
+pub mod clock;
+pub mod host;
+mod page;
+pub mod plot;
+pub mod progress;
+pub mod report;
+pub mod samples;
+pub mod study;
+pub mod unit;
+
+pub use report::{Finding, Report};
+pub use study::{Options, Outcome, Study, all, find, run, run_all};

@@ -1,0 +1,215 @@
+//! Studies: what one is, which there are, and how they are run.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+
+use crate::page;
+use crate::report::Report;
+
+/// One experiment, in a file named as on the command line.
+pub trait Study: Sync {
+    /// Name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The figure, table or section that it reproduces: `BRR fig. 8`.
+    fn paper(&self) -> &'static str;
+
+    /// What it measures, in a sentence.
+    fn about(&self) -> &'static str;
+
+    /// Measures. Shows its progress on standard error.
+    ///
+    /// # Errors
+    /// If the host refuses something without which nothing can be measured. A claim that does not
+    /// hold is no error but a finding.
+    fn run(&self, options: &Options) -> Result<Report>;
+}
+
+/// How studies are run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Seconds instead of minutes: fewer and smaller points, for continuous integration.
+    pub quick: bool,
+    /// Print the envelope for programs, one line per study, instead of text.
+    pub json: bool,
+    /// Where `NAME.json`, `NAME.svg` and `index.html` go.
+    pub out_dir: PathBuf,
+    /// Where the built guest programs are.
+    pub guests_dir: PathBuf,
+    /// The calibration profile in force, as reports state it.
+    pub profile: Map<String, Value>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            quick: false,
+            json: false,
+            out_dir: "target/study".into(),
+            guests_dir: "target/guests".into(),
+            profile: Map::new(),
+        }
+    }
+}
+
+/// Every study, in the order of the page.
+pub fn all() -> &'static [&'static dyn Study] {
+    &[]
+}
+
+/// The study of this name.
+pub fn find(name: &str) -> Option<&'static dyn Study> {
+    all().iter().copied().find(|study| study.name() == name)
+}
+
+/// Runs one study, leaves `NAME.json` and `NAME.svg` in the output directory and prints the report
+/// to `out`.
+///
+/// # Errors
+/// If the study fails or its results cannot be written.
+pub fn run(study: &dyn Study, options: &Options, out: &mut dyn Write) -> Result<Report> {
+    let report = study
+        .run(options)
+        .with_context(|| format!("study {}", study.name()))?;
+    let directory = &options.out_dir;
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    let write = |extension: &str, content: String| {
+        let path = directory.join(report.study).with_extension(extension);
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
+    };
+    write("json", format!("{:#}\n", report.to_json()))?;
+    write("svg", report.figure.to_svg()?)?;
+    if options.json {
+        writeln!(out, "{}", report.to_json())?;
+    } else {
+        writeln!(out, "{}", report.to_text())?;
+    }
+    Ok(report)
+}
+
+/// What became of a study in [`run_all`].
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its name.
+    pub study: &'static str,
+    /// Its report, or why there is none.
+    pub report: Result<Report>,
+}
+
+/// Runs every study and writes the page `index.html` with all of them. A study that fails does not
+/// keep the others from running; the page says why it failed.
+///
+/// # Errors
+/// If the page cannot be written.
+pub fn run_all(options: &Options, out: &mut dyn Write) -> Result<Vec<Outcome>> {
+    run_each(all(), options, out)
+}
+
+fn run_each(
+    studies: &[&'static dyn Study],
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for study in studies {
+        let report = run(*study, options, out);
+        if let Err(error) = &report {
+            tracing::error!("{error:#}");
+        }
+        outcomes.push(Outcome {
+            study: study.name(),
+            report,
+        });
+    }
+    let path = options.out_dir.join("index.html");
+    fs::create_dir_all(&options.out_dir)
+        .and_then(|()| fs::write(&path, page::render(&outcomes)))
+        .with_context(|| format!("writing {}", path.display()))?;
+    Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Study, all, find, run_each};
+    use crate::report::{Report, row};
+    use std::collections::BTreeSet;
+
+    struct Good;
+    struct Bad;
+
+    impl Study for Good {
+        fn name(&self) -> &'static str {
+            "good"
+        }
+        fn paper(&self) -> &'static str {
+            "none"
+        }
+        fn about(&self) -> &'static str {
+            "Succeeds."
+        }
+        fn run(&self, options: &Options) -> anyhow::Result<Report> {
+            let mut report = Report::new(self, options);
+            report
+                .rows
+                .push(row([("pairs", 7.into()), ("what", "<b>".into())]));
+            Ok(report)
+        }
+    }
+
+    impl Study for Bad {
+        fn name(&self) -> &'static str {
+            "bad"
+        }
+        fn paper(&self) -> &'static str {
+            "none"
+        }
+        fn about(&self) -> &'static str {
+            "Fails."
+        }
+        fn run(&self, _: &Options) -> anyhow::Result<Report> {
+            anyhow::bail!("the host has no <such thing>")
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let names: BTreeSet<&str> = all().iter().map(|study| study.name()).collect();
+        assert_eq!(names.len(), all().len());
+        assert!(
+            names
+                .iter()
+                .all(|name| find(name).is_some_and(|study| study.name() == *name))
+        );
+        assert!(find("no such study").is_none());
+    }
+
+    #[test]
+    fn a_failing_study_is_told_of_and_does_not_stop_the_others() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let options = Options {
+            json: true,
+            out_dir: directory.path().join("new"),
+            ..Options::default()
+        };
+        let mut out = Vec::new();
+        let outcomes = run_each(&[&Bad, &Good], &options, &mut out).expect("page written");
+        assert!(outcomes[0].report.is_err() && outcomes[1].report.is_ok());
+
+        let printed: serde_json::Value = serde_json::from_slice(&out).expect("one JSON document");
+        assert_eq!(printed["rows"][0]["pairs"], 7);
+        let kept = std::fs::read(options.out_dir.join("good.json")).expect("kept");
+        assert_eq!(
+            printed,
+            serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")
+        );
+        assert!(options.out_dir.join("good.svg").exists());
+
+        let page = std::fs::read_to_string(options.out_dir.join("index.html")).expect("page");
+        assert!(page.contains("the host has no &lt;such thing&gt;") && page.contains("&lt;b&gt;"));
+        assert!(page.contains("Succeeds.") && page.contains("<svg"));
+    }
+}
