@@ -1,0 +1,39 @@
+//! What the hostile guests share: a WASI preview 1 program without `std`, of a few kilobytes and
+//! three pages of memory, so that an attack is all that a measurement of it sees.
+//!
+//! 1. **One attack per program**, in `src/bin`, named for what it multiplies.
+//! 2. **As much as it is told, or until refused** ([`tally`]): the count comes as an argument, 0
+//!    means no end. A refusal is not a failure: it is what a lease is for.
+//! 3. **`ready`, then the aftermath.** Every program prints what it got, then `ready` on a line of
+//!    its own, then does what its [`Aftermath`] says: spins, sleeps or exits.
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use leasehold_guest::Semaphore;
+//! use leasehold_hostile::{Arguments, program, tally};
+//!
+//! program!(main);
+//!
+//! fn main(arguments: &Arguments) {
+//!     tally(arguments.number(0, 0), |_| Semaphore::create(0)).print();
+//!     arguments.aftermath(1).enter();
+//! }
+//! ```
+#![no_std]
+
+mod aftermath;
+mod arguments;
+mod entry;
+mod memory;
+mod output;
+mod tally;
+mod wasi;
+
+pub use aftermath::Aftermath;
+pub use arguments::Arguments;
+pub use entry::run;
+pub use memory::{PAGE_BYTES, Page, Pages, grow, untouched};
+pub use output::Line;
+pub use tally::{Tally, tally};
+pub use wasi::{Descriptor, exit, nap};

@@ -1,0 +1,41 @@
+//! Doing something many times, or until the host refuses.
+
+use core::fmt::Display;
+
+use crate::Line;
+
+/// How often something succeeded, and why it stopped if not for its count.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally<E> {
+    /// Successes.
+    pub got: u64,
+    /// The refusal that ended it.
+    pub refused: Option<E>,
+}
+
+/// Does `attempt` `limit` times, or until the first refusal if that comes earlier or `limit` is 0.
+/// The attempt is told how many came before it.
+pub fn tally<T, E>(limit: u64, mut attempt: impl FnMut(u64) -> Result<T, E>) -> Tally<E> {
+    let mut got = 0;
+    while limit == 0 || got < limit {
+        if let Err(refusal) = attempt(got) {
+            return Tally {
+                got,
+                refused: Some(refusal),
+            };
+        }
+        got += 1;
+    }
+    Tally { got, refused: None }
+}
+
+impl<E: Display> Tally<E> {
+    /// Prints `got N`, followed by ` refused REASON` if it was refused.
+    pub fn print(&self) {
+        let got = self.got;
+        match &self.refused {
+            None => Line::print(format_args!("got {got}")),
+            Some(reason) => Line::print(format_args!("got {got} refused {reason}")),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+;; Fills 1 GiB again and again, each time by one instruction.
+(module
+  (import "wasi_snapshot_preview1" "fd_write"
+    (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 16385) ;; 1 GiB, and a page before it for the message
+  (data (i32.const 0) "\10\00\00\00\06\00\00\00") ;; one range: 6 bytes at 16
+  (data (i32.const 16) "ready\n")
+  (func (export "_start")
+    (local $value i32)
+    (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+    (loop $again
+      (local.set $value (i32.add (local.get $value) (i32.const 1)))
+      (memory.fill (i32.const 65536) (local.get $value) (i32.const 1073741824))
+      (br $again))))

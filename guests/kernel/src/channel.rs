@@ -1,0 +1,123 @@
+//! Bounded channels that carry bytes and capabilities.
+
+use crate::Selector;
+use crate::abi;
+use crate::capability::object;
+use crate::errno::{Errno, done, result, selector};
+
+object! {
+    /// A bounded channel of messages; a message is bytes and capabilities.
+    Channel
+}
+
+/// How much of the receiver's buffers a message filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the message.
+    pub bytes: usize,
+    /// Capabilities of the message.
+    pub capabilities: usize,
+}
+
+impl Received {
+    /// Unpacks `length + (count << 32)`.
+    fn unpack(packed: u64) -> Received {
+        Received {
+            bytes: (packed & u64::from(u32::MAX)) as usize,
+            capabilities: (packed >> 32) as usize,
+        }
+    }
+}
+
+impl Channel {
+    /// A channel that holds `capacity` bytes, message headers included.
+    ///
+    /// # Errors
+    /// What the lease does not cover.
+    pub fn create(capacity: u32) -> Result<Channel, Errno> {
+        selector(abi::channel_create(capacity)).map(Channel)
+    }
+
+    /// Sends a message, waiting for room as long as necessary. The capabilities stay the
+    /// sender's; the receiver gets capabilities derived from them.
+    ///
+    /// # Errors
+    /// [`Errno::TooLarge`] if the channel could never hold it; [`Errno::Gone`];
+    /// [`Errno::Rights`]; what the leases of sender and receiver do not cover.
+    pub fn send(self, bytes: &[u8], capabilities: &[Selector]) -> Result<(), Errno> {
+        // SAFETY: both ranges are borrowed for the whole call, which only reads them;
+        // `Selector` is a transparent `u32`.
+        done(unsafe {
+            abi::channel_send(
+                self.0.number(),
+                bytes.as_ptr(),
+                bytes.len(),
+                capabilities.as_ptr().cast(),
+                capabilities.len(),
+            )
+        })
+    }
+
+    /// Sends a message if there is room for it now.
+    ///
+    /// # Errors
+    /// [`Errno::Full`] if there is none; otherwise as [`send`](Self::send).
+    pub fn try_send(self, bytes: &[u8], capabilities: &[Selector]) -> Result<(), Errno> {
+        // SAFETY: as in `send`.
+        done(unsafe {
+            abi::channel_try_send(
+                self.0.number(),
+                bytes.as_ptr(),
+                bytes.len(),
+                capabilities.as_ptr().cast(),
+                capabilities.len(),
+            )
+        })
+    }
+
+    /// Receives a message, waiting for one as long as necessary.
+    ///
+    /// # Errors
+    /// [`Errno::TooLarge`] if the next message does not fit the buffers (it stays);
+    /// [`Errno::Gone`]; [`Errno::Rights`]; what the lease does not cover.
+    pub fn receive(
+        self,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Received, Errno> {
+        // SAFETY: both ranges are borrowed mutably for the whole call, which writes inside them;
+        // `Selector` is a transparent `u32`, for which every value is valid.
+        result(unsafe {
+            abi::channel_receive(
+                self.0.number(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+                capabilities.as_mut_ptr().cast(),
+                capabilities.len(),
+            )
+        })
+        .map(Received::unpack)
+    }
+
+    /// Receives a message if there is one now.
+    ///
+    /// # Errors
+    /// [`Errno::Empty`] if there is none; otherwise as [`receive`](Self::receive).
+    pub fn try_receive(
+        self,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Received, Errno> {
+        // SAFETY: as in `receive`.
+        result(unsafe {
+            abi::channel_try_receive(
+                self.0.number(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+                capabilities.as_mut_ptr().cast(),
+                capabilities.len(),
+            )
+        })
+        .map(Received::unpack)
+    }
+}
