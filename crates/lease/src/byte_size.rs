@@ -3,20 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::quantity::{Grammar, QuantityError};
-
-const GRAMMAR: Grammar = Grammar {
-    units: &[
-        ("B", 1),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-    ],
-    max: ByteSize::MAX.0,
-    allowed: "a size with its unit (B, KiB, MiB, GiB, TiB), more than zero and at most 1TiB, \
-              such as \"16MiB\"",
-};
+use crate::quantity::{Grammar, Quantity, QuantityError};
 
 /// A size of 1 byte to 1 TiB, in bytes.
 ///
@@ -56,17 +43,32 @@ impl ByteSize {
     }
 }
 
+impl Quantity for ByteSize {
+    const GRAMMAR: Grammar = Grammar {
+        units: &[
+            ("B", 1),
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("TiB", 1 << 40),
+        ],
+        max: Self::MAX.0,
+        allowed: "a size with its unit (B, KiB, MiB, GiB, TiB), more than zero and at most 1TiB, \
+                  such as \"16MiB\"",
+    };
+}
+
 impl FromStr for ByteSize {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        GRAMMAR.parse(text).map(Self)
+        Self::GRAMMAR.parse(text).map(Self)
     }
 }
 
 /// The exact value, in the largest unit that needs no fraction.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        GRAMMAR.format(self.0, f)
+        Self::GRAMMAR.format(self.0, f)
     }
 }

@@ -11,6 +11,7 @@ use crate::error::LeaseError;
 use crate::lease::{Lease, Memory, Reclaim};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
+use crate::quantity::Quantity;
 use crate::tenant::{Directory, EnvVar, TenantSpec};
 
 const FILE_KEYS: &str = "tenant";
@@ -218,7 +219,7 @@ fn parse_reclaim(node: &Node<'_>) -> Result<Reclaim, LeaseError> {
             _ => return Err(entry.unknown(RECLAIM_KEYS)),
         }
     }
-    let budget = budget.ok_or_else(|| node.missing("budget", Nanoseconds::ALLOWED))?;
+    let budget = budget.ok_or_else(|| node.missing("budget", Nanoseconds::GRAMMAR.allowed))?;
     Ok(Reclaim { budget, call_bytes })
 }
 

@@ -4,18 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::quantity::{Grammar, QuantityError};
-
-const GRAMMAR: Grammar = Grammar {
-    units: &[
-        ("ns", 1),
-        ("us", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-    ],
-    max: Nanoseconds::MAX.0,
-    allowed: Nanoseconds::ALLOWED,
-};
+use crate::quantity::{Grammar, Quantity, QuantityError};
 
 /// A time of 1 ns to one hour, in nanoseconds.
 ///
@@ -37,9 +26,6 @@ impl Nanoseconds {
     /// One hour: a host that waits longer than that for a tenant to end has no deadline at all.
     pub const MAX: Self = Self(3_600_000_000_000);
 
-    pub(crate) const ALLOWED: &'static str =
-        "a time with its unit (ns, us, ms, s), more than zero and at most 3600s, such as \"500us\"";
-
     /// `nanoseconds` as a lease may state it, or `None` for zero and for more than [`Self::MAX`].
     #[must_use]
     pub const fn new(nanoseconds: u64) -> Option<Self> {
@@ -57,18 +43,31 @@ impl Nanoseconds {
     }
 }
 
+impl Quantity for Nanoseconds {
+    const GRAMMAR: Grammar = Grammar {
+        units: &[
+            ("ns", 1),
+            ("us", 1_000),
+            ("ms", 1_000_000),
+            ("s", 1_000_000_000),
+        ],
+        max: Self::MAX.0,
+        allowed: "a time with its unit (ns, us, ms, s), more than zero and at most 3600s, such as \"500us\"",
+    };
+}
+
 impl FromStr for Nanoseconds {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        GRAMMAR.parse(text).map(Self)
+        Self::GRAMMAR.parse(text).map(Self)
     }
 }
 
 /// The exact value, in the largest unit that needs no fraction.
 impl fmt::Display for Nanoseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        GRAMMAR.format(self.0, f)
+        Self::GRAMMAR.format(self.0, f)
     }
 }
 

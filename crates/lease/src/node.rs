@@ -2,13 +2,12 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::str::FromStr;
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::error::{LeaseError, excerpt};
-use crate::quantity::QuantityError;
+use crate::quantity::{Quantity, QuantityError};
 
 /// The longest key or number that a message shows in full.
 const LONGEST_SHOWN: usize = 63;
@@ -168,27 +167,15 @@ impl<'a> Node<'a> {
             .ok_or_else(|| self.refused(allowed))
     }
 
-    /// A time or a size: a string with a unit. The wording of a refusal comes from the quantity
-    /// itself, for a value of another type too.
-    pub(crate) fn quantity<Q>(&self) -> Result<Q, LeaseError>
-    where
-        Q: FromStr<Err = QuantityError>,
-    {
-        let (text, is_string) = match self.content {
-            Content::Value(DeValue::String(text)) => (text.as_ref(), true),
-            Content::Value(DeValue::Integer(number)) => (number.as_str(), false),
-            Content::Value(DeValue::Float(number)) => (number.as_str(), false),
-            _ => ("", false),
+    /// A time or a size: a string with a number and a unit.
+    pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, LeaseError> {
+        let Content::Value(DeValue::String(text)) = self.content else {
+            return Err(self.refused(Q::GRAMMAR.allowed));
         };
-        match text.parse::<Q>() {
-            Ok(quantity) if is_string => Ok(quantity),
-            Ok(_) => Err(self.refused("a string")),
-            Err(error) if text.is_empty() => Err(self.refused(error.allowed())),
-            Err(error) => {
-                let found = format!("{} ({})", self.describe(), error.fault());
-                Err(self.fault(self.value_start, found, error.allowed()))
-            }
-        }
+        text.parse().map_err(|error: QuantityError| {
+            let found = format!("{} ({})", self.describe(), error.fault());
+            self.fault(self.value_start, found, error.allowed())
+        })
     }
 
     /// The error for a value that is none of `allowed`.

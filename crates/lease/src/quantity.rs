@@ -1,6 +1,7 @@
 //! The grammar that times and sizes share: a decimal number directly followed by a unit.
 
 use std::fmt;
+use std::str::FromStr;
 
 use thiserror::Error;
 
@@ -53,6 +54,11 @@ impl QuantityError {
     }
 }
 
+/// A kind of quantity.
+pub(crate) trait Quantity: FromStr<Err = QuantityError> {
+    const GRAMMAR: Grammar;
+}
+
 /// Units, largest value and wording of one kind of quantity.
 pub(crate) struct Grammar {
     /// Symbol and factor, ascending; the first has factor 1.
@@ -82,15 +88,6 @@ impl Grammar {
         f.pad(&format!("{}{symbol}", value / factor))
     }
 
-    /// Whether `value` lies in the accepted range, and how it does not.
-    pub(crate) fn check(&self, value: u64) -> Result<u64, QuantityFault> {
-        match value {
-            0 => Err(QuantityFault::Zero),
-            value if value > self.max => Err(QuantityFault::TooLarge),
-            value => Ok(value),
-        }
-    }
-
     fn value(&self, text: &str) -> Result<u64, QuantityFault> {
         let end = text
             .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -112,28 +109,28 @@ impl Grammar {
             .iter()
             .find_map(|(symbol, factor)| (*symbol == unit).then_some(*factor))
             .ok_or(QuantityFault::UnknownUnit)?;
-        let whole = digits(whole).and_then(|n| n.checked_mul(factor));
+        // The whole part is all digits, so the only way not to parse is not to fit.
+        let whole = whole
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(factor));
         let value = whole
             .ok_or(QuantityFault::TooLarge)?
             .checked_add(part(fraction, factor)?);
-        self.check(value.ok_or(QuantityFault::TooLarge)?)
+        match value {
+            Some(0) => Err(QuantityFault::Zero),
+            Some(value) if value <= self.max => Ok(value),
+            _ => Err(QuantityFault::TooLarge),
+        }
     }
 }
 
-/// The value of a run of ASCII digits, or `None` beyond 64 bits.
-fn digits(text: &str) -> Option<u64> {
-    text.bytes().try_fold(0_u64, |n, byte| {
-        n.checked_mul(10)?
-            .checked_add(u64::from(byte.wrapping_sub(b'0')))
-    })
-}
-
-/// `0.fraction` times `factor`, if that is a whole number.
+/// `0.fraction` times `factor`, if that is a whole number; `fraction` is ASCII digits.
 fn part(fraction: &str, factor: u64) -> Result<u64, QuantityFault> {
     // Long multiplication from the last digit: exact for any length, and since the carry stays
     // below the factor (at most 2^40) no intermediate value comes near 64 bits.
     fraction.bytes().rev().try_fold(0, |carry, byte| {
-        let product = u64::from(byte.wrapping_sub(b'0')) * factor + carry;
+        let product = u64::from(byte - b'0') * factor + carry;
         if product.is_multiple_of(10) {
             Ok(product / 10)
         } else {

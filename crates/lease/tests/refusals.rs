@@ -1,0 +1,439 @@
+//! Every way in which a lease file can be wrong, and the one message it gets.
+
+use std::path::Path;
+
+use leasehold_lease::{LeaseError, LeaseFile};
+
+const TIME: &str = "allowed: a time with its unit (ns, us, ms, s), more than zero and at most \
+                    3600s, such as \"500us\"";
+const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more than zero and at \
+                    most 1TiB, such as \"16MiB\"";
+const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
+const PATH: &str = "allowed: a path, not empty, without NUL";
+const TENANT_KEYS: &str = "allowed: component, args, env, dirs, reclaim, memory";
+
+fn message(text: &str) -> String {
+    LeaseFile::parse(text, Path::new("lease.toml"))
+        .expect_err(text)
+        .to_string()
+}
+
+/// `[tenant.a]` with a sound component on line 2 and `line` on line 3.
+fn tenant_with(line: &str) -> String {
+    format!("[tenant.a]\ncomponent = \"a.wasm\"\n{line}\n")
+}
+
+/// A sound tenant of three lines with `line` on line 4.
+fn sound_tenant_with(line: &str) -> String {
+    tenant_with(&format!("reclaim = {{ budget = \"1ms\" }}\n{line}"))
+}
+
+#[test]
+fn text_that_is_not_toml_names_its_place() {
+    let rows = [
+        (
+            "[tenant.a",
+            "1:10: found no TOML (unclosed table, expected `]`); allowed: TOML",
+        ),
+        (
+            "\n\n  x = \"",
+            "3:8: found no TOML (invalid basic string, expected `\"`); allowed: TOML",
+        ),
+        (
+            "[tenant.a]\nargs = []\nargs = []",
+            "3:1: found no TOML (duplicate key); allowed: TOML",
+        ),
+        (
+            "[tenant.a]\n[tenant.a]",
+            "2:9: found no TOML (duplicate key); allowed: TOML",
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(message(text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_without_a_complete_tenant_names_what_is_missing() {
+    let budget = format!("1:9: tenant.a.reclaim.budget: found nothing; {TIME}");
+    let rows = [
+        (
+            "",
+            "1:1: tenant: found nothing; allowed: at least one table [tenant.NAME]",
+        ),
+        (
+            "# empty\n",
+            "1:1: tenant: found nothing; allowed: at least one table [tenant.NAME]",
+        ),
+        (
+            "[tenant]",
+            "1:1: tenant: found nothing; allowed: at least one table [tenant.NAME]",
+        ),
+        (
+            "\n[tenant.a]\nreclaim = { budget = \"1ms\" }",
+            "2:9: tenant.a.component: found nothing; allowed: a path, not empty, without NUL",
+        ),
+        (
+            "[tenant.a]\ncomponent = \"a.wasm\"",
+            "1:9: tenant.a.reclaim: found nothing; allowed: a table { budget, call_bytes }",
+        ),
+        ("[tenant.a.reclaim]\n", &budget.replace("1:9", "1:11")),
+        (
+            "tenant.a.reclaim.call_bytes = \"1MiB\"",
+            &budget.replace("1:9", "1:10"),
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(message(text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
+    let rows = [
+        (
+            "tenants = 1",
+            "1:1: tenants: found an unknown key; allowed: tenant",
+        ),
+        (
+            &sound_tenant_with("cpu = { budget = \"2ms\" }"),
+            &format!("4:1: tenant.a.cpu: found an unknown key; {TENANT_KEYS}"),
+        ),
+        (
+            &sound_tenant_with("Memory = {}"),
+            &format!("4:1: tenant.a.Memory: found an unknown key; {TENANT_KEYS}"),
+        ),
+        (
+            &sound_tenant_with("memory = { reserve = \"1GiB\", kind = \"hard\" }"),
+            "4:30: tenant.a.memory.kind: found an unknown key; allowed: reserve, table_elements",
+        ),
+        (
+            &sound_tenant_with("memory.swap = \"1GiB\""),
+            "4:8: tenant.a.memory.swap: found an unknown key; allowed: reserve, table_elements",
+        ),
+        (
+            &tenant_with("reclaim = { budgte = \"1ms\" }"),
+            "3:13: tenant.a.reclaim.budgte: found an unknown key; allowed: budget, call_bytes",
+        ),
+        (
+            &tenant_with("dirs = [{ host = \"/\", guest = \"/\", read = true }]"),
+            "3:36: tenant.a.dirs[0].read: found an unknown key; allowed: host, guest, write",
+        ),
+        (
+            &tenant_with("\"a\\nb\\u001b\" = 1"),
+            &format!("3:1: tenant.a.\"a\\nb\\u{{1b}}\": found an unknown key; {TENANT_KEYS}"),
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(message(text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn a_time_that_means_nothing_is_refused() {
+    let rows = [
+        ("\"500\"", "\"500\" (no unit)"),
+        ("500", "the number 500"),
+        ("0x1f4", "the number 0x1f4"),
+        ("-5", "the number -5"),
+        ("1.5", "the number 1.5"),
+        ("nan", "the number nan"),
+        ("inf", "the number inf"),
+        ("true", "true"),
+        ("1979-05-27", "a date or time"),
+        ("[\"1ms\"]", "an array"),
+        ("{}", "a table"),
+        ("\"\"", "\"\" (not a plain decimal number)"),
+        ("\"us\"", "\"us\" (not a plain decimal number)"),
+        ("\"-5us\"", "\"-5us\" (not a plain decimal number)"),
+        ("\"+5us\"", "\"+5us\" (not a plain decimal number)"),
+        ("\"NaN\"", "\"NaN\" (not a plain decimal number)"),
+        ("\"NaNus\"", "\"NaNus\" (not a plain decimal number)"),
+        ("\".5ms\"", "\".5ms\" (not a plain decimal number)"),
+        ("\"5.ms\"", "\"5.ms\" (not a plain decimal number)"),
+        ("\"1.2.3ms\"", "\"1.2.3ms\" (not a plain decimal number)"),
+        (
+            "\"\u{0661}us\"",
+            "\"\u{0661}us\" (not a plain decimal number)",
+        ),
+        ("\"5 us\"", "\"5 us\" (unknown unit)"),
+        ("\"5US\"", "\"5US\" (unknown unit)"),
+        ("\"5m\"", "\"5m\" (unknown unit)"),
+        ("\"5MiB\"", "\"5MiB\" (unknown unit)"),
+        ("\"1e3us\"", "\"1e3us\" (unknown unit)"),
+        ("\"0us\"", "\"0us\" (zero)"),
+        ("\"0.000s\"", "\"0.000s\" (zero)"),
+        (
+            "\"0.5ns\"",
+            "\"0.5ns\" (not a whole number of the smallest unit)",
+        ),
+        (
+            "\"1.0001us\"",
+            "\"1.0001us\" (not a whole number of the smallest unit)",
+        ),
+        ("\"3601s\"", "\"3601s\" (too large)"),
+        ("\"3600.000000001s\"", "\"3600.000000001s\" (too large)"),
+        (
+            "\"18446744073709551616ns\"",
+            "\"18446744073709551616ns\" (too large)",
+        ),
+        (
+            "\"18446744073709551615s\"",
+            "\"18446744073709551615s\" (too large)",
+        ),
+    ];
+    for (value, found) in rows {
+        let text = tenant_with(&format!("reclaim = {{ budget = {value} }}"));
+        let expected = format!("lease.toml:3:22: tenant.a.reclaim.budget: found {found}; {TIME}");
+        assert_eq!(message(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_size_that_means_nothing_is_refused() {
+    let rows = [
+        ("16", "the number 16"),
+        ("\"16MB\"", "\"16MB\" (unknown unit)"),
+        ("\"16\"", "\"16\" (no unit)"),
+        ("\"0B\"", "\"0B\" (zero)"),
+        ("\"-1MiB\"", "\"-1MiB\" (not a plain decimal number)"),
+        (
+            "\"1.5B\"",
+            "\"1.5B\" (not a whole number of the smallest unit)",
+        ),
+        ("\"1025GiB\"", "\"1025GiB\" (too large)"),
+        (
+            "\"99999999999999999999TiB\"",
+            "\"99999999999999999999TiB\" (too large)",
+        ),
+    ];
+    for (value, found) in rows {
+        let text = sound_tenant_with(&format!("memory = {{ reserve = {value} }}"));
+        let expected = format!("lease.toml:4:22: tenant.a.memory.reserve: found {found}; {SIZE}");
+        assert_eq!(message(&text), expected, "{text}");
+
+        let text = tenant_with(&format!("reclaim = {{ call_bytes = {value} }}"));
+        let expected =
+            format!("lease.toml:3:26: tenant.a.reclaim.call_bytes: found {found}; {SIZE}");
+        assert_eq!(message(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_count_of_table_elements_out_of_range_is_refused() {
+    let rows = [
+        ("0", "the number 0"),
+        ("-1", "the number -1"),
+        ("1.0", "the number 1.0"),
+        ("10000001", "the number 10000001"),
+        ("99999999999999999999", "the number 99999999999999999999"),
+        ("\"1000\"", "\"1000\""),
+    ];
+    for (value, found) in rows {
+        let text = sound_tenant_with(&format!("memory.table_elements = {value}"));
+        let key = "tenant.a.memory.table_elements";
+        let expected = format!("lease.toml:4:25: {key}: found {found}; {ELEMENTS}");
+        assert_eq!(message(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_tenant_that_cannot_be_started_as_described_is_refused() {
+    let string = "allowed: a string without NUL";
+    let rows = [
+        (
+            "tenant = 1",
+            "1:10: tenant: found the number 1; allowed: a table".to_owned(),
+        ),
+        (
+            "tenant.a = 1",
+            "1:12: tenant.a: found the number 1; allowed: a table".to_owned(),
+        ),
+        (
+            "[[tenant.a]]",
+            "1:1: tenant.a: found an array; allowed: a table".to_owned(),
+        ),
+        (
+            "[tenant.\"a b\"]",
+            "1:9: tenant.\"a b\": found the name \"a b\"; allowed: 1 to 63 of A-Z a-z 0-9 - _"
+                .to_owned(),
+        ),
+        (
+            "[tenant.\"\"]",
+            "1:9: tenant.\"\": found the name \"\"; allowed: 1 to 63 of A-Z a-z 0-9 - _".to_owned(),
+        ),
+        (
+            "[tenant.a]\ncomponent = 7",
+            format!("2:13: tenant.a.component: found the number 7; {PATH}"),
+        ),
+        (
+            "[tenant.a]\ncomponent = \"\"",
+            format!("2:13: tenant.a.component: found \"\"; {PATH}"),
+        ),
+        (
+            "[tenant.a]\ncomponent = \"a\\u0000b\"",
+            format!("2:13: tenant.a.component: found \"a\\0b\"; {PATH}"),
+        ),
+        (
+            "[tenant.a]\nargs = \"-v\"",
+            "2:8: tenant.a.args: found \"-v\"; allowed: an array of strings without NUL".to_owned(),
+        ),
+        (
+            "[tenant.a]\nargs = [\"-v\", 3]",
+            format!("2:15: tenant.a.args[1]: found the number 3; {string}"),
+        ),
+        (
+            "[tenant.a]\nargs = [\"\\u0000\"]",
+            format!("2:9: tenant.a.args[0]: found \"\\0\"; {string}"),
+        ),
+        (
+            "[tenant.a]\nenv = [\"K=V\"]",
+            "2:7: tenant.a.env: found an array; allowed: a table".to_owned(),
+        ),
+        (
+            "[tenant.a]\nenv.N = 1",
+            format!("2:9: tenant.a.env.N: found the number 1; {string}"),
+        ),
+        (
+            "[tenant.a]\nenv = { \"A=B\" = \"c\" }",
+            "2:9: tenant.a.env.\"A=B\": found the name \"A=B\"; allowed: a name that is not empty \
+             and has no \"=\" and no NUL"
+                .to_owned(),
+        ),
+        (
+            "[tenant.a]\ndirs = { host = \".\" }",
+            "2:8: tenant.a.dirs: found a table; allowed: an array of tables { host, guest, write }"
+                .to_owned(),
+        ),
+        (
+            "[tenant.a]\ndirs = [1]",
+            "2:9: tenant.a.dirs[0]: found the number 1; allowed: a table".to_owned(),
+        ),
+        (
+            "[tenant.a]\ndirs = [{ guest = \"/\" }]",
+            format!("2:9: tenant.a.dirs[0].host: found nothing; {PATH}"),
+        ),
+        (
+            "[tenant.a]\ndirs = [{ host = \".\" }]",
+            format!("2:9: tenant.a.dirs[0].guest: found nothing; {PATH}"),
+        ),
+        (
+            "[tenant.a]\ndirs = [{ host = \".\", guest = \"/\", write = \"yes\" }]",
+            "2:44: tenant.a.dirs[0].write: found \"yes\"; allowed: true or false".to_owned(),
+        ),
+        (
+            "[tenant.a]\ndirs = [{ host = \"a\", guest = \"/\" }, { host = \"b\", guest = \"/\" }]",
+            "2:60: tenant.a.dirs[1].guest: found \"/\"; allowed: a guest path that no other \
+             directory has"
+                .to_owned(),
+        ),
+        (
+            "[tenant.a]\nreclaim = \"1ms\"",
+            "2:11: tenant.a.reclaim: found \"1ms\"; allowed: a table".to_owned(),
+        ),
+        (
+            "[tenant.a]\nmemory = \"1GiB\"",
+            "2:10: tenant.a.memory: found \"1GiB\"; allowed: a table".to_owned(),
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(message(text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn of_several_faults_the_first_in_the_file_is_reported() {
+    let text = "[tenant.zebra]\nnoise = 1\nblue = 2\n[tenant.ant]\nnoise = 3\n";
+    assert_eq!(
+        message(text),
+        format!("lease.toml:2:1: tenant.zebra.noise: found an unknown key; {TENANT_KEYS}"),
+    );
+}
+
+#[test]
+fn columns_count_characters_after_any_line_ending() {
+    let text = "[tenant.a]\r\nargs = [\"\u{e9}\u{1f980}\", 1]";
+    let expected = "lease.toml:2:15: tenant.a.args[1]: found the number 1; allowed: a string \
+                    without NUL";
+    assert_eq!(message(text), expected);
+}
+
+#[test]
+fn a_message_stays_one_short_line_whatever_the_file_says() {
+    let long = "9".repeat(100_000);
+    let name = "n\\n".repeat(30_000);
+    let texts = [
+        tenant_with(&format!("reclaim.budget = {long}")),
+        tenant_with(&format!("reclaim.budget = \"{long}\"")),
+        tenant_with(&format!("memory.table_elements = {long}")),
+        tenant_with(&format!("{long} = 1")),
+        tenant_with(&format!("\"{name}\" = 1")),
+        format!("[tenant.{long}]"),
+        format!("[tenant.\"{name}\"]"),
+        "[".repeat(100_000),
+        format!("x = {}", "[".repeat(100_000)),
+        format!("{}x = 1", "a.".repeat(100_000)),
+    ];
+    for text in texts {
+        let message = message(&text);
+        assert!(message.len() < 400 && !message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn the_parts_of_an_error_can_be_told_apart() {
+    let text = tenant_with("reclaim.budget = 7");
+    match LeaseFile::parse(&text, Path::new("d/lease.toml")) {
+        Err(LeaseError::Refused {
+            file,
+            line,
+            column,
+            key,
+            found,
+            allowed,
+        }) => {
+            assert_eq!(
+                (file.as_path(), line, column),
+                (Path::new("d/lease.toml"), 3, 18)
+            );
+            assert_eq!(key, "tenant.a.reclaim.budget");
+            assert_eq!(found, "the number 7");
+            assert_eq!(format!("allowed: {allowed}"), TIME);
+        }
+        other => panic!("not a refusal: {other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_lease_text_is_refused_when_loaded() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("lease.toml");
+    let load = || LeaseFile::load(&path).expect_err("not a lease").to_string();
+    let shown = path.display();
+
+    let missing = "cannot read the lease file: No such file or directory (os error 2)";
+    assert_eq!(load(), format!("{shown}: {missing}"));
+
+    std::fs::write(&path, b"# \xc3\xa9\nx = \"\xff\"").expect("written");
+    let expected = format!("{shown}:2:6: found bytes that are not UTF-8; allowed: UTF-8 text");
+    assert_eq!(load(), expected);
+
+    std::fs::write(&path, "#".repeat(LeaseFile::MAX_BYTES + 1)).expect("written");
+    let expected =
+        format!("{shown}:1:1: found more than 1MiB; allowed: a lease file of at most 1MiB");
+    assert_eq!(load(), expected);
+
+    let endless = LeaseFile::load(Path::new("/dev/zero"))
+        .expect_err("endless")
+        .to_string();
+    assert!(
+        endless.starts_with("/dev/zero:1:1: found more than 1MiB;"),
+        "{endless}"
+    );
+
+    let directory = LeaseFile::load(dir.path()).expect_err("a directory");
+    assert!(
+        matches!(directory, LeaseError::Unreadable { .. }),
+        "{directory}"
+    );
+}
