@@ -1,0 +1,88 @@
+//! Lease files are untrusted text: whatever they say, the parser ends without a panic, in one
+//! line of error or in leases that, written down again, read the same.
+#![no_main]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use leasehold_lease::{ByteSize, Directory, EnvVar, LeaseFile, Nanoseconds, TenantSpec};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    flags(text);
+    let origin = Path::new("lease.toml");
+    match LeaseFile::parse(text, origin) {
+        Ok(file) => {
+            let written: String = file.tenants.iter().map(toml_of).collect();
+            let read = LeaseFile::parse(&written, origin);
+            assert_eq!(read.expect(&written), file, "{written}");
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.starts_with("lease.toml:"), "{message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+});
+
+/// The values of flags come from a command line rather than a file, but share the grammar.
+fn flags(text: &str) {
+    if let Ok(time) = text.parse::<Nanoseconds>() {
+        assert_eq!(time.to_string().parse(), Ok(time));
+    }
+    if let Ok(size) = text.parse::<ByteSize>() {
+        assert_eq!(size.to_string().parse(), Ok(size));
+    }
+    if let Ok(var) = text.parse::<EnvVar>() {
+        assert_eq!(format!("{}={}", var.name, var.value), text);
+    }
+    let _ = text.parse::<Directory>();
+}
+
+/// The tenant as a table of a lease file, every key spelled out.
+fn toml_of(tenant: &TenantSpec) -> String {
+    let path = |path: &Path| string(path.to_str().expect("made of text"));
+    let list = |items: Vec<String>| items.join(", ");
+    let args = list(tenant.args.iter().map(|arg| string(arg)).collect());
+    let var = |var: &EnvVar| format!("{} = {}", string(&var.name), string(&var.value));
+    let env = list(tenant.env.iter().map(var).collect());
+    let dir = |dir: &Directory| {
+        let (host, guest, write) = (path(&dir.host), string(&dir.guest), dir.write);
+        format!("{{ host = {host}, guest = {guest}, write = {write} }}")
+    };
+    let dirs = list(tenant.dirs.iter().map(dir).collect());
+    let component = path(&tenant.component);
+    let budget = tenant.lease.reclaim.budget;
+    let call_bytes = tenant.lease.reclaim.call_bytes;
+    let call_bytes = call_bytes.map_or_else(String::new, |n| format!(", call_bytes = \"{n}\""));
+    let (reserve, elements) = (
+        tenant.lease.memory.reserve,
+        tenant.lease.memory.table_elements,
+    );
+    format!(
+        "[tenant.{}]\n\
+         component = {component}\n\
+         args = [{args}]\n\
+         env = {{ {env} }}\n\
+         dirs = [{dirs}]\n\
+         reclaim = {{ budget = \"{budget}\"{call_bytes} }}\n\
+         memory = {{ reserve = \"{reserve}\", table_elements = {elements} }}\n",
+        tenant.name,
+    )
+}
+
+/// `text` as a basic string of TOML.
+fn string(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                write!(quoted, "\\u{:04x}", u32::from(c)).expect("a string takes all text");
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
