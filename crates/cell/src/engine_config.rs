@@ -1,0 +1,63 @@
+//! The engine's configuration: which WebAssembly a tenant may use, and how it is run.
+//!
+//! A compiled program is bound to these settings. Change any of them and [`CONFIG_VERSION`] with
+//! it, or a stale compiled program in the cache is refused by the engine instead of being missed.
+
+use wasmparser::WasmFeatures;
+use wasmtime::{Config, OptLevel};
+
+/// Version of the settings below; part of the key of a cached program.
+pub const CONFIG_VERSION: u32 = 1;
+
+/// Bytes of stack that guest code may use.
+pub const MAX_WASM_STACK: usize = 512 * 1024;
+
+/// Bytes of a fiber's stack: the guest's part and what host calls made by the guest need.
+pub const FIBER_STACK: usize = MAX_WASM_STACK + 512 * 1024;
+
+/// Address space of a linear memory: all that a 32-bit memory can grow to.
+pub const MEMORY_RESERVATION: u64 = 4 << 30;
+
+/// Inaccessible bytes after a linear memory. With the reservation it makes bounds checks
+/// unnecessary: an address is at most 4 GiB plus a 32-bit offset, and offsets above this size
+/// are checked explicitly.
+pub const MEMORY_GUARD: u64 = 32 << 20;
+
+/// The WebAssembly features that a program may use.
+///
+/// Left out, because the engine would then allocate on the host for the guest without asking the
+/// lease, or because a bulk operation could not be split: threads, garbage-collected types,
+/// exceptions, 64-bit memories and tables, stack switching, the component model's asynchronous
+/// functions.
+pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
+    .difference(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::TAIL_CALL)
+    .union(WasmFeatures::EXTENDED_CONST)
+    .union(WasmFeatures::MULTI_MEMORY)
+    .union(WasmFeatures::RELAXED_SIMD)
+    .union(WasmFeatures::COMPONENT_MODEL);
+
+/// The configuration of every engine that compiles or runs tenants.
+///
+/// The cell adds its pools (`with_host_memory`, `with_host_stack`); they do not change the code
+/// that is generated, so that a program compiled by one engine runs in another.
+pub fn engine_config() -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_features(WasmFeatures::all().difference(FEATURES), false)
+        .wasm_features(FEATURES, true)
+        .epoch_interruption(true)
+        .max_wasm_stack(MAX_WASM_STACK)
+        .async_stack_size(FIBER_STACK)
+        .async_stack_zeroing(false)
+        .memory_reservation(MEMORY_RESERVATION)
+        .memory_guard_size(MEMORY_GUARD)
+        .guard_before_linear_memory(false)
+        .memory_may_move(false)
+        // The engine would map images over the slots of the cell's pool behind its back.
+        .memory_init_cow(false)
+        .cranelift_opt_level(OptLevel::Speed)
+        // Names of guest functions in a trap's message come from here; line tables do not.
+        .generate_address_map(true);
+    config
+}

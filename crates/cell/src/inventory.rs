@@ -1,0 +1,354 @@
+//! What a program takes before its first instruction, counted from its bytes.
+//!
+//! A lease is charged before anything is allocated, so the cell must know what instantiating a
+//! program will allocate *without* instantiating it. A component makes this a question: it can
+//! instantiate a nested component many times, which does the same in its turn, so that a file of
+//! a few kilobytes can describe 10³⁰ instances. All sums here saturate, and the walk visits each
+//! section once, however often it would be instantiated.
+
+use wasmparser::{
+    CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentOuterAliasKind, ComponentTypeRef, DataKind, ElementItems, ElementKind, Encoding,
+    ExternalKind, Instance, Parser, Payload, TypeRef,
+};
+
+use crate::program::ProgramError;
+
+/// Size of a page of linear memory, in bytes.
+const WASM_PAGE: u64 = 64 * 1024;
+
+/// Engine memory per function, global and passive element of an instance: upper bounds of what
+/// wasmtime 48 lays out in an instance (`VMFuncRef`, `VMFunctionImport`, `VMGlobalDefinition`,
+/// `ValRaw`), and a fixed part for the instance itself.
+const INSTANCE_BYTES: u64 = 1024;
+const FUNCTION_BYTES: u64 = 64;
+const GLOBAL_BYTES: u64 = 32;
+const ELEMENT_BYTES: u64 = 16;
+
+/// What one run of a program takes before its first instruction.
+///
+/// Sums are over all core instances that instantiation makes, nested components included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// Core module instances.
+    pub instances: u64,
+    /// Upper bound of the engine's own memory for these instances, in bytes.
+    pub instance_bytes: u64,
+    /// Linear memories: each takes a slot of the cell's pool.
+    pub memories: u64,
+    /// Initial size of all linear memories together, in bytes.
+    pub memory_bytes: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Initial elements of all tables together.
+    pub table_elements: u64,
+    /// Bytes of active data segments, copied in one go when an instance is made.
+    pub data_bytes: u64,
+}
+
+impl Inventory {
+    fn add(&mut self, other: &Inventory) {
+        self.instances = self.instances.saturating_add(other.instances);
+        self.instance_bytes = self.instance_bytes.saturating_add(other.instance_bytes);
+        self.memories = self.memories.saturating_add(other.memories);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.tables = self.tables.saturating_add(other.tables);
+        self.table_elements = self.table_elements.saturating_add(other.table_elements);
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+    }
+}
+
+/// The outside of a program, and what it takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) inventory: Inventory,
+    /// What the program imports: `module::name` of a module, the name of a component's import.
+    pub(crate) imports: Vec<String>,
+    /// Names of the exports.
+    pub(crate) exports: Vec<String>,
+}
+
+/// An index space entry: `None` is an item whose definition is not in the program.
+type Known = Option<Inventory>;
+
+#[derive(Default)]
+struct ComponentFrame {
+    modules: Vec<Known>,
+    components: Vec<Known>,
+    total: Inventory,
+}
+
+enum Frame {
+    Module(Inventory),
+    Component(ComponentFrame),
+}
+
+/// Walks a module or component that has been validated.
+///
+/// # Errors
+///
+/// [`ProgramError::Opaque`] and [`ProgramError::Composed`] for what cannot be counted or bounded,
+/// [`ProgramError::Corrupt`] if the bytes are not well-formed after all.
+pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
+    let mut survey = Survey::default();
+    let mut stack: Vec<Frame> = Vec::new();
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload?;
+        match payload {
+            Payload::Version {
+                encoding: Encoding::Module,
+                ..
+            } => {
+                stack.push(Frame::Module(Inventory {
+                    instances: 1,
+                    instance_bytes: INSTANCE_BYTES,
+                    ..Inventory::default()
+                }));
+                continue;
+            }
+            Payload::Version {
+                encoding: Encoding::Component,
+                ..
+            } => {
+                stack.push(Frame::Component(ComponentFrame::default()));
+                continue;
+            }
+            Payload::End(_) => {
+                let done = stack.pop();
+                match (stack.last_mut(), done) {
+                    (None, Some(Frame::Module(total))) => survey.inventory = total,
+                    (None, Some(Frame::Component(root))) => survey.inventory = root.total,
+                    (Some(Frame::Component(outer)), Some(Frame::Module(module))) => {
+                        outer.modules.push(Some(module));
+                    }
+                    (Some(Frame::Component(outer)), Some(Frame::Component(inner))) => {
+                        outer.components.push(Some(inner.total));
+                    }
+                    // A module nests nothing.
+                    (Some(Frame::Module(_)), _) | (_, None) => {}
+                }
+                continue;
+            }
+            _ => {}
+        }
+        let outermost = stack.len() == 1;
+        match stack.last_mut() {
+            Some(Frame::Module(_)) => in_module(&mut stack, payload, outermost, &mut survey)?,
+            Some(Frame::Component(_)) => in_component(&mut stack, payload, outermost, &mut survey)?,
+            None => {}
+        }
+    }
+    Ok(survey)
+}
+
+fn in_module(
+    stack: &mut [Frame],
+    payload: Payload<'_>,
+    outermost: bool,
+    survey: &mut Survey,
+) -> Result<(), ProgramError> {
+    let Some(Frame::Module(module)) = stack.last_mut() else {
+        return Ok(());
+    };
+    match payload {
+        Payload::ImportSection(section) => {
+            for import in section.into_imports() {
+                let import = import?;
+                match import.ty {
+                    TypeRef::Func(_) | TypeRef::FuncExact(_) => {
+                        module.instance_bytes += FUNCTION_BYTES;
+                    }
+                    _ => module.instance_bytes += GLOBAL_BYTES,
+                }
+                if outermost {
+                    survey
+                        .imports
+                        .push(format!("{}::{}", import.module, import.name));
+                }
+            }
+        }
+        Payload::FunctionSection(section) => {
+            module.instance_bytes += FUNCTION_BYTES * u64::from(section.count());
+        }
+        Payload::GlobalSection(section) => {
+            module.instance_bytes += GLOBAL_BYTES * u64::from(section.count());
+        }
+        Payload::MemorySection(section) => {
+            for memory in section {
+                let memory = memory?;
+                module.memories += 1;
+                module.memory_bytes = module
+                    .memory_bytes
+                    .saturating_add(memory.initial.saturating_mul(WASM_PAGE));
+            }
+        }
+        Payload::TableSection(section) => {
+            for table in section {
+                module.tables += 1;
+                module.table_elements = module.table_elements.saturating_add(table?.ty.initial);
+            }
+        }
+        Payload::ElementSection(section) => {
+            for element in section {
+                let element = element?;
+                let items = match element.items {
+                    ElementItems::Functions(items) => items.count(),
+                    ElementItems::Expressions(_, items) => items.count(),
+                };
+                if matches!(element.kind, ElementKind::Passive) {
+                    module.instance_bytes += ELEMENT_BYTES * u64::from(items);
+                }
+            }
+        }
+        Payload::DataSection(section) => {
+            for data in section {
+                let data = data?;
+                if matches!(data.kind, DataKind::Active { .. }) {
+                    module.data_bytes += data.data.len() as u64;
+                }
+            }
+        }
+        Payload::ExportSection(section) if outermost => {
+            for export in section {
+                let export = export?;
+                if matches!(export.kind, ExternalKind::Func) {
+                    survey.exports.push(export.name.to_owned());
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn in_component(
+    stack: &mut [Frame],
+    payload: Payload<'_>,
+    outermost: bool,
+    survey: &mut Survey,
+) -> Result<(), ProgramError> {
+    match payload {
+        Payload::ComponentAliasSection(section) => {
+            for alias in section {
+                alias_item(stack, alias?);
+            }
+            return Ok(());
+        }
+        Payload::ComponentCanonicalSection(section) if !outermost => {
+            for function in section {
+                if matches!(
+                    function?,
+                    CanonicalFunction::Lift { .. } | CanonicalFunction::Lower { .. }
+                ) {
+                    return Err(ProgramError::Composed);
+                }
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    let Some(Frame::Component(component)) = stack.last_mut() else {
+        return Ok(());
+    };
+    match payload {
+        Payload::ComponentImportSection(section) => {
+            for import in section {
+                let import = import?;
+                match import.ty {
+                    ComponentTypeRef::Module(_) => component.modules.push(None),
+                    ComponentTypeRef::Component(_) => component.components.push(None),
+                    _ => {}
+                }
+                if outermost {
+                    survey.imports.push(import.name.name.to_owned());
+                }
+            }
+        }
+        Payload::ComponentExportSection(section) => {
+            for export in section {
+                let export = export?;
+                // An export is a new name for the item, and a new index.
+                let index = export.index as usize;
+                match export.kind {
+                    ComponentExternalKind::Module => {
+                        let item = component.modules.get(index).copied().flatten();
+                        component.modules.push(item);
+                    }
+                    ComponentExternalKind::Component => {
+                        let item = component.components.get(index).copied().flatten();
+                        component.components.push(item);
+                    }
+                    _ => {}
+                }
+                if outermost {
+                    survey.exports.push(export.name.name.to_owned());
+                }
+            }
+        }
+        Payload::InstanceSection(section) => {
+            for instance in section {
+                if let Instance::Instantiate { module_index, .. } = instance? {
+                    let module = component
+                        .modules
+                        .get(module_index as usize)
+                        .copied()
+                        .flatten();
+                    component.total.add(&module.ok_or(ProgramError::Opaque)?);
+                }
+            }
+        }
+        Payload::ComponentInstanceSection(section) => {
+            for instance in section {
+                if let ComponentInstance::Instantiate {
+                    component_index, ..
+                } = instance?
+                {
+                    let inner = component
+                        .components
+                        .get(component_index as usize)
+                        .copied()
+                        .flatten();
+                    component.total.add(&inner.ok_or(ProgramError::Opaque)?);
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Adds the item that an alias names to the innermost component's index spaces.
+fn alias_item(stack: &mut [Frame], alias: ComponentAlias<'_>) {
+    let (kind, item) = match alias {
+        ComponentAlias::InstanceExport { kind, .. } => (kind, None),
+        ComponentAlias::Outer { kind, count, index } => {
+            let outer = stack
+                .len()
+                .checked_sub(1 + count as usize)
+                .and_then(|at| stack.get(at));
+            let Some(Frame::Component(outer)) = outer else {
+                return;
+            };
+            match kind {
+                ComponentOuterAliasKind::CoreModule => (
+                    ComponentExternalKind::Module,
+                    outer.modules.get(index as usize).copied().flatten(),
+                ),
+                ComponentOuterAliasKind::Component => (
+                    ComponentExternalKind::Component,
+                    outer.components.get(index as usize).copied().flatten(),
+                ),
+                _ => return,
+            }
+        }
+        ComponentAlias::CoreInstanceExport { .. } => return,
+    };
+    let Some(Frame::Component(inner)) = stack.last_mut() else {
+        return;
+    };
+    match kind {
+        ComponentExternalKind::Module => inner.modules.push(item),
+        ComponentExternalKind::Component => inner.components.push(item),
+        _ => {}
+    }
+}

@@ -1,0 +1,277 @@
+//! A guest program: checked, compiled, and ready to be instantiated by a cell.
+//!
+//! Loading is done outside the cell's thread: compiling takes milliseconds to seconds and is not
+//! bounded by any lease. What a cell instantiates has passed every check here, so that the only
+//! errors left at that point are the lease's.
+
+use std::{fs, io, path::Path, path::PathBuf};
+
+use thiserror::Error;
+use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
+use wasmtime::{Engine, Module, component::Component};
+
+use crate::engine_config::FEATURES;
+use crate::inventory::{Inventory, survey};
+
+/// Largest file that is read as a program, in bytes.
+pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+
+/// Most core instances that one run of a program may make. wasmtime gives all instances of a
+/// store back one by one, so their number must be small; real components have up to about 40.
+pub const MAX_INSTANCES: u64 = 1_000;
+
+/// Module of WASI preview 1 functions.
+const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
+
+/// Module of the kernel's functions for core modules.
+const KERNEL_MODULE: &str = "leasehold_kernel";
+
+/// Packages whose interfaces a component may import, each with the version prefix that is
+/// compatible with ours.
+const PACKAGES: [(&str, &str); 7] = [
+    ("wasi:cli/", "0.2."),
+    ("wasi:clocks/", "0.2."),
+    ("wasi:filesystem/", "0.2."),
+    ("wasi:io/", "0.2."),
+    ("wasi:random/", "0.2."),
+    ("wasi:sockets/", "0.2."),
+    ("leasehold:kernel/", "0.1."),
+];
+
+/// Why a program was refused. Each is one line that says what is wrong with the file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More than [`MAX_PROGRAM_BYTES`].
+    #[error("the program has {bytes} bytes; the limit is {MAX_PROGRAM_BYTES}")]
+    TooLarge {
+        /// Size of the file.
+        bytes: u64,
+    },
+    /// Neither the binary format nor its text.
+    #[error("not WebAssembly: the file starts neither with the magic number nor with text")]
+    NotWasm,
+    /// Text that does not parse.
+    #[error("invalid WebAssembly text: {0}")]
+    Text(String),
+    /// Truncated, damaged or invalid.
+    #[error("invalid WebAssembly at byte {offset}: {message}")]
+    Corrupt {
+        /// Where, in bytes from the start of the file (of the translated binary, for text).
+        offset: u64,
+        /// What the validator said.
+        message: String,
+    },
+    /// Valid, with features that are switched off.
+    #[error("uses WebAssembly features that Leasehold does not offer: {}", names.join(", "))]
+    Features {
+        /// Names of the features.
+        names: Vec<String>,
+    },
+    /// Imports what Leasehold does not offer.
+    #[error("made for another world: nothing here offers {}", imports.join(", "))]
+    World {
+        /// The unknown imports.
+        imports: Vec<String>,
+    },
+    /// Has no entry point.
+    #[error("not a command: it does not export {0}")]
+    NoEntry(&'static str),
+    /// More core instances than [`MAX_INSTANCES`].
+    #[error("makes {count} core instances; the limit is {MAX_INSTANCES}")]
+    TooManyInstances {
+        /// How many; saturates.
+        count: u64,
+    },
+    /// Instantiates something that the program does not contain.
+    #[error("instantiates a module or component that it does not contain")]
+    Opaque,
+    /// Components inside the program call each other.
+    #[error(
+        "composed of components that call each other: the engine copies their strings in one step \
+         that cannot be interrupted"
+    )]
+    Composed,
+    /// The engine refused a program that had passed validation.
+    #[error("the engine refused the program: {0:#}")]
+    Engine(wasmtime::Error),
+}
+
+impl From<BinaryReaderError> for ProgramError {
+    fn from(error: BinaryReaderError) -> ProgramError {
+        ProgramError::Corrupt {
+            offset: error.offset() as u64,
+            message: error.message().to_owned(),
+        }
+    }
+}
+
+/// Compiled code of a program.
+#[derive(Clone)]
+#[allow(missing_debug_implementations)]
+pub enum Code {
+    /// A core module for WASI preview 1: entry point `_start`.
+    Module(Module),
+    /// A command component for WASI preview 2: entry point `run` of `wasi:cli/run`.
+    Component(Component),
+}
+
+/// A program that can be instantiated any number of times. Cloning is cheap.
+#[derive(Clone)]
+#[allow(missing_debug_implementations)]
+pub struct Program {
+    code: Code,
+    inventory: Inventory,
+}
+
+impl Program {
+    /// Reads, checks and compiles a file: a module, a component, or the text of either.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`].
+    pub fn from_file(engine: &Engine, path: &Path) -> Result<Program, ProgramError> {
+        let read = |source| ProgramError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = fs::metadata(path).map_err(read)?.len();
+        if bytes > MAX_PROGRAM_BYTES {
+            return Err(ProgramError::TooLarge { bytes });
+        }
+        Program::from_bytes(engine, &fs::read(path).map_err(read)?)
+    }
+
+    /// Checks and compiles a module, a component, or the text of either.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`] but `Read`.
+    pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Program, ProgramError> {
+        let binary = to_binary(bytes)?;
+        validate(&binary)?;
+        let survey = survey(&binary)?;
+        let component = Parser::is_component(&binary);
+        check_imports(component, &survey.imports)?;
+        check_entry(component, &survey.exports)?;
+        let count = survey.inventory.instances;
+        if count > MAX_INSTANCES {
+            return Err(ProgramError::TooManyInstances { count });
+        }
+        let code = if component {
+            Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
+        } else {
+            Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
+        };
+        Ok(Program {
+            code,
+            inventory: survey.inventory,
+        })
+    }
+
+    /// The compiled code.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// What a run takes before its first instruction.
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+}
+
+/// Translates text; passes the binary format through.
+fn to_binary(bytes: &[u8]) -> Result<std::borrow::Cow<'_, [u8]>, ProgramError> {
+    if bytes.starts_with(b"\0asm") {
+        return Ok(bytes.into());
+    }
+    // `wat` accepts anything that is UTF-8; a file that is not even that is no text of ours.
+    let text = std::str::from_utf8(bytes).map_err(|_| ProgramError::NotWasm)?;
+    if !text.trim_start().starts_with(['(', ';']) {
+        return Err(ProgramError::NotWasm);
+    }
+    wat::parse_str(text)
+        .map(Into::into)
+        .map_err(|error| ProgramError::Text(error.to_string()))
+}
+
+/// Validates with the features on offer; tells features that are missing from plain damage.
+fn validate(binary: &[u8]) -> Result<(), ProgramError> {
+    let Err(error) = Validator::new_with_features(FEATURES).validate_all(binary) else {
+        return Ok(());
+    };
+    let valid_with = |features| {
+        Validator::new_with_features(features)
+            .validate_all(binary)
+            .is_ok()
+    };
+    if !valid_with(WasmFeatures::all()) {
+        return Err(error.into());
+    }
+    let names: Vec<String> = WasmFeatures::all()
+        .difference(FEATURES)
+        .iter_names()
+        .filter(|&(_, feature)| !valid_with(WasmFeatures::all().difference(feature)))
+        .map(|(name, _)| name.to_lowercase().replace('_', "-"))
+        .collect();
+    if names.is_empty() {
+        Err(error.into())
+    } else {
+        Err(ProgramError::Features { names })
+    }
+}
+
+fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError> {
+    let offered = |name: &str| {
+        if component {
+            PACKAGES.iter().any(|&(package, version)| {
+                name.starts_with(package)
+                    && name
+                        .split_once('@')
+                        .is_some_and(|(_, v)| v.starts_with(version))
+            })
+        } else {
+            name.split_once("::")
+                .is_some_and(|(module, _)| module == WASI_PREVIEW1 || module == KERNEL_MODULE)
+        }
+    };
+    let imports: Vec<String> = imports
+        .iter()
+        .filter(|name| !offered(name))
+        .cloned()
+        .collect();
+    if imports.is_empty() {
+        Ok(())
+    } else {
+        Err(ProgramError::World { imports })
+    }
+}
+
+fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> {
+    let (found, entry) = if component {
+        (
+            exports
+                .iter()
+                .any(|name| name.starts_with("wasi:cli/run@0.2.")),
+            "wasi:cli/run@0.2",
+        )
+    } else {
+        (
+            exports.iter().any(|name| name == "_start"),
+            "the function _start",
+        )
+    };
+    if found {
+        Ok(())
+    } else {
+        Err(ProgramError::NoEntry(entry))
+    }
+}

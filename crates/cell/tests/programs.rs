@@ -1,0 +1,207 @@
+//! What is accepted as a program, and the one clear error for everything else.
+
+use leasehold_cell::engine_config::engine_config;
+use leasehold_cell::program::{Code, Program, ProgramError};
+use wasmtime::Engine;
+
+fn engine() -> Engine {
+    Engine::new(&engine_config()).expect("the configuration is valid")
+}
+
+fn load(text: &str) -> Result<Program, ProgramError> {
+    Program::from_bytes(&engine(), text.as_bytes())
+}
+
+fn refusal(text: &str) -> String {
+    load(text).err().expect("must be refused").to_string()
+}
+
+#[test]
+fn a_command_module_is_loaded_and_counted() {
+    let program = load(
+        r#"(module
+            (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
+            (import "leasehold_kernel" "timer_create" (func (result i64)))
+            (memory (export "memory") 3)
+            (table 7 funcref)
+            (data (i32.const 0) "hello")
+            (data "passive")
+            (func (export "_start")))"#,
+    )
+    .expect("valid");
+    assert!(matches!(program.code(), Code::Module(_)));
+    let inventory = program.inventory();
+    assert_eq!(inventory.instances, 1);
+    assert_eq!((inventory.memories, inventory.memory_bytes), (1, 3 * 65536));
+    assert_eq!((inventory.tables, inventory.table_elements), (1, 7));
+    assert_eq!(inventory.data_bytes, 5);
+}
+
+#[test]
+fn what_is_not_webassembly_is_named_so() {
+    let engine = engine();
+    for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", b"\xff\xfe\0\0"] {
+        let error = Program::from_bytes(&engine, bytes).err().expect("refused");
+        assert!(matches!(error, ProgramError::NotWasm), "{error}");
+    }
+    assert!(matches!(load("(modul)"), Err(ProgramError::Text(_))));
+}
+
+#[test]
+fn a_truncated_file_is_refused_at_every_length() {
+    let engine = engine();
+    let whole = wat::parse_str(
+        r#"(module (memory 1) (global i32 (i32.const 7)) (func (export "_start") (nop)))"#,
+    )
+    .expect("valid text");
+    Program::from_bytes(&engine, &whole).expect("the whole is valid");
+    for length in 4..whole.len() {
+        let error = Program::from_bytes(&engine, &whole[..length]).err();
+        match error.expect("a prefix is not a program") {
+            ProgramError::Corrupt { offset, .. } => assert!(offset <= length as u64),
+            // What ends between two sections is a valid module without the rest.
+            other => assert!(matches!(other, ProgramError::NoEntry(_)), "{other}"),
+        }
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_refused_or_still_valid_but_never_a_panic() {
+    let engine = engine();
+    let whole = wat::parse_str(
+        r#"(module (memory 1) (func (export "_start") (memory.fill (i32.const 0) (i32.const 1) (i32.const 2))))"#,
+    )
+    .expect("valid text");
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << bit;
+            let _ = Program::from_bytes(&engine, &damaged);
+        }
+    }
+}
+
+#[test]
+fn refused_features_are_named() {
+    for (text, feature) in [
+        (
+            "(module (memory 1 1 shared) (func (export \"_start\")))",
+            "threads",
+        ),
+        (
+            "(module (memory i64 1) (func (export \"_start\")))",
+            "memory64",
+        ),
+        ("(module (tag) (func (export \"_start\")))", "exceptions"),
+        ("(module (type (struct)) (func (export \"_start\")))", "gc"),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.contains("does not offer"), "{refusal}");
+        assert!(refusal.contains(feature), "{refusal}");
+    }
+}
+
+#[test]
+fn a_module_of_another_world_is_refused_with_the_list_of_what_is_missing() {
+    let refusal = refusal(
+        r#"(module (import "env" "f" (func)) (import "js" "g" (func))
+            (import "wasi_snapshot_preview1" "sched_yield" (func (result i32)))
+            (func (export "_start")))"#,
+    );
+    assert!(
+        refusal.ends_with("nothing here offers env::f, js::g"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_component_of_another_world_is_refused_with_the_list_of_what_is_missing() {
+    let refusal = refusal(
+        r#"(component
+            (import "wasi:http/types@0.2.0" (instance))
+            (import "wasi:cli/environment@0.3.0" (instance))
+            (import "wasi:cli/environment@0.2.0" (instance)))"#,
+    );
+    assert!(
+        refusal.ends_with("offers wasi:http/types@0.2.0, wasi:cli/environment@0.3.0"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_program_without_entry_point_is_refused() {
+    assert!(refusal("(module)").contains("_start"));
+    assert!(refusal("(module (memory (export \"_start\") 1))").contains("_start"));
+    assert!(refusal("(component)").contains("wasi:cli/run"));
+}
+
+/// A component in which each level instantiates the one before `width` times.
+fn nested(levels: u32, width: u32) -> String {
+    let mut text = String::from("(core module $m (memory 1) (table 2 funcref))");
+    text.push_str(
+        "(component $c0 (alias outer 1 $m (core module $m)) (core instance (instantiate $m)))",
+    );
+    for level in 1..=levels {
+        let inner = level - 1;
+        text.push_str(&format!(
+            "(component $c{level} (alias outer 1 $c{inner} (component $i))"
+        ));
+        for _ in 0..width {
+            text.push_str("(instance (instantiate $i))");
+        }
+        text.push(')');
+    }
+    format!(
+        r#"(component {text} (instance (instantiate $c{levels}))
+            (component $run (import "x" (func $f (result (result)))) (export "run" (func $f)))
+            (core module $r (func (export "run") (result i32) (i32.const 0)))
+            (core instance $ri (instantiate $r))
+            (func $run_f (result (result)) (canon lift (core func $ri "run")))
+            (instance $ro (instantiate $run (with "x" (func $run_f))))
+            (export "wasi:cli/run@0.2.0" (instance $ro)))"#
+    )
+}
+
+#[test]
+fn instances_of_nested_components_are_counted() {
+    let program = load(&nested(3, 4)).expect("valid");
+    assert_eq!(program.inventory().instances, 64 + 1);
+    assert_eq!(program.inventory().memories, 64);
+    assert_eq!(program.inventory().table_elements, 128);
+    assert!(matches!(program.code(), Code::Component(_)));
+}
+
+#[test]
+fn an_instance_bomb_is_refused_before_it_is_compiled() {
+    // 20^90 instances: the count saturates, and nothing expands it.
+    let refusal = refusal(&nested(90, 20));
+    assert!(
+        refusal.contains("core instances; the limit is 1000"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn components_that_call_each_other_are_refused() {
+    let refusal = refusal(
+        r#"(component
+            (component
+                (core module $m (func (export "f")))
+                (core instance $i (instantiate $m))
+                (func (export "f") (canon lift (core func $i "f"))))
+            (instance $empty)
+            (export "wasi:cli/run@0.2.0" (instance $empty)))"#,
+    );
+    assert!(refusal.starts_with("composed"), "{refusal}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Program::from_file(&engine(), "no/such/file.wasm".as_ref()).err();
+    assert!(
+        error
+            .expect("refused")
+            .to_string()
+            .starts_with("cannot read no/such/file.wasm: ")
+    );
+}
