@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use anyhow::{Result, anyhow};
-use plotters::chart::{ChartBuilder, ChartContext, SeriesLabelPosition};
+use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, PathElement, Rectangle};
+use plotters::element::{Circle, PathElement, Rectangle, Text};
 use plotters::prelude::SVGBackend;
 use plotters::series::LineSeries;
 use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, WHITE};
@@ -23,6 +23,8 @@ use crate::unit::Unit;
 const PANEL: (u32, u32) = (460, 360);
 /// Height of a figure's title.
 const TITLE: u32 = 36;
+/// Height of a panel's legend.
+const LEGEND: u32 = 26;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
@@ -246,7 +248,8 @@ impl Panel {
 
     fn curves(&self, area: &Area<'_>, x: &Axis, series: &[Series<f64>]) -> Result<()> {
         let across = x.coordinate(series.iter().flat_map(|s| s.points.iter().map(|(x, _)| *x)));
-        let mut chart = self.chart(area, across, &x.title, &|place| x.label(*place), series)?;
+        let area = legend(area, series)?;
+        let mut chart = self.chart(&area, across, &x.title, &|place| x.label(*place), series)?;
         for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
             let placed: Vec<(f64, f64, Spread)> = series
                 .points
@@ -261,9 +264,9 @@ impl Panel {
                 .iter()
                 .map(|p| Circle::new((p.0, p.1), 3, colour.filled()));
             chart.draw_series(dots)?;
-            label(chart.draw_series(line)?, &series.name, *colour);
+            chart.draw_series(line)?;
         }
-        legend(&mut chart, series.len())
+        Ok(())
     }
 
     fn bars(
@@ -278,7 +281,8 @@ impl Panel {
             ticks: (0..groups.len()).map(|n| n as f64).collect(),
         };
         let name = |place: &f64| groups.get(*place as usize).cloned().unwrap_or_default();
-        let mut chart = self.chart(area, across, title, &name, series)?;
+        let area = legend(area, series)?;
+        let mut chart = self.chart(&area, across, title, &name, series)?;
         let floor = chart.y_range().start;
         // A fifth of each group's width stays empty.
         let width = 0.8 / series.len().max(1) as f64;
@@ -294,13 +298,13 @@ impl Panel {
                     colour.filled(),
                 ));
             }
-            label(chart.draw_series(bars)?, &series.name, *colour);
+            chart.draw_series(bars)?;
             for (group, spread) in &series.points {
                 let middle = *group as f64 - 0.4 + (index as f64 + 0.5) * width;
                 self.error_bar(&mut chart, middle, spread, INK)?;
             }
         }
-        legend(&mut chart, series.len())
+        Ok(())
     }
 
     /// The frame of a chart: axes, their titles and ticks.
@@ -365,29 +369,25 @@ impl Panel {
     }
 }
 
-/// Enters a series in the legend.
-fn label<'b>(
-    series: &mut plotters::chart::SeriesAnno<'_, SVGBackend<'b>>,
-    name: &str,
-    colour: RGBColor,
-) {
-    series
-        .label(name)
-        .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 5)], colour.filled()));
-}
-
-/// Draws the legend if there is more than one series to tell apart.
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, series: usize) -> Result<()> {
-    if series > 1 {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .border_style(GRID)
-            .label_font((FONT, 13).into_font().color(&INK))
-            .draw()?;
+/// Draws the legend into a strip of its own, where it hides no mark, if there is more than one
+/// series to tell apart; the rest of the area is for the chart.
+fn legend<'a, X>(area: &Area<'a>, series: &[Series<X>]) -> Result<Area<'a>> {
+    if series.len() < 2 {
+        return Ok(area.clone());
     }
-    Ok(())
+    let (strip, rest) = area.split_vertically(LEGEND);
+    let mut left = 86;
+    for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+        strip.draw(&Rectangle::new(
+            [(left, 9), (left + 12, 21)],
+            colour.filled(),
+        ))?;
+        let font = (FONT, 13).into_font().color(&INK);
+        strip.draw(&Text::new(series.name.clone(), (left + 18, 9), font))?;
+        // The renderer of the picture chooses the font: allow for a wide one.
+        left += 18 + 8 * i32::try_from(series.name.chars().count())? + 14;
+    }
+    Ok(rest)
 }
 
 #[cfg(test)]
