@@ -8,7 +8,7 @@
 //! 2. **What could not be measured is not zero.** It is `null` in a row, absent from the figure,
 //!    and a claim about it does not hold.
 //! 3. **Compare within one run.** Alternatives take turns ([`samples::interleaved`]), and a
-//!    neighbour is compared with itself while nothing happened.
+//!    neighbour is compared with himself while nothing happened ([`neighbour`]).
 //! 4. **Medians with their spread.** Every figure shows the 5th and 95th percentile, as the
 //!    papers' do.
 //! 5. **Numbers name their host.** Every report carries the facts of its machine ([`host`]) and
@@ -48,10 +48,13 @@
 //! # anyhow::Ok(())
 //! ```
 
+pub mod child;
 pub mod clock;
 pub mod host;
+pub mod neighbour;
 mod page;
 pub mod plot;
+pub mod processes;
 pub mod progress;
 pub mod report;
 pub mod samples;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
 use crate::page;
+use crate::processes::Processes;
 use crate::report::Report;
 
 /// One experiment, in a file named as on the command line.
@@ -58,7 +59,7 @@ impl Default for Options {
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
-    &[]
+    &[&Processes]
 }
 
 /// The study of this name.

@@ -1,0 +1,40 @@
+//! The program started again, as a process of its own, in a role that only studies need.
+//!
+//! A neighbour that shares no address space, or a victim to be killed, must be a process that
+//! holds nothing but its part. Re-executing the program needs no second binary to be installed
+//! and found. A child dies with the thread that started it.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::{neighbour, processes};
+
+/// The hidden subcommand of the program; its arguments go to [`main`].
+pub const SUBCOMMAND: &str = "__child";
+
+/// A command that starts this program in `role`.
+///
+/// # Errors
+/// If the path of this program is not known.
+pub(crate) fn command(role: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args([SUBCOMMAND, role]);
+    Ok(command)
+}
+
+/// The life of a child: takes the arguments after [`SUBCOMMAND`] and returns when it is done.
+///
+/// # Errors
+/// If the role is unknown, or whatever keeps it from being played.
+pub fn main(arguments: impl IntoIterator<Item = String>) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent's life")?;
+    let arguments: Vec<String> = arguments.into_iter().collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [neighbour::ROLE, ref rest @ ..] => neighbour::child(rest),
+        [processes::ROLE, ref rest @ ..] => processes::child(rest),
+        _ => bail!("no such role: {arguments:?}"),
+    }
+}
