@@ -1,0 +1,172 @@
+//! Extents: runs of bytes in arenas, for message buffers, shared regions and tables.
+
+use core::ops::Range;
+
+use crate::arena::{Space, UNIT, chunk_class, pages_of};
+use crate::backing::Backing;
+use crate::budget::Refused;
+use crate::class::{CHUNK, MEMORY};
+use crate::cost::PAGE;
+use crate::group::{GroupId, Record};
+use crate::groups::{Groups, Price};
+use crate::handle::{Extent, RawHandle};
+use crate::object::Found;
+use crate::slots::{Slot, large_extent, small_extent, units_of};
+
+/// In front of the bytes of an extent.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ExtentHeader {
+    len: u32,
+    /// If the extent has a chunk of its own: how many pages of it are charged.
+    pages: u32,
+}
+
+const _: () = assert!(core::mem::size_of::<ExtentHeader>() == UNIT);
+
+impl Record {
+    /// Charges the pages of `range`, which were admitted at `page_ps` each; those in front of
+    /// `touched` are resident on somebody's account already.
+    fn spend_pages(&mut self, page: Price, page_ps: Option<u64>, range: Range<u32>, touched: u32) {
+        let page_ps = page_ps.unwrap_or_default();
+        let pages = u64::from(range.end.saturating_sub(range.start));
+        let fresh = u64::from(range.end.saturating_sub(range.start.max(touched)));
+        self.budget.spend(fresh * page_ps, true);
+        self.budget.spend((pages - fresh) * page_ps, false);
+        self.tally[usize::from(page.class)] += pages * page.units;
+    }
+}
+
+impl<B: Backing, L: Copy> Groups<B, L> {
+    /// Makes a run of `len` zero bytes in the group.
+    ///
+    /// Up to about 4 KiB it takes a slot of the next size of 32, 48, 64, 96, … 4096 bytes, of
+    /// which it gets all but 16; beyond, it takes pages of its own and is charged
+    /// [`CostModel::page_ps`](crate::CostModel::page_ps) for each that it starts. Work:
+    /// proportional to the length.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`], [`Refused::Budget`], and [`Refused::Memory`], also if `len` is beyond
+    /// what an arena can hold.
+    pub fn alloc_bytes(&mut self, group: GroupId, len: usize) -> Result<Extent, Refused> {
+        let index = self.table.alive(group).ok_or(Refused::Stale)?;
+        if len > self.config.arena_size() {
+            return Err(Refused::Memory);
+        }
+        let head = self.head_units() + 1;
+        let units = head + units_of(len);
+        let (slot, pages, zeroed) = match small_extent(units) {
+            Some((list, units)) => {
+                let price = Self::memory_price(units as usize * UNIT);
+                (
+                    self.take_slot(index, list, MEMORY, units, price, 0)?,
+                    0,
+                    false,
+                )
+            }
+            None => self.take_large(index, units)?,
+        };
+        let space = self.own(index, slot);
+        let header = ExtentHeader {
+            len: len as u32,
+            pages,
+        };
+        // SAFETY: the slot was just taken, with room for both headers and `len` bytes.
+        unsafe {
+            space.write(slot.at + head - 1, header);
+            if !zeroed {
+                space.at::<u8>(slot.at + head).write_bytes(0, len);
+            }
+        }
+        Ok(Extent(RawHandle {
+            group,
+            slot: slot.at,
+            generation: slot.generation,
+        }))
+    }
+
+    /// A slot of `units` in a chunk of its own: the slot, how many pages of it are charged, and
+    /// whether it is known to read as zero.
+    fn take_large(&mut self, index: u32, units: u32) -> Result<(Slot, u32, bool), Refused> {
+        let list = large_extent(chunk_class(units).ok_or(Refused::Memory)?);
+        let pages = pages_of(units);
+        let recycled = self.slots_of(index).peek(list);
+        let record = self.table.at_mut(index);
+        let arena = &mut self.arenas[record.arena as usize];
+        if let Some(slab) = &mut self.slab {
+            if let Some(slot) = slab.recycle(list) {
+                return Ok((slot, 0, false));
+            }
+            let grant = slab.grant_large(arena, units).ok_or(Refused::Memory)?;
+            return Ok((slab.open_large(&grant, MEMORY), 0, grant.zeroed));
+        }
+        let page = Self::memory_price(PAGE);
+        let page_ps = self.classes.ps(page.class).checked_mul(page.units);
+        let price = |pages: u32| page_ps.and_then(|ps| ps.checked_mul(u64::from(pages)));
+        let Some(at) = recycled else {
+            let chunk_ps = self.costs.chunk_ps;
+            let whole = price(pages).and_then(|ps| ps.checked_add(chunk_ps));
+            record.budget.admit(whole)?;
+            let grant = record
+                .slots
+                .grant_large(arena, units)
+                .ok_or(Refused::Memory)?;
+            record.budget.spend(chunk_ps, grant.is_fresh());
+            record.tally[usize::from(CHUNK)] += 1;
+            record.spend_pages(page, page_ps, 0..pages, grant.touched_pages());
+            return Ok((record.slots.open_large(&grant, MEMORY), pages, grant.zeroed));
+        };
+        let space = record.slots.space();
+        // SAFETY: the slot held an extent. Of its header a free slot overwrites the length at
+        // most, see `Slots::give_back`.
+        let paid = unsafe { space.read::<ExtentHeader>(at + 1) }.pages;
+        record.budget.admit(price(pages.saturating_sub(paid)))?;
+        let slot = record.slots.recycle(list).ok_or(Refused::Memory)?;
+        // SAFETY: the slot is the only one of its chunk, whose header is in front of it.
+        let touched = unsafe { arena.touch(at - 1, at + units) };
+        record.spend_pages(page, page_ps, paid..pages, pages_of(touched - at));
+        Ok((slot, pages.max(paid), false))
+    }
+
+    fn find_extent(&self, extent: Extent) -> Option<Found> {
+        self.find(extent.0)
+    }
+
+    fn bytes_at(&self, space: Space, at: u32) -> (core::ptr::NonNull<u8>, usize) {
+        let head = self.head_units();
+        // SAFETY: the slot holds an extent with its header and that many bytes.
+        unsafe {
+            let header: ExtentHeader = space.read(at + head);
+            (space.at(at + head + 1), header.len as usize)
+        }
+    }
+
+    /// Reads an extent; `None` if it or its group has gone.
+    pub fn bytes(&self, extent: Extent) -> Option<&[u8]> {
+        let found = self.find_extent(extent)?;
+        let (start, len) = self.bytes_at(found.space, found.at);
+        // SAFETY: `len` bytes at `start` are this extent's, initialised when it was made. The
+        // slice borrows from `self`, and everything that writes to arenas needs `self` mutably.
+        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
+    }
+
+    /// Reads an extent to change it; `None` if it or its group has gone.
+    pub fn bytes_mut(&mut self, extent: Extent) -> Option<&mut [u8]> {
+        let found = self.find_extent(extent)?;
+        let (start, len) = self.bytes_at(found.space, found.at);
+        // SAFETY: as in `bytes`; the mutable borrow of `self` makes the slice the only one.
+        Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
+    /// Frees an extent; says whether it was there. Its memory and its charge stay with the
+    /// group, as with [`free`](Self::free).
+    pub fn free_bytes(&mut self, extent: Extent) -> bool {
+        match self.find_extent(extent) {
+            Some(found) => {
+                self.release(found);
+                true
+            }
+            None => false,
+        }
+    }
+}

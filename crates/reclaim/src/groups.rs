@@ -1,0 +1,361 @@
+//! All reclamation groups of one cell: opening groups, charging them, and taking slots.
+
+use alloc::vec::Vec;
+
+use crate::arena::{Arena, NOTHING};
+use crate::backing::Backing;
+use crate::budget::{Budget, Refused};
+use crate::class::{CHILD, CHUNK, Class, Classes, MEMORY, ROOT, Resource};
+use crate::cost::{Config, CostModel, Mode};
+use crate::group::{GroupId, NIL, Record, Table};
+use crate::nanos::Nanos;
+use crate::slots::{Slot, Slots};
+
+/// All reclamation groups of one cell.
+///
+/// Single-threaded by construction (neither `Send` nor `Sync`): a cell owns its groups, and no
+/// operation takes a lock. `B` provides arenas; `L` is what a scrub entry says must be severed.
+///
+/// Every operation is refused with [`Refused::Stale`], or answered with `None`, when the group
+/// has ended. Unless it says otherwise, an operation takes constant time.
+#[derive(Debug)]
+pub struct Groups<B: Backing, L: Copy> {
+    pub(crate) config: Config,
+    pub(crate) costs: CostModel,
+    pub(crate) backing: B,
+    pub(crate) classes: Classes,
+    pub(crate) table: Table,
+    pub(crate) arenas: Vec<Arena>,
+    /// Arenas without a group, clean or kept resident; the last one is the warmest.
+    pub(crate) idle: Vec<u32>,
+    /// Arenas that were switched out and wait for clean-up.
+    pub(crate) switched: Vec<u32>,
+    /// In `Mode::Individual`: the slab of all groups.
+    pub(crate) slab: Option<Slots>,
+    pub(crate) link: core::marker::PhantomData<fn(L) -> L>,
+}
+
+/// What a slot costs if its memory is new: units of a class.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Price {
+    pub(crate) class: u8,
+    pub(crate) units: u64,
+}
+
+impl<B: Backing, L: Copy> Groups<B, L> {
+    /// Makes an empty table of groups.
+    ///
+    /// Allocates the record table for `config.max_groups` at once; arenas are reserved when root
+    /// groups are opened.
+    ///
+    /// # Panics
+    /// If 4,096 `Groups` exist in this process, or the record table cannot be allocated.
+    pub fn new(config: Config, costs: CostModel, backing: B) -> Self {
+        let table = Table::new(config.max_groups);
+        Groups {
+            config,
+            costs,
+            backing,
+            classes: Classes::new(table.instance(), &costs),
+            table,
+            arenas: Vec::new(),
+            idle: Vec::new(),
+            switched: Vec::new(),
+            slab: None,
+            link: core::marker::PhantomData,
+        }
+    }
+
+    /// Registers a class of objects: a fresh slot is charged `ps` picoseconds.
+    ///
+    /// `ps` is the slot's share of giving its page back and whatever else an object of the class
+    /// costs in bulk; the slot takes 8 bytes more than `T`.
+    ///
+    /// `T` must not need drop, since nothing visits it when its group ends, must be aligned to
+    /// at most 8 bytes and take at most [`OBJECT_MAX`](crate::OBJECT_MAX) bytes: this is checked
+    /// at compile time.
+    ///
+    /// # Panics
+    /// If [`MAX_CLASSES`](crate::MAX_CLASSES) classes are registered already.
+    pub fn register<T: 'static>(&mut self, name: &'static str, ps: u64) -> Class<T> {
+        const {
+            assert!(
+                !core::mem::needs_drop::<T>(),
+                "an object in an arena is never dropped"
+            );
+            assert!(
+                core::mem::align_of::<T>() <= 8,
+                "objects are aligned to 8 bytes"
+            );
+            assert!(
+                core::mem::size_of::<T>() <= crate::object::OBJECT_MAX,
+                "object too large"
+            );
+        }
+        self.classes.register(name, ps)
+    }
+
+    /// Registers a class of things held elsewhere, at `ps` picoseconds a unit.
+    ///
+    /// # Panics
+    /// If [`MAX_CLASSES`](crate::MAX_CLASSES) classes are registered already.
+    pub fn register_resource(&mut self, name: &'static str, ps: u64) -> Resource {
+        self.classes.register_resource(name, ps)
+    }
+
+    /// Opens a top-level group with an arena of its own.
+    ///
+    /// Charges [`CostModel::root_ps`] to the new group.
+    ///
+    /// # Errors
+    /// [`Refused::Budget`] if the budget does not cover the root itself,
+    /// [`Refused::TooManyGroups`], and [`Refused::Memory`] if no arena is idle and none can be
+    /// reserved.
+    pub fn open_root(&mut self, budget: Nanos) -> Result<GroupId, Refused> {
+        let mut budget = Budget::new(budget.to_picos());
+        let ps = budget.admit(Some(self.costs.root_ps))?;
+        if !self.table.has_room() {
+            return Err(Refused::TooManyGroups);
+        }
+        let arena = match self.config.mode {
+            Mode::Grouped => self.take_arena()?,
+            Mode::Individual => self.shared_slab()?,
+        };
+        budget.spend(ps, false);
+        let space = self.arenas[arena as usize].space();
+        let index = self.table.open_root(arena, space, budget);
+        let record = self.table.at_mut(index);
+        record.tally[usize::from(ROOT)] = 1;
+        Ok(record.id())
+    }
+
+    /// Opens a group below `parent`, with a budget carved from the parent's.
+    ///
+    /// Takes `budget` and [`CostModel::group_ps`] from what the parent has left; both come back
+    /// when the child ends, except for what the pages it touched still cost.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`], [`Refused::Budget`] and [`Refused::TooManyGroups`].
+    pub fn open_child(&mut self, parent: GroupId, budget: Nanos) -> Result<GroupId, Refused> {
+        let above = self.table.alive(parent).ok_or(Refused::Stale)?;
+        let carved = budget.to_picos();
+        let group_ps = self.costs.group_ps;
+        self.table
+            .at(above)
+            .budget
+            .admit(carved.0.checked_add(group_ps))?;
+        if !self.table.has_room() {
+            return Err(Refused::TooManyGroups);
+        }
+        let record = self.table.at_mut(above);
+        record.budget.spend(group_ps, false);
+        record.budget.carve(carved.0);
+        record.tally[usize::from(CHILD)] += 1;
+        let index = self.table.open_child(above, Budget::new(carved));
+        Ok(self.table.at(index).id())
+    }
+
+    /// Says whether the group has not ended.
+    #[inline]
+    pub fn is_alive(&self, group: GroupId) -> bool {
+        self.table.alive(group).is_some()
+    }
+
+    /// The root of the group's tree.
+    pub fn root_of(&self, group: GroupId) -> Option<GroupId> {
+        self.table
+            .living(self.table.at(self.table.alive(group)?).root)
+    }
+
+    /// The group that this one was opened below; `None` for a root, and while the parent is
+    /// ending.
+    pub fn parent_of(&self, group: GroupId) -> Option<GroupId> {
+        match self.table.at(self.table.alive(group)?).parent {
+            NIL => None,
+            parent => self.table.living(parent),
+        }
+    }
+
+    /// Charges `n` units of a resource to the group. Touches the group's own record only.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] and [`Refused::Budget`].
+    ///
+    /// # Panics
+    /// If the resource was registered with another `Groups`.
+    #[inline]
+    pub fn charge(&mut self, group: GroupId, resource: Resource, n: u64) -> Result<(), Refused> {
+        let index = self.table.alive(group).ok_or(Refused::Stale)?;
+        let class = self.classes.resource(resource);
+        let ps = self.classes.ps(class).checked_mul(n);
+        let record = self.table.at_mut(index);
+        let ps = record.budget.admit(ps)?;
+        let tally = &mut record.tally[usize::from(class)];
+        // Only a class that costs nothing can get here.
+        *tally = tally.saturating_add(n);
+        record.budget.spend(ps, false);
+        Ok(())
+    }
+
+    /// Takes back the charge for `n` units of a resource, or for as many as are charged. Does
+    /// nothing if the group has ended.
+    ///
+    /// # Panics
+    /// If the resource was registered with another `Groups`.
+    #[inline]
+    pub fn refund(&mut self, group: GroupId, resource: Resource, n: u64) {
+        let class = self.classes.resource(resource);
+        if let Some(index) = self.table.alive(group) {
+            let ps = self.classes.ps(class);
+            let record = self.table.at_mut(index);
+            let tally = &mut record.tally[usize::from(class)];
+            let n = n.min(*tally);
+            *tally -= n;
+            record.budget.refund(n * ps);
+        }
+    }
+
+    /// The set-up.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The cost model.
+    pub const fn costs(&self) -> &CostModel {
+        &self.costs
+    }
+
+    /// An arena for a new root group: the one used last, or a new one.
+    fn take_arena(&mut self) -> Result<u32, Refused> {
+        match self.idle.pop() {
+            Some(arena) => Ok(arena),
+            None => self.reserve_arena(),
+        }
+    }
+
+    fn reserve_arena(&mut self) -> Result<u32, Refused> {
+        let bytes = self.config.arena_size();
+        let start = self.backing.reserve(bytes).ok_or(Refused::Memory)?;
+        self.arenas.push(Arena::new(start, bytes));
+        Ok(self.arenas.len() as u32 - 1)
+    }
+
+    /// The arena of the shared slab.
+    fn shared_slab(&mut self) -> Result<u32, Refused> {
+        if self.slab.is_none() {
+            let arena = self.reserve_arena()?;
+            self.slab = Some(Slots::new(self.arenas[arena as usize].space()));
+        }
+        // The slab's arena is the only one in this mode.
+        Ok(0)
+    }
+
+    /// Takes a slot of `units`, recycled from `list` or new. A new one is charged `price`; in
+    /// both cases `fixed` picoseconds must fit as well, which the caller charges.
+    #[inline]
+    pub(crate) fn take_slot(
+        &mut self,
+        index: u32,
+        list: u8,
+        class: u8,
+        units: u32,
+        price: Price,
+        fixed: u64,
+    ) -> Result<Slot, Refused> {
+        if let Some(slab) = &mut self.slab {
+            self.table.at(index).budget.admit(Some(fixed))?;
+            let arena = &mut self.arenas[0];
+            return slab
+                .recycle(list)
+                .or_else(|| {
+                    (slab.has_room(units) || slab.go_on(units) || slab.grow(arena, units))
+                        .then(|| slab.carve(units, class, list))
+                })
+                .ok_or(Refused::Memory);
+        }
+        let record = self.table.at_mut(index);
+        if fixed > record.budget.left() {
+            record.budget.admit(Some(fixed))?;
+        }
+        if let Some(slot) = record.slots.recycle(list) {
+            return Ok(slot);
+        }
+        let ps = self.classes.ps(price.class).checked_mul(price.units);
+        let whole = ps.and_then(|ps| ps.checked_add(fixed));
+        record.budget.admit(whole)?;
+        if !record.slots.has_room(units) {
+            self.make_room(index, units, whole)?;
+        }
+        let record = self.table.at_mut(index);
+        let slot = record.slots.carve(units, class, list);
+        record.spend(price, ps.unwrap_or_default());
+        Ok(slot)
+    }
+
+    /// Makes room for a slot of `units` in the group's current chunk, or gets and charges
+    /// another; `whole` is charged afterwards and must fit beside it.
+    #[cold]
+    fn make_room(&mut self, index: u32, units: u32, whole: Option<u64>) -> Result<(), Refused> {
+        let record = self.table.at_mut(index);
+        if record.slots.go_on(units) {
+            return Ok(());
+        }
+        let chunk_ps = self.costs.chunk_ps;
+        record
+            .budget
+            .admit(whole.and_then(|ps| ps.checked_add(chunk_ps)))?;
+        let arena = &mut self.arenas[record.arena as usize];
+        if !record.slots.grow(arena, units) {
+            return Err(Refused::Memory);
+        }
+        record.spend(
+            Price {
+                class: CHUNK,
+                units: 1,
+            },
+            chunk_ps,
+        );
+        Ok(())
+    }
+
+    /// The slots that the group's objects come from.
+    #[inline]
+    pub(crate) fn slots_of(&mut self, index: u32) -> &mut Slots {
+        match &mut self.slab {
+            Some(slab) => slab,
+            None => &mut self.table.at_mut(index).slots,
+        }
+    }
+
+    /// Price of `bytes` of memory that hold no class's objects.
+    pub(crate) const fn memory_price(bytes: usize) -> Price {
+        Price {
+            class: MEMORY,
+            units: bytes.div_ceil(crate::class::GRANULE) as u64,
+        }
+    }
+}
+
+impl Record {
+    /// Charges for memory; the budget admitted `ps`.
+    #[inline]
+    pub(crate) fn spend(&mut self, price: Price, ps: u64) {
+        self.tally[usize::from(price.class)] += price.units;
+        self.budget.spend(ps, self.slots.is_fresh());
+    }
+
+    /// Says whether the group has scrub entries.
+    pub(crate) const fn is_scrubbed(&self) -> bool {
+        self.scrub != NOTHING
+    }
+}
+
+impl<B: Backing, L: Copy> Drop for Groups<B, L> {
+    fn drop(&mut self) {
+        for arena in &self.arenas {
+            // SAFETY: the arena's range was reserved with these bytes; references into it
+            // borrow from `self`, so there are none left.
+            unsafe { self.backing.release(arena.start(), arena.bytes()) };
+        }
+    }
+}
