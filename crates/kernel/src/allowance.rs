@@ -1,0 +1,165 @@
+//! Allowances: how many links strangers may make at the expense of an object's group.
+//!
+//! A *stranger* to an object is a tenant outside the subtree of groups that ends with the
+//! object. While a stranger waits for an object, the object's group has a scrub entry to wake
+//! it, and its budget pays for that. So that a hostile service cannot spend its client's budget,
+//! the number of such entries is fixed when a capability is delegated: `n` links are charged to
+//! the object's group there and then, a wait by the stranger takes one of them and gives it back
+//! when it is over, and when none is left the *stranger* is refused ([`Errno::Allowance`]).
+//!
+//! Links move, they are never copied: what is delegated further is taken from the allowance of
+//! the delegator. They come back when the capability they were granted with is dropped or its
+//! holder ends: to the delegator's allowance or, if the object's owner granted them itself, to
+//! its budget. When the owner revokes or drops the capability it granted them from, the charge of
+//! all of them is given back in O(1), because the owner's capability has the sum.
+//!
+//! Capabilities sent through channels carry no links of their own.
+
+use leasehold_reclaim::{Backing, Handle, Resource};
+
+use crate::capability::Place;
+use crate::errno::Errno;
+use crate::link::Objects;
+use crate::table;
+
+/// The links granted with one delegation. Lives in the group that pays for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    /// Links that can still be made.
+    pub(crate) left: u32,
+    /// Links delegated further and not in use.
+    pub(crate) delegated: u32,
+    pub(crate) source: Source,
+    /// What a link is charged as while nobody uses it; costs what a scrub entry costs.
+    pub(crate) unit: Resource,
+}
+
+/// Where an allowance's links came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source {
+    /// From the budget of the object's owner: its capability, whose `units` include these links
+    /// as long as its `derived` is still this.
+    Owner { place: Place, derived: u32 },
+    /// From the delegator's own allowance.
+    Allowance(Handle<Allowance>),
+}
+
+/// Takes one link out: its charge is free for the scrub entry that the caller makes next.
+/// O(depth of the delegation).
+pub(crate) fn take<B: Backing>(
+    groups: &mut Objects<B>,
+    handle: Handle<Allowance>,
+) -> Result<(), Errno> {
+    let allowance = live(groups, handle).ok_or(Errno::Allowance)?;
+    let left = allowance.left.checked_sub(1).ok_or(Errno::Allowance)?;
+    if let Some(allowance) = groups.get_mut(handle) {
+        allowance.left = left;
+    }
+    tally(groups, allowance.source, |units| units - 1);
+    groups.refund(handle.raw().group(), allowance.unit, 1);
+    Ok(())
+}
+
+/// Puts one link back whose scrub entry was just unlinked. If the allowance was closed or
+/// revoked meanwhile, the charge stays given back.
+pub(crate) fn put_back<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowance>) {
+    let Some(allowance) = live(groups, handle) else {
+        return;
+    };
+    let charged = groups.charge(handle.raw().group(), allowance.unit, 1);
+    debug_assert!(
+        charged.is_ok(),
+        "the scrub entry's charge was given back just now"
+    );
+    if charged.is_err() {
+        return;
+    }
+    if let Some(allowance) = groups.get_mut(handle) {
+        allowance.left += 1;
+    }
+    tally(groups, allowance.source, |units| units + 1);
+}
+
+/// Sets `n` links aside for a delegation by a tenant that holds them itself.
+pub(crate) fn divide<B: Backing>(
+    groups: &mut Objects<B>,
+    handle: Handle<Allowance>,
+    n: u32,
+) -> Result<(), Errno> {
+    live(groups, handle).ok_or(Errno::Allowance)?;
+    let allowance = groups.get_mut(handle).ok_or(Errno::Allowance)?;
+    allowance.left = allowance.left.checked_sub(n).ok_or(Errno::Allowance)?;
+    allowance.delegated += n;
+    Ok(())
+}
+
+/// Ends an allowance; its links go back to where they came from, unless a revocation has
+/// already seen to that.
+pub(crate) fn close<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowance>) {
+    let is_live = live(groups, handle).is_some();
+    let Some(Allowance {
+        left,
+        delegated,
+        source,
+        unit,
+    }) = groups.free(handle)
+    else {
+        return;
+    };
+    let n = left + delegated;
+    if !is_live {
+        return;
+    }
+    match source {
+        Source::Owner { .. } => {
+            tally(groups, source, |units| units - n);
+            groups.refund(handle.raw().group(), unit, u64::from(n));
+        }
+        Source::Allowance(source) => rejoin(groups, source, n),
+    }
+}
+
+/// Gives back `n` links that were [divided](divide) from an allowance.
+pub(crate) fn rejoin<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowance>, n: u32) {
+    if let Some(allowance) = groups.get_mut(handle) {
+        allowance.left += n;
+        allowance.delegated -= n;
+    }
+}
+
+/// Changes the sums of everyone who delegated: up to the owner's capability.
+fn tally<B: Backing>(groups: &mut Objects<B>, mut source: Source, change: impl Fn(u32) -> u32) {
+    loop {
+        match source {
+            Source::Owner { place, .. } => {
+                if let Some(owner) = table::capability_mut(groups, place) {
+                    owner.units = change(owner.units);
+                }
+                return;
+            }
+            Source::Allowance(handle) => {
+                let Some(allowance) = groups.get_mut(handle) else {
+                    return;
+                };
+                allowance.delegated = change(allowance.delegated);
+                source = allowance.source;
+            }
+        }
+    }
+}
+
+/// The allowance, if its links are still there: no one that they came through has closed or
+/// revoked.
+fn live<B: Backing>(groups: &Objects<B>, handle: Handle<Allowance>) -> Option<Allowance> {
+    let allowance = *groups.get(handle)?;
+    let mut source = allowance.source;
+    loop {
+        match source {
+            Source::Owner { place, derived } => {
+                let owner = table::capability(groups, place)?;
+                return (owner.derived == derived).then_some(allowance);
+            }
+            Source::Allowance(handle) => source = groups.get(handle)?.source,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Capabilities: what a tenant holds of an object, and how it names it.
+
+use core::fmt;
+
+use leasehold_reclaim::{Handle, LinkId, RawHandle};
+
+use crate::allowance::Allowance;
+use crate::rights::Rights;
+use crate::table::Leaf;
+
+/// Bits of a selector that tell the place in the table.
+pub(crate) const INDEX_BITS: u32 = 20;
+
+/// How a guest names one of its capabilities: the place in its table (20 bits) and how often
+/// the place was reused before (12 bits, wrapping).
+///
+/// Selectors mean something only together with their tenant. One that was dropped is detected,
+/// unless the tenant itself went on to reuse the place 4,096 times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selector(pub u32);
+
+impl Selector {
+    /// The tenant itself. Carries no right, so that it can be named but not used.
+    pub const OWN: Selector = Selector(0);
+
+    pub(crate) const fn new(index: u32, generation: u32) -> Self {
+        Selector(index | generation << INDEX_BITS)
+    }
+
+    pub(crate) const fn index(self) -> u32 {
+        self.0 & ((1 << INDEX_BITS) - 1)
+    }
+
+    /// Whether the selector was made for this generation of its place.
+    pub(crate) const fn is_of(self, generation: u32) -> bool {
+        self.0 >> INDEX_BITS == generation & (u32::MAX >> INDEX_BITS)
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index(), self.0 >> INDEX_BITS)
+    }
+}
+
+/// The classes of kernel objects that capabilities are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ObjectClass {
+    /// A counting semaphore.
+    Semaphore = 0,
+    /// A bounded channel of messages.
+    Channel = 1,
+    /// Shared memory.
+    Region = 2,
+    /// A timer.
+    Timer = 3,
+    /// An execution in the same tenant.
+    Task = 4,
+    /// A child tenant.
+    Tenant = 5,
+}
+
+/// One capability, as it lies in a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Capability {
+    pub(crate) object: RawHandle,
+    /// Where it was derived from; the *original*, which came with the object, has none. The
+    /// object lives exactly as long as its original.
+    pub(crate) derivation: Option<Handle<Derivation>>,
+    /// Bumped by a revocation: what was derived under another number is no longer valid.
+    pub(crate) derived: u32,
+    /// Links granted directly from here that are charged and not in use ([`Allowance`]).
+    pub(crate) units: u32,
+    pub(crate) class: ObjectClass,
+    pub(crate) rights: Rights,
+    /// Distance from the original.
+    pub(crate) depth: u8,
+}
+
+impl Capability {
+    /// The capability that the creator of an object gets.
+    pub(crate) const fn original(object: RawHandle, class: ObjectClass) -> Self {
+        let rights = Rights::ALL;
+        Capability {
+            object,
+            derivation: None,
+            derived: 0,
+            units: 0,
+            class,
+            rights,
+            depth: 0,
+        }
+    }
+}
+
+/// The place of a capability in any tenant's table, stale once the capability is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) leaf: Handle<Leaf>,
+    pub(crate) position: u8,
+    pub(crate) generation: u32,
+}
+
+/// How a capability came from another one. Lives in the group of the one that holds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Derivation {
+    pub(crate) parent: Place,
+    /// The parent's `derived` at the time.
+    pub(crate) derived: u32,
+    pub(crate) granted: Option<Granted>,
+}
+
+/// The links that came with a delegation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Granted {
+    pub(crate) allowance: Handle<Allowance>,
+    /// Has the allowance closed when the holder ends; `None` if they end together anyway.
+    pub(crate) close: Option<LinkId>,
+}

@@ -1,0 +1,397 @@
+//! Deadlines: which timer fires next.
+//!
+//! The armed timers of a tenant are a leftist heap (Crane 1972) through their own slots: arming
+//! and disarming take O(log n) in the worst case and allocate nothing. A child tenant is among
+//! its parent's deadlines with one timer that stands for its earliest, and a top-level tenant
+//! among the cell's with one entry. So ending a tenant takes one entry out, and never looks at
+//! its timers.
+
+use alloc::vec::Vec;
+
+use leasehold_reclaim::{Backing, Handle};
+
+use crate::errno::Errno;
+use crate::kernel::Kernel;
+use crate::link::Objects;
+use crate::object::timer::Timer;
+use crate::tenant::{Tenant, TenantId};
+use crate::wait::Side;
+
+type Place = Option<Handle<Timer>>;
+
+/// The armed timers of one tenant.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Heap {
+    first: Place,
+}
+
+/// Where a timer is in its heap.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links {
+    left: Place,
+    right: Place,
+    parent: Place,
+    /// Nodes on the shortest way down to a missing child; at most log2(n + 1).
+    rank: u8,
+}
+
+impl Links {
+    pub(crate) const NONE: Links = Links {
+        left: None,
+        right: None,
+        parent: None,
+        rank: 1,
+    };
+}
+
+impl Heap {
+    /// Adds a timer that is in no heap and has its deadline set.
+    fn insert<B: Backing>(&mut self, groups: &mut Objects<B>, timer: Handle<Timer>) {
+        self.first = merge(groups, self.first, Some(timer));
+    }
+
+    /// Takes a timer out that is in this heap.
+    fn remove<B: Backing>(&mut self, groups: &mut Objects<B>, timer: Handle<Timer>) {
+        let Some(node) = groups.get_mut(timer) else {
+            return;
+        };
+        let Links {
+            left,
+            right,
+            parent,
+            ..
+        } = core::mem::replace(&mut node.links, Links::NONE);
+        for child in [left, right] {
+            set_parent(groups, child, None);
+        }
+        let merged = merge(groups, left, right);
+        set_parent(groups, merged, parent);
+        let Some(parent) = parent else {
+            self.first = merged;
+            return;
+        };
+        if let Some(node) = groups.get_mut(parent) {
+            if node.links.left == Some(timer) {
+                node.links.left = merged;
+            } else {
+                node.links.right = merged;
+            }
+        }
+        balance(groups, Some(parent), true);
+    }
+
+    /// The earliest deadline.
+    fn earliest<B: Backing>(&self, groups: &Objects<B>) -> Option<u64> {
+        groups.get(self.first?)?.deadline
+    }
+}
+
+/// Makes one heap of two, of which the root has no parent. Visits the right spines of both:
+/// O(log n).
+fn merge<B: Backing>(groups: &mut Objects<B>, a: Place, b: Place) -> Place {
+    let (mut a, mut b) = match (a, b) {
+        (Some(a), Some(b)) => (a, b),
+        (one, other) => return one.or(other),
+    };
+    let mut above: Place = None;
+    let mut root = None;
+    loop {
+        if key(groups, b) < key(groups, a) {
+            (a, b) = (b, a);
+        }
+        // `a` is the earlier one: it comes here, and the rest to its right.
+        set_parent(groups, Some(a), above);
+        match above.and_then(|above| groups.get_mut(above)) {
+            Some(above) => above.links.right = Some(a),
+            None => root = Some(a),
+        }
+        above = Some(a);
+        match groups.get(a).and_then(|a| a.links.right) {
+            Some(right) => a = right,
+            None => break,
+        }
+    }
+    if let Some(last) = groups.get_mut(a) {
+        last.links.right = Some(b);
+    }
+    set_parent(groups, Some(b), Some(a));
+    balance(groups, Some(a), false);
+    root
+}
+
+/// Puts the child of lower rank to the right, from a node upwards: to the root, or until
+/// nothing changes any more. The ranks that change grow by one per level: O(log n).
+fn balance<B: Backing>(groups: &mut Objects<B>, mut at: Place, until_same: bool) {
+    while let Some(handle) = at {
+        let Some(&Timer { links, .. }) = groups.get(handle) else {
+            return;
+        };
+        let rank = |place: Place| {
+            place
+                .and_then(|place| groups.get(place))
+                .map_or(0, |timer| timer.links.rank)
+        };
+        let (mut left, mut right) = (links.left, links.right);
+        if rank(left) < rank(right) {
+            (left, right) = (right, left);
+        }
+        let new_rank = rank(right) + 1;
+        if let Some(timer) = groups.get_mut(handle) {
+            timer.links = Links {
+                left,
+                right,
+                rank: new_rank,
+                ..links
+            };
+        }
+        if until_same && new_rank == links.rank {
+            return;
+        }
+        at = links.parent;
+    }
+}
+
+fn key<B: Backing>(groups: &Objects<B>, timer: Handle<Timer>) -> Option<u64> {
+    groups.get(timer)?.deadline
+}
+
+fn set_parent<B: Backing>(groups: &mut Objects<B>, node: Place, parent: Place) {
+    if let Some(node) = node.and_then(|node| groups.get_mut(node)) {
+        node.links.parent = parent;
+    }
+}
+
+/// The top-level tenants that have armed timers: a binary heap in which each tenant knows its
+/// place.
+#[derive(Debug, Default)]
+pub(crate) struct Roots {
+    heap: Vec<(u64, TenantId)>,
+    /// Top-level tenants that exist; the heap has room for all of them.
+    tenants: usize,
+}
+
+impl Roots {
+    /// Makes room for one more tenant.
+    pub(crate) fn reserve(&mut self) -> Result<(), Errno> {
+        let further = self.tenants + 1 - self.heap.len();
+        self.heap.try_reserve(further).map_err(|_| Errno::Memory)
+    }
+
+    pub(crate) const fn opened(&mut self) {
+        self.tenants += 1;
+    }
+
+    pub(crate) const fn ended(&mut self) {
+        self.tenants -= 1;
+    }
+
+    /// Sets the earliest deadline of a tenant; `None` takes it out. O(log n).
+    fn set<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        tenant: TenantId,
+        deadline: Option<u64>,
+    ) {
+        let turn = groups.get(tenant.0).and_then(|tenant| tenant.turn);
+        let mut at = match (turn, deadline) {
+            (None, None) => return,
+            (None, Some(deadline)) => {
+                self.heap.push((deadline, tenant));
+                self.heap.len() - 1
+            }
+            (Some(turn), Some(deadline)) => {
+                self.heap[turn as usize].0 = deadline;
+                turn as usize
+            }
+            (Some(turn), None) => {
+                self.heap.swap_remove(turn as usize);
+                note(groups, tenant, None);
+                if turn as usize == self.heap.len() {
+                    return;
+                }
+                turn as usize
+            }
+        };
+        while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
+            self.heap.swap(at, (at - 1) / 2);
+            note(groups, self.heap[at].1, Some(at));
+            at = (at - 1) / 2;
+        }
+        loop {
+            let children = 2 * at + 1..(2 * at + 3).min(self.heap.len());
+            let Some(child) = children.min_by_key(|&child| self.heap[child].0) else {
+                break;
+            };
+            if self.heap[at].0 <= self.heap[child].0 {
+                break;
+            }
+            self.heap.swap(at, child);
+            note(groups, self.heap[at].1, Some(at));
+            at = child;
+        }
+        note(groups, self.heap[at].1, Some(at));
+    }
+}
+
+fn note<B: Backing>(groups: &mut Objects<B>, tenant: TenantId, turn: Option<usize>) {
+    if let Some(tenant) = groups.get_mut(tenant.0) {
+        tenant.turn = turn.map(|turn| turn as u32);
+    }
+}
+
+impl<B: Backing> Kernel<B> {
+    /// When the next timer of the cell fires, in the time given to
+    /// [`timer_set`](Self::timer_set).
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.roots.heap.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// Fires up to `limit` timers whose time has come; returns how many. If it is `limit`, there
+    /// may be more. A periodic timer fires once however many periods have passed, and counts
+    /// them. O(log n) and the tenant's depth, for each.
+    pub fn expire(&mut self, now_ns: u64, limit: u32) -> u32 {
+        let mut fired = 0;
+        while fired < limit
+            && self
+                .next_deadline()
+                .is_some_and(|deadline| deadline <= now_ns)
+        {
+            if !self.fire_first(now_ns) {
+                break;
+            }
+            fired += 1;
+        }
+        fired
+    }
+
+    fn fire_first(&mut self, now: u64) -> bool {
+        let Some(&(_, mut tenant)) = self.roots.heap.first() else {
+            return false;
+        };
+        let handle = loop {
+            let Ok(record) = self.tenant(tenant) else {
+                return false;
+            };
+            let Some(first) = record.deadlines.first else {
+                return false;
+            };
+            match self.groups.get(first).and_then(|timer| timer.stands_for) {
+                Some(child) => tenant = child,
+                None => break first,
+            }
+        };
+        let Some(&Timer {
+            deadline: Some(deadline),
+            period,
+            ..
+        }) = self.groups.get(handle)
+        else {
+            return false;
+        };
+        self.disarm(tenant, handle);
+        let periods = now
+            .saturating_sub(deadline)
+            .checked_div(period)
+            .unwrap_or(0);
+        if let Some(timer) = self.groups.get_mut(handle) {
+            timer.fired = timer.fired.saturating_add(periods).saturating_add(1);
+        }
+        if period > 0 {
+            let passed = period.saturating_mul(periods.saturating_add(1));
+            self.arm(tenant, handle, deadline.saturating_add(passed));
+        }
+        self.announce(tenant);
+        self.executions
+            .settle(&mut self.groups, handle.raw(), Side::Timer);
+        true
+    }
+
+    /// Puts a timer that is not armed among its owner's deadlines. [`announce`](Self::announce)
+    /// it afterwards.
+    pub(crate) fn arm(&mut self, owner: TenantId, timer: Handle<Timer>, deadline: u64) {
+        let Ok(&Tenant {
+            deadlines: mut heap,
+            ..
+        }) = self.tenant(owner)
+        else {
+            return;
+        };
+        if let Some(timer) = self.groups.get_mut(timer) {
+            timer.deadline = Some(deadline);
+        }
+        heap.insert(&mut self.groups, timer);
+        if let Ok(owner) = self.tenant_mut(owner) {
+            owner.deadlines = heap;
+        }
+    }
+
+    /// Takes a timer out of its owner's deadlines, if it is armed. [`announce`](Self::announce)
+    /// it afterwards.
+    pub(crate) fn disarm(&mut self, owner: TenantId, timer: Handle<Timer>) {
+        let Ok(&Tenant {
+            deadlines: mut heap,
+            ..
+        }) = self.tenant(owner)
+        else {
+            return;
+        };
+        if self
+            .groups
+            .get(timer)
+            .is_none_or(|timer| timer.deadline.is_none())
+        {
+            return;
+        }
+        heap.remove(&mut self.groups, timer);
+        if let Some(timer) = self.groups.get_mut(timer) {
+            timer.deadline = None;
+        }
+        if let Ok(owner) = self.tenant_mut(owner) {
+            owner.deadlines = heap;
+        }
+    }
+
+    /// Tells those above a tenant what its earliest deadline is now: up to the first whose own
+    /// does not change. O(log n) for each level.
+    pub(crate) fn announce(&mut self, tenant: TenantId) {
+        let mut at = tenant;
+        loop {
+            let Ok(&Tenant {
+                deadlines, parent, ..
+            }) = self.tenant(at)
+            else {
+                return;
+            };
+            let earliest = deadlines.earliest(&self.groups);
+            let Some(parent) = parent else {
+                self.roots.set(&mut self.groups, at, earliest);
+                return;
+            };
+            if key(&self.groups, parent.alarm) == earliest {
+                return;
+            }
+            self.disarm(parent.tenant, parent.alarm);
+            if let Some(earliest) = earliest {
+                self.arm(parent.tenant, parent.alarm, earliest);
+            }
+            at = parent.tenant;
+        }
+    }
+
+    /// Takes everything that an ending tenant has to do with deadlines out of sight: one entry.
+    pub(crate) fn forget_deadlines(&mut self, tenant: TenantId) {
+        let Ok(&Tenant { parent, .. }) = self.tenant(tenant) else {
+            return;
+        };
+        match parent {
+            Some(parent) => {
+                self.disarm(parent.tenant, parent.alarm);
+                self.announce(parent.tenant);
+            }
+            None => {
+                self.roots.set(&mut self.groups, tenant, None);
+                self.roots.ended();
+            }
+        }
+    }
+}

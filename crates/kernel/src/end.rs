@@ -1,0 +1,252 @@
+//! Ending tenants: in bounded steps.
+//!
+//! The end of a tenant takes its one entry out of the deadlines above it, tells its parent, and
+//! reclaims its group, which severs the links on the scrub lists and nothing else. Whatever the
+//! tenant and those below it created is not looked at, except in [`Mode::Individual`], the
+//! baseline, which first sweeps the capability tables: each capability is dropped like its
+//! holder would drop it, which takes its object off every queue, one by one.
+
+use leasehold_reclaim::{Backing, Handle, Mode, Outcome, Progress, Reclaim};
+
+use crate::capability::ObjectClass;
+use crate::errno::Errno;
+use crate::execution::ExecutionId;
+use crate::kernel::Kernel;
+use crate::link::Severing;
+use crate::object::channel::Channel;
+use crate::object::region::Region;
+use crate::object::semaphore::Semaphore;
+use crate::object::task::Task;
+use crate::object::tenant::Child;
+use crate::object::timer::Timer;
+use crate::tenant::{Tenant, TenantId};
+use crate::wait::Side;
+use leasehold_reclaim::RawHandle;
+
+/// What the end of a tenant needs from the cell.
+pub trait Host {
+    /// The execution's tenant has ended: it must not run again, nor call the kernel. Called
+    /// once for each execution of the tenant and of those below it; the kernel has forgotten
+    /// it already.
+    fn stop_execution(&mut self, execution: ExecutionId);
+}
+
+impl<F: FnMut(ExecutionId)> Host for F {
+    fn stop_execution(&mut self, execution: ExecutionId) {
+        self(execution);
+    }
+}
+
+/// The end of a tenant, in progress.
+///
+/// In [`Mode::Grouped`] the tenant is unusable from the beginning. If the end is not stepped to
+/// [`Progress::Reusable`], memory and budget stay with the dead tenant until its root ends.
+#[derive(Debug)]
+#[must_use = "a tenant that has only begun to end keeps its memory"]
+pub struct End {
+    /// What is swept now, in [`Mode::Individual`], up to the tenant itself.
+    sweep: Option<TenantId>,
+    tenant: TenantId,
+    reclaim: Option<Reclaim>,
+    swept: Outcome,
+}
+
+impl End {
+    /// What was done so far.
+    pub fn outcome(&self) -> Outcome {
+        let done = self
+            .reclaim
+            .as_ref()
+            .map(Reclaim::outcome)
+            .unwrap_or_default();
+        Outcome {
+            steps: done.steps + self.swept.steps,
+            scrubbed: done.scrubbed + self.swept.scrubbed,
+            groups: done.groups + self.swept.groups,
+            objects: done.objects + self.swept.objects,
+            ..done
+        }
+    }
+}
+
+impl<B: Backing> Kernel<B> {
+    /// Begins to end a tenant and all tenants below it.
+    ///
+    /// # Errors
+    /// [`Errno::Gone`] if it has ended already.
+    pub fn begin_end(&mut self, tenant: TenantId) -> Result<End, Errno> {
+        self.tenant(tenant)?;
+        let mut end = End {
+            sweep: None,
+            tenant,
+            reclaim: None,
+            swept: Outcome::default(),
+        };
+        match self.config.reclaim.mode {
+            Mode::Grouped => end.reclaim = Some(self.begin_reclaim(tenant)?),
+            Mode::Individual => end.sweep = Some(tenant),
+        }
+        Ok(end)
+    }
+
+    /// Goes on with the end of a tenant: up to `limit` units of work (at least one), or one
+    /// slice of pages.
+    pub fn step_end(&mut self, end: &mut End, host: &mut impl Host, limit: u32) -> Progress {
+        let mut left = limit.max(1);
+        while let Some(tenant) = end.sweep {
+            if left == 0 {
+                return Progress::Working;
+            }
+            left -= 1;
+            end.swept.steps += 1;
+            end.sweep = self.sweep(end, tenant, host);
+            if end.sweep.is_none() && end.reclaim.is_none() {
+                let Ok(reclaim) = self.begin_reclaim(end.tenant) else {
+                    return Progress::Done;
+                };
+                end.reclaim = Some(reclaim);
+            }
+        }
+        let Some(reclaim) = &mut end.reclaim else {
+            return Progress::Done;
+        };
+        let mut severing = Severing {
+            executions: &mut self.executions,
+            host,
+        };
+        reclaim.step(&mut self.groups, &mut severing, left.max(1))
+    }
+
+    /// Ends a tenant and all tenants below it, pages returned included.
+    ///
+    /// Work: for a top-level tenant, the scrub entries of its tree (its executions, the
+    /// strangers that wait, the links it was granted) and the pages of its arena that are not
+    /// kept; for a child, also the tenants below it.
+    ///
+    /// # Errors
+    /// [`Errno::Gone`] if it has ended already.
+    pub fn end(&mut self, tenant: TenantId, host: &mut impl Host) -> Result<Outcome, Errno> {
+        let mut end = self.begin_end(tenant)?;
+        while self.step_end(&mut end, host, u32::MAX) != Progress::Done {}
+        Ok(end.outcome())
+    }
+
+    fn begin_reclaim(&mut self, tenant: TenantId) -> Result<Reclaim, Errno> {
+        let &Tenant {
+            group,
+            parent,
+            memory,
+            ..
+        } = self.tenant(tenant)?;
+        self.forget_deadlines(tenant);
+        let reclaim = self.groups.begin_reclaim(group).ok_or(Errno::Gone)?;
+        if let Some(parent) = parent {
+            self.child_ended(&parent, memory.reserved);
+        }
+        Ok(reclaim)
+    }
+
+    /// Drops the next capability of a tenant that ends, or ends it if there is none left; says
+    /// which tenant to go on with.
+    fn sweep(&mut self, end: &mut End, at: TenantId, host: &mut impl Host) -> Option<TenantId> {
+        let &Tenant {
+            swept: index,
+            table,
+            parent,
+            ..
+        } = self.tenant(at).ok()?;
+        if index < table.end() {
+            let Some((place, &held)) = table.at(&self.groups, index) else {
+                self.tenant_mut(at).ok()?.swept += 1;
+                return Some(at);
+            };
+            if index > 0 && held.derivation.is_none() {
+                if held.class == ObjectClass::Tenant
+                    && let Some(child) = self.living_child(held.object)
+                {
+                    return Some(child);
+                }
+                self.end_object(held.object, held.class);
+                end.swept.objects += 1;
+            }
+            self.vacate(at, place, index).ok()?;
+            self.tenant_mut(at).ok()?.swept += 1;
+            return Some(at);
+        }
+        if at == end.tenant {
+            return None;
+        }
+        let reclaim = self.begin_reclaim(at).ok();
+        if let Some(mut reclaim) = reclaim {
+            let mut severing = Severing {
+                executions: &mut self.executions,
+                host,
+            };
+            while reclaim.step(&mut self.groups, &mut severing, u32::MAX) != Progress::Done {}
+            let Outcome {
+                steps,
+                scrubbed,
+                groups,
+                objects,
+                ..
+            } = reclaim.outcome();
+            end.swept.steps += steps;
+            end.swept.scrubbed += scrubbed;
+            end.swept.groups += groups;
+            end.swept.objects += objects;
+        }
+        parent.map(|parent| parent.tenant)
+    }
+
+    fn living_child(&self, child: RawHandle) -> Option<TenantId> {
+        let tenant = self.groups.get(Handle::<Child>::from_raw(child))?.tenant?;
+        self.tenant(tenant).is_ok().then_some(tenant)
+    }
+
+    /// Ends an object because its original capability goes: those who wait for it are woken, and
+    /// its memory can be used again. O(waiters).
+    pub(crate) fn end_object(&mut self, object: RawHandle, class: ObjectClass) {
+        let sides: &[Side] = match class {
+            ObjectClass::Semaphore => &[Side::Semaphore],
+            ObjectClass::Channel => &[Side::Send, Side::Receive],
+            ObjectClass::Region => &[],
+            ObjectClass::Timer => &[Side::Timer],
+            ObjectClass::Task => &[Side::Task],
+            ObjectClass::Tenant => &[Side::Tenant],
+        };
+        for &side in sides {
+            self.executions.dismiss(&mut self.groups, object, side);
+        }
+        match class {
+            ObjectClass::Semaphore => {
+                self.groups.free(Handle::<Semaphore>::from_raw(object));
+            }
+            ObjectClass::Channel => {
+                if let Some(channel) = self.groups.free(Handle::<Channel>::from_raw(object)) {
+                    self.empty_channel(&channel);
+                }
+            }
+            ObjectClass::Region => {
+                if let Some(region) = self.groups.free(Handle::<Region>::from_raw(object)) {
+                    self.groups.free_bytes(region.bytes);
+                }
+            }
+            ObjectClass::Timer => {
+                let handle = Handle::<Timer>::from_raw(object);
+                if let Some(&Timer { owner, .. }) = self.groups.get(handle) {
+                    self.disarm(owner, handle);
+                    self.announce(owner);
+                    self.groups.free(handle);
+                }
+            }
+            ObjectClass::Task => {
+                self.groups.free(Handle::<Task>::from_raw(object));
+            }
+            ObjectClass::Tenant => {
+                if let Some(child) = self.groups.free(Handle::<Child>::from_raw(object)) {
+                    self.groups.free(child.alarm);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Executions: the running programs of tenants, as far as the kernel knows them.
+//!
+//! The records of all executions of a cell are one table of fixed size, found by hashing the
+//! identifier that the cell chose. Nothing here allocates after start.
+
+use alloc::boxed::Box;
+use core::num::NonZeroU32;
+
+use leasehold_reclaim::{Backing, Handle, LinkId, RawHandle};
+
+use crate::allowance;
+use crate::errno::Errno;
+use crate::link::Objects;
+use crate::object::task::Task;
+use crate::tenant::TenantId;
+use crate::wait::{List, Number, Side, Stranger, Turn, Wait};
+
+/// A running program, by a number that the cell chose and has not used before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecutionId(pub u64);
+
+/// Why an execution goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wake {
+    /// It is its turn: the same call made again will not block.
+    Ready,
+    /// What it waited for has ended; the call made again fails with [`Errno::Gone`] or
+    /// [`Errno::BadSelector`].
+    Gone,
+}
+
+/// What an execution runs for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The program of its tenant.
+    Program,
+    /// A task, which is told how it exits.
+    Task(Handle<Task>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Not blocked.
+    Running,
+    /// In an object's queue.
+    Waiting(Wait),
+    /// Woken, has not called again yet.
+    Turn(Turn),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Execution {
+    id: ExecutionId,
+    pub(crate) tenant: TenantId,
+    pub(crate) role: Role,
+    stop: LinkId,
+    state: State,
+    /// Set while it is on the list of woken ones.
+    wake: Option<Wake>,
+    /// Neighbours on the one list that it is on: an object's queue, or the woken ones.
+    previous: Option<Number>,
+    next: Option<Number>,
+}
+
+/// The table of executions.
+#[derive(Debug)]
+pub(crate) struct Executions {
+    records: Box<[Option<Execution>]>,
+    /// Numbers of free records: a stack.
+    free: Box<[u32]>,
+    used: usize,
+    /// Open-addressed hash table from identifiers to numbers, at most half full.
+    index: Box<[Option<Number>]>,
+    woken: List,
+}
+
+impl Executions {
+    /// A table for at most `most` executions at once.
+    pub(crate) fn new(most: u32) -> Self {
+        let most = most.clamp(1, 1 << 24);
+        Executions {
+            records: (0..most).map(|_| None).collect(),
+            free: (1..=most).rev().collect(),
+            used: 0,
+            index: (0..most.next_power_of_two() * 2).map(|_| None).collect(),
+            woken: List::default(),
+        }
+    }
+
+    fn home(&self, id: ExecutionId) -> usize {
+        // Fibonacci hashing: the cell's numbers are likely consecutive.
+        let hash = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> 32) as usize & (self.index.len() - 1)
+    }
+
+    /// Where the identifier's number is in the index, or the free place where it would be.
+    fn probe(&self, id: ExecutionId) -> usize {
+        let mut at = self.home(id);
+        while let Some(number) = self.index[at] {
+            if self.get(number).is_some_and(|execution| execution.id == id) {
+                break;
+            }
+            at = (at + 1) & (self.index.len() - 1);
+        }
+        at
+    }
+
+    pub(crate) fn find(&self, id: ExecutionId) -> Option<Number> {
+        self.index[self.probe(id)]
+    }
+
+    /// Whether [`insert`](Self::insert) has a record left, and none for this identifier.
+    pub(crate) fn admits(&self, id: ExecutionId) -> Result<(), Errno> {
+        if self.used == self.free.len() {
+            return Err(Errno::Limit);
+        }
+        if self.find(id).is_some() {
+            Err(Errno::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Adds an execution that was [admitted](Self::admits).
+    pub(crate) fn insert(&mut self, id: ExecutionId, tenant: TenantId, role: Role, stop: LinkId) {
+        let number = NonZeroU32::new(self.free[self.free.len() - 1 - self.used])
+            .map(Number)
+            .expect("numbers start at 1");
+        self.used += 1;
+        let at = self.probe(id);
+        self.index[at] = Some(number);
+        self.records[place(number)] = Some(Execution {
+            id,
+            tenant,
+            role,
+            stop,
+            state: State::Running,
+            wake: None,
+            previous: None,
+            next: None,
+        });
+    }
+
+    /// Removes an execution whose scrub entry is unlinked: it leaves its queue or passes its
+    /// turn on. Returns its record.
+    pub(crate) fn remove<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        id: ExecutionId,
+    ) -> Option<Execution> {
+        let number = self.find(id)?;
+        self.leave(groups, number);
+        let mut hole = self.probe(id);
+        let mask = self.index.len() - 1;
+        // Close the gap: move up every later entry of the run that may lie where the gap is.
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let Some(moved) = self.index[at] else { break };
+            let Some(execution) = self.get(moved) else {
+                break;
+            };
+            let home = self.home(execution.id);
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.index[hole] = Some(moved);
+                hole = at;
+            }
+        }
+        self.index[hole] = None;
+        self.used -= 1;
+        let top = self.free.len() - 1 - self.used;
+        self.free[top] = number.0.get();
+        self.records[place(number)].take()
+    }
+
+    pub(crate) fn get(&self, number: Number) -> Option<&Execution> {
+        self.records[place(number)].as_ref()
+    }
+
+    fn get_mut(&mut self, number: Number) -> Option<&mut Execution> {
+        self.records[place(number)].as_mut()
+    }
+
+    /// The scrub entry that stops the execution.
+    pub(crate) fn stop_link(&self, id: ExecutionId) -> Option<LinkId> {
+        Some(self.get(self.find(id)?)?.stop)
+    }
+
+    /// Whether the execution is in a queue or woken and not yet told.
+    #[cfg(test)]
+    pub(crate) fn is_blocked(&self, id: ExecutionId) -> bool {
+        self.find(id)
+            .and_then(|number| self.get(number))
+            .is_some_and(|execution| !matches!(execution.state, State::Running))
+    }
+
+    /// The first on the list of woken executions, which leaves it.
+    pub(crate) fn pop_woken(&mut self) -> Option<(ExecutionId, Wake)> {
+        let number = self.woken.first?;
+        self.unlist(None, number);
+        let execution = self.get_mut(number)?;
+        Some((execution.id, execution.wake.take()?))
+    }
+
+    /// Queues an execution for an object.
+    pub(crate) fn enqueue<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        number: Number,
+        wait: Wait,
+    ) -> Result<(), Errno> {
+        let (queue, _) = wait.side.look(groups, wait.object).ok_or(Errno::Gone)?;
+        self.list(&mut queue.list, number);
+        if let Some(execution) = self.get_mut(number) {
+            execution.state = State::Waiting(wait);
+        }
+        Ok(())
+    }
+
+    /// Begins another call of an execution: whatever the last one left behind is over. The turn
+    /// that it had, if any, is no longer reserved: the caller uses it up or not, and then
+    /// [settles](Self::settle) the object.
+    pub(crate) fn resume<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        number: Number,
+    ) -> Option<Turn> {
+        let execution = self.get_mut(number)?;
+        let state = core::mem::replace(&mut execution.state, State::Running);
+        match state {
+            State::Running => {
+                self.unwake(number);
+                None
+            }
+            State::Turn(turn) => {
+                self.unwake(number);
+                let (queue, _) = turn.side.look(groups, turn.object)?;
+                queue.reserved -= turn.need;
+                Some(turn)
+            }
+            State::Waiting(Wait {
+                object,
+                side,
+                stranger,
+                ..
+            }) => {
+                let queue = side.look(groups, object).map(|(queue, _)| &mut queue.list);
+                self.unlist(queue, number);
+                give_back(groups, stranger);
+                self.settle(groups, object, side);
+                None
+            }
+        }
+    }
+
+    /// Ends whatever the execution waits for or was woken for.
+    pub(crate) fn leave<B: Backing>(&mut self, groups: &mut Objects<B>, number: Number) {
+        if let Some(Turn { object, side, .. }) = self.resume(groups, number) {
+            self.settle(groups, object, side);
+        }
+    }
+
+    /// Wakes those in an object's queue whose turn it is. O(executions woken).
+    pub(crate) fn settle<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        object: RawHandle,
+        side: Side,
+    ) {
+        loop {
+            let Some((queue, Some(available))) = side.look(groups, object) else {
+                return;
+            };
+            let Some(first) = queue.list.first else {
+                return;
+            };
+            let Some(State::Waiting(wait)) = self.get(first).map(|first| first.state) else {
+                return;
+            };
+            if available.saturating_sub(queue.reserved) < wait.need {
+                return;
+            }
+            queue.reserved += wait.need;
+            self.unlist(Some(&mut queue.list), first);
+            give_back(groups, wait.stranger);
+            let Wait { need, .. } = wait;
+            self.wake(first, State::Turn(Turn { object, side, need }), Wake::Ready);
+        }
+    }
+
+    /// Wakes everyone in an object's queue, because the object is about to go. O(waiters).
+    pub(crate) fn dismiss<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        object: RawHandle,
+        side: Side,
+    ) {
+        while let Some((queue, _)) = side.look(groups, object) {
+            let Some(first) = queue.list.first else {
+                return;
+            };
+            self.unlist(Some(&mut queue.list), first);
+            if let Some(State::Waiting(wait)) = self.get(first).map(|first| first.state) {
+                give_back(groups, wait.stranger);
+            }
+            self.wake(first, State::Running, Wake::Gone);
+        }
+    }
+
+    /// Wakes a stranger because the object that it waits for went with its group.
+    pub(crate) fn bereave(&mut self, id: ExecutionId, wake: Wake) {
+        let Some(number) = self.find(id) else { return };
+        // The queue is gone with the object, its other members are not.
+        self.unlist(None, number);
+        self.wake(number, State::Running, wake);
+    }
+
+    fn wake(&mut self, number: Number, state: State, wake: Wake) {
+        if let Some(execution) = self.get_mut(number) {
+            execution.state = state;
+            execution.wake = Some(wake);
+        }
+        let mut woken = self.woken;
+        self.list(&mut woken, number);
+        self.woken = woken;
+    }
+
+    /// Takes an execution off the list of woken ones, if it is there.
+    fn unwake(&mut self, number: Number) {
+        let Some(execution) = self.get_mut(number) else {
+            return;
+        };
+        if execution.wake.take().is_some() {
+            self.unlist(None, number);
+        }
+    }
+
+    fn list(&mut self, list: &mut List, number: Number) {
+        let last = list.last.replace(number);
+        if let Some(execution) = self.get_mut(number) {
+            execution.previous = last;
+            execution.next = None;
+        }
+        match last.and_then(|last| self.get_mut(last)) {
+            Some(last) => last.next = Some(number),
+            None => list.first = Some(number),
+        }
+    }
+
+    /// Takes an execution off the list that it is on: the given one, or the woken ones, or that
+    /// of an object that is gone.
+    fn unlist(&mut self, list: Option<&mut List>, number: Number) {
+        let Some(execution) = self.get_mut(number) else {
+            return;
+        };
+        let (previous, next) = (execution.previous.take(), execution.next.take());
+        if let Some(previous) = previous.and_then(|previous| self.get_mut(previous)) {
+            previous.next = next;
+        }
+        if let Some(next) = next.and_then(|next| self.get_mut(next)) {
+            next.previous = previous;
+        }
+        let list = list.unwrap_or(&mut self.woken);
+        if list.first == Some(number) {
+            list.first = next;
+        }
+        if list.last == Some(number) {
+            list.last = previous;
+        }
+    }
+}
+
+/// Place of a record in the table.
+const fn place(number: Number) -> usize {
+    number.0.get() as usize - 1
+}
+
+/// A stranger's wait is over: its link goes back to the allowance that it was taken from.
+fn give_back<B: Backing>(groups: &mut Objects<B>, stranger: Option<Stranger>) {
+    if let Some(Stranger { link, allowance }) = stranger
+        && groups.unlink(link).is_some()
+    {
+        allowance::put_back(groups, allowance);
+    }
+}

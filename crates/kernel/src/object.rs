@@ -1,0 +1,12 @@
+//! Kernel objects: one file per class.
+//!
+//! Every object lives in the group of the tenant that created it, exactly as long as the
+//! capability that the creator got: the original. None holds a pointer to anything outside its
+//! group, so all of them go with the group without being looked at.
+
+pub(crate) mod channel;
+pub(crate) mod region;
+pub(crate) mod semaphore;
+pub(crate) mod task;
+pub(crate) mod tenant;
+pub(crate) mod timer;

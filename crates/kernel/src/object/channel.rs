@@ -1,0 +1,447 @@
+//! Channels: bounded queues of messages, which are bytes and capabilities.
+//!
+//! The buffer is a ring, allocated and charged whole when the channel is made, so that a sender
+//! cannot make the channel's owner pay for bytes. Capabilities on their way cannot be bytes
+//! (handles are never made from numbers): the message that carries some has a *parcel* in the
+//! owner's group. Each capability takes [`CAPABILITY_BYTES`] of the capacity, which bounds what
+//! strangers can make the owner pay for parcels.
+
+use leasehold_reclaim::{Backing, Extent, Handle};
+
+use crate::capability::{ObjectClass, Selector};
+use crate::errno::Errno;
+use crate::execution::ExecutionId;
+use crate::kernel::{Kernel, Outcome};
+use crate::revoke::Transfer;
+use crate::rights::Rights;
+use crate::tenant::TenantId;
+use crate::wait::{Queue, Side};
+
+/// Most capabilities in one message.
+pub const MESSAGE_CAPABILITIES: usize = 4;
+/// What a message takes of a channel's capacity beside its bytes and capabilities.
+pub const HEADER_BYTES: u32 = 8;
+/// What each capability in a message takes of a channel's capacity.
+pub const CAPABILITY_BYTES: u32 = 64;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Channel {
+    buffer: Extent,
+    /// Bytes of the buffer.
+    capacity: u32,
+    /// Where the first message starts, and how many bytes the messages take in the buffer.
+    first: u32,
+    filled: u32,
+    /// What the messages take of the capacity: `filled`, and their capabilities.
+    used: u32,
+    pub(crate) messages: u32,
+    /// Parcels of those messages that have capabilities, in order.
+    parcels: Option<Parcels>,
+    pub(crate) senders: Queue,
+    pub(crate) receivers: Queue,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parcels {
+    first: Handle<Parcel>,
+    last: Handle<Parcel>,
+}
+
+/// The capabilities of one message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parcel {
+    transfers: [Option<Transfer>; MESSAGE_CAPABILITIES],
+    next: Option<Handle<Parcel>>,
+}
+
+/// The size of a received message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Received {
+    /// Bytes written to the front of the receiver's buffer.
+    pub length: u32,
+    /// Capabilities put into the receiver's table; their selectors are in front of its array.
+    pub capabilities: u32,
+}
+
+/// The head of a message in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    length: u32,
+    capabilities: u32,
+}
+
+impl Header {
+    const fn footprint(self) -> u32 {
+        HEADER_BYTES + self.length + self.capabilities * CAPABILITY_BYTES
+    }
+}
+
+impl Channel {
+    /// What is left of the capacity.
+    pub(crate) const fn room(&self) -> u32 {
+        self.capacity - self.used
+    }
+
+    pub(crate) const fn buffer(&self) -> Extent {
+        self.buffer
+    }
+}
+
+impl<B: Backing> Kernel<B> {
+    /// Creates a channel of `capacity` bytes, the [headers](HEADER_BYTES) and
+    /// [capabilities](CAPABILITY_BYTES) of messages included. O(capacity): the buffer is
+    /// cleared.
+    ///
+    /// # Errors
+    /// [`Errno::Invalid`] if no message would fit, [`Errno::TooLarge`] beyond
+    /// [`max_channel_bytes`](crate::KernelConfig::max_channel_bytes), [`Errno::Budget`],
+    /// [`Errno::Memory`], [`Errno::TableFull`].
+    pub fn channel_create(&mut self, caller: TenantId, capacity: u32) -> Result<Selector, Errno> {
+        if capacity < HEADER_BYTES {
+            return Err(Errno::Invalid);
+        }
+        if capacity > self.config.max_channel_bytes {
+            return Err(Errno::TooLarge);
+        }
+        let buffer = self.buffer(caller, u64::from(capacity), self.costs.channel_ps)?;
+        let channel = Channel {
+            buffer,
+            capacity,
+            first: 0,
+            filled: 0,
+            used: 0,
+            messages: 0,
+            parcels: None,
+            senders: Queue::default(),
+            receivers: Queue::default(),
+        };
+        let created = self.create(caller, ObjectClass::Channel, self.classes.channel, channel);
+        if created.is_err() {
+            self.groups.free_bytes(buffer);
+        }
+        created
+    }
+
+    /// Sends a message, or waits for room. Needs [`Rights::WRITE`] on the channel and
+    /// [`Rights::GRANT`] on each capability, which the receiver gets with the same rights, to be
+    /// used without waiting for a stranger's object (it carries no links). Senders are served in
+    /// order.
+    ///
+    /// # Errors
+    /// [`Errno::TooLarge`] if it can never fit, [`Errno::Invalid`] with more than
+    /// [`MESSAGE_CAPABILITIES`], [`Errno::Budget`] and [`Errno::Memory`] if the channel's owner
+    /// cannot pay for a parcel, those of using and delegating a capability, and of
+    /// [waiting](Outcome::Blocked).
+    pub fn channel_send(
+        &mut self,
+        caller: TenantId,
+        execution: ExecutionId,
+        channel: Selector,
+        bytes: &[u8],
+        capabilities: &[Selector],
+    ) -> Result<Outcome<()>, Errno> {
+        self.blocking(caller, execution, |kernel, call| {
+            let target = kernel.resolve(caller, channel, ObjectClass::Channel, Rights::WRITE)?;
+            let transfers = kernel.pack(caller, capabilities)?;
+            let has_turn = call.has_turn(target.object, Side::Send);
+            let handle = Handle::from_raw(target.object);
+            let need = kernel.footprint(handle, bytes, capabilities)?;
+            if kernel.put(handle, bytes, transfers, has_turn)? {
+                return Ok(Outcome::Done(()));
+            }
+            kernel.block(caller, execution, call, &target, Side::Send, need)
+        })
+    }
+
+    /// Sends a message without waiting. Like [`channel_send`](Self::channel_send).
+    ///
+    /// # Errors
+    /// [`Errno::Full`] if it would have to wait, and those of `channel_send`.
+    pub fn channel_try_send(
+        &mut self,
+        caller: TenantId,
+        channel: Selector,
+        bytes: &[u8],
+        capabilities: &[Selector],
+    ) -> Result<(), Errno> {
+        let target = self.resolve(caller, channel, ObjectClass::Channel, Rights::WRITE)?;
+        let transfers = self.pack(caller, capabilities)?;
+        let handle = Handle::from_raw(target.object);
+        self.footprint(handle, bytes, capabilities)?;
+        if self.put(handle, bytes, transfers, false)? {
+            Ok(())
+        } else {
+            Err(Errno::Full)
+        }
+    }
+
+    /// Receives the next message into the given buffers, or waits for one. Needs
+    /// [`Rights::READ`]. O(bytes of the message).
+    ///
+    /// # Errors
+    /// [`Errno::TooLarge`] if the message does not fit the buffers, and those of putting
+    /// capabilities into the caller's table ([`Errno::Budget`], [`Errno::Memory`],
+    /// [`Errno::TableFull`]): the message stays in the channel. Those of using a capability,
+    /// and of [waiting](Outcome::Blocked).
+    pub fn channel_receive(
+        &mut self,
+        caller: TenantId,
+        execution: ExecutionId,
+        channel: Selector,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Outcome<Received>, Errno> {
+        self.blocking(caller, execution, |kernel, call| {
+            let target = kernel.resolve(caller, channel, ObjectClass::Channel, Rights::READ)?;
+            let has_turn = call.has_turn(target.object, Side::Receive);
+            let handle = Handle::from_raw(target.object);
+            match kernel.take(caller, handle, has_turn, bytes, capabilities)? {
+                Some(received) => Ok(Outcome::Done(received)),
+                None => kernel.block(caller, execution, call, &target, Side::Receive, 1),
+            }
+        })
+    }
+
+    /// Receives the next message without waiting. Like
+    /// [`channel_receive`](Self::channel_receive).
+    ///
+    /// # Errors
+    /// [`Errno::Empty`] if it would have to wait, and those of `channel_receive`.
+    pub fn channel_try_receive(
+        &mut self,
+        caller: TenantId,
+        channel: Selector,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Received, Errno> {
+        let target = self.resolve(caller, channel, ObjectClass::Channel, Rights::READ)?;
+        let handle = Handle::from_raw(target.object);
+        self.take(caller, handle, false, bytes, capabilities)?
+            .ok_or(Errno::Empty)
+    }
+
+    /// Allocates the bytes of a channel or region, if the caller can pay for the rest as well.
+    pub(crate) fn buffer(
+        &mut self,
+        caller: TenantId,
+        bytes: u64,
+        object_ps: u64,
+    ) -> Result<Extent, Errno> {
+        let group = self.group_of(caller)?;
+        let length = usize::try_from(bytes).map_err(|_| Errno::TooLarge)?;
+        let pages = bytes
+            .div_ceil(leasehold_reclaim::PAGE as u64)
+            .saturating_add(1);
+        let pages_ps = self.costs.model.page_ps.saturating_mul(pages);
+        self.vacancy(caller, pages_ps.saturating_add(object_ps))?;
+        self.afford(group, 2, pages_ps.saturating_add(object_ps))?;
+        Ok(self.groups.alloc_bytes(group, length)?)
+    }
+
+    /// What a message takes of a channel's capacity.
+    fn footprint(
+        &self,
+        channel: Handle<Channel>,
+        bytes: &[u8],
+        capabilities: &[Selector],
+    ) -> Result<u32, Errno> {
+        let channel = self.groups.get(channel).ok_or(Errno::Gone)?;
+        let need = u32::try_from(bytes.len())
+            .ok()
+            .and_then(|length| length.checked_add(HEADER_BYTES))
+            .and_then(|need| need.checked_add(capabilities.len() as u32 * CAPABILITY_BYTES));
+        need.filter(|&need| need <= channel.capacity)
+            .ok_or(Errno::TooLarge)
+    }
+
+    fn pack(
+        &self,
+        from: TenantId,
+        capabilities: &[Selector],
+    ) -> Result<[Option<Transfer>; MESSAGE_CAPABILITIES], Errno> {
+        let mut transfers = [None; MESSAGE_CAPABILITIES];
+        if capabilities.len() > MESSAGE_CAPABILITIES {
+            return Err(Errno::Invalid);
+        }
+        for (transfer, &capability) in transfers.iter_mut().zip(capabilities) {
+            *transfer = Some(self.transfer(from, capability, Rights::ALL)?);
+        }
+        Ok(transfers)
+    }
+
+    /// Puts a message into a channel; says whether there was room.
+    fn put(
+        &mut self,
+        handle: Handle<Channel>,
+        bytes: &[u8],
+        transfers: [Option<Transfer>; MESSAGE_CAPABILITIES],
+        has_turn: bool,
+    ) -> Result<bool, Errno> {
+        let channel = *self.groups.get(handle).ok_or(Errno::Gone)?;
+        let capabilities = transfers.iter().flatten().count() as u32;
+        // The caller has checked that the footprint fits 32 bits.
+        let header = Header {
+            length: bytes.len() as u32,
+            capabilities,
+        };
+        let free = if has_turn {
+            channel.room() >= header.footprint()
+        } else {
+            channel.senders.admits(channel.room(), header.footprint())
+        };
+        if !free {
+            return Ok(false);
+        }
+        let mut parcels = channel.parcels;
+        if capabilities > 0 {
+            let parcel = Parcel {
+                transfers,
+                next: None,
+            };
+            let owner = handle.raw().group();
+            let parcel = self.groups.alloc(owner, self.classes.parcel, parcel)?;
+            if let Some(last) = parcels.and_then(|parcels| self.groups.get_mut(parcels.last)) {
+                last.next = Some(parcel);
+            }
+            let first = parcels.map_or(parcel, |parcels| parcels.first);
+            parcels = Some(Parcels {
+                first,
+                last: parcel,
+            });
+        }
+        let buffer = self.groups.bytes_mut(channel.buffer).ok_or(Errno::Gone)?;
+        let end = wrap(channel.first + channel.filled, channel.capacity);
+        let mut head = [0; HEADER_BYTES as usize];
+        head[..4].copy_from_slice(&header.length.to_le_bytes());
+        head[4..].copy_from_slice(&header.capabilities.to_le_bytes());
+        let end = write_ring(buffer, end, &head);
+        write_ring(buffer, end, bytes);
+        let channel = self.groups.get_mut(handle).ok_or(Errno::Gone)?;
+        channel.parcels = parcels;
+        channel.filled += HEADER_BYTES + header.length;
+        channel.used += header.footprint();
+        channel.messages += 1;
+        if channel.receivers.list.first.is_some() {
+            self.executions
+                .settle(&mut self.groups, handle.raw(), Side::Receive);
+        }
+        Ok(true)
+    }
+
+    /// Takes the first message out of a channel; `None` if there is none to be had.
+    fn take(
+        &mut self,
+        caller: TenantId,
+        handle: Handle<Channel>,
+        has_turn: bool,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Option<Received>, Errno> {
+        let channel = *self.groups.get(handle).ok_or(Errno::Gone)?;
+        let free = has_turn || channel.receivers.admits(channel.messages, 1);
+        if !free || channel.messages == 0 {
+            return Ok(None);
+        }
+        let buffer = self.groups.bytes(channel.buffer).ok_or(Errno::Gone)?;
+        let mut head = [0; HEADER_BYTES as usize];
+        let start = read_ring(buffer, channel.first, &mut head);
+        let [a, b, c, d, e, f, g, h] = head;
+        let header = Header {
+            length: u32::from_le_bytes([a, b, c, d]),
+            capabilities: u32::from_le_bytes([e, f, g, h]),
+        };
+        let (length, count) = (header.length as usize, header.capabilities as usize);
+        if bytes.len() < length || capabilities.len() < count {
+            return Err(Errno::TooLarge);
+        }
+        let start = read_ring(buffer, start, &mut bytes[..length]);
+        let mut parcels = channel.parcels;
+        if count > 0 {
+            let first = parcels.ok_or(Errno::Gone)?.first;
+            let parcel = *self.groups.get(first).ok_or(Errno::Gone)?;
+            self.unpack(caller, &parcel.transfers, &mut capabilities[..count])?;
+            self.groups.free(first);
+            parcels = parcel
+                .next
+                .zip(parcels)
+                .map(|(first, parcels)| Parcels { first, ..parcels });
+        }
+        let channel = self.groups.get_mut(handle).ok_or(Errno::Gone)?;
+        channel.parcels = parcels;
+        channel.first = start;
+        channel.filled -= HEADER_BYTES + header.length;
+        channel.used -= header.footprint();
+        channel.messages -= 1;
+        if channel.senders.list.first.is_some() {
+            self.executions
+                .settle(&mut self.groups, handle.raw(), Side::Send);
+        }
+        Ok(Some(Received {
+            length: header.length,
+            capabilities: header.capabilities,
+        }))
+    }
+
+    /// Puts the capabilities of a message into the receiver's table: all or none.
+    fn unpack(
+        &mut self,
+        to: TenantId,
+        transfers: &[Option<Transfer>],
+        selectors: &mut [Selector],
+    ) -> Result<(), Errno> {
+        let count = selectors.len() as u64;
+        if count > 1 {
+            let ps = self.costs.capability_ps.saturating_mul(count);
+            self.vacancy(to, ps)?;
+            self.afford(self.group_of(to)?, count, ps)?;
+        }
+        for (at, transfer) in transfers.iter().flatten().take(selectors.len()).enumerate() {
+            match self.receive(to, *transfer) {
+                Ok(selector) => selectors[at] = selector,
+                Err(errno) => {
+                    for &received in &selectors[..at] {
+                        let dropped = self.capability_drop(to, received);
+                        debug_assert_eq!(dropped, Ok(()), "it was received just now");
+                    }
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backing> Kernel<B> {
+    /// Frees what a channel holds.
+    pub(crate) fn empty_channel(&mut self, channel: &Channel) {
+        let mut next = channel.parcels.map(|parcels| parcels.first);
+        while let Some(parcel) = next {
+            next = self.groups.free(parcel).and_then(|parcel| parcel.next);
+        }
+        self.groups.free_bytes(channel.buffer());
+    }
+}
+
+const fn wrap(at: u32, capacity: u32) -> u32 {
+    if at >= capacity { at - capacity } else { at }
+}
+
+/// Copies `bytes` into the ring from `at` on; returns where they end. They must fit.
+fn write_ring(ring: &mut [u8], at: u32, bytes: &[u8]) -> u32 {
+    let at = at as usize;
+    let (front, back) = bytes.split_at(bytes.len().min(ring.len() - at));
+    ring[at..at + front.len()].copy_from_slice(front);
+    ring[..back.len()].copy_from_slice(back);
+    wrap((at + bytes.len()) as u32, ring.len() as u32)
+}
+
+/// Copies `bytes` out of the ring from `at` on; returns where they end.
+fn read_ring(ring: &[u8], at: u32, bytes: &mut [u8]) -> u32 {
+    let at = at as usize;
+    let split = bytes.len().min(ring.len() - at);
+    let length = bytes.len();
+    let (front, back) = bytes.split_at_mut(split);
+    front.copy_from_slice(&ring[at..at + split]);
+    back.copy_from_slice(&ring[..back.len()]);
+    wrap((at + length) as u32, ring.len() as u32)
+}

@@ -1,0 +1,124 @@
+//! Timers: one-shot and periodic.
+
+use leasehold_reclaim::{Backing, Handle};
+
+use crate::capability::{ObjectClass, Selector};
+use crate::deadline::Links;
+use crate::errno::Errno;
+use crate::execution::ExecutionId;
+use crate::kernel::{Kernel, Outcome};
+use crate::rights::Rights;
+use crate::tenant::TenantId;
+use crate::wait::{Queue, Side};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timer {
+    /// When it fires next, if it is armed.
+    pub(crate) deadline: Option<u64>,
+    /// Nanoseconds from one expiry to the next; 0 for a one-shot timer.
+    pub(crate) period: u64,
+    /// Expiries since the last wait.
+    pub(crate) fired: u64,
+    pub(crate) waiters: Queue,
+    /// Whose deadlines it is among.
+    pub(crate) owner: TenantId,
+    /// `Some` for one that stands for the earliest deadline of a child tenant.
+    pub(crate) stands_for: Option<TenantId>,
+    pub(crate) links: Links,
+}
+
+impl Timer {
+    const fn new(owner: TenantId) -> Self {
+        Timer {
+            deadline: None,
+            period: 0,
+            fired: 0,
+            waiters: Queue::EMPTY,
+            owner,
+            stands_for: None,
+            links: Links::NONE,
+        }
+    }
+
+    /// A timer without an object of its own, that stands for a child tenant's deadlines.
+    pub(crate) const fn alarm(owner: TenantId) -> Self {
+        Timer::new(owner)
+    }
+
+    pub(crate) const fn stand_for(&mut self, tenant: TenantId) {
+        self.stands_for = Some(tenant);
+    }
+}
+
+impl<B: Backing> Kernel<B> {
+    /// Creates a timer that is not set.
+    ///
+    /// # Errors
+    /// [`Errno::Budget`], [`Errno::Memory`], [`Errno::TableFull`].
+    pub fn timer_create(&mut self, caller: TenantId) -> Result<Selector, Errno> {
+        self.create(
+            caller,
+            ObjectClass::Timer,
+            self.classes.timer,
+            Timer::new(caller),
+        )
+    }
+
+    /// Has a timer fire at `now_ns + after_ns` and then every `period_ns`, if that is not 0.
+    /// Replaces an earlier setting; expiries that nobody waited for yet stay counted. Times
+    /// below [`timer_floor_ns`](crate::KernelConfig::timer_floor_ns) are raised to it. Needs
+    /// [`Rights::WRITE`]. O(log n) in the armed timers of the object's owner.
+    ///
+    /// # Errors
+    /// Those of using a capability.
+    pub fn timer_set(
+        &mut self,
+        caller: TenantId,
+        timer: Selector,
+        now_ns: u64,
+        after_ns: u64,
+        period_ns: u64,
+    ) -> Result<(), Errno> {
+        let target = self.resolve(caller, timer, ObjectClass::Timer, Rights::WRITE)?;
+        let handle = Handle::<Timer>::from_raw(target.object);
+        let owner = self.groups.get(handle).ok_or(Errno::Gone)?.owner;
+        let floor = self.config.timer_floor_ns;
+        self.disarm(owner, handle);
+        if let Some(timer) = self.groups.get_mut(handle) {
+            timer.period = if period_ns == 0 {
+                0
+            } else {
+                period_ns.max(floor)
+            };
+        }
+        self.arm(owner, handle, now_ns.saturating_add(after_ns.max(floor)));
+        self.announce(owner);
+        Ok(())
+    }
+
+    /// How often a timer has fired since it was last waited for, or waits until it does. Needs
+    /// [`Rights::READ`].
+    ///
+    /// # Errors
+    /// Those of using a capability, and of [waiting](Outcome::Blocked).
+    pub fn timer_wait(
+        &mut self,
+        caller: TenantId,
+        execution: ExecutionId,
+        timer: Selector,
+    ) -> Result<Outcome<u64>, Errno> {
+        self.blocking(caller, execution, |kernel, call| {
+            let target = kernel.resolve(caller, timer, ObjectClass::Timer, Rights::READ)?;
+            let has_turn = call.has_turn(target.object, Side::Timer);
+            let timer = kernel
+                .groups
+                .get_mut(Handle::<Timer>::from_raw(target.object));
+            let timer = timer.ok_or(Errno::Gone)?;
+            let free = has_turn || timer.waiters.admits(u32::from(timer.fired > 0), 1);
+            if free && timer.fired > 0 {
+                return Ok(Outcome::Done(core::mem::take(&mut timer.fired)));
+            }
+            kernel.block(caller, execution, call, &target, Side::Timer, 1)
+        })
+    }
+}

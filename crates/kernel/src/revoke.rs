@@ -1,0 +1,316 @@
+//! Derivation, delegation, revocation: validity by ancestry.
+//!
+//! A derived capability knows its parent's place and what number the parent derived it under.
+//! It is valid if all its ancestors still exist and none has moved on to another number, which
+//! is checked at every use, level by level. So revoking, dropping a capability and ending its
+//! holder invalidate everything derived from it, in whichever tenants it is, in O(1), and need
+//! no scrub entry (the semantics are M³'s recursive revocation, BRR §IV, without its walk).
+
+use leasehold_reclaim::{Backing, Handle};
+
+use crate::allowance::{self, Allowance, Source};
+use crate::capability::{Capability, Derivation, Granted, ObjectClass, Place, Selector};
+use crate::errno::Errno;
+use crate::kernel::Kernel;
+use crate::link::{self, Link, Objects};
+use crate::rights::Rights;
+use crate::table;
+use crate::tenant::TenantId;
+
+/// How long a chain of derivations can be.
+pub const DERIVATION_DEPTH: u8 = 16;
+
+/// Says whether a derivation is valid, and which allowance waits through it draw on: the
+/// nearest one. At most [`DERIVATION_DEPTH`] steps.
+pub(crate) fn check<B: Backing>(
+    groups: &Objects<B>,
+    derivation: Handle<Derivation>,
+) -> Result<Option<Handle<Allowance>>, Errno> {
+    let mut allowance = None;
+    let mut next = Some(derivation);
+    while let Some(derivation) = next {
+        let derivation = groups.get(derivation).ok_or(Errno::Gone)?;
+        let parent = table::capability(groups, derivation.parent).ok_or(Errno::Gone)?;
+        if parent.derived != derivation.derived {
+            return Err(Errno::Gone);
+        }
+        allowance = allowance.or(derivation.granted.map(|granted| granted.allowance));
+        next = parent.derivation;
+    }
+    Ok(allowance)
+}
+
+/// A capability on its way from one table to another (or to another place of the same).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transfer {
+    parent: Place,
+    /// The parent as it is when the transfer begins.
+    from: Capability,
+    rights: Rights,
+    /// What the parent's waits draw on.
+    allowance: Option<Handle<Allowance>>,
+}
+
+impl<B: Backing> Kernel<B> {
+    /// Makes a capability to the same object with at most the given rights. Needs
+    /// [`Rights::GRANT`].
+    ///
+    /// # Errors
+    /// Those of using a capability, [`Errno::Depth`] beyond [`DERIVATION_DEPTH`],
+    /// [`Errno::Budget`], [`Errno::Memory`], [`Errno::TableFull`].
+    pub fn capability_derive(
+        &mut self,
+        caller: TenantId,
+        capability: Selector,
+        rights: Rights,
+    ) -> Result<Selector, Errno> {
+        let transfer = self.transfer(caller, capability, rights)?;
+        self.receive(caller, transfer)
+    }
+
+    /// Drops a capability; everything derived from it is invalid. If it is the original, its
+    /// object ends: whoever waits for it is woken with [`Errno::Gone`].
+    ///
+    /// O(waiters) for an original, O(1) otherwise.
+    ///
+    /// # Errors
+    /// [`Errno::BadSelector`], [`Errno::Rights`] for [`Selector::OWN`], and [`Errno::Busy`] for
+    /// the original of a tenant that has not ended.
+    pub fn capability_drop(&mut self, caller: TenantId, capability: Selector) -> Result<(), Errno> {
+        let (place, &held) = self.find(caller, capability)?;
+        if capability.index() == Selector::OWN.index() {
+            return Err(Errno::Rights);
+        }
+        if held.derivation.is_none() {
+            if held.class == ObjectClass::Tenant && self.child_lives(Handle::from_raw(held.object))
+            {
+                return Err(Errno::Busy);
+            }
+            self.end_object(held.object, held.class);
+        }
+        self.vacate(caller, place, capability.index())
+    }
+
+    /// Invalidates everything derived from a capability, wherever it went; the capability
+    /// itself stays valid. O(1).
+    ///
+    /// # Errors
+    /// [`Errno::BadSelector`], [`Errno::Rights`] for [`Selector::OWN`].
+    pub fn capability_revoke(
+        &mut self,
+        caller: TenantId,
+        capability: Selector,
+    ) -> Result<(), Errno> {
+        let (place, held) = self.find(caller, capability)?;
+        if capability.index() == Selector::OWN.index() {
+            return Err(Errno::Rights);
+        }
+        let (object, units) = (held.object, held.units);
+        // After 2^32 revocations a number comes round; no derivation made under it is left
+        // unless its holder kept it for all of them, so refuse rather than let it come back.
+        let derived = held.derived.checked_add(1).ok_or(Errno::Limit)?;
+        if let Some(held) = table::capability_mut(&mut self.groups, place) {
+            held.derived = derived;
+            held.units = 0;
+        }
+        self.groups
+            .refund(object.group(), self.classes.grant, u64::from(units));
+        Ok(())
+    }
+
+    /// Delegates a capability from one tenant to another, on behalf of the controller: `from`
+    /// needs [`Rights::GRANT`] on it. `links` waits by strangers are charged to the object's
+    /// owner ([`Errno::Allowance`]).
+    ///
+    /// # Errors
+    /// Those of [`capability_derive`](Self::capability_derive), for either tenant, and
+    /// [`Errno::Allowance`] if `from` neither owns the object nor has as many links itself.
+    pub fn connect(
+        &mut self,
+        from: TenantId,
+        capability: Selector,
+        to: TenantId,
+        rights: Rights,
+        links: u32,
+    ) -> Result<Selector, Errno> {
+        let transfer = self.transfer(from, capability, rights)?;
+        if links == 0 {
+            return self.receive(to, transfer);
+        }
+        let granted = self.grant_links(from, to, &transfer, links)?;
+        let received = self.receive_granted(to, transfer, Some(granted));
+        if received.is_err() {
+            self.end_grant(granted);
+        }
+        received
+    }
+
+    /// Begins a delegation: checks the capability and [`Rights::GRANT`].
+    pub(crate) fn transfer(
+        &self,
+        from: TenantId,
+        selector: Selector,
+        rights: Rights,
+    ) -> Result<Transfer, Errno> {
+        let (parent, &from) = self.find(from, selector)?;
+        if !from.rights.contains(Rights::GRANT) {
+            return Err(Errno::Rights);
+        }
+        if from.depth >= DERIVATION_DEPTH {
+            return Err(Errno::Depth);
+        }
+        let allowance = match from.derivation {
+            None => None,
+            Some(derivation) => check(&self.groups, derivation)?,
+        };
+        self.groups.group_of(from.object).ok_or(Errno::Gone)?;
+        Ok(Transfer {
+            parent,
+            from,
+            rights: rights & from.rights,
+            allowance,
+        })
+    }
+
+    /// Completes a delegation without links.
+    pub(crate) fn receive(&mut self, to: TenantId, transfer: Transfer) -> Result<Selector, Errno> {
+        self.receive_granted(to, transfer, None)
+    }
+
+    /// Completes a delegation: one more capability in `to`'s table, charged to `to`.
+    fn receive_granted(
+        &mut self,
+        to: TenantId,
+        transfer: Transfer,
+        granted: Option<Granted>,
+    ) -> Result<Selector, Errno> {
+        let Transfer {
+            parent,
+            from,
+            rights,
+            ..
+        } = transfer;
+        let (group, vacancy) = self.vacancy(to, self.costs.capability_ps)?;
+        let derivation = Derivation {
+            parent,
+            derived: from.derived,
+            granted,
+        };
+        let derivation = self
+            .groups
+            .alloc(group, self.classes.derivation, derivation)?;
+        let capability = Capability {
+            object: from.object,
+            derivation: Some(derivation),
+            derived: 0,
+            units: 0,
+            class: from.class,
+            rights,
+            depth: from.depth + 1,
+        };
+        self.install(to, vacancy, capability)
+    }
+
+    /// Makes the allowance of a delegation.
+    fn grant_links(
+        &mut self,
+        from: TenantId,
+        to: TenantId,
+        transfer: &Transfer,
+        n: u32,
+    ) -> Result<Granted, Errno> {
+        let unit = self.classes.grant;
+        let payer = transfer.from.object.group();
+        let own = self.group_of(from)? == payer;
+        let holder = self.group_of(to)?;
+        let links_ps = self.costs.model.scrub_ps.saturating_mul(u64::from(n));
+        let source = if own {
+            let ps = links_ps.saturating_add(self.costs.capability_ps);
+            self.afford(payer, 1, ps)?;
+            self.groups.charge(payer, unit, u64::from(n))?;
+            Source::Owner {
+                place: transfer.parent,
+                derived: transfer.from.derived,
+            }
+        } else {
+            let allowance = transfer.allowance.ok_or(Errno::Allowance)?;
+            allowance::divide(&mut self.groups, allowance, n)?;
+            Source::Allowance(allowance)
+        };
+        let undo = |groups: &mut Objects<B>| match source {
+            Source::Owner { .. } => groups.refund(payer, unit, u64::from(n)),
+            Source::Allowance(allowance) => allowance::rejoin(groups, allowance, n),
+        };
+        let allowance = Allowance {
+            left: n,
+            delegated: 0,
+            source,
+            unit,
+        };
+        let allowance = match self.groups.alloc(payer, self.classes.allowance, allowance) {
+            Ok(allowance) => allowance,
+            Err(refused) => {
+                undo(&mut self.groups);
+                return Err(refused.into());
+            }
+        };
+        if let Source::Owner { place, .. } = source
+            && let Some(owner) = table::capability_mut(&mut self.groups, place)
+        {
+            owner.units = owner.units.saturating_add(n);
+        }
+        let mut granted = Granted {
+            allowance,
+            close: None,
+        };
+        if holder != payer {
+            match self
+                .groups
+                .link(holder, Link::Close(link::Granted(allowance)))
+            {
+                Ok(close) => granted.close = Some(close),
+                Err(refused) => {
+                    self.end_grant(granted);
+                    return Err(refused.into());
+                }
+            }
+        }
+        Ok(granted)
+    }
+
+    /// Gives back the links that came with a capability which is no more.
+    fn end_grant(&mut self, granted: Granted) {
+        if let Some(close) = granted.close {
+            self.groups.unlink(close);
+        }
+        allowance::close(&mut self.groups, granted.allowance);
+    }
+
+    /// Takes a capability out of its table, with what hangs on it.
+    pub(crate) fn vacate(
+        &mut self,
+        tenant: TenantId,
+        place: Place,
+        index: u32,
+    ) -> Result<(), Errno> {
+        let mut table = self.tenant(tenant)?.table;
+        let held = table
+            .vacate(&mut self.groups, place, index)
+            .ok_or(Errno::BadSelector)?;
+        self.tenant_mut(tenant)?.table = table;
+        self.groups.refund(
+            held.object.group(),
+            self.classes.grant,
+            u64::from(held.units),
+        );
+        if let Some(derivation) = held.derivation
+            && let Some(Derivation {
+                granted: Some(granted),
+                ..
+            }) = self.groups.free(derivation)
+        {
+            self.end_grant(granted);
+        }
+        Ok(())
+    }
+}

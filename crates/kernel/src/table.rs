@@ -1,0 +1,319 @@
+//! Capability tables: a tree of fixed fan-out in the tenant's own group.
+//!
+//! A table starts as one leaf and gets a new root when it is full, so that a lookup takes as
+//! many steps as the table is high (at most three beyond the leaf), and growing copies nothing.
+
+use leasehold_reclaim::{Backing, Class, GroupId, Handle, RawHandle};
+
+use crate::capability::{Capability, INDEX_BITS, Place, Selector};
+use crate::errno::Errno;
+use crate::link::Objects;
+
+/// Bits of an index that each level resolves.
+const LEVEL_BITS: u32 = 5;
+pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
+/// How many capabilities a table can hold.
+pub(crate) const CAPACITY: u32 = 1 << INDEX_BITS;
+
+/// One place of a table.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    /// How often the place was vacated.
+    generation: u32,
+    content: Content,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    /// With the next vacant place, if it is on the list.
+    Vacant(Option<u32>),
+    Taken(Capability),
+}
+
+/// The lowest level of a table.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    cells: [Cell; FANOUT],
+}
+
+impl Leaf {
+    const VACANT: Leaf = Leaf {
+        cells: [Cell {
+            generation: 0,
+            content: Content::Vacant(None),
+        }; FANOUT],
+    };
+}
+
+/// An inner level of a table.
+#[derive(Debug)]
+pub(crate) struct Node {
+    children: [Option<RawHandle>; FANOUT],
+}
+
+/// The classes of a table's parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableClasses {
+    pub(crate) leaf: Class<Leaf>,
+    pub(crate) node: Class<Node>,
+}
+
+/// The root of a tenant's capability table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Table {
+    root: RawHandle,
+    /// The last leaf.
+    tip: Handle<Leaf>,
+    /// Places that there are leaves for.
+    room: u32,
+    /// Inner levels above the leaves.
+    height: u32,
+    /// The first place that was never taken.
+    next: u32,
+    /// The place that was vacated last.
+    vacant: Option<u32>,
+}
+
+/// A place that can be taken without further allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vacancy {
+    leaf: Handle<Leaf>,
+    index: u32,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new<B: Backing>(
+        groups: &mut Objects<B>,
+        group: GroupId,
+        classes: TableClasses,
+    ) -> Result<Table, Errno> {
+        let tip = groups.alloc(group, classes.leaf, Leaf::VACANT)?;
+        Ok(Table {
+            root: tip.raw(),
+            tip,
+            room: FANOUT as u32,
+            height: 0,
+            next: 0,
+            vacant: None,
+        })
+    }
+
+    /// First index beyond all that were ever taken.
+    pub(crate) const fn end(&self) -> u32 {
+        self.next
+    }
+
+    /// Finds a place for a capability; `None` if the table must [grow](Self::grow) first.
+    #[inline]
+    pub(crate) fn vacancy<B: Backing>(&self, groups: &Objects<B>) -> Option<Vacancy> {
+        if let Some(index) = self.vacant {
+            return Some(Vacancy {
+                leaf: self.leaf(groups, index)?,
+                index,
+            });
+        }
+        (self.next < self.room).then_some(Vacancy {
+            leaf: self.tip,
+            index: self.next,
+        })
+    }
+
+    /// How many parts the next [`grow`](Self::grow) allocates: leaves (always one) and nodes.
+    pub(crate) fn growth(&self) -> u32 {
+        if self.room >= self.span() {
+            // A new root, and a path below it.
+            return 1 + self.height + 1;
+        }
+        // As many nodes as there are levels, above the leaf, that start anew with this index.
+        let mut nodes = 0;
+        while nodes + 1 < self.height && self.room % (1 << (LEVEL_BITS * (nodes + 2))) == 0 {
+            nodes += 1;
+        }
+        1 + nodes
+    }
+
+    /// Adds a leaf for the places from `room` on.
+    ///
+    /// On refusal the table is as before, except that inner levels may have been added.
+    pub(crate) fn grow<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        group: GroupId,
+        classes: TableClasses,
+    ) -> Result<(), Errno> {
+        let index = self.room;
+        if index >= CAPACITY {
+            return Err(Errno::TableFull);
+        }
+        if index >= self.span() {
+            let mut root = Node {
+                children: [None; FANOUT],
+            };
+            root.children[0] = Some(self.root);
+            self.root = groups.alloc(group, classes.node, root)?.raw();
+            self.height += 1;
+        }
+        let mut at = Handle::<Node>::from_raw(self.root);
+        for level in (1..self.height).rev() {
+            let slot = slot_at(index, level);
+            let child = groups.get(at).ok_or(Errno::Gone)?.children[slot];
+            at = match child {
+                Some(child) => Handle::from_raw(child),
+                None => {
+                    let node = Node {
+                        children: [None; FANOUT],
+                    };
+                    let node = groups.alloc(group, classes.node, node)?;
+                    groups.get_mut(at).ok_or(Errno::Gone)?.children[slot] = Some(node.raw());
+                    node
+                }
+            };
+        }
+        let leaf = groups.alloc(group, classes.leaf, Leaf::VACANT)?;
+        groups.get_mut(at).ok_or(Errno::Gone)?.children[slot_at(index, 0)] = Some(leaf.raw());
+        self.tip = leaf;
+        self.room += FANOUT as u32;
+        Ok(())
+    }
+
+    /// Places that the table can have at its height.
+    fn span(&self) -> u32 {
+        1 << (LEVEL_BITS * (self.height + 1))
+    }
+
+    /// The leaf of a place below [`end`](Self::end).
+    #[inline]
+    fn leaf<B: Backing>(&self, groups: &Objects<B>, index: u32) -> Option<Handle<Leaf>> {
+        let mut at = self.root;
+        for level in (0..self.height).rev() {
+            at = groups.get(Handle::<Node>::from_raw(at))?.children[slot_at(index, level)]?;
+        }
+        Some(Handle::from_raw(at))
+    }
+
+    /// Puts a capability into a place found by [`vacancy`](Self::vacancy).
+    #[inline]
+    pub(crate) fn take<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        vacancy: Vacancy,
+        capability: Capability,
+    ) -> Option<Selector> {
+        let cell = &mut groups.get_mut(vacancy.leaf)?.cells[position(vacancy.index)];
+        let Content::Vacant(following) = cell.content else {
+            return None;
+        };
+        cell.content = Content::Taken(capability);
+        if vacancy.index == self.next {
+            self.next += 1;
+        } else {
+            self.vacant = following;
+        }
+        Some(Selector::new(vacancy.index, cell.generation))
+    }
+
+    /// Takes the capability out of the table; its place can be taken again.
+    pub(crate) fn vacate<B: Backing>(
+        &mut self,
+        groups: &mut Objects<B>,
+        place: Place,
+        index: u32,
+    ) -> Option<Capability> {
+        let cell = cell_mut(groups, place)?;
+        let Content::Taken(capability) = cell.content else {
+            return None;
+        };
+        cell.generation += 1;
+        // A place whose generations are used up is never taken again: a reference to an earlier
+        // capability must not become valid once more.
+        let reusable = cell.generation < u32::MAX;
+        cell.content = Content::Vacant(if reusable { self.vacant } else { None });
+        if reusable {
+            self.vacant = Some(index);
+        }
+        Some(capability)
+    }
+
+    /// The capability that `selector` names.
+    #[inline]
+    pub(crate) fn find<'a, B: Backing>(
+        &self,
+        groups: &'a Objects<B>,
+        selector: Selector,
+    ) -> Result<(Place, &'a Capability), Errno> {
+        let (place, capability) = self
+            .at(groups, selector.index())
+            .ok_or(Errno::BadSelector)?;
+        if selector.is_of(place.generation) {
+            Ok((place, capability))
+        } else {
+            Err(Errno::BadSelector)
+        }
+    }
+
+    /// The capability at an index, if there is one.
+    #[inline]
+    pub(crate) fn at<'a, B: Backing>(
+        &self,
+        groups: &'a Objects<B>,
+        index: u32,
+    ) -> Option<(Place, &'a Capability)> {
+        if index >= self.next {
+            return None;
+        }
+        let leaf = self.leaf(groups, index)?;
+        let position = position(index);
+        let Cell {
+            generation,
+            content,
+        } = &groups.get(leaf)?.cells[position];
+        let Content::Taken(capability) = content else {
+            return None;
+        };
+        Some((
+            Place {
+                leaf,
+                position: position as u8,
+                generation: *generation,
+            },
+            capability,
+        ))
+    }
+}
+
+/// The capability at a place in any table, unless it was dropped or its tenant has ended.
+#[inline]
+pub(crate) fn capability<B: Backing>(groups: &Objects<B>, place: Place) -> Option<&Capability> {
+    let cell = &groups.get(place.leaf)?.cells[usize::from(place.position)];
+    match &cell.content {
+        Content::Taken(capability) if cell.generation == place.generation => Some(capability),
+        _ => None,
+    }
+}
+
+/// Like [`capability`], to be changed.
+pub(crate) fn capability_mut<B: Backing>(
+    groups: &mut Objects<B>,
+    place: Place,
+) -> Option<&mut Capability> {
+    match &mut cell_mut(groups, place)?.content {
+        Content::Taken(capability) => Some(capability),
+        Content::Vacant(_) => None,
+    }
+}
+
+fn cell_mut<B: Backing>(groups: &mut Objects<B>, place: Place) -> Option<&mut Cell> {
+    let cell = &mut groups.get_mut(place.leaf)?.cells[usize::from(place.position)];
+    (cell.generation == place.generation).then_some(cell)
+}
+
+/// Place of an index in its leaf.
+const fn position(index: u32) -> usize {
+    index as usize % FANOUT
+}
+
+/// Which child of a node leads to an index; the nodes right above the leaves are level 0.
+const fn slot_at(index: u32, level: u32) -> usize {
+    (index >> (LEVEL_BITS * (level + 1))) as usize % FANOUT
+}

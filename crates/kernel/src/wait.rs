@@ -1,0 +1,134 @@
+//! Waiting: the queue of an object, what a waiter needs, and who goes next.
+//!
+//! A blocked execution is queued in order of arrival. When the object has what the first one
+//! needs, that much is *reserved* for it and it is woken; it then repeats its call, which takes
+//! what was reserved. So a capability that was revoked meanwhile is refused, a message is copied
+//! while the receiver's memory is at hand, and nobody can overtake. If the woken execution ends
+//! or calls something else instead, the reservation passes to the next in the queue: no wake-up
+//! is lost.
+//!
+//! A waiter's links to its neighbours live in its execution's record, outside of every group, so
+//! that one side can end without the other.
+
+use core::num::NonZeroU32;
+
+use leasehold_reclaim::{Backing, Handle, LinkId, RawHandle};
+
+use crate::allowance::Allowance;
+use crate::link::Objects;
+use crate::object::channel::Channel;
+use crate::object::semaphore::Semaphore;
+use crate::object::task::Task;
+use crate::object::tenant::Child;
+use crate::object::timer::Timer;
+
+/// An execution's number in the table of executions; never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number(pub(crate) NonZeroU32);
+
+/// A list of executions, linked through their records. An execution is on at most one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct List {
+    pub(crate) first: Option<Number>,
+    pub(crate) last: Option<Number>,
+}
+
+/// Who waits for an object, and how much of it is reserved for those that were woken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Queue {
+    pub(crate) list: List,
+    pub(crate) reserved: u32,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Queue = Queue {
+        list: List {
+            first: None,
+            last: None,
+        },
+        reserved: 0,
+    };
+
+    /// Whether a call that was not queued may take `need` of what is `available`.
+    pub(crate) fn admits(&self, available: u32, need: u32) -> bool {
+        self.list.first.is_none() && available.saturating_sub(self.reserved) >= need
+    }
+}
+
+/// Which queue of an object. Each object has one, a channel two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Semaphore,
+    Send,
+    Receive,
+    Timer,
+    Task,
+    Tenant,
+}
+
+impl Side {
+    /// The queue, and how much of what it is for the object has; `None` if the object is gone.
+    ///
+    /// Units: of a semaphore its value, to receive messages, to send bytes of room, of a timer
+    /// 1 if it has fired. What a task or tenant gives, its exit, is 0 units: it is not used up.
+    pub(crate) fn look<B: Backing>(
+        self,
+        groups: &mut Objects<B>,
+        object: RawHandle,
+    ) -> Option<(&mut Queue, Option<u32>)> {
+        Some(match self {
+            Side::Semaphore => {
+                let semaphore = groups.get_mut(Handle::<Semaphore>::from_raw(object))?;
+                (&mut semaphore.waiters, Some(semaphore.value))
+            }
+            Side::Send => {
+                let channel = groups.get_mut(Handle::<Channel>::from_raw(object))?;
+                let room = channel.room();
+                (&mut channel.senders, Some(room))
+            }
+            Side::Receive => {
+                let channel = groups.get_mut(Handle::<Channel>::from_raw(object))?;
+                (&mut channel.receivers, Some(channel.messages))
+            }
+            Side::Timer => {
+                let timer = groups.get_mut(Handle::<Timer>::from_raw(object))?;
+                (&mut timer.waiters, Some(u32::from(timer.fired > 0)))
+            }
+            Side::Task => {
+                let task = groups.get_mut(Handle::<Task>::from_raw(object))?;
+                let exited = task.exit_code().map(|_| 0);
+                (&mut task.waiters, exited)
+            }
+            Side::Tenant => {
+                let child = groups.get_mut(Handle::<Child>::from_raw(object))?;
+                let news = child.has_news().then_some(0);
+                (&mut child.waiters, news)
+            }
+        })
+    }
+}
+
+/// What a queued execution waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    pub(crate) object: RawHandle,
+    pub(crate) side: Side,
+    pub(crate) need: u32,
+    /// The scrub entry in the object's group, if the waiter is a stranger to it.
+    pub(crate) stranger: Option<Stranger>,
+}
+
+/// The link by which a stranger waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stranger {
+    pub(crate) link: LinkId,
+    pub(crate) allowance: Handle<Allowance>,
+}
+
+/// What is reserved for an execution that was woken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) object: RawHandle,
+    pub(crate) side: Side,
+    pub(crate) need: u32,
+}
