@@ -45,6 +45,12 @@ impl<T> Handle<T> {
     pub const fn raw(self) -> RawHandle {
         self.raw
     }
+
+    /// Where the object is in its group's memory: tells the group's living objects apart. See
+    /// [`Groups::handle_at`](crate::Groups::handle_at).
+    pub const fn slot(self) -> u32 {
+        self.raw.slot
+    }
 }
 
 impl<T> From<Handle<T>> for RawHandle {

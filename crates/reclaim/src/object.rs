@@ -114,6 +114,26 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Some(value)
     }
 
+    /// The handle of an object, from nothing but its group and [`Handle::slot`]: for embedders
+    /// whose own handles have room for 32 bits and vouch for them. `None` if the group has gone
+    /// or the object is no `T`.
+    ///
+    /// # Safety
+    /// `slot` is what [`Handle::slot`] returned for an object of this group that has not been
+    /// freed since.
+    pub unsafe fn handle_at<T: 'static>(&self, group: GroupId, slot: u32) -> Option<Handle<T>> {
+        let index = self.table.alive(group)?;
+        let space = self.table.at(index).slots.space();
+        // SAFETY: the caller's promise: a slot of this very group, which is alive.
+        let header: Header = unsafe { space.read(slot) };
+        let handle = Handle::from_raw(RawHandle {
+            group,
+            slot,
+            generation: header.generation,
+        });
+        self.find_object(handle).map(|_| handle)
+    }
+
     /// The group of the object, if both are there.
     pub fn group_of(&self, handle: RawHandle) -> Option<GroupId> {
         self.find(handle).map(|_| handle.group)
