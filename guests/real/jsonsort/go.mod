@@ -1,0 +1,3 @@
+module jsonsort
+
+go 1.24
