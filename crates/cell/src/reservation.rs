@@ -1,0 +1,166 @@
+//! An address range reserved as a whole, of which parts are made accessible.
+//!
+//! All raw calls for guest memory and stacks are here; the pools above decide *when* to make
+//! them. The range never moves and is unmapped when the owner drops it.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
+
+/// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
+pub(crate) const PAGE: usize = 4096;
+
+/// What one page of page-table entries covers. Discarding a whole aligned block lets the kernel
+/// free its page table too (Linux 6.14 and later).
+pub(crate) const BLOCK: usize = 2 << 20;
+
+/// A reserved range. Pages are inaccessible until [`allow`](Reservation::allow)ed, and read as
+/// zero until written.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    mapping: NonNull<u8>,
+    mapped: usize,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a `Reservation` owns its mapping; its methods are system calls on ranges, which the
+// kernel serialises, and the unsafe ones leave it to the caller that nobody uses the memory.
+unsafe impl Send for Reservation {}
+// SAFETY: as above.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `bytes`, a multiple of the page size, aligned to [`BLOCK`].
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is exhausted or limited.
+    pub(crate) fn new(bytes: usize) -> io::Result<Reservation> {
+        debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
+        let mapped = bytes.checked_add(BLOCK).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new anonymous mapping where the kernel likes; no memory in use is affected.
+        let mapping = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                mapped,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?
+        .cast::<u8>();
+        let aligned = mapping.addr().next_multiple_of(BLOCK) - mapping.addr();
+        let mapping = NonNull::new(mapping).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: `aligned` is less than BLOCK, by which the mapping is longer than `bytes`.
+        let base = unsafe { mapping.add(aligned) };
+        // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
+        // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
+        // SAFETY: advice that changes no contents, on the mapping just made.
+        let _ = unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) };
+        Ok(Reservation {
+            mapping,
+            mapped,
+            base,
+            bytes,
+        })
+    }
+
+    /// Address of the byte at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If `offset` is not in the range.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.bytes,
+            "offset {offset} is outside the reservation"
+        );
+        // SAFETY: within the mapping, by the assertion.
+        unsafe { self.base.add(offset) }
+    }
+
+    fn range(&self, offset: usize, bytes: usize) -> *mut c_void {
+        let start = self.at(offset);
+        self.at(offset + bytes);
+        start.as_ptr().cast()
+    }
+
+    /// Makes pages readable and writable. Never takes anything away, so that it is safe to call
+    /// at any time; the contents stay.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings, or no memory to commit.
+    pub(crate) fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping, which is private to this reservation.
+        unsafe {
+            mprotect(
+                self.range(offset, bytes),
+                bytes,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Makes pages inaccessible; the contents stay.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses these pages.
+    pub(crate) unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping; unused, by contract.
+        unsafe { mprotect(self.range(offset, bytes), bytes, MprotectFlags::empty()) }?;
+        Ok(())
+    }
+
+    /// Gives the memory of pages back to the system; they read as zero afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The system's; none is expected of an anonymous mapping.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses these pages.
+    pub(crate) unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping; unused, by contract.
+        unsafe { madvise(self.range(offset, bytes), bytes, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
+    /// Overwrites pages with zeros and keeps their memory.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses these pages, and they are accessible.
+    pub(crate) unsafe fn clear(&self, offset: usize, bytes: usize) {
+        // SAFETY: within the mapping, accessible and unused, by contract.
+        unsafe { self.range(offset, bytes).cast::<u8>().write_bytes(0, bytes) };
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, whose owner goes away. An error would mean that the
+        // range was not mapped, and leaves nothing to undo.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+    }
+}

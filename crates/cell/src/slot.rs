@@ -1,0 +1,162 @@
+//! Slots for linear memories: address space that outlives its tenants.
+//!
+//! A slot is an address range of 4 GiB, followed by a guard, in which the pages from the start
+//! up to the memory's size are accessible. A memory that is dropped leaves its slot *dirty*:
+//! detached at once, whatever is in it, and cleaned later in [steps](SlotPool::clean_step) of a
+//! bounded number of pages, under whichever reservation should pay. Cleaning visits exactly the
+//! pages that were ever accessible, which is what a lease is charged for, and leaves each one
+//! either given back to the system or overwritten with zeros.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::cleaning::Dirty;
+use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
+use crate::range_pool::{CleanRange, Cleaned, PoolState, RangePool};
+use crate::reservation::PAGE;
+
+/// Address space of one slot's memory, in bytes.
+pub(crate) const SLOT_BYTES: usize = MEMORY_RESERVATION as usize;
+
+/// Distance between two slots: the guard of one ends where the next begins.
+const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
+
+/// The linear-memory slots of a cell. Cloning gives another handle to the same pool.
+///
+/// # Example
+///
+/// ```
+/// use leasehold_cell::{engine_config::engine_config, range_pool::STEP_PAGES, slot::SlotPool};
+/// use std::sync::Arc;
+/// use wasmtime::{Engine, Instance, Module, Store};
+///
+/// let pool = SlotPool::new(4, 0)?;
+/// let mut config = engine_config();
+/// config.with_host_memory(Arc::new(pool.clone()));
+/// let engine = Engine::new(&config)?;
+///
+/// let mut store = Store::new(&engine, ());
+/// Instance::new(&mut store, &Module::new(&engine, "(module (memory 1))")?, &[])?;
+/// assert_eq!(pool.state().taken, 1);
+///
+/// drop(store); // detached: nothing has been given back yet
+/// assert_eq!(pool.state().dirty_pages, 16);
+/// assert_eq!(pool.clean_step(STEP_PAGES).remaining, 0);
+/// assert_eq!(pool.state().clean, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SlotPool {
+    ranges: Arc<RangePool>,
+    keep_resident: usize,
+}
+
+impl SlotPool {
+    /// Reserves address space for `capacity` memories at a time. Cleaning keeps the first
+    /// `keep_resident` bytes of each used slot resident, rounded up to whole pages.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is limited.
+    pub fn new(capacity: usize, keep_resident: usize) -> io::Result<SlotPool> {
+        Ok(SlotPool {
+            ranges: Arc::new(RangePool::new(capacity, STRIDE)?),
+            keep_resident: keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE),
+        })
+    }
+
+    /// How the slots stand.
+    pub fn state(&self) -> PoolState {
+        self.ranges.state()
+    }
+
+    /// Cleans at most `pages` pages of the slot that has been dirty for the longest time: two
+    /// system calls at most.
+    pub fn clean_step(&self, pages: usize) -> Cleaned {
+        self.ranges.clean_step(pages)
+    }
+
+    /// Takes a clean slot of which exactly the first `bytes` bytes are accessible, all zero.
+    ///
+    /// # Errors
+    ///
+    /// `QuotaExceeded` if no slot is clean; the system's if it refuses to make pages accessible.
+    pub(crate) fn take(&self, bytes: usize) -> io::Result<Slot> {
+        let start = self
+            .ranges
+            .take(|reservation, CleanRange { start, accessible }| {
+                if accessible <= bytes {
+                    reservation.allow(start + accessible, bytes - accessible)
+                } else {
+                    // SAFETY: the slot is clean, so that nobody uses it.
+                    unsafe { reservation.forbid(start + bytes, accessible - bytes) }
+                }
+            })?;
+        Ok(Slot {
+            pool: self.clone(),
+            start,
+            accessible: bytes,
+        })
+    }
+}
+
+/// A slot in use.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pool: SlotPool,
+    /// Offset in the pool's reservation.
+    start: usize,
+    /// Bytes from the start that are accessible.
+    accessible: usize,
+}
+
+impl Slot {
+    /// Start of the memory.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.pool.ranges.reservation().at(self.start).as_ptr()
+    }
+
+    /// Accessible bytes.
+    pub(crate) fn accessible(&self) -> usize {
+        self.accessible
+    }
+
+    /// Makes the first `bytes` bytes accessible; fewer than are accessible already changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` beyond the slot's size; the system's if it is out of memory or mappings.
+    pub(crate) fn grow(&mut self, bytes: usize) -> io::Result<()> {
+        if bytes > SLOT_BYTES || !bytes.is_multiple_of(PAGE) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if bytes > self.accessible {
+            let more = bytes - self.accessible;
+            self.pool
+                .ranges
+                .reservation()
+                .allow(self.start + self.accessible, more)?;
+            self.accessible = bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (start, end) = (self.start, self.start + self.accessible);
+        let accessible = self.accessible.min(self.pool.keep_resident);
+        let kept = start + accessible;
+        // SAFETY: the memory is gone with its owner; it could write to what was accessible, which
+        // still is. The block after `end` is the slot's own: slots are multiples of blocks.
+        unsafe {
+            self.pool.ranges.detach(
+                CleanRange { start, accessible },
+                Dirty::leaving(kept..end, start..kept),
+            );
+        }
+    }
+}
+
+const _: () = assert!(STRIDE.is_multiple_of(crate::reservation::BLOCK));

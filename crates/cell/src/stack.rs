@@ -1,0 +1,130 @@
+//! Stacks for the fibers that guests run on.
+//!
+//! As with [slots](crate::slot), a stack outlives its tenant: dropping it puts it into a queue,
+//! and cleaning happens later in bounded steps. Below each stack lies a guard. The top of a stack,
+//! which every run touches, stays resident and is overwritten with zeros: what the engine and the
+//! host functions of one tenant left there is nobody else's business.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use wasmtime::{StackCreator, StackMemory};
+
+use crate::cleaning::Dirty;
+use crate::engine_config::FIBER_STACK;
+use crate::range_pool::{CleanRange, Cleaned, PoolState, RangePool};
+use crate::reservation::PAGE;
+
+/// Inaccessible bytes below a stack. The code of host functions touches every page it passes, so
+/// that one page would do.
+const GUARD: usize = 16 * PAGE;
+
+/// Distance between two stacks.
+const STRIDE: usize = GUARD + FIBER_STACK;
+
+/// Pages of one stack, all of which cleaning visits: what a lease is charged for it.
+pub const STACK_PAGES: usize = FIBER_STACK / PAGE;
+
+/// The fiber stacks of a cell. Cloning gives another handle to the same pool.
+#[derive(Clone, Debug)]
+pub struct StackPool {
+    ranges: Arc<RangePool>,
+    keep_resident: usize,
+}
+
+impl StackPool {
+    /// Reserves address space for `capacity` stacks at a time. Cleaning keeps the top
+    /// `keep_resident` bytes of each used stack resident, rounded up to whole pages.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is limited.
+    pub fn new(capacity: usize, keep_resident: usize) -> io::Result<StackPool> {
+        Ok(StackPool {
+            ranges: Arc::new(RangePool::new(capacity, STRIDE)?),
+            keep_resident: keep_resident.min(FIBER_STACK).next_multiple_of(PAGE),
+        })
+    }
+
+    /// How the stacks stand.
+    pub fn state(&self) -> PoolState {
+        self.ranges.state()
+    }
+
+    /// Cleans at most `pages` pages of the stack that has been dirty for the longest time: one
+    /// system call at most.
+    pub fn clean_step(&self, pages: usize) -> Cleaned {
+        self.ranges.clean_step(pages)
+    }
+}
+
+/// A stack in use.
+struct Stack {
+    pool: StackPool,
+    /// Offset of the guard in the pool's reservation; the stack follows it.
+    start: usize,
+}
+
+impl Stack {
+    fn address(&self, offset: usize) -> *mut u8 {
+        self.pool
+            .ranges
+            .reservation()
+            .at(self.start + offset)
+            .as_ptr()
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        let (bottom, top) = (self.start + GUARD, self.start + STRIDE);
+        let kept = top - self.pool.keep_resident;
+        let range = CleanRange {
+            start: self.start,
+            accessible: FIBER_STACK,
+        };
+        // SAFETY: the fiber is gone with its owner; the whole stack has been accessible since it
+        // was first taken, and `dirty` covers all of it.
+        unsafe {
+            self.pool
+                .ranges
+                .detach(range, Dirty::staying(bottom..kept, kept..top))
+        };
+    }
+}
+
+// SAFETY: the range is page-aligned, readable and writable, belongs to this stack until it is
+// dropped, and has an inaccessible guard below it.
+unsafe impl StackMemory for Stack {
+    fn top(&self) -> *mut u8 {
+        self.address(STRIDE)
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.address(GUARD).addr()..self.top().addr()
+    }
+
+    fn guard_range(&self) -> Range<*mut u8> {
+        self.address(0)..self.address(GUARD)
+    }
+}
+
+// SAFETY: every stack is zero-filled, has a guard, and is as large as was asked for.
+unsafe impl StackCreator for StackPool {
+    /// `zeroed` makes no difference: a clean stack reads as zero.
+    fn new_stack(&self, size: usize, _zeroed: bool) -> wasmtime::Result<Box<dyn StackMemory>> {
+        if size > FIBER_STACK {
+            wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {FIBER_STACK}");
+        }
+        let start = self
+            .ranges
+            .take(|reservation, CleanRange { start, accessible }| {
+                reservation.allow(start + GUARD + accessible, FIBER_STACK - accessible)
+            })?;
+        Ok(Box::new(Stack {
+            pool: self.clone(),
+            start,
+        }))
+    }
+}
