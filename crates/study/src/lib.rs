@@ -58,6 +58,7 @@ pub mod processes;
 pub mod progress;
 pub mod report;
 pub mod samples;
+pub mod stock;
 pub mod study;
 pub mod unit;
 
