@@ -126,6 +126,7 @@ pub(crate) type ChunkLists = [u32; CHUNK_CLASSES];
 
 /// One address range and what of it is granted.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Arena {
     space: Space,
     /// Units of the range.
@@ -134,12 +135,12 @@ pub(crate) struct Arena {
     bump: u32,
     /// Units from here on are not resident and read as zero.
     dirty: u32,
-    /// Chunks given back by ended groups, by class.
-    free: ChunkLists,
     /// Incremented when the arena is switched out and when it is clean again.
     pub(crate) turn: u32,
     /// Its place among the arenas that wait for clean-up.
     pub(crate) place: usize,
+    /// Chunks given back by ended groups, by class.
+    free: ChunkLists,
 }
 
 impl Arena {

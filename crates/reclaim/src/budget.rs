@@ -87,12 +87,17 @@ impl Budget {
         }
     }
 
-    /// Charges `ps`, which was admitted; `fresh` if it pays for untouched pages.
+    /// Charges `ps`, which was admitted.
     #[inline]
-    pub(crate) fn spend(&mut self, ps: u64, fresh: bool) {
+    pub(crate) fn spend(&mut self, ps: u64) {
         debug_assert!(ps <= self.left, "charged without admission");
         self.left -= ps;
-        self.resident += if fresh { ps } else { 0 };
+    }
+
+    /// Notes that `ps` of the charges pays for pages that nobody had touched before.
+    #[inline]
+    pub(crate) fn settle(&mut self, ps: u64) {
+        self.resident += ps;
     }
 
     /// Takes a charge of `ps` back.
@@ -129,7 +134,7 @@ mod tests {
     fn a_charge_of_exactly_what_is_left_is_admitted_and_one_more_is_not() {
         let mut budget = Budget::new(Picos(10));
         let ps = budget.admit(Some(10)).expect("fits");
-        budget.spend(ps, false);
+        budget.spend(ps);
         assert_eq!(
             budget.admit(Some(1)),
             Err(Refused::Budget {
@@ -145,8 +150,8 @@ mod tests {
         let mut parent = Budget::new(Picos(100));
         parent.carve(60);
         let mut child = Budget::new(Picos(60));
-        child.spend(20, true);
-        child.spend(30, false);
+        child.spend(50);
+        child.settle(20);
         parent.rejoin(&child);
         assert_eq!(
             (parent.left(), parent.carved(), parent.charged()),

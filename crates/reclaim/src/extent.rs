@@ -31,8 +31,8 @@ impl Record {
         let page_ps = page_ps.unwrap_or_default();
         let pages = u64::from(range.end.saturating_sub(range.start));
         let fresh = u64::from(range.end.saturating_sub(range.start.max(touched)));
-        self.budget.spend(fresh * page_ps, true);
-        self.budget.spend((pages - fresh) * page_ps, false);
+        self.budget.spend(pages * page_ps);
+        self.budget.settle(fresh * page_ps);
         self.tally[usize::from(page.class)] += pages * page.units;
     }
 }
@@ -66,7 +66,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             }
             None => self.take_large(index, units)?,
         };
-        let space = self.own(index, slot);
+        let space = self.space_of(index);
         let header = ExtentHeader {
             len: len as u32,
             pages,
@@ -94,11 +94,15 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let record = self.table.at_mut(index);
         let arena = &mut self.arenas[record.arena as usize];
         if let Some(slab) = &mut self.slab {
-            if let Some(slot) = slab.recycle(list) {
-                return Ok((slot, 0, false));
-            }
-            let grant = slab.grant_large(arena, units).ok_or(Refused::Memory)?;
-            return Ok((slab.open_large(&grant, MEMORY), 0, grant.zeroed));
+            let (slot, zeroed) = match slab.recycle(list) {
+                Some(slot) => (slot, false),
+                None => {
+                    let grant = slab.grant_large(arena, units).ok_or(Refused::Memory)?;
+                    (slab.open_large(&grant, MEMORY), grant.zeroed)
+                }
+            };
+            record.own(slot);
+            return Ok((slot, 0, zeroed));
         }
         let page = Self::memory_price(PAGE);
         let page_ps = self.classes.ps(page.class).checked_mul(page.units);
@@ -111,7 +115,10 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                 .slots
                 .grant_large(arena, units)
                 .ok_or(Refused::Memory)?;
-            record.budget.spend(chunk_ps, grant.is_fresh());
+            record.budget.spend(chunk_ps);
+            record
+                .budget
+                .settle(if grant.is_fresh() { chunk_ps } else { 0 });
             record.tally[usize::from(CHUNK)] += 1;
             record.spend_pages(page, page_ps, 0..pages, grant.touched_pages());
             return Ok((record.slots.open_large(&grant, MEMORY), pages, grant.zeroed));

@@ -40,7 +40,11 @@ pub(crate) const RECORDS_MAX: u32 = (1 << INDEX_BITS) - 1;
 const LAST_GENERATION: u32 = u32::MAX - 8;
 
 /// One reclamation group.
+///
+/// Laid out as written: looking an object up reads the first cache line, making one the first
+/// three and its tally, and ending a root the first two.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Record {
     id: GroupId,
     /// The root of its tree; a root's own index.
@@ -49,33 +53,31 @@ pub(crate) struct Record {
     root_generation: u32,
     /// The arena of the root, or the shared slab.
     pub(crate) arena: u32,
+    /// First scrub entry.
+    pub(crate) scrub: u32,
+    /// In a root: the first group of its tree with scrub entries.
+    pub(crate) scrubbed: u32,
+    /// In `Mode::Individual`: first object of the group.
+    pub(crate) owned: u32,
     pub(crate) budget: Budget,
-    pub(crate) slots: Slots,
-    /// Units charged, by class.
-    pub(crate) tally: [u64; CLASSES],
 
     pub(crate) parent: u32,
     pub(crate) first_child: u32,
     next_sibling: u32,
     previous_sibling: u32,
-
     /// In a root: first and last of its descendants. In a descendant: its neighbours on that
     /// list. In a free record: the next free one.
     next: u32,
     previous: u32,
     /// In a root: how many descendants there are.
     members: u32,
-
-    /// First scrub entry.
-    pub(crate) scrub: u32,
-    /// In a root: the first group of its tree with scrub entries.
-    pub(crate) scrubbed: u32,
     /// Neighbours on the list of groups with scrub entries.
     scrubbed_next: u32,
     scrubbed_previous: u32,
 
-    /// In `Mode::Individual`: first object of the group.
-    pub(crate) owned: u32,
+    pub(crate) slots: Slots,
+    /// Units charged, by class.
+    pub(crate) tally: [u64; CLASSES],
 }
 
 impl Record {

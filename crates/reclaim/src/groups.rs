@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::arena::{Arena, NOTHING};
 use crate::backing::Backing;
 use crate::budget::{Budget, Refused};
-use crate::class::{CHILD, CHUNK, Class, Classes, MEMORY, ROOT, Resource};
+use crate::class::{CHILD, CHUNK, Class, Classes, MEMORY, ROOT, Resource, SCRUB};
 use crate::cost::{Config, CostModel, Mode};
 use crate::group::{GroupId, NIL, Record, Table};
 use crate::nanos::Nanos;
@@ -43,6 +43,9 @@ pub(crate) struct Price {
 }
 
 impl<B: Backing, L: Copy> Groups<B, L> {
+    /// Bytes of one group's record in the record table.
+    pub const RECORD_BYTES: usize = core::mem::size_of::<Record>();
+
     /// Makes an empty table of groups.
     ///
     /// Allocates the record table for `config.max_groups` at once; arenas are reserved when root
@@ -121,7 +124,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             Mode::Grouped => self.take_arena()?,
             Mode::Individual => self.shared_slab()?,
         };
-        budget.spend(ps, false);
+        budget.spend(ps);
         let space = self.arenas[arena as usize].space();
         let index = self.table.open_root(arena, space, budget);
         let record = self.table.at_mut(index);
@@ -148,7 +151,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             return Err(Refused::TooManyGroups);
         }
         let record = self.table.at_mut(above);
-        record.budget.spend(group_ps, false);
+        record.budget.spend(group_ps);
         record.budget.carve(carved.0);
         record.tally[usize::from(CHILD)] += 1;
         let index = self.table.open_child(above, Budget::new(carved));
@@ -193,7 +196,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let tally = &mut record.tally[usize::from(class)];
         // Only a class that costs nothing can get here.
         *tally = tally.saturating_add(n);
-        record.budget.spend(ps, false);
+        record.budget.spend(ps);
         Ok(())
     }
 
@@ -250,8 +253,8 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Ok(0)
     }
 
-    /// Takes a slot of `units`, recycled from `list` or new. A new one is charged `price`; in
-    /// both cases `fixed` picoseconds must fit as well, which the caller charges.
+    /// Takes a slot of `units` for the group, recycled from `list` or new. A new one is charged
+    /// `price`; in both cases `fixed` picoseconds must fit as well, which the caller charges.
     #[inline]
     pub(crate) fn take_slot(
         &mut self,
@@ -262,60 +265,34 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         price: Price,
         fixed: u64,
     ) -> Result<Slot, Refused> {
-        if let Some(slab) = &mut self.slab {
-            self.table.at(index).budget.admit(Some(fixed))?;
-            let arena = &mut self.arenas[0];
-            return slab
-                .recycle(list)
-                .or_else(|| {
-                    (slab.has_room(units) || slab.go_on(units) || slab.grow(arena, units))
-                        .then(|| slab.carve(units, class, list))
-                })
-                .ok_or(Refused::Memory);
-        }
         let record = self.table.at_mut(index);
-        if fixed > record.budget.left() {
+        if fixed > 0 {
             record.budget.admit(Some(fixed))?;
+        }
+        if let Some(slab) = &mut self.slab {
+            let slot = slab
+                .take(&mut self.arenas[0], units, class, list)
+                .ok_or(Refused::Memory)?;
+            // Scrub entries are on a list of their own.
+            if class != SCRUB {
+                record.own(slot);
+            }
+            return Ok(slot);
         }
         if let Some(slot) = record.slots.recycle(list) {
             return Ok(slot);
         }
-        let ps = self.classes.ps(price.class).checked_mul(price.units);
-        let whole = ps.and_then(|ps| ps.checked_add(fixed));
-        record.budget.admit(whole)?;
+        let ps = self.classes.ps(price.class).saturating_mul(price.units);
+        let whole = ps.saturating_add(fixed);
         if !record.slots.has_room(units) {
-            self.make_room(index, units, whole)?;
+            let arena = &mut self.arenas[record.arena as usize];
+            record.make_room(arena, units, whole, self.costs.chunk_ps)?;
+        } else {
+            record.budget.admit(Some(whole))?;
         }
-        let record = self.table.at_mut(index);
         let slot = record.slots.carve(units, class, list);
-        record.spend(price, ps.unwrap_or_default());
+        record.spend(price, ps);
         Ok(slot)
-    }
-
-    /// Makes room for a slot of `units` in the group's current chunk, or gets and charges
-    /// another; `whole` is charged afterwards and must fit beside it.
-    #[cold]
-    fn make_room(&mut self, index: u32, units: u32, whole: Option<u64>) -> Result<(), Refused> {
-        let record = self.table.at_mut(index);
-        if record.slots.go_on(units) {
-            return Ok(());
-        }
-        let chunk_ps = self.costs.chunk_ps;
-        record
-            .budget
-            .admit(whole.and_then(|ps| ps.checked_add(chunk_ps)))?;
-        let arena = &mut self.arenas[record.arena as usize];
-        if !record.slots.grow(arena, units) {
-            return Err(Refused::Memory);
-        }
-        record.spend(
-            Price {
-                class: CHUNK,
-                units: 1,
-            },
-            chunk_ps,
-        );
-        Ok(())
     }
 
     /// The slots that the group's objects come from.
@@ -337,11 +314,48 @@ impl<B: Backing, L: Copy> Groups<B, L> {
 }
 
 impl Record {
+    /// Makes room for a slot of `units` in the current chunk, or gets and charges another;
+    /// `whole` is charged afterwards and must fit beside it.
+    #[cold]
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        arena: &mut Arena,
+        units: u32,
+        whole: u64,
+        chunk_ps: u64,
+    ) -> Result<(), Refused> {
+        self.budget.admit(Some(whole))?;
+        if self.slots.go_on(units) {
+            return Ok(());
+        }
+        self.budget.admit(whole.checked_add(chunk_ps))?;
+        if !self.slots.grow(arena, units) {
+            return Err(Refused::Memory);
+        }
+        self.spend(
+            Price {
+                class: CHUNK,
+                units: 1,
+            },
+            chunk_ps,
+        );
+        Ok(())
+    }
+
+    /// Puts a slot of the shared slab that was just taken on the group's list.
+    #[inline]
+    pub(crate) fn own(&mut self, slot: Slot) {
+        // SAFETY: all slots of the slab are linked; this one is new, so it is on no list.
+        unsafe { Slots::link(self.slots.space(), &mut self.owned, slot.at) };
+    }
+
     /// Charges for memory; the budget admitted `ps`.
     #[inline]
     pub(crate) fn spend(&mut self, price: Price, ps: u64) {
         self.tally[usize::from(price.class)] += price.units;
-        self.budget.spend(ps, self.slots.is_fresh());
+        self.budget.spend(ps);
+        self.budget.settle(ps & self.slots.fresh());
     }
 
     /// Says whether the group has scrub entries.

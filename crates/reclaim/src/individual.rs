@@ -25,6 +25,6 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             slab.give_back(at);
             space.read(at)
         };
-        Some(self.classes.name(header.class))
+        Some(self.classes.name(header.class()))
     }
 }

@@ -9,7 +9,7 @@ use crate::class::Class;
 use crate::group::GroupId;
 use crate::groups::{Groups, Price};
 use crate::handle::{Handle, RawHandle};
-use crate::slots::{Header, SMALL_MAX, Slot, Slots, units_of};
+use crate::slots::{Header, SMALL_MAX, Slots, units_of};
 
 /// The largest object, in bytes.
 pub const OBJECT_MAX: usize = (SMALL_MAX as usize - 2) * crate::arena::UNIT;
@@ -60,7 +60,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                 }
             };
         let slot = self.take_slot(index, class, class, units, Price { class, units: 1 }, 0)?;
-        let space = self.own(index, slot);
+        let space = self.space_of(index);
         // SAFETY: the slot was just taken, and has room for a `T` behind its head.
         unsafe { space.write(slot.at + head, value) };
         Ok(Handle::from_raw(RawHandle {
@@ -70,16 +70,10 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         }))
     }
 
-    /// Puts a slot that was just taken on its group's list, if the mode keeps one.
+    /// The memory that a group's slots lie in.
     #[inline]
-    pub(crate) fn own(&mut self, index: u32, slot: Slot) -> Space {
-        let record = self.table.at_mut(index);
-        let space = record.slots.space();
-        if self.slab.is_some() {
-            // SAFETY: all slots of this mode are linked; this one is new, so it is on no list.
-            unsafe { Slots::link(space, &mut record.owned, slot.at) };
-        }
-        space
+    pub(crate) fn space_of(&self, index: u32) -> Space {
+        self.table.at(index).slots.space()
     }
 
     /// Reads an object; `None` if it or its group has gone, or it is no `T`. Work: compares
@@ -123,13 +117,13 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     /// freed since.
     pub unsafe fn handle_at<T: 'static>(&self, group: GroupId, slot: u32) -> Option<Handle<T>> {
         let index = self.table.alive(group)?;
-        let space = self.table.at(index).slots.space();
+        let space = self.space_of(index);
         // SAFETY: the caller's promise: a slot of this very group, which is alive.
         let header: Header = unsafe { space.read(slot) };
         let handle = Handle::from_raw(RawHandle {
             group,
             slot,
-            generation: header.generation,
+            generation: header.generation(),
         });
         self.find_object(handle).map(|_| handle)
     }
@@ -149,17 +143,17 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     #[inline]
     pub(crate) fn find(&self, handle: RawHandle) -> Option<Found> {
         let index = self.table.alive(handle.group)?;
-        let space = self.table.at(index).slots.space();
+        let space = self.space_of(index);
         let at = handle.slot;
         // SAFETY: the handle was made by this instance (group identifiers tell instances
         // apart) for a slot of this very group, which is alive. A group keeps its slots until
         // it ends (and the shared slab for ever), and they keep their headers.
         let header: Header = unsafe { space.read(at) };
-        (header.generation == handle.generation).then_some(Found {
+        (header.generation() == handle.generation).then_some(Found {
             index,
             space,
             at,
-            class: header.class,
+            class: header.class(),
         })
     }
 

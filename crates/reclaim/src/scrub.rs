@@ -41,7 +41,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let scrub_ps = self.costs.scrub_ps;
         let slot = self.take_slot(index, SCRUB, SCRUB, units, price, scrub_ps)?;
         let record = self.table.at_mut(index);
-        record.budget.spend(scrub_ps, false);
+        record.budget.spend(scrub_ps);
         record.tally[usize::from(SCRUB)] += 1;
         let space = record.slots.space();
         let first = !record.is_scrubbed();

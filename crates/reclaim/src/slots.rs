@@ -14,18 +14,40 @@ use crate::arena::{
 };
 use crate::class::CLASSES;
 
-/// The head of a slot: one unit.
+/// The head of a slot: one unit, written and read as one word.
 ///
-/// The generation is odd while the slot is in use and even while it is free.
+/// Bits 0 to 31 are the slot's generation, odd while it is in use and even while it is free;
+/// then follow, a byte each, its class and the free list that it belongs to.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Header {
-    pub(crate) generation: u32,
-    pub(crate) class: u8,
-    /// The free list it belongs to.
-    pub(crate) list: u8,
-    /// All bytes are written, so that the header reads as one word.
-    spare: u16,
+#[repr(transparent)]
+pub(crate) struct Header(u64);
+
+impl Header {
+    #[inline]
+    const fn new(class: u8, list: u8) -> Self {
+        Header((list as u64) << 40 | (class as u64) << 32 | FIRST_GENERATION as u64)
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub(crate) const fn class(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
+    #[inline]
+    const fn list(self) -> u8 {
+        (self.0 >> 40) as u8
+    }
+
+    /// The header at the next generation.
+    #[inline]
+    const fn next(self) -> Self {
+        Header(self.0 + 1)
+    }
 }
 
 /// Links of a linked slot.
@@ -50,6 +72,8 @@ pub(crate) const SMALL_MAX: u32 = small_units(SMALL - 1);
 const CHUNK_MAX: u8 = 10;
 /// First generation of a slot.
 const FIRST_GENERATION: u32 = 1;
+/// A free slot that has come this far is not used again.
+const LAST_GENERATION: u32 = u32::MAX - 1;
 
 const fn small_units(size: u8) -> u32 {
     let bytes = if size.is_multiple_of(2) {
@@ -83,7 +107,10 @@ pub(crate) struct Slot {
 /// The slots of one group, or of all groups in [`Mode::Individual`](crate::Mode::Individual).
 ///
 /// Invariant: `bump .. end` and all lists lie in chunks that `space` granted to these slots.
+///
+/// Laid out as written: what handing out a slot needs comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Slots {
     space: Space,
     /// What of the current chunk was not handed out yet.
@@ -94,10 +121,10 @@ pub(crate) struct Slots {
     chunk: u32,
     /// Class of the next chunk to ask for.
     next: u8,
-    /// `bump .. end` was never handed out by an ended group.
-    fresh: bool,
-    chunks: ChunkLists,
+    /// All ones if `bump .. end` was never handed out by an ended group, else zero.
+    fresh: u64,
     free: [u32; LISTS],
+    chunks: ChunkLists,
 }
 
 impl Slots {
@@ -109,7 +136,7 @@ impl Slots {
             untouched: NOTHING,
             chunk: NOTHING,
             next: 0,
-            fresh: false,
+            fresh: 0,
             chunks: [NOTHING; CHUNK_CLASSES],
             free: [NOTHING; LISTS],
         }
@@ -120,9 +147,9 @@ impl Slots {
         self.space
     }
 
-    /// Says whether slots handed out now lie in memory that no group had before.
+    /// All ones if slots handed out now lie in memory that no group had before, else zero.
     #[inline]
-    pub(crate) const fn is_fresh(&self) -> bool {
+    pub(crate) const fn fresh(&self) -> u64 {
         self.fresh
     }
 
@@ -137,17 +164,28 @@ impl Slots {
         // SAFETY: a slot on a free list has a header, and a link in its second unit.
         unsafe {
             *head = self.space.read(at + 1);
-            let header: Header = self.space.read(at);
-            let generation = header.generation + 1;
-            self.space.write(
+            let header = self.space.read::<Header>(at).next();
+            self.space.write(at, header);
+            Some(Slot {
                 at,
-                Header {
-                    generation,
-                    ..header
-                },
-            );
-            Some(Slot { at, generation })
+                generation: header.generation(),
+            })
         }
+    }
+
+    /// Takes a slot from `list`, or hands out a new one; `None` if the arena is full.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        arena: &mut Arena,
+        units: u32,
+        class: u8,
+        list: u8,
+    ) -> Option<Slot> {
+        self.recycle(list).or_else(|| {
+            (self.has_room(units) || self.go_on(units) || self.grow(arena, units))
+                .then(|| self.carve(units, class, list))
+        })
     }
 
     /// Says whether the current chunk has room for a slot of `units`.
@@ -167,20 +205,12 @@ impl Slots {
 
     #[inline]
     fn open(&mut self, at: u32, class: u8, list: u8) -> Slot {
-        let generation = FIRST_GENERATION;
         // SAFETY: `at` was just taken from a chunk of these slots, so nothing else is there.
-        unsafe {
-            self.space.write(
-                at,
-                Header {
-                    generation,
-                    class,
-                    list,
-                    spare: 0,
-                },
-            )
-        };
-        Slot { at, generation }
+        unsafe { self.space.write(at, Header::new(class, list)) };
+        Slot {
+            at,
+            generation: FIRST_GENERATION,
+        }
     }
 
     /// Goes on to the part of a recycled chunk that nobody has touched, if that makes room.
@@ -189,7 +219,7 @@ impl Slots {
             return false;
         }
         self.end = core::mem::replace(&mut self.untouched, NOTHING);
-        self.fresh = true;
+        self.fresh = !0;
         true
     }
 
@@ -207,11 +237,12 @@ impl Slots {
         self.next = (self.next + 1).min(CHUNK_MAX);
         self.chunk = grant.chunk;
         self.bump = grant.chunk + 1;
-        self.fresh = grant.is_fresh();
-        if self.fresh {
+        if grant.is_fresh() {
+            self.fresh = !0;
             self.end = grant.end();
             self.untouched = NOTHING;
         } else {
+            self.fresh = 0;
             self.end = grant.touched;
             self.untouched = grant.end();
         }
@@ -263,17 +294,10 @@ impl Slots {
         // SAFETY: a slot in use has a header; it holds nothing any more, so its second unit is
         // free for the link.
         unsafe {
-            let header: Header = self.space.read(at);
-            let generation = header.generation + 1;
-            self.space.write(
-                at,
-                Header {
-                    generation,
-                    ..header
-                },
-            );
-            if generation < u32::MAX - 2 {
-                let head = &mut self.free[usize::from(header.list)];
+            let header = self.space.read::<Header>(at).next();
+            self.space.write(at, header);
+            if header.generation() < LAST_GENERATION {
+                let head = &mut self.free[usize::from(header.list())];
                 self.space.write(at + 1, *head);
                 *head = at;
             }
