@@ -308,11 +308,18 @@ impl Executions {
     }
 
     /// Wakes a stranger because the object that it waits for went with its group.
-    pub(crate) fn bereave(&mut self, id: ExecutionId, wake: Wake) {
+    pub(crate) fn bereave<B: Backing>(&mut self, groups: &mut Objects<B>, id: ExecutionId) {
         let Some(number) = self.find(id) else { return };
+        let Some(State::Waiting(wait)) = self.get(number).map(|waiter| waiter.state) else {
+            return;
+        };
+        // It may have been cancelled while the group was ending, and wait for something else.
+        if wait.side.look(groups, wait.object).is_some() {
+            return;
+        }
         // The queue is gone with the object, its other members are not.
         self.unlist(None, number);
-        self.wake(number, State::Running, wake);
+        self.wake(number, State::Running, Wake::Gone);
     }
 
     fn wake(&mut self, number: Number, state: State, wake: Wake) {

@@ -4,7 +4,7 @@ use leasehold_reclaim::{Backing, Groups, Handle, Sever};
 
 use crate::allowance::{self, Allowance};
 use crate::end::Host;
-use crate::execution::{ExecutionId, Executions, Wake};
+use crate::execution::{ExecutionId, Executions};
 
 /// The groups of one cell, with the kernel's scrub entries.
 pub(crate) type Objects<B> = Groups<B, Link>;
@@ -42,7 +42,7 @@ impl<B: Backing, H: Host> Sever<B, Link> for Severing<'_, H> {
                     self.host.stop_execution(id);
                 }
             }
-            Link::Wake(id) => self.executions.bereave(id, Wake::Gone),
+            Link::Wake(id) => self.executions.bereave(groups, id),
             Link::Close(Granted(allowance)) => allowance::close(groups, allowance),
         }
     }

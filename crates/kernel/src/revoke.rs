@@ -11,7 +11,7 @@ use leasehold_reclaim::{Backing, Handle};
 use crate::allowance::{self, Allowance, Source};
 use crate::capability::{Capability, Derivation, Granted, ObjectClass, Place, Selector};
 use crate::errno::Errno;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelCosts};
 use crate::link::{self, Link, Objects};
 use crate::rights::Rights;
 use crate::table;
@@ -223,10 +223,31 @@ impl<B: Backing> Kernel<B> {
         let payer = transfer.from.object.group();
         let own = self.group_of(from)? == payer;
         let holder = self.group_of(to)?;
-        let links_ps = self.costs.model.scrub_ps.saturating_mul(u64::from(n));
+        let KernelCosts {
+            model,
+            capability_ps,
+            ..
+        } = self.costs;
+        let links = if own { u64::from(n) + 1 } else { 1 };
+        // For either side what both need, which is right if they are the same.
+        let all_ps = model
+            .scrub_ps
+            .saturating_mul(links)
+            .saturating_add(model.page_ps);
+        let all_ps = all_ps.saturating_add(capability_ps.saturating_mul(2));
+        self.vacancy(to, all_ps)?;
+        self.afford(payer, 3, all_ps)?;
+        if holder != payer {
+            let held_ps = [model.page_ps, model.scrub_ps, capability_ps];
+            self.afford(
+                holder,
+                2,
+                held_ps.iter().fold(0, |sum, ps| sum.saturating_add(*ps)),
+            )?;
+        }
         let source = if own {
-            let ps = links_ps.saturating_add(self.costs.capability_ps);
-            self.afford(payer, 1, ps)?;
+            // The sum must not leave 32 bits, were links ever so cheap.
+            transfer.from.units.checked_add(n).ok_or(Errno::Limit)?;
             self.groups.charge(payer, unit, u64::from(n))?;
             Source::Owner {
                 place: transfer.parent,
@@ -257,7 +278,7 @@ impl<B: Backing> Kernel<B> {
         if let Source::Owner { place, .. } = source
             && let Some(owner) = table::capability_mut(&mut self.groups, place)
         {
-            owner.units = owner.units.saturating_add(n);
+            owner.units += n;
         }
         let mut granted = Granted {
             allowance,

@@ -127,7 +127,7 @@ impl Table {
         }
         // As many nodes as there are levels, above the leaf, that start anew with this index.
         let mut nodes = 0;
-        while nodes + 1 < self.height && self.room % (1 << (LEVEL_BITS * (nodes + 2))) == 0 {
+        while nodes + 1 < self.height && self.room.is_multiple_of(1 << (LEVEL_BITS * (nodes + 2))) {
             nodes += 1;
         }
         1 + nodes

@@ -49,9 +49,10 @@ impl Queue {
         reserved: 0,
     };
 
-    /// Whether a call that was not queued may take `need` of what is `available`.
-    pub(crate) fn admits(&self, available: u32, need: u32) -> bool {
-        self.list.first.is_none() && available.saturating_sub(self.reserved) >= need
+    /// Whether a call may take `need` of what is `available`: not what is reserved for others,
+    /// and not before those in the queue unless it has waited itself.
+    pub(crate) fn admits(&self, available: u32, need: u32, has_turn: bool) -> bool {
+        (has_turn || self.list.first.is_none()) && available.saturating_sub(self.reserved) >= need
     }
 }
 

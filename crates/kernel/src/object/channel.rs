@@ -24,6 +24,7 @@ pub const HEADER_BYTES: u32 = 8;
 /// What each capability in a message takes of a channel's capacity.
 pub const CAPABILITY_BYTES: u32 = 64;
 
+/// A bounded queue of messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Channel {
     buffer: Extent,
@@ -284,12 +285,10 @@ impl<B: Backing> Kernel<B> {
             length: bytes.len() as u32,
             capabilities,
         };
-        let free = if has_turn {
-            channel.room() >= header.footprint()
-        } else {
-            channel.senders.admits(channel.room(), header.footprint())
-        };
-        if !free {
+        if !channel
+            .senders
+            .admits(channel.room(), header.footprint(), has_turn)
+        {
             return Ok(false);
         }
         let mut parcels = channel.parcels;
@@ -338,8 +337,7 @@ impl<B: Backing> Kernel<B> {
         capabilities: &mut [Selector],
     ) -> Result<Option<Received>, Errno> {
         let channel = *self.groups.get(handle).ok_or(Errno::Gone)?;
-        let free = has_turn || channel.receivers.admits(channel.messages, 1);
-        if !free || channel.messages == 0 {
+        if !channel.receivers.admits(channel.messages, 1, has_turn) {
             return Ok(None);
         }
         let buffer = self.groups.bytes(channel.buffer).ok_or(Errno::Gone)?;

@@ -96,8 +96,7 @@ impl<B: Backing> Kernel<B> {
 
     fn take_down(&mut self, handle: Handle<Semaphore>, has_turn: bool) -> Result<bool, Errno> {
         let semaphore = self.groups.get_mut(handle).ok_or(Errno::Gone)?;
-        let free = has_turn || semaphore.waiters.admits(semaphore.value, 1);
-        let taken = free && semaphore.value > 0;
+        let taken = semaphore.waiters.admits(semaphore.value, 1, has_turn);
         semaphore.value -= u32::from(taken);
         Ok(taken)
     }

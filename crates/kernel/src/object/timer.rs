@@ -114,8 +114,10 @@ impl<B: Backing> Kernel<B> {
                 .groups
                 .get_mut(Handle::<Timer>::from_raw(target.object));
             let timer = timer.ok_or(Errno::Gone)?;
-            let free = has_turn || timer.waiters.admits(u32::from(timer.fired > 0), 1);
-            if free && timer.fired > 0 {
+            if timer
+                .waiters
+                .admits(u32::from(timer.fired > 0), 1, has_turn)
+            {
                 return Ok(Outcome::Done(core::mem::take(&mut timer.fired)));
             }
             kernel.block(caller, execution, call, &target, Side::Timer, 1)
