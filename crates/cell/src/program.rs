@@ -10,6 +10,7 @@ use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
 use wasmtime::{Engine, Module, component::Component};
 
+use crate::bulk::chunk_bulk_operations;
 use crate::engine_config::FEATURES;
 use crate::inventory::{Inventory, survey};
 
@@ -166,6 +167,7 @@ impl Program {
         if count > MAX_INSTANCES {
             return Err(ProgramError::TooManyInstances { count });
         }
+        let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         } else {

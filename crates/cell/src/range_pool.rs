@@ -39,11 +39,11 @@ pub struct PoolState {
     /// Given up because the system refused a call on them. Zero unless the host is out of
     /// mappings or memory.
     pub lost: usize,
-    /// How many have been detached so far.
+    /// How many have been put into the queue of dirty ranges so far; those with nothing to clean
+    /// are not.
     pub detached: u64,
-    /// How many of the detached ones have been cleaned or lost. Cleaning goes by the order of
-    /// detaching: what has been detached until now is clean at the latest when this has caught up
-    /// with [`detached`](PoolState::detached) as it is now.
+    /// How many have left the queue. It is first in, first out: what is dirty now is clean as soon
+    /// as this reaches what [`detached`](PoolState::detached) is now.
     pub cleaned: u64,
 }
 
@@ -155,13 +155,12 @@ impl RangePool {
     pub(crate) unsafe fn detach(&self, range: CleanRange, dirty: Dirty) {
         let mut ranges = self.ranges();
         ranges.state.taken -= 1;
-        ranges.state.detached += 1;
         if dirty.pages() == 0 {
             ranges.state.clean += 1;
-            ranges.state.cleaned += 1;
             ranges.clean.push(range);
             return;
         }
+        ranges.state.detached += 1;
         ranges.state.dirty += 1;
         ranges.state.dirty_pages += dirty.pages();
         ranges.dirty.push_back((range, dirty));
