@@ -5,7 +5,8 @@
 //! 2. **As much as it is told, or until refused** ([`tally`]): the count comes as an argument, 0
 //!    means no end. A refusal is not a failure: it is what a lease is for.
 //! 3. **`ready`, then the aftermath.** Every program prints what it got, then `ready` on a line of
-//!    its own, then does what its [`Aftermath`] says: spins, sleeps or exits.
+//!    its own, then does what its [`Aftermath`] says: spins, sleeps or exits. What its tasks and
+//!    children do is done by then ([`gather`]).
 //!
 //! ```no_run
 //! #![no_std]
@@ -24,16 +25,22 @@
 
 mod aftermath;
 mod arguments;
+mod decimal;
 mod entry;
+mod gather;
 mod memory;
 mod output;
+mod secret;
 mod tally;
 mod wasi;
 
 pub use aftermath::Aftermath;
 pub use arguments::Arguments;
+pub use decimal::decimal;
 pub use entry::run;
-pub use memory::{PAGE_BYTES, Page, Pages, grow, untouched};
+pub use gather::gather;
+pub use memory::{PAGE_BYTES, Page, Pages, grow, own, untouched};
 pub use output::Line;
+pub use secret::Secret;
 pub use tally::{Tally, tally};
-pub use wasi::{Descriptor, exit, nap};
+pub use wasi::{Descriptor, exit};

@@ -47,14 +47,30 @@ impl Iterator for Pages {
 /// The part of the first memory that the compiler put nothing into: from the end of the data and
 /// stack to the end of the last page. To be called once, before [`grow`].
 #[must_use]
-pub fn untouched() -> &'static [u8] {
+pub fn untouched() -> &'static mut [u8] {
+    let start = own_bytes();
+    let end = memory_size::<0>() * PAGE_BYTES;
+    // SAFETY: the range exists, is initialised, and nobody else uses it: the linker places nothing
+    // from `own_bytes` on, and the program has no allocator.
+    unsafe { slice::from_raw_parts_mut(start as *mut u8, end - start) }
+}
+
+/// The program's stack and data as they are at this moment, byte by byte, but for the first few,
+/// which would be at the address of no object.
+pub fn own() -> impl Iterator<Item = u8> {
+    const FIRST: usize = 16;
+    (FIRST..own_bytes()).map(|address| {
+        // SAFETY: the address lies in the linear memory, and any byte there may be read, live
+        // object or not; volatile, so that the compiler assumes nothing of what it reads.
+        unsafe { (address as *const u8).read_volatile() }
+    })
+}
+
+/// Where the program's stack and data end.
+fn own_bytes() -> usize {
     unsafe extern "C" {
-        /// Set by the linker: its address is where the program's own data ends.
+        /// Set by the linker: its address is where the heap would begin.
         static __heap_base: u8;
     }
-    let start = (&raw const __heap_base).addr();
-    let end = memory_size::<0>() * PAGE_BYTES;
-    // SAFETY: the range exists, is initialised, and nobody writes it: the linker places nothing
-    // from `__heap_base` on, and the program has no allocator.
-    unsafe { slice::from_raw_parts(start as *const u8, end - start) }
+    (&raw const __heap_base).addr()
 }

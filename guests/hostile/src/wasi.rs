@@ -72,7 +72,7 @@ pub fn exit(code: u32) -> ! {
 }
 
 /// Sleeps for `nanoseconds`, or not at all if the host refuses.
-pub fn nap(nanoseconds: u64) {
+pub(crate) fn nap(nanoseconds: u64) {
     const MONOTONIC: u32 = 1;
     let subscription = Subscription {
         user_data: 0,

@@ -1,0 +1,84 @@
+//! Looks for what others left behind. `secret-seeker PATTERN BYTES AFTERMATH`
+//!
+//! Reads without writing, before anything else: its own stack and data, where the 16 bytes of
+//! PATTERN must not occur; then memory that must be zero: the unused part of its own, BYTES bytes
+//! (1 MiB unless told) that it adds, a fresh region of as many, and what a short message through a
+//! fresh channel leaves of a larger buffer. Prints `looked N` and `found N`, in bytes: those of
+//! every occurrence of the pattern, and every other that is not zero.
+#![no_std]
+#![no_main]
+
+use leasehold_guest::{Channel, Errno, Region, Selector};
+use leasehold_hostile::{Arguments, Line, Secret, exit, grow, own, program, untouched};
+
+program!(main);
+
+const BUFFER_BYTES: usize = 4096;
+const CHANNEL_BYTES: u32 = 64 << 10;
+
+fn main(arguments: &Arguments<'_>) {
+    let Some(secret) = arguments.text(0).and_then(Secret::parse) else {
+        Line::print(format_args!("no pattern of 32 hexadecimal digits"));
+        exit(2)
+    };
+    let bytes = arguments.number(1, 1 << 20);
+
+    let (occurrences, looked) = secret.count(own());
+    let mut search = Search {
+        looked,
+        found: occurrences * Secret::BYTES as u64,
+    };
+    search.expect_zeros(untouched());
+    for page in grow(bytes) {
+        search.expect_zeros(page);
+    }
+    // Where the lease allows no object, there is nothing to look into.
+    let _ = search.region(bytes);
+    let _ = search.channel();
+    Line::print(format_args!("looked {}", search.looked));
+    Line::print(format_args!("found {}", search.found));
+    arguments.aftermath(2).enter();
+}
+
+struct Search {
+    looked: u64,
+    found: u64,
+}
+
+impl Search {
+    fn expect_zeros(&mut self, bytes: &[u8]) {
+        self.looked += bytes.len() as u64;
+        // Words first: a study does this 100,000 times.
+        for chunk in bytes.chunks(64) {
+            if chunk.iter().fold(0, |any, byte| any | byte) != 0 {
+                self.found += chunk.iter().filter(|&&byte| byte != 0).count() as u64;
+            }
+        }
+    }
+
+    fn region(&mut self, bytes: u64) -> Result<(), Errno> {
+        let region = Region::create(bytes)?;
+        // Not zeros, so that a read that reads nothing is not taken for a fresh region.
+        let mut buffer = [0xa5; BUFFER_BYTES];
+        for offset in (0..bytes).step_by(BUFFER_BYTES) {
+            let part = &mut buffer[..(bytes - offset).min(BUFFER_BYTES as u64) as usize];
+            region.read(offset, part)?;
+            self.expect_zeros(part);
+        }
+        Ok(())
+    }
+
+    fn channel(&mut self) -> Result<(), Errno> {
+        let channel = Channel::create(CHANNEL_BYTES)?;
+        let mut buffer = [0; BUFFER_BYTES];
+        let mut capabilities = [Selector::SELF; 4];
+        // A channel that is not fresh might already hold something.
+        while let Ok(message) = channel.try_receive(&mut buffer, &mut capabilities) {
+            self.found += message.bytes as u64;
+        }
+        channel.send(&[0], &[])?;
+        channel.receive(&mut buffer, &mut capabilities)?;
+        self.expect_zeros(&buffer);
+        Ok(())
+    }
+}
