@@ -135,26 +135,32 @@ impl Reclaim {
     ) -> Progress {
         if let Phase::Discard { arena, turn } = self.phase {
             self.discard(groups, arena, turn);
-        } else {
-            for _ in 0..limit.max(1) {
-                // Severing may have ended the root.
-                if !(self.top.holds(groups) && self.root.holds(groups)) {
-                    self.phase = Phase::Done;
-                }
-                match self.phase {
-                    Phase::Mark { at, up } => self.mark(groups, at, up),
-                    Phase::Unwind { at } => self.unwind(groups, sever, at),
-                    Phase::Sever => self.sever(groups, sever),
-                    Phase::Discard { .. } | Phase::Done => break,
-                }
-                self.outcome.steps += 1;
+        }
+        let mut rest = limit.max(1);
+        while rest > 0 && self.is_working() {
+            // Severing may have ended the root, which has taken over then.
+            if !(self.top.holds(groups) && self.root.holds(groups)) {
+                self.phase = Phase::Done;
+                break;
             }
+            match self.phase {
+                Phase::Mark { at, up } => self.mark(groups, at, up),
+                Phase::Unwind { at } => self.unwind(groups, sever, at),
+                Phase::Sever => self.sever(groups, sever),
+                Phase::Discard { .. } | Phase::Done => {}
+            }
+            self.outcome.steps += 1;
+            rest -= 1;
         }
         match self.phase {
-            Phase::Mark { .. } | Phase::Unwind { .. } | Phase::Sever => Progress::Working,
             Phase::Discard { .. } => Progress::Reusable,
             Phase::Done => Progress::Done,
+            _ => Progress::Working,
         }
+    }
+
+    const fn is_working(&self) -> bool {
+        !matches!(self.phase, Phase::Discard { .. } | Phase::Done)
     }
 
     fn mark<B: Backing, L: Copy>(&mut self, groups: &mut Groups<B, L>, at: Place, up: bool) {
