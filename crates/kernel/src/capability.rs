@@ -61,16 +61,14 @@ pub enum ObjectClass {
     Tenant = 5,
 }
 
-/// One capability, as it lies in a table.
+/// One capability, as it lies in a table: 28 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Capability {
-    pub(crate) object: RawHandle,
-    /// Where it was derived from; the *original*, which came with the object, has none. The
-    /// object lives exactly as long as its original.
-    pub(crate) derivation: Option<Handle<Derivation>>,
+    pub(crate) origin: Origin,
     /// Bumped by a revocation: what was derived under another number is no longer valid.
     pub(crate) derived: u32,
-    /// Links granted directly from here that are charged and not in use ([`Allowance`]).
+    /// Links granted directly from here that are charged to the holder and not in use
+    /// ([`Allowance`]).
     pub(crate) units: u32,
     pub(crate) class: ObjectClass,
     pub(crate) rights: Rights,
@@ -78,13 +76,21 @@ pub(crate) struct Capability {
     pub(crate) depth: u8,
 }
 
+/// Where a capability came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// With the object, which lives exactly as long as this capability.
+    Object(RawHandle),
+    /// From another capability.
+    Derived(Handle<Derivation>),
+}
+
 impl Capability {
     /// The capability that the creator of an object gets.
     pub(crate) const fn original(object: RawHandle, class: ObjectClass) -> Self {
-        let rights = Rights::ALL;
+        let (origin, rights) = (Origin::Object(object), Rights::ALL);
         Capability {
-            object,
-            derivation: None,
+            origin,
             derived: 0,
             units: 0,
             class,
@@ -105,6 +111,7 @@ pub(crate) struct Place {
 /// How a capability came from another one. Lives in the group of the one that holds it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Derivation {
+    pub(crate) object: RawHandle,
     pub(crate) parent: Place,
     /// The parent's `derived` at the time.
     pub(crate) derived: u32,

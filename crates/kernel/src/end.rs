@@ -8,7 +8,7 @@
 
 use leasehold_reclaim::{Backing, Handle, Mode, Outcome, Progress, Reclaim};
 
-use crate::capability::ObjectClass;
+use crate::capability::{ObjectClass, Origin};
 use crate::errno::Errno;
 use crate::execution::ExecutionId;
 use crate::kernel::Kernel;
@@ -160,13 +160,13 @@ impl<B: Backing> Kernel<B> {
                 self.tenant_mut(at).ok()?.swept += 1;
                 return Some(at);
             };
-            if index > 0 && held.derivation.is_none() {
+            if let (Origin::Object(object), 1..) = (held.origin, index) {
                 if held.class == ObjectClass::Tenant
-                    && let Some(child) = self.living_child(held.object)
+                    && let Some(child) = self.living_child(object)
                 {
                     return Some(child);
                 }
-                self.end_object(held.object, held.class);
+                self.end_object(object, held.class);
                 end.swept.objects += 1;
             }
             self.vacate(at, place, index).ok()?;

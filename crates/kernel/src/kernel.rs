@@ -172,8 +172,8 @@ impl<B: Backing> Kernel<B> {
             derivation: groups.register("derivation", costs.capability_ps),
             allowance: groups.register("allowance", costs.capability_ps),
             table: TableClasses {
-                leaf: groups.register("capability table leaf", part(table::FANOUT)),
-                node: groups.register("capability table node", part(table::FANOUT) / 2),
+                leaf: groups.register("capability table leaf", part(table::LEAF)),
+                node: groups.register("capability table node", part(table::LEAF * 4)),
             },
             execution: groups.register_resource("execution", costs.execution_ps),
             grant: groups.register_resource("granted link", costs.model.scrub_ps),
@@ -341,14 +341,7 @@ impl<B: Backing> Kernel<B> {
         if !capability.rights.contains(rights) {
             return Err(Errno::Rights);
         }
-        let allowance = match capability.derivation {
-            None => None,
-            Some(derivation) => revoke::check(&self.groups, derivation)?,
-        };
-        Ok(Target {
-            object: capability.object,
-            allowance,
-        })
+        revoke::trace(&self.groups, capability)
     }
 
     /// Finds a place for a new capability. If the table has to grow for it, the group must be
@@ -373,10 +366,7 @@ impl<B: Backing> Kernel<B> {
             group, mut table, ..
         } = self.tenant(tenant)?;
         let parts = u64::from(table.growth());
-        let part_ps = self
-            .costs
-            .capability_ps
-            .saturating_mul(table::FANOUT as u64);
+        let part_ps = self.costs.capability_ps.saturating_mul(table::LEAF as u64);
         self.afford(
             group,
             parts + 1,
@@ -393,10 +383,7 @@ impl<B: Backing> Kernel<B> {
         if self.config.reclaim.mode == Mode::Individual {
             return 0;
         }
-        let leaf_ps = self
-            .costs
-            .capability_ps
-            .saturating_mul(table::FANOUT as u64);
+        let leaf_ps = self.costs.capability_ps.saturating_mul(table::LEAF as u64);
         let chunks_ps = self.costs.model.chunk_ps.saturating_mul(2);
         leaf_ps
             .saturating_add(self.costs.tenant_ps)
@@ -445,11 +432,9 @@ impl<B: Backing> Kernel<B> {
         vacancy: Vacancy,
         capability: Capability,
     ) -> Result<Selector, Errno> {
-        let mut table = self.tenant(tenant)?.table;
-        let selector = table
-            .take(&mut self.groups, vacancy, capability)
-            .ok_or(Errno::Gone)?;
-        self.tenant_mut(tenant)?.table = table;
+        let filled = table::fill(&mut self.groups, vacancy, capability);
+        let (selector, following) = filled.ok_or(Errno::Gone)?;
+        self.tenant_mut(tenant)?.table.filled(vacancy, following);
         Ok(selector)
     }
 

@@ -9,35 +9,56 @@
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::allowance::{self, Allowance, Source};
-use crate::capability::{Capability, Derivation, Granted, ObjectClass, Place, Selector};
+use crate::capability::{Capability, Derivation, Granted, ObjectClass, Origin, Place, Selector};
 use crate::errno::Errno;
-use crate::kernel::{Kernel, KernelCosts};
+use crate::kernel::{Kernel, KernelCosts, Target};
 use crate::link::{self, Link, Objects};
 use crate::rights::Rights;
 use crate::table;
-use crate::tenant::TenantId;
+use crate::tenant::{Tenant, TenantId};
 
 /// How long a chain of derivations can be.
 pub const DERIVATION_DEPTH: u8 = 16;
 
-/// Says whether a derivation is valid, and which allowance waits through it draw on: the
-/// nearest one. At most [`DERIVATION_DEPTH`] steps.
-pub(crate) fn check<B: Backing>(
+/// Follows a capability to its original: what it gives access to, if nothing on the way was
+/// revoked or dropped, and the allowance that waits through it draw on, which is the nearest one.
+/// At most [`DERIVATION_DEPTH`] steps.
+#[inline]
+pub(crate) fn trace<B: Backing>(
     groups: &Objects<B>,
-    derivation: Handle<Derivation>,
-) -> Result<Option<Handle<Allowance>>, Errno> {
+    capability: &Capability,
+) -> Result<Target, Errno> {
+    match capability.origin {
+        Origin::Object(object) => Ok(Target {
+            object,
+            allowance: None,
+        }),
+        Origin::Derived(derivation) => trace_derivation(groups, derivation),
+    }
+}
+
+fn trace_derivation<B: Backing>(
+    groups: &Objects<B>,
+    mut derivation: Handle<Derivation>,
+) -> Result<Target, Errno> {
     let mut allowance = None;
-    let mut next = Some(derivation);
-    while let Some(derivation) = next {
-        let derivation = groups.get(derivation).ok_or(Errno::Gone)?;
-        let parent = table::capability(groups, derivation.parent).ok_or(Errno::Gone)?;
-        if parent.derived != derivation.derived {
+    loop {
+        let &Derivation {
+            object,
+            parent,
+            derived,
+            granted,
+        } = groups.get(derivation).ok_or(Errno::Gone)?;
+        let parent = table::capability(groups, parent).ok_or(Errno::Gone)?;
+        if parent.derived != derived {
             return Err(Errno::Gone);
         }
-        allowance = allowance.or(derivation.granted.map(|granted| granted.allowance));
-        next = parent.derivation;
+        allowance = allowance.or(granted.map(|granted| granted.allowance));
+        match parent.origin {
+            Origin::Object(_) => return Ok(Target { object, allowance }),
+            Origin::Derived(above) => derivation = above,
+        }
     }
-    Ok(allowance)
 }
 
 /// A capability on its way from one table to another (or to another place of the same).
@@ -47,8 +68,8 @@ pub(crate) struct Transfer {
     /// The parent as it is when the transfer begins.
     from: Capability,
     rights: Rights,
-    /// What the parent's waits draw on.
-    allowance: Option<Handle<Allowance>>,
+    /// The object, and what the parent's waits draw on.
+    target: Target,
 }
 
 impl<B: Backing> Kernel<B> {
@@ -81,12 +102,11 @@ impl<B: Backing> Kernel<B> {
         if capability.index() == Selector::OWN.index() {
             return Err(Errno::Rights);
         }
-        if held.derivation.is_none() {
-            if held.class == ObjectClass::Tenant && self.child_lives(Handle::from_raw(held.object))
-            {
+        if let Origin::Object(object) = held.origin {
+            if held.class == ObjectClass::Tenant && self.child_lives(Handle::from_raw(object)) {
                 return Err(Errno::Busy);
             }
-            self.end_object(held.object, held.class);
+            self.end_object(object, held.class);
         }
         self.vacate(caller, place, capability.index())
     }
@@ -105,7 +125,7 @@ impl<B: Backing> Kernel<B> {
         if capability.index() == Selector::OWN.index() {
             return Err(Errno::Rights);
         }
-        let (object, units) = (held.object, held.units);
+        let units = held.units;
         // After 2^32 revocations a number comes round; no derivation made under it is left
         // unless its holder kept it for all of them, so refuse rather than let it come back.
         let derived = held.derived.checked_add(1).ok_or(Errno::Limit)?;
@@ -114,7 +134,7 @@ impl<B: Backing> Kernel<B> {
             held.units = 0;
         }
         self.groups
-            .refund(object.group(), self.classes.grant, u64::from(units));
+            .refund(self.group_of(caller)?, self.classes.grant, u64::from(units));
         Ok(())
     }
 
@@ -159,16 +179,13 @@ impl<B: Backing> Kernel<B> {
         if from.depth >= DERIVATION_DEPTH {
             return Err(Errno::Depth);
         }
-        let allowance = match from.derivation {
-            None => None,
-            Some(derivation) => check(&self.groups, derivation)?,
-        };
-        self.groups.group_of(from.object).ok_or(Errno::Gone)?;
+        let target = trace(&self.groups, &from)?;
+        self.groups.group_of(target.object).ok_or(Errno::Gone)?;
         Ok(Transfer {
             parent,
             from,
             rights: rights & from.rights,
-            allowance,
+            target,
         })
     }
 
@@ -188,10 +205,11 @@ impl<B: Backing> Kernel<B> {
             parent,
             from,
             rights,
-            ..
+            target,
         } = transfer;
         let (group, vacancy) = self.vacancy(to, self.costs.capability_ps)?;
         let derivation = Derivation {
+            object: target.object,
             parent,
             derived: from.derived,
             granted,
@@ -200,8 +218,7 @@ impl<B: Backing> Kernel<B> {
             .groups
             .alloc(group, self.classes.derivation, derivation)?;
         let capability = Capability {
-            object: from.object,
-            derivation: Some(derivation),
+            origin: Origin::Derived(derivation),
             derived: 0,
             units: 0,
             class: from.class,
@@ -220,7 +237,7 @@ impl<B: Backing> Kernel<B> {
         n: u32,
     ) -> Result<Granted, Errno> {
         let unit = self.classes.grant;
-        let payer = transfer.from.object.group();
+        let payer = transfer.target.object.group();
         let own = self.group_of(from)? == payer;
         let holder = self.group_of(to)?;
         let KernelCosts {
@@ -254,7 +271,7 @@ impl<B: Backing> Kernel<B> {
                 derived: transfer.from.derived,
             }
         } else {
-            let allowance = transfer.allowance.ok_or(Errno::Allowance)?;
+            let allowance = transfer.target.allowance.ok_or(Errno::Allowance)?;
             allowance::divide(&mut self.groups, allowance, n)?;
             Source::Allowance(allowance)
         };
@@ -314,17 +331,16 @@ impl<B: Backing> Kernel<B> {
         place: Place,
         index: u32,
     ) -> Result<(), Errno> {
-        let mut table = self.tenant(tenant)?.table;
+        let &Tenant {
+            group, mut table, ..
+        } = self.tenant(tenant)?;
         let held = table
             .vacate(&mut self.groups, place, index)
             .ok_or(Errno::BadSelector)?;
         self.tenant_mut(tenant)?.table = table;
-        self.groups.refund(
-            held.object.group(),
-            self.classes.grant,
-            u64::from(held.units),
-        );
-        if let Some(derivation) = held.derivation
+        self.groups
+            .refund(group, self.classes.grant, u64::from(held.units));
+        if let Origin::Derived(derivation) = held.origin
             && let Some(Derivation {
                 granted: Some(granted),
                 ..

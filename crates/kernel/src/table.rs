@@ -1,7 +1,8 @@
 //! Capability tables: a tree of fixed fan-out in the tenant's own group.
 //!
 //! A table starts as one leaf and gets a new root when it is full, so that a lookup takes as
-//! many steps as the table is high (at most three beyond the leaf), and growing copies nothing.
+//! many steps as the table is high (at most three above the leaf), and growing copies nothing.
+//! Leaves are small, so that a tenant with few capabilities is; nodes are wide.
 
 use leasehold_reclaim::{Backing, Class, GroupId, Handle, RawHandle};
 
@@ -9,9 +10,14 @@ use crate::capability::{Capability, INDEX_BITS, Place, Selector};
 use crate::errno::Errno;
 use crate::link::Objects;
 
-/// Bits of an index that each level resolves.
-const LEVEL_BITS: u32 = 5;
-pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
+/// Bits of an index that a leaf resolves.
+const LEAF_BITS: u32 = 4;
+/// Bits of an index that each node resolves.
+const NODE_BITS: u32 = 7;
+/// Places of a leaf.
+pub(crate) const LEAF: usize = 1 << LEAF_BITS;
+/// Children of a node.
+pub(crate) const NODE: usize = 1 << NODE_BITS;
 /// How many capabilities a table can hold.
 pub(crate) const CAPACITY: u32 = 1 << INDEX_BITS;
 
@@ -33,7 +39,7 @@ enum Content {
 /// The lowest level of a table.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    cells: [Cell; FANOUT],
+    cells: [Cell; LEAF],
 }
 
 impl Leaf {
@@ -41,14 +47,14 @@ impl Leaf {
         cells: [Cell {
             generation: 0,
             content: Content::Vacant(None),
-        }; FANOUT],
+        }; LEAF],
     };
 }
 
 /// An inner level of a table.
 #[derive(Debug)]
 pub(crate) struct Node {
-    children: [Option<RawHandle>; FANOUT],
+    children: [Option<RawHandle>; NODE],
 }
 
 /// The classes of a table's parts.
@@ -92,7 +98,7 @@ impl Table {
         Ok(Table {
             root: tip.raw(),
             tip,
-            room: FANOUT as u32,
+            room: LEAF as u32,
             height: 0,
             next: 0,
             vacant: None,
@@ -127,7 +133,7 @@ impl Table {
         }
         // As many nodes as there are levels, above the leaf, that start anew with this index.
         let mut nodes = 0;
-        while nodes + 1 < self.height && self.room.is_multiple_of(1 << (LEVEL_BITS * (nodes + 2))) {
+        while nodes + 1 < self.height && self.room.is_multiple_of(1 << bits_below(nodes + 1)) {
             nodes += 1;
         }
         1 + nodes
@@ -148,7 +154,7 @@ impl Table {
         }
         if index >= self.span() {
             let mut root = Node {
-                children: [None; FANOUT],
+                children: [None; NODE],
             };
             root.children[0] = Some(self.root);
             self.root = groups.alloc(group, classes.node, root)?.raw();
@@ -162,7 +168,7 @@ impl Table {
                 Some(child) => Handle::from_raw(child),
                 None => {
                     let node = Node {
-                        children: [None; FANOUT],
+                        children: [None; NODE],
                     };
                     let node = groups.alloc(group, classes.node, node)?;
                     groups.get_mut(at).ok_or(Errno::Gone)?.children[slot] = Some(node.raw());
@@ -173,13 +179,13 @@ impl Table {
         let leaf = groups.alloc(group, classes.leaf, Leaf::VACANT)?;
         groups.get_mut(at).ok_or(Errno::Gone)?.children[slot_at(index, 0)] = Some(leaf.raw());
         self.tip = leaf;
-        self.room += FANOUT as u32;
+        self.room += LEAF as u32;
         Ok(())
     }
 
     /// Places that the table can have at its height.
     fn span(&self) -> u32 {
-        1 << (LEVEL_BITS * (self.height + 1))
+        1 << bits_below(self.height)
     }
 
     /// The leaf of a place below [`end`](Self::end).
@@ -192,25 +198,14 @@ impl Table {
         Some(Handle::from_raw(at))
     }
 
-    /// Puts a capability into a place found by [`vacancy`](Self::vacancy).
+    /// Notes that a vacancy was filled; `following` is what [`fill`] returned.
     #[inline]
-    pub(crate) fn take<B: Backing>(
-        &mut self,
-        groups: &mut Objects<B>,
-        vacancy: Vacancy,
-        capability: Capability,
-    ) -> Option<Selector> {
-        let cell = &mut groups.get_mut(vacancy.leaf)?.cells[position(vacancy.index)];
-        let Content::Vacant(following) = cell.content else {
-            return None;
-        };
-        cell.content = Content::Taken(capability);
+    pub(crate) fn filled(&mut self, vacancy: Vacancy, following: Option<u32>) {
         if vacancy.index == self.next {
             self.next += 1;
         } else {
             self.vacant = following;
         }
-        Some(Selector::new(vacancy.index, cell.generation))
     }
 
     /// Takes the capability out of the table; its place can be taken again.
@@ -282,6 +277,22 @@ impl Table {
     }
 }
 
+/// Puts a capability into a place found by [`Table::vacancy`]; returns its selector and the next
+/// vacant place.
+#[inline]
+pub(crate) fn fill<B: Backing>(
+    groups: &mut Objects<B>,
+    vacancy: Vacancy,
+    capability: Capability,
+) -> Option<(Selector, Option<u32>)> {
+    let cell = &mut groups.get_mut(vacancy.leaf)?.cells[position(vacancy.index)];
+    let Content::Vacant(following) = cell.content else {
+        return None;
+    };
+    cell.content = Content::Taken(capability);
+    Some((Selector::new(vacancy.index, cell.generation), following))
+}
+
 /// The capability at a place in any table, unless it was dropped or its tenant has ended.
 #[inline]
 pub(crate) fn capability<B: Backing>(groups: &Objects<B>, place: Place) -> Option<&Capability> {
@@ -310,10 +321,15 @@ fn cell_mut<B: Backing>(groups: &mut Objects<B>, place: Place) -> Option<&mut Ce
 
 /// Place of an index in its leaf.
 const fn position(index: u32) -> usize {
-    index as usize % FANOUT
+    index as usize % LEAF
+}
+
+/// Bits that one child of a node at `level` resolves.
+const fn bits_below(level: u32) -> u32 {
+    LEAF_BITS + NODE_BITS * level
 }
 
 /// Which child of a node leads to an index; the nodes right above the leaves are level 0.
 const fn slot_at(index: u32, level: u32) -> usize {
-    (index >> (LEVEL_BITS * (level + 1))) as usize % FANOUT
+    (index >> bits_below(level)) as usize % NODE
 }
