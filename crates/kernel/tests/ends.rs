@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{SCRUB_PS, kernel, sized};
+use common::{costs, sized};
 use leasehold_kernel::{Errno, ExecutionId, Kernel, Outcome, Rights, Selector, TenantId, Wake};
 use leasehold_reclaim::{HeapBacking, Mode, Picos};
 
@@ -10,6 +10,10 @@ const BUDGET_NS: u64 = 1_000_000;
 const MODES: [Mode; 2] = [Mode::Grouped, Mode::Individual];
 
 type K = Kernel<HeapBacking>;
+
+fn kernel(mode: Mode) -> K {
+    sized(mode, 16 << 20, 64)
+}
 
 fn ignore(_: ExecutionId) {}
 
@@ -123,7 +127,7 @@ fn a_hostile_service_cannot_spend_more_than_its_allowance() {
         // What the first waits cost beyond the grant is memory for entries, paid once.
         let waiting = left(&kernel, client);
         assert!(
-            granted.0 - waiting.0 < SCRUB_PS,
+            granted.0 - waiting.0 < costs().model.scrub_ps,
             "{granted:?} before, {waiting:?} now"
         );
         for _ in 0..100 {

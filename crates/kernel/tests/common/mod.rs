@@ -3,15 +3,12 @@
 use leasehold_kernel::{Kernel, KernelConfig, KernelCosts};
 use leasehold_reclaim::{Config, CostModel, HeapBacking, Mode};
 
-/// Picoseconds of a scrub entry in [`costs`].
-pub(crate) const SCRUB_PS: u64 = 1_000;
-
 pub(crate) fn costs() -> KernelCosts {
     KernelCosts {
         model: CostModel {
             root_ps: 10_000,
             group_ps: 5_000,
-            scrub_ps: SCRUB_PS,
+            scrub_ps: 1_000,
             chunk_ps: 500,
             page_ps: 256,
         },
@@ -25,10 +22,6 @@ pub(crate) fn costs() -> KernelCosts {
         parcel_ps: 31,
         execution_ps: 37,
     }
-}
-
-pub(crate) fn kernel(mode: Mode) -> Kernel<HeapBacking> {
-    sized(mode, 16 << 20, 64)
 }
 
 pub(crate) fn sized(mode: Mode, arena_bytes: usize, max_executions: u32) -> Kernel<HeapBacking> {
