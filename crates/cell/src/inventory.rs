@@ -47,6 +47,51 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// Numbers in an inventory.
+    pub(crate) const WORDS: usize = 7;
+
+    /// For a file: the numbers in the order of the fields, least byte first.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [
+            self.instances,
+            self.instance_bytes,
+            self.memories,
+            self.memory_bytes,
+            self.tables,
+            self.table_elements,
+            self.data_bytes,
+        ]
+        .into_iter()
+        .flat_map(u64::to_le_bytes)
+        .collect()
+    }
+
+    /// The inverse; `None` if the length is wrong.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Inventory> {
+        let (words, []) = bytes.as_chunks::<8>() else {
+            return None;
+        };
+        let words: &[[u8; 8]; Inventory::WORDS] = words.try_into().ok()?;
+        let [
+            instances,
+            instance_bytes,
+            memories,
+            memory_bytes,
+            tables,
+            table_elements,
+            data_bytes,
+        ] = words.map(u64::from_le_bytes);
+        Some(Inventory {
+            instances,
+            instance_bytes,
+            memories,
+            memory_bytes,
+            tables,
+            table_elements,
+            data_bytes,
+        })
+    }
+
     fn add(&mut self, other: &Inventory) {
         self.instances = self.instances.saturating_add(other.instances);
         self.instance_bytes = self.instance_bytes.saturating_add(other.instance_bytes);

@@ -4,12 +4,16 @@
 //! bounded by any lease. What a cell instantiates has passed every check here, so that the only
 //! errors left at that point are the lease's.
 
-use std::{fs, io, path::Path, path::PathBuf};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
 use wasmtime::{Engine, Module, component::Component};
 
+use crate::artifact::{ArtifactCache, Key};
 use crate::bulk::chunk_bulk_operations;
 use crate::engine_config::FEATURES;
 use crate::inventory::{Inventory, survey};
@@ -52,11 +56,8 @@ pub enum ProgramError {
         source: io::Error,
     },
     /// More than [`MAX_PROGRAM_BYTES`].
-    #[error("the program has {bytes} bytes; the limit is {MAX_PROGRAM_BYTES}")]
-    TooLarge {
-        /// Size of the file.
-        bytes: u64,
-    },
+    #[error("the program has more than {MAX_PROGRAM_BYTES} bytes")]
+    TooLarge,
     /// Neither the binary format nor its text.
     #[error("not WebAssembly: the file starts neither with the magic number nor with text")]
     NotWasm,
@@ -134,21 +135,51 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads, checks and compiles a file: a module, a component, or the text of either.
+    /// Reads, checks and compiles a file: a module, a component, or the text of either. With a
+    /// directory for compiled programs, a program that was compiled before is read from there; a
+    /// directory that cannot be used costs the time to compile, and is not an error.
     ///
     /// # Errors
     ///
     /// Any [`ProgramError`].
-    pub fn from_file(engine: &Engine, path: &Path) -> Result<Program, ProgramError> {
+    pub fn load(
+        engine: &Engine,
+        path: &Path,
+        cache: Option<&Path>,
+    ) -> Result<Program, ProgramError> {
         let read = |source| ProgramError::Read {
             path: path.to_owned(),
             source,
         };
-        let bytes = fs::metadata(path).map_err(read)?.len();
-        if bytes > MAX_PROGRAM_BYTES {
-            return Err(ProgramError::TooLarge { bytes });
+        let file = File::open(path).map_err(read)?;
+        let mut bytes = Vec::new();
+        // One byte more than is allowed tells a file that is too large, a device included.
+        file.take(MAX_PROGRAM_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(read)?;
+        if bytes.len() as u64 > MAX_PROGRAM_BYTES {
+            return Err(ProgramError::TooLarge);
         }
-        Program::from_bytes(engine, &fs::read(path).map_err(read)?)
+        let cache = cache.and_then(|directory| {
+            ArtifactCache::open(directory)
+                .inspect_err(|error| {
+                    let directory = directory.display();
+                    tracing::warn!(%error, %directory, "compiled programs are not kept");
+                })
+                .ok()
+        });
+        let Some(cache) = cache else {
+            return Program::from_bytes(engine, &bytes);
+        };
+        let key = Key::new(engine, &bytes);
+        if let Some((code, inventory)) = cache.get(engine, &key) {
+            return Ok(Program { code, inventory });
+        }
+        let program = Program::from_bytes(engine, &bytes)?;
+        if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
+            tracing::warn!(%error, "a compiled program was not kept");
+        }
+        Ok(program)
     }
 
     /// Checks and compiles a module, a component, or the text of either.
@@ -191,7 +222,7 @@ impl Program {
 }
 
 /// Translates text; passes the binary format through.
-fn to_binary(bytes: &[u8]) -> Result<std::borrow::Cow<'_, [u8]>, ProgramError> {
+fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     if bytes.starts_with(b"\0asm") {
         return Ok(bytes.into());
     }

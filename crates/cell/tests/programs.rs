@@ -1,6 +1,12 @@
 //! What is accepted as a program, and the one clear error for everything else.
 
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
 use leasehold_cell::engine_config::engine_config;
+use leasehold_cell::inventory::Inventory;
 use leasehold_cell::program::{Code, Program, ProgramError};
 use wasmtime::Engine;
 
@@ -197,11 +203,135 @@ fn components_that_call_each_other_are_refused() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = Program::from_file(&engine(), "no/such/file.wasm".as_ref()).err();
+    let error = Program::load(&engine(), "no/such/file.wasm".as_ref(), None).err();
     assert!(
         error
             .expect("refused")
             .to_string()
             .starts_with("cannot read no/such/file.wasm: ")
     );
+}
+
+/// Loads a file through a cache; returns what a run of it takes, and whether the cache served it.
+fn load_cached(file: &Path, cache: &Path) -> (Inventory, bool) {
+    let stamp = |path: &Path| {
+        let mut entries: Vec<_> = std::fs::read_dir(path)
+            .map(|entries| {
+                entries
+                    .map(|entry| entry.expect("readable").path())
+                    .collect()
+            })
+            .unwrap_or_default();
+        entries.sort();
+        entries
+            .into_iter()
+            .map(|path| {
+                let inode = std::fs::metadata(&path).expect("still there").ino();
+                (path, inode)
+            })
+            .collect::<Vec<_>>()
+    };
+    // Writing an entry makes a new file, so that an entry that stays was used.
+    let before = stamp(cache);
+    let program = Program::load(&engine(), file, Some(cache)).expect("valid");
+    (
+        *program.inventory(),
+        !before.is_empty() && stamp(cache) == before,
+    )
+}
+
+#[test]
+fn a_program_is_compiled_once_for_the_same_bytes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, cache) = (
+        directory.path().join("a.wat"),
+        directory.path().join("deep/cache"),
+    );
+    for text in [
+        &nested(1, 2),
+        r#"(module (memory 3) (func (export "_start")))"#,
+    ] {
+        std::fs::write(&file, text).expect("writable");
+        let (first, served) = load_cached(&file, &cache);
+        assert!(!served);
+        let (second, served) = load_cached(&file, &cache);
+        assert!(served);
+        assert_eq!(second, first);
+        assert_ne!(second, Inventory::default());
+    }
+    assert_eq!(std::fs::read_dir(&cache).expect("made").count(), 2);
+}
+
+#[test]
+fn a_damaged_entry_is_compiled_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, cache) = (
+        directory.path().join("a.wat"),
+        directory.path().join("cache"),
+    );
+    std::fs::write(&file, r#"(module (func (export "_start")))"#).expect("writable");
+    let (inventory, _) = load_cached(&file, &cache);
+    let entry = std::fs::read_dir(&cache)
+        .expect("made")
+        .next()
+        .expect("one entry");
+    let entry = entry.expect("readable").path();
+    let whole = std::fs::read(&entry).expect("readable");
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for damaged in [
+        Vec::new(),
+        whole[..40].to_vec(),
+        whole[..whole.len() - 1].to_vec(),
+        flipped(3),
+        flipped(20),
+        flipped(60),
+        flipped(whole.len() / 2),
+        flipped(whole.len() - 1),
+    ] {
+        std::fs::remove_file(&entry).expect("there");
+        let mut options = std::fs::File::options();
+        let opened = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&entry);
+        let mut opened = opened.expect("writable");
+        opened.write_all(&damaged).expect("writable");
+        assert_eq!(load_cached(&file, &cache), (inventory, false));
+        assert_eq!(load_cached(&file, &cache), (inventory, true));
+    }
+}
+
+#[test]
+fn entries_that_others_could_have_written_are_not_used() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, cache) = (
+        directory.path().join("a.wat"),
+        directory.path().join("cache"),
+    );
+    std::fs::write(&file, r#"(module (func (export "_start")))"#).expect("writable");
+    load_cached(&file, &cache);
+    let entry = std::fs::read_dir(&cache)
+        .expect("made")
+        .next()
+        .expect("one entry");
+    let entry = entry.expect("readable").path();
+    std::fs::set_permissions(&entry, Permissions::from_mode(0o666)).expect("ours");
+    assert!(
+        !load_cached(&file, &cache).1,
+        "a file that anybody can write to"
+    );
+    assert!(load_cached(&file, &cache).1);
+    let elsewhere = directory.path().join("elsewhere");
+    std::fs::rename(&entry, &elsewhere).expect("ours");
+    std::os::unix::fs::symlink(&elsewhere, &entry).expect("ours");
+    assert!(!load_cached(&file, &cache).1, "a link");
+    std::fs::set_permissions(&cache, Permissions::from_mode(0o777)).expect("ours");
+    let before = std::fs::metadata(&entry).expect("there").ino();
+    Program::load(&engine(), &file, Some(&cache)).expect("compiles without the cache");
+    assert_eq!(std::fs::metadata(&entry).expect("there").ino(), before);
 }
