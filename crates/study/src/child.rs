@@ -2,7 +2,7 @@
 //!
 //! A neighbour that shares no address space, or a victim to be killed, must be a process that
 //! holds nothing but its part. Re-executing the program needs no second binary to be installed
-//! and found. A child dies with the thread that started it.
+//! and found. A child dies with the thread that started it, unless it is there to tidy up.
 
 use std::process::Command;
 
@@ -29,9 +29,12 @@ pub(crate) fn command(role: &str) -> Result<Command> {
 /// # Errors
 /// If the role is unknown, or whatever keeps it from being played.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent's life")?;
     let arguments: Vec<String> = arguments.into_iter().collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let [processes::LIMIT_ROLE, ref rest @ ..] = arguments[..] {
+        return processes::limit_child(rest);
+    }
+    set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent's life")?;
     match arguments[..] {
         [neighbour::ROLE, ref rest @ ..] => neighbour::child(rest),
         [processes::ROLE, ref rest @ ..] => processes::child(rest),

@@ -24,6 +24,8 @@ use victims::Plan;
 
 /// Role of the process that makes victims.
 pub(crate) const ROLE: &str = "victims";
+/// Role of the process that keeps the limit of mappings raised.
+pub(crate) const LIMIT_ROLE: &str = "map-limit";
 
 /// How long the neighbour is watched undisturbed before each kill.
 const QUIET: Duration = Duration::from_millis(20);
@@ -51,8 +53,8 @@ struct Scale {
 
 const FULL: Scale = Scale {
     mappings: &[1, 10, 100, 1000, 10_000, 100_000, 1_000_000],
-    mappings_per_point: 10_000_000,
-    victims: (15, 200),
+    mappings_per_point: 3_000_000,
+    victims: (10, 200),
     growth: 1000.0,
     slowdown: 1.5,
 };
@@ -128,6 +130,11 @@ impl Study for Processes {
 /// The life of the process that makes victims.
 pub(crate) fn child(arguments: &[&str]) -> Result<()> {
     victims::child(arguments)
+}
+
+/// The life of the process that keeps the limit of mappings raised.
+pub(crate) fn limit_child(arguments: &[&str]) -> Result<()> {
+    map_limit::child(arguments)
 }
 
 fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
