@@ -12,7 +12,7 @@ object! {
 }
 
 impl Task {
-    /// Starts the program with `arguments`, the program's name first.
+    /// Starts the program with `arguments` after the program's name.
     ///
     /// # Errors
     /// [`Errno::TooLarge`] beyond [`MAX_ARGUMENT_BYTES`](crate::MAX_ARGUMENT_BYTES);

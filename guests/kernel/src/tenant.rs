@@ -50,7 +50,7 @@ impl Tenant {
         selector(abi::tenant_create(reclaim_ns, memory_bytes)).map(Tenant)
     }
 
-    /// Runs the caller's program as the child's, with `arguments`, the program's name first.
+    /// Runs the caller's program as the child's, with `arguments` after the program's name.
     ///
     /// # Errors
     /// [`Errno::Busy`] if it runs already; [`Errno::TooLarge`] beyond

@@ -41,7 +41,7 @@ fn creator(class: &str) -> Option<Box<dyn FnMut() -> Result<u32, Errno>>> {
         "channel" => Box::new(|| channel::create(64)),
         "region" => Box::new(|| region::create(4096)),
         "timer" => Box::new(timer::create),
-        "task" => Box::new(|| task::start(&["object-bomb-p2".to_owned(), LEAF.to_owned()])),
+        "task" => Box::new(|| task::start(&[LEAF.to_owned()])),
         "capability" => {
             let object = semaphore::create(0);
             Box::new(move || capability::derive(object?, Rights::all()))

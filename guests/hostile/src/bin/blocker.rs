@@ -38,7 +38,6 @@ fn main(arguments: &Arguments<'_>) {
 
 fn start(arrived: Semaphore, blocking: Semaphore) -> Result<Task, Errno> {
     Task::start(&[
-        "blocker",
         WAITER,
         decimal(arrived.selector().number(), &mut [0; 20]),
         decimal(blocking.selector().number(), &mut [0; 20]),

@@ -22,7 +22,7 @@ fn main(arguments: &Arguments<'_>) {
         "channel" => tally(limit, |_| Channel::create(size(64) as u32).map(drop)),
         "region" => tally(limit, |_| Region::create(size(4096)).map(drop)),
         "timer" => tally(limit, |_| Timer::create().map(drop)),
-        "task" => tally(limit, |_| Task::start(&["object-bomb", LEAF]).map(drop)),
+        "task" => tally(limit, |_| Task::start(&[LEAF]).map(drop)),
         "capability" => tally(limit, derive()),
         "tenant" => {
             let memory = arguments.number(4, 1 << 20);

@@ -76,7 +76,6 @@ impl Tree {
         let report = report.granted(child)?;
         let selector = |semaphore: Semaphore| semaphore.selector().number();
         child.start(&[
-            "tenant-tree",
             decimal(self.depth - 1, &mut [0; 20]),
             decimal(self.width, &mut [0; 20]),
             "sleep",
