@@ -186,14 +186,6 @@ impl Executions {
         Some(self.get(self.find(id)?)?.stop)
     }
 
-    /// Whether the execution is in a queue or woken and not yet told.
-    #[cfg(test)]
-    pub(crate) fn is_blocked(&self, id: ExecutionId) -> bool {
-        self.find(id)
-            .and_then(|number| self.get(number))
-            .is_some_and(|execution| !matches!(execution.state, State::Running))
-    }
-
     /// The first on the list of woken executions, which leaves it.
     pub(crate) fn pop_woken(&mut self) -> Option<(ExecutionId, Wake)> {
         let number = self.woken.first?;

@@ -1,4 +1,88 @@
 //! Capabilities and kernel objects of one cell, built on reclamation groups; `no_std`.
+//!
+//! Guests get at everything through *capabilities*: numbers that mean an object and some rights
+//! on it, in the table of the tenant that uses them. What they can create (semaphores, channels,
+//! regions, timers, tasks, child tenants, further capabilities) lives in the reclamation group of
+//! the tenant, is charged before it is allocated, and is gone when the tenant ends, however much
+//! of it there is, because ending a tenant does not look at it.
+//!
+//! # Principles
+//!
+//! 1. **The end of a tenant is paid for in advance.** Its work is its scrub entries, of which
+//!    there is one for each execution, each stranger that waits for one of its objects, and each
+//!    capability that it was granted links with (BRR §III, §IV). Everything else goes with the
+//!    arena.
+//! 2. **Validity by ancestry.** A derived capability is valid while all it was derived from is,
+//!    which is checked at every use, in at most [`DERIVATION_DEPTH`] steps. So revoking is O(1)
+//!    wherever the derived ones went, and an ended tenant's capabilities need no scrubbing.
+//! 3. **An object lives as long as its original capability**, the one that its creator got.
+//!    Nothing counts references.
+//! 4. **What reaches out of a group is reachable from both sides.** A waiter's place in a queue
+//!    is in the record of its execution, outside of every group: ending the object's owner wakes
+//!    the waiter ([`Wake::Gone`]), ending the waiter takes it out of the queue.
+//! 5. **A stranger spends no more of a budget than its owner granted.** Waiting for an object of
+//!    another tree takes a link out of the allowance that came with the capability, charged to
+//!    the owner when it delegated it. When none is left the *stranger* is refused
+//!    ([`Errno::Allowance`]), and can still use the calls that do not wait. Capabilities that
+//!    are sent through a channel carry no links: what a client sends, a service polls.
+//! 6. **Woken means it is your turn.** What a blocked execution waits for is set aside when it
+//!    is woken, and taken when it calls again, with its rights checked again. If it does not
+//!    call again, its turn passes on.
+//! 7. **A refused call changes nothing**; see [`Errno::Memory`] for the one exception.
+//! 8. **Timers are queued per tenant**, a tenant among its parent's timers: ending a tenant takes
+//!    out one entry.
+//!
+//! # Example
+//!
+//! ```
+//! use leasehold_kernel::{Errno, ExecutionId, Kernel, KernelConfig, KernelCosts, Outcome, Rights, Wake};
+//! use leasehold_reclaim::{Config, CostModel, HeapBacking, Mode};
+//!
+//! let reclaim = Config {
+//!     arena_bytes: 1 << 20,
+//!     keep_resident: 1 << 20,
+//!     mode: Mode::Grouped,
+//!     max_groups: 16,
+//! };
+//! let config = KernelConfig {
+//!     reclaim,
+//!     max_executions: 16,
+//!     max_channel_bytes: 1 << 16,
+//!     max_region_bytes: 1 << 20,
+//!     timer_floor_ns: 50_000,
+//! };
+//! let model = CostModel { root_ps: 9_000, group_ps: 900, scrub_ps: 50_000, chunk_ps: 500, page_ps: 70_000 };
+//! let costs = KernelCosts {
+//!     model,
+//!     semaphore_ps: 800,
+//!     channel_ps: 2_000,
+//!     region_ps: 800,
+//!     timer_ps: 3_500,
+//!     task_ps: 900,
+//!     tenant_ps: 5_000,
+//!     capability_ps: 600,
+//!     parcel_ps: 6_000,
+//!     execution_ps: 1_000,
+//! };
+//! let mut kernel = Kernel::new(config, costs, HeapBacking);
+//!
+//! // A client lets a service wait for its semaphore, once at a time.
+//! let client = kernel.admit(10_000, 0)?;
+//! let service = kernel.admit(10_000, 0)?;
+//! let own = kernel.semaphore_create(client, 0)?;
+//! let theirs = kernel.connect(client, own, service, Rights::READ, 1)?;
+//!
+//! let worker = ExecutionId(1);
+//! kernel.register_execution(service, worker)?;
+//! assert_eq!(kernel.semaphore_down(service, worker, theirs)?, Outcome::Blocked);
+//!
+//! // The client ends: one link to sever, whatever else it had.
+//! let outcome = kernel.end(client, &mut |_| unreachable!("it ran nothing"))?;
+//! assert_eq!(outcome.scrubbed, 1);
+//! assert_eq!(kernel.next_wake(), Some((worker, Wake::Gone)));
+//! assert_eq!(kernel.semaphore_down(service, worker, theirs), Err(Errno::Gone));
+//! # Ok::<(), Errno>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
