@@ -447,9 +447,24 @@ impl<B: Backing> Kernel<B> {
         slots: Class<T>,
         object: T,
     ) -> Result<Selector, Errno> {
-        let (group, vacancy) = self.vacancy(caller, self.costs.dearest())?;
-        let object = self.groups.alloc(group, slots, object)?;
-        self.install(caller, vacancy, Capability::original(object.raw(), class))
+        let tenant = self.tenant_mut(caller)?;
+        let group = tenant.group;
+        let Some(fresh) = tenant.table.take_fresh() else {
+            let (group, vacancy) = self.vacancy(caller, self.costs.dearest())?;
+            let object = self.groups.alloc(group, slots, object)?;
+            return self.install(caller, vacancy, Capability::original(object.raw(), class));
+        };
+        match self.groups.alloc(group, slots, object) {
+            Ok(object) => {
+                let original = Capability::original(object.raw(), class);
+                let filled = table::fill(&mut self.groups, fresh, original);
+                filled.map(|(selector, _)| selector).ok_or(Errno::Gone)
+            }
+            Err(refused) => {
+                self.tenant_mut(caller)?.table.leave_fresh();
+                Err(refused.into())
+            }
+        }
     }
 
     /// Runs a call that may block.

@@ -125,6 +125,25 @@ impl Table {
         })
     }
 
+    /// Takes a place that was never taken, if no other is vacant and there is a leaf for it. To
+    /// be [filled](fill), or [left](Self::leave_fresh).
+    #[inline]
+    pub(crate) fn take_fresh(&mut self) -> Option<Vacancy> {
+        if self.vacant.is_some() || self.next >= self.room {
+            return None;
+        }
+        self.next += 1;
+        Some(Vacancy {
+            leaf: self.tip,
+            index: self.next - 1,
+        })
+    }
+
+    /// Undoes the last [`take_fresh`](Self::take_fresh).
+    pub(crate) const fn leave_fresh(&mut self) {
+        self.next -= 1;
+    }
+
     /// How many parts the next [`grow`](Self::grow) allocates: leaves (always one) and nodes.
     pub(crate) fn growth(&self) -> u32 {
         if self.room >= self.span() {
