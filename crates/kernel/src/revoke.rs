@@ -92,7 +92,8 @@ impl<B: Backing> Kernel<B> {
     /// Drops a capability; everything derived from it is invalid. If it is the original, its
     /// object ends: whoever waits for it is woken with [`Errno::Gone`].
     ///
-    /// O(waiters) for an original, O(1) otherwise.
+    /// O(waiters) for an original, of a channel also O(messages with capabilities), which its
+    /// capacity bounds; O(log n) for a timer; O(1) otherwise.
     ///
     /// # Errors
     /// [`Errno::BadSelector`], [`Errno::Rights`] for [`Selector::OWN`], and [`Errno::Busy`] for
