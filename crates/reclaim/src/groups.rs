@@ -78,6 +78,14 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     /// at most 8 bytes and take at most [`OBJECT_MAX`](crate::OBJECT_MAX) bytes: this is checked
     /// at compile time.
     ///
+    /// ```compile_fail
+    /// # use leasehold_reclaim::{Class, Groups, HeapBacking};
+    /// fn cannot(groups: &mut Groups<HeapBacking, ()>) -> Class<String> {
+    ///     groups.register("text", 100) // String needs drop
+    /// }
+    /// # fn main() { let _ = cannot as fn(&mut _) -> _; }
+    /// ```
+    ///
     /// # Panics
     /// If [`MAX_CLASSES`](crate::MAX_CLASSES) classes are registered already.
     pub fn register<T: 'static>(&mut self, name: &'static str, ps: u64) -> Class<T> {

@@ -566,7 +566,7 @@ impl Model {
 
 /// Runs `cases` random sequences of up to `most` operations.
 fn run(mode: Mode, keep_resident: usize, chunk_ps: u64, page_ps: u64) {
-    let (cases, most) = if cfg!(miri) { (3, 40) } else { (256, 300) };
+    let (cases, most) = if cfg!(miri) { (2, 40) } else { (256, 300) };
     let costs = CostModel {
         root_ps: 500_000,
         group_ps: 60_000,

@@ -19,8 +19,8 @@ const COSTS: CostModel = CostModel {
 const PLENTY: Nanos = Nanos(1 << 50);
 
 const OBJECTS: usize = if cfg!(miri) { 1_000 } else { 1_000_000 };
-const CHILDREN: u32 = if cfg!(miri) { 300 } else { 100_000 };
-const ARENA: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
+const CHILDREN: u32 = if cfg!(miri) { 50 } else { 100_000 };
+const ARENA: usize = if cfg!(miri) { 4 << 20 } else { 64 << 20 };
 
 /// A heap that counts.
 #[derive(Debug, Clone, Default)]
@@ -63,7 +63,7 @@ fn cell(mode: Mode, keep_resident: usize) -> (Cell, Counting) {
         arena_bytes: ARENA,
         keep_resident,
         mode,
-        max_groups: CHILDREN + 1_000,
+        max_groups: CHILDREN + 100,
     };
     let counting = Counting::default();
     (Groups::new(config, COSTS, counting.clone()), counting)
@@ -127,7 +127,7 @@ fn ending_a_root_takes_the_same_steps_whatever_groups_are_below_it() {
         assert_eq!(outcome.groups, u64::from(children) + 1);
         // Their records can be used again.
         let root = groups.open_root(PLENTY).expect("record");
-        for _ in 0..CHILDREN + 999 {
+        for _ in 0..CHILDREN + 99 {
             groups.open_child(root, Nanos(0)).expect("record");
         }
         outcome.steps
@@ -240,4 +240,20 @@ fn pages_that_an_ended_child_touched_stay_charged_to_its_parent_once() {
         first + 2 * COSTS.page_ps,
         "two pages of the extent were new"
     );
+}
+
+#[test]
+fn pages_of_a_grandchild_stay_charged_when_its_parent_ends_as_well() {
+    let (mut groups, _) = cell(Mode::Grouped, ARENA);
+    let root = groups.open_root(PLENTY).expect("root");
+    let start = groups.statement(root).expect("alive").charged.0;
+    let child = groups.open_child(root, Nanos(1 << 30)).expect("child");
+    let grandchild = groups
+        .open_child(child, Nanos(1 << 20))
+        .expect("grandchild");
+    groups.alloc_bytes(grandchild, 10 * PAGE).expect("room");
+    end(&mut groups, grandchild);
+    end(&mut groups, child);
+    let stays = groups.statement(root).expect("alive").charged.0 - start;
+    assert_eq!(stays, 11 * COSTS.page_ps + COSTS.chunk_ps);
 }
