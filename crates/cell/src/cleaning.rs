@@ -47,7 +47,8 @@ impl Dirty {
         (self.discard.len() + self.clear.len()) / PAGE
     }
 
-    /// Cleans at most `pages` pages, at least one if any is left: two system calls at most.
+    /// Cleans at most `pages` pages, at least one if any is left: two system calls, or one per
+    /// run of pages that are to be overwritten but are not resident.
     ///
     /// # Errors
     ///
@@ -65,7 +66,7 @@ impl Dirty {
         if self.discard.is_empty() {
             let bytes = self.clear.len().min(most);
             // SAFETY: the caller's promise.
-            unsafe { reservation.clear(self.clear.start, bytes) };
+            unsafe { reservation.clear(self.clear.start, bytes) }?;
             self.clear.start += bytes;
             return Ok(());
         }

