@@ -72,12 +72,13 @@ fn objects<const WORDS: usize>(mode: Mode) {
     for _ in 0..301 {
         let root = groups.open_root(BUDGET).expect("root");
         let per = |start: Instant| start.elapsed().as_nanos() as f64 / n as f64;
-        handles.clear();
         let start = Instant::now();
+        make(&mut groups, root, class, n);
+        create.push(per(start));
+        handles.clear();
         for i in 0..n {
             handles.push(groups.alloc(root, class, [i as u64; WORDS]).expect("room"));
         }
-        create.push(per(start));
         let start = Instant::now();
         for &handle in &handles {
             black_box(groups.get(handle).expect("there")[0]);

@@ -323,3 +323,96 @@ fn the_table_is_full_at_its_size_and_usable_after_an_end() {
         groups.open_child(root, Nanos(1)).expect("child");
     }
 }
+
+#[test]
+fn the_groups_below_an_ending_child_are_stale_before_anything_is_severed() {
+    let mut groups = cell(Mode::Grouped);
+    let root = groups.open_root(Nanos(10_000)).expect("root");
+    let child = groups.open_child(root, Nanos(5_000)).expect("child");
+    let below = [(); 2].map(|()| groups.open_child(child, Nanos(1_000)).expect("grandchild"));
+    for group in below {
+        groups.link(group, 1).expect("room");
+    }
+    let outcome = groups.reclaim(child, &mut |groups: &mut Cell, _| {
+        assert!(below.iter().all(|&group| !groups.is_alive(group)));
+        assert!(
+            below
+                .iter()
+                .all(|&group| groups.link(group, 2) == Err(Refused::Stale))
+        );
+        assert!(groups.is_alive(root));
+    });
+    assert_eq!((outcome.scrubbed, outcome.groups), (2, 3));
+}
+
+#[test]
+fn a_longer_extent_in_the_place_of_a_freed_one_needs_budget_for_the_rest() {
+    let mut groups = cell(Mode::Grouped);
+    let rest = groups.register_resource("rest", 1);
+    let root = groups.open_root(Nanos(1_000)).expect("root");
+    let extent = groups.alloc_bytes(root, 4 * PAGE).expect("room");
+    assert!(groups.free_bytes(extent));
+    let spare = left(&groups, root) - COSTS.page_ps;
+    groups.charge(root, rest, spare).expect("fits");
+    let needed = Picos(2 * COSTS.page_ps);
+    let left = Picos(COSTS.page_ps);
+    assert_eq!(
+        groups.alloc_bytes(root, 6 * PAGE),
+        Err(Refused::Budget { needed, left })
+    );
+    let extent = groups
+        .alloc_bytes(root, 5 * PAGE)
+        .expect("the refused one left the place free");
+    assert_eq!(groups.bytes(extent).expect("there").len(), 5 * PAGE);
+}
+
+#[test]
+fn reclamations_of_a_group_and_of_one_below_it_can_alternate() {
+    for (mode, first, turns) in [Mode::Grouped, Mode::Individual]
+        .into_iter()
+        .flat_map(|mode| (0..12).map(move |first| (mode, first)))
+        .flat_map(|(mode, first)| (1..4).map(move |turns| (mode, first, turns)))
+    {
+        let mut groups = cell(mode);
+        let root = groups.open_root(Nanos(1_000_000)).expect("root");
+        let before = left(&groups, root);
+        let upper = groups.open_child(root, Nanos(900_000)).expect("group");
+        let lower = groups.open_child(upper, Nanos(100_000)).expect("group");
+        let leaves = [upper, lower, lower, lower]
+            .map(|parent| groups.open_child(parent, Nanos(10_000)).expect("group"));
+        for (link, &group) in (0..).zip([upper, lower].iter().chain(&leaves)) {
+            groups.link(group, link).expect("room");
+        }
+        let mut severed = Vec::new();
+        let mut sever = |_: &mut Cell, link| severed.push(link);
+        let mut of_lower = groups.begin_reclaim(lower).expect("alive");
+        for _ in 0..first {
+            of_lower.step(&mut groups, &mut sever, 1);
+        }
+        let mut of_upper = groups.begin_reclaim(upper).expect("alive");
+        loop {
+            let upper = (0..turns)
+                .map(|_| of_upper.step(&mut groups, &mut sever, 1))
+                .last();
+            let lower = of_lower.step(&mut groups, &mut sever, 1);
+            if upper == Some(Progress::Done) && lower == Progress::Done {
+                break;
+            }
+        }
+        severed.sort_unstable();
+        assert_eq!(severed, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(of_upper.outcome().groups + of_lower.outcome().groups, 6);
+        let residue = before - left(&groups, root);
+        assert!(
+            residue < 10_000,
+            "all but what the entries' chunks cost came back: {residue}"
+        );
+        for _ in 1..MOST {
+            groups.open_child(root, Nanos(0)).expect("a record");
+        }
+        assert_eq!(
+            groups.open_child(root, Nanos(0)),
+            Err(Refused::TooManyGroups)
+        );
+    }
+}
