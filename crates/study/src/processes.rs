@@ -54,7 +54,7 @@ struct Scale {
 const FULL: Scale = Scale {
     mappings: &[1, 10, 100, 1000, 10_000, 100_000, 1_000_000],
     mappings_per_point: 3_000_000,
-    victims: (10, 200),
+    victims: (10, 100),
     growth: 1000.0,
     slowdown: 1.5,
 };
