@@ -34,9 +34,14 @@ pub fn aftermath(argument: Option<String>) {
         Some("spin") => loop {
             hint::spin_loop();
         },
-        Some("sleep") => loop {
-            thread::sleep(Duration::from_secs(3600));
-        },
+        Some("sleep") => sleep(),
         _ => {}
+    }
+}
+
+/// Sleeps without end, and without a word: what a program starts itself does.
+pub fn sleep() -> ! {
+    loop {
+        thread::sleep(Duration::from_secs(3600));
     }
 }

@@ -17,9 +17,15 @@ pub enum Aftermath {
 }
 
 impl Aftermath {
-    /// Prints `ready`, then does it.
+    /// Prints `ready`, then does it. For the program that the host started: what it starts itself
+    /// is not what the host waits for, and takes [`quietly`](Self::quietly).
     pub fn enter(self) {
         Line::print(format_args!("ready"));
+        self.quietly();
+    }
+
+    /// Does it.
+    pub fn quietly(self) {
         match self {
             Aftermath::Spin => spin(),
             Aftermath::Sleep => sleep(),

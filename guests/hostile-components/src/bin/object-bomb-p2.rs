@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use bindings::leasehold::kernel::types::{Errno, Rights};
 use bindings::leasehold::kernel::{capability, channel, region, semaphore, task, tenant, timer};
-use leasehold_hostile_components::{aftermath, count, tally};
+use leasehold_hostile_components::{aftermath, count, sleep, tally};
 
 /// What a task of the bomb is told: to sleep.
 const LEAF: &str = "leaf";
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let class = arguments.next().unwrap_or_else(|| "semaphore".to_owned());
     if class == LEAF {
-        aftermath(Some("sleep".to_owned()));
+        sleep();
     }
     let limit = count(arguments.next());
     let Some(mut create) = creator(&class) else {

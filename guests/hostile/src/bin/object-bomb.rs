@@ -28,7 +28,7 @@ fn main(arguments: &Arguments<'_>) {
             let memory = arguments.number(4, 1 << 20);
             tally(limit, |_| Tenant::create(size(1_000_000), memory).map(drop))
         }
-        LEAF => return Aftermath::Sleep.enter(),
+        LEAF => return Aftermath::Sleep.quietly(),
         other => {
             Line::print(format_args!("no class {other}"));
             exit(2)

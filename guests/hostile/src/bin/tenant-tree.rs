@@ -23,7 +23,7 @@ fn main(arguments: &Arguments<'_>) {
     if let Some(report) = Report::passed(arguments) {
         // Refused, there is nobody to tell: the parent stops waiting by itself.
         let _ = report.send(planted.got);
-        return Aftermath::Sleep.enter();
+        return Aftermath::Sleep.quietly();
     }
     planted.print();
     arguments.aftermath(2).enter();
