@@ -54,6 +54,8 @@ pub(crate) struct CleanRange {
     pub(crate) start: usize,
     /// Bytes that cleaning left accessible; 0 if it has never been used.
     pub(crate) accessible: usize,
+    /// Bytes from the start beyond which no page is resident, as far as the user keeps account.
+    pub(crate) resident: usize,
 }
 
 #[derive(Debug)]
@@ -114,8 +116,8 @@ impl RangePool {
         self.ranges().state
     }
 
-    /// Takes a clean range after `prepare` has made accessible what its user needs; returns its
-    /// offset.
+    /// Takes a clean range after `prepare` has made accessible what its user needs; returns it as
+    /// it was before.
     ///
     /// # Errors
     ///
@@ -123,7 +125,7 @@ impl RangePool {
     pub(crate) fn take(
         &self,
         prepare: impl FnOnce(&Reservation, CleanRange) -> io::Result<()>,
-    ) -> io::Result<usize> {
+    ) -> io::Result<CleanRange> {
         let mut ranges = self.ranges();
         let range = match ranges.clean.pop() {
             Some(range) => range,
@@ -132,6 +134,7 @@ impl RangePool {
                 CleanRange {
                     start: (ranges.unused - 1) * self.stride,
                     accessible: 0,
+                    resident: 0,
                 }
             }
             None => return Err(io::ErrorKind::QuotaExceeded.into()),
@@ -142,7 +145,7 @@ impl RangePool {
         }
         ranges.state.clean -= 1;
         ranges.state.taken += 1;
-        Ok(range.start)
+        Ok(range)
     }
 
     /// Puts a range that was taken at the end of the queue, in constant time and without a

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::cleaning::Dirty;
 use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
@@ -49,11 +50,18 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 pub struct SlotPool {
     ranges: Arc<RangePool>,
     keep_resident: usize,
+    /// At least the bytes that cleaning left resident, in all slots together.
+    resident: Arc<AtomicUsize>,
 }
+
+/// How many slots' worth of memory stays resident at the most. The slot cleaned last is taken
+/// first, so that a handful of slots serve all tenants that follow one another.
+const WARM_SLOTS: usize = 64;
 
 impl SlotPool {
     /// Reserves address space for `capacity` memories at a time. Cleaning keeps the first
-    /// `keep_resident` bytes of each used slot resident, rounded up to whole pages.
+    /// `keep_resident` bytes of a used slot resident, rounded up to whole pages, and 64 times
+    /// that in all slots together.
     ///
     /// # Errors
     ///
@@ -62,7 +70,13 @@ impl SlotPool {
         Ok(SlotPool {
             ranges: Arc::new(RangePool::new(capacity, STRIDE)?),
             keep_resident: keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE),
+            resident: Arc::default(),
         })
+    }
+
+    /// Upper bound of what stays resident in slots that nobody uses, in bytes.
+    pub fn resident(&self) -> usize {
+        self.resident.load(Relaxed)
     }
 
     /// How the slots stand.
@@ -82,20 +96,28 @@ impl SlotPool {
     ///
     /// `QuotaExceeded` if no slot is clean; the system's if it refuses to make pages accessible.
     pub(crate) fn take(&self, bytes: usize) -> io::Result<Slot> {
-        let start = self
-            .ranges
-            .take(|reservation, CleanRange { start, accessible }| {
+        let range = self.ranges.take(
+            |reservation,
+             CleanRange {
+                 start, accessible, ..
+             }| {
                 if accessible <= bytes {
                     reservation.allow(start + accessible, bytes - accessible)
                 } else {
                     // SAFETY: the slot is clean, so that nobody uses it.
                     unsafe { reservation.forbid(start + bytes, accessible - bytes) }
                 }
-            })?;
+            },
+        )?;
+        let hidden = range.resident.saturating_sub(bytes);
+        self.resident.fetch_sub(range.resident - hidden, Relaxed);
+        let (start, resident) = (range.start, range.resident);
         Ok(Slot {
             pool: self.clone(),
             start,
             accessible: bytes,
+            resident,
+            hidden,
         })
     }
 }
@@ -108,6 +130,11 @@ pub(crate) struct Slot {
     start: usize,
     /// Bytes from the start that are accessible.
     accessible: usize,
+    /// Bytes from the start that were resident when it was taken.
+    resident: usize,
+    /// How many of them this memory did not make accessible at once: zero, and still counted as
+    /// nobody's.
+    hidden: usize,
 }
 
 impl Slot {
@@ -145,17 +172,30 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let (start, end) = (self.start, self.start + self.accessible);
-        let accessible = self.accessible.min(self.pool.keep_resident);
-        let kept = start + accessible;
+        let Slot {
+            pool,
+            start,
+            accessible,
+            ..
+        } = &*self;
+        let (start, end) = (*start, start + accessible);
+        let others = pool.resident.fetch_sub(self.hidden, Relaxed) - self.hidden;
+        // What no memory made accessible since it was cleaned stays resident as it is.
+        let beyond = self.resident.saturating_sub(*accessible);
+        let most = pool.keep_resident.saturating_mul(WARM_SLOTS);
+        let room = most.saturating_sub(others + beyond) / PAGE * PAGE;
+        let kept = pool.keep_resident.min(*accessible).min(room);
+        let resident = if beyond > 0 { self.resident } else { kept };
+        pool.resident.fetch_add(resident, Relaxed);
+        let range = CleanRange {
+            start,
+            accessible: kept,
+            resident,
+        };
+        let dirty = Dirty::leaving(start + kept..end, start..start + kept);
         // SAFETY: the memory is gone with its owner; it could write to what was accessible, which
         // still is. The block after `end` is the slot's own: slots are multiples of blocks.
-        unsafe {
-            self.pool.ranges.detach(
-                CleanRange { start, accessible },
-                Dirty::leaving(kept..end, start..kept),
-            );
-        }
+        unsafe { pool.ranges.detach(range, dirty) };
     }
 }
 

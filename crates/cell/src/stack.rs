@@ -82,6 +82,7 @@ impl Drop for Stack {
         let range = CleanRange {
             start: self.start,
             accessible: FIBER_STACK,
+            resident: 0,
         };
         // SAFETY: the fiber is gone with its owner; the whole stack has been accessible since it
         // was first taken, and `dirty` covers all of it.
@@ -116,14 +117,17 @@ unsafe impl StackCreator for StackPool {
         if size > FIBER_STACK {
             wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {FIBER_STACK}");
         }
-        let start = self
-            .ranges
-            .take(|reservation, CleanRange { start, accessible }| {
+        let range = self.ranges.take(
+            |reservation,
+             CleanRange {
+                 start, accessible, ..
+             }| {
                 reservation.allow(start + GUARD + accessible, FIBER_STACK - accessible)
-            })?;
+            },
+        )?;
         Ok(Box::new(Stack {
             pool: self.clone(),
-            start,
+            start: range.start,
         }))
     }
 }
