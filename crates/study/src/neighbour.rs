@@ -221,9 +221,10 @@ impl Diary {
     /// How many times longer a workload takes that begins with `disturbed` than undisturbed. The
     /// workload is as many operations as overlap the interval, but at least `least`: that a short
     /// disturbance falls into some operation says little, how much it delays a workload does.
-    /// `None` if there were fewer in `disturbed` or after it, or fewer in `quiet`.
+    /// `None` if there were fewer in `disturbed` or after it, or fewer wholly in `quiet`: one that
+    /// reaches out of it may be stretched by the very disturbance.
     pub fn slowdown(&self, disturbed: Interval, quiet: Interval, least: usize) -> Option<f64> {
-        let undisturbed = self.overlapping(quiet);
+        let undisturbed = self.within(quiet);
         if undisturbed.len() < least.max(1) {
             return None;
         }
@@ -238,6 +239,15 @@ impl Diary {
             .operations
             .partition_point(|o| o.start_ns + o.duration_ns <= start_ns);
         &self.operations[first..]
+    }
+
+    fn within(&self, interval: Interval) -> &[Operation] {
+        let first = self
+            .operations
+            .partition_point(|o| o.start_ns < interval.start_ns);
+        let operations = &self.operations[first..];
+        let ends_within = |o: &Operation| o.start_ns + o.duration_ns <= interval.end_ns;
+        &operations[..operations.partition_point(ends_within)]
     }
 
     fn overlapping(&self, interval: Interval) -> &[Operation] {
@@ -310,6 +320,12 @@ mod tests {
         assert_eq!(slowdown(span(200, 500), 1), Some(300.0 / 11.0 / 10.0));
         // A disturbance of a moment, within a workload of 10 operations: the long one and 9 after.
         assert_eq!(slowdown(span(310, 311), 10), Some(290.0 / 10.0 / 10.0));
+    }
+
+    #[test]
+    fn an_operation_that_reaches_into_the_disturbance_is_not_quiet() {
+        let slowdown = diary().slowdown(span(310, 320), span(195, 310), 1);
+        assert_eq!(slowdown, Some(200.0 / 10.0));
     }
 
     #[test]
