@@ -1,6 +1,77 @@
-//! One core: WebAssembly tenants under reclamation budgets
+//! One core of Leasehold: WebAssembly tenants under reclamation budgets.
+//!
+//! A [`Cell`] is an executor thread with a kernel ([`leasehold_kernel`]), a wasm engine, and pools
+//! of linear memories and stacks. Tenants are started in it under a lease; ending one, at any
+//! instant, takes no longer than what its lease was charged.
+//!
+//! Principles:
+//!
+//! 1. **Charged before it exists.** Memory and table growth, instances, WASI's table, kernel
+//!    objects, pollables: each is charged to the tenant's group before it is allocated, and
+//!    refused when the budget does not allow it ([`meter`], [`profile`]).
+//! 2. **Ending is dropping, then cleaning.** A program is a future that owns its store. Dropping
+//!    it puts memories and stacks back into their pools at a cost that does not depend on what
+//!    is in them; pages are given back afterwards, in slices (`ending`, [`slot`]).
+//! 3. **Nothing of a tenant lives where freeing it takes time per object.** Kernel objects,
+//!    pollables and directory listings live in the tenant's arena (`wasi`).
+//! 4. **No guest instruction holds the thread.** Loops are preempted every quantum ([`preempt`]),
+//!    bulk instructions are split before compilation ([`bulk`]), host calls never wait.
+//! 5. **A cell shares no mutable memory** with other cells; what crosses threads is in
+//!    [`leasehold_crossing`].
+//!
+//! ```
+//! use leasehold_cell::{Cell, CellConfig, Exit, Lease, StartRequest, Surroundings};
+//! use leasehold_cell::profile::Profile;
+//! use std::sync::Arc;
+//!
+//! // Charges nothing; `leasehold_cell::calibrate` measures a real profile.
+//! let cell = Cell::start(CellConfig::new(Profile::free()))?;
+//! let program = cell.compile(br#"(module (func (export "_start") (loop (br 0))))"#)?;
+//! let tenant = cell.start_tenant(StartRequest {
+//!     program,
+//!     lease: Lease::default(),
+//!     surroundings: Surroundings::default(),
+//!     detailed: false,
+//! })?;
+//! tenant.kill(); // in the middle of its endless loop
+//! assert_eq!(tenant.wait()?.exit, Exit::Killed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod abi;
+mod arena_backing;
+pub mod artifact;
 pub mod bulk;
+pub mod calibrate;
+mod cell;
+mod cleaning;
+pub mod clock;
+mod ending;
 pub mod engine_config;
+mod execution;
+mod executor;
+mod guest;
 pub mod inventory;
+mod limiter;
+mod linear_memory;
+mod local;
+pub mod meter;
+mod pools;
+pub mod preempt;
+pub mod profile;
 pub mod program;
+pub mod range_pool;
+mod reservation;
+pub mod slot;
+pub mod stack;
+mod wasi;
+
+pub use arena_backing::MapBacking;
+pub use artifact::user_cache as user_code_cache;
+pub use cell::{Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle};
+pub use execution::{Directory, Exit, Surroundings};
+pub use leasehold_lease::Lease;
+pub use leasehold_reclaim::{Mode, Statement};
+pub use meter::Held;
+pub use program::{Program, ProgramError};
+pub use wasi::stdio::{Capture, Input, Output, flush as flush_output};

@@ -1,1 +1,64 @@
-fn main() {}
+//! The `leasehold` program: run untrusted WebAssembly under contract, measure the contract.
+
+mod calibrate;
+mod demo;
+mod exit;
+mod report;
+mod run;
+mod study;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Runs untrusted WebAssembly under contract: `kill` has a deadline.
+#[derive(Debug, Parser)]
+#[command(version, after_help = exit::HELP)]
+struct Arguments {
+    /// What this host's reclamations cost; measured on first use.
+    #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_PROFILE")]
+    profile: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a WASI program (a preview 1 module or a preview 2 command component) under a lease.
+    Run(run::Arguments),
+    /// Measure what reclaiming costs on this host, or check the stored measurement.
+    Calibrate(calibrate::Arguments),
+    /// Run real and hostile guests side by side, kill them, and show what it cost.
+    Demo(demo::Arguments),
+    /// Reproduce a figure or table: `study list` names them, `study all` runs them.
+    Study(study::Arguments),
+    /// One half of a measurement: started by studies, not by people.
+    #[command(hide = true, name = leasehold_study::child::SUBCOMMAND)]
+    Child(study::ChildArguments),
+}
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("LEASEHOLD_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let arguments = Arguments::parse();
+    let profile = arguments.profile.as_deref();
+    let result = match arguments.command {
+        Command::Run(arguments) => run::main(arguments, profile),
+        Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
+        Command::Demo(arguments) => demo::main(&arguments, profile),
+        Command::Study(arguments) => study::main(arguments, profile),
+        Command::Child(arguments) => study::child(arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("leasehold: {failure}");
+            failure.code()
+        }
+    }
+}

@@ -1,0 +1,58 @@
+# Leasehold: what a person does with it. Each target installs what it needs, or says what to install.
+SHELL := bash
+.DEFAULT_GOAL := help
+RUN := cargo run --quiet --release --package leasehold-cli --
+# Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
+# `release`, so that the engine is compiled once.
+PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-lease --package leasehold-crossing
+ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
+
+.PHONY: help setup guests demo test test-pure test-engine loom miri bench study lint fuzz clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
+
+setup:
+	@scripts/setup
+
+guests: setup ## build the guest programs, real and hostile
+	@guests/build --only default
+
+demo: guests ## calibrate, run real and hostile guests side by side, kill them, show what it cost
+	@cargo build --release --package leasehold-cli
+	@$(RUN) demo
+
+test: test-pure test-engine ## every test
+
+test-pure: setup
+	cargo test $(PURE)
+
+test-engine: guests
+	cargo test --release $(ENGINE)
+
+loom: setup ## model-check the places where two threads meet
+	RUSTFLAGS="--cfg loom" cargo test --release --package leasehold-crossing --lib --target-dir target/loom
+
+miri: setup ## run the unsafe code of the arena under Miri (needs a nightly toolchain)
+	@scripts/setup nightly miri
+	MIRIFLAGS="-Zmiri-strict-provenance" cargo +nightly miri test --package leasehold-reclaim --target-dir target/miri
+
+bench: setup ## costs of the data structures: create, free, end
+	cargo bench --package leasehold-reclaim --package leasehold-kernel
+
+study: guests ## every figure and table, in full; writes target/study/index.html
+	@cargo build --release --package leasehold-cli
+	@$(RUN) study all
+
+lint: setup ## formatting and clippy, warnings denied
+	cargo fmt --all --check
+	cargo clippy $(PURE) --all-targets -- -D warnings
+	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
+
+fuzz: setup ## fuzz lease files and system calls for a minute each (needs a nightly toolchain)
+	@scripts/setup nightly fuzz
+	cd fuzz && cargo +nightly fuzz run lease corpus/lease seeds/lease -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
+
+clean:
+	cargo clean

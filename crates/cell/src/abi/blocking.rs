@@ -1,0 +1,60 @@
+//! Calls that block: ask the kernel; while it says «blocked», wait to be woken and ask again.
+
+use crate::local::{self, CellKernel};
+use leasehold_kernel::{Errno, ExecutionId, Outcome};
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// Makes a blocking kernel call for an execution; the fiber is suspended while it blocks.
+///
+/// When the execution is stopped in the middle, the kernel takes it out of whatever queue it is
+/// in; nothing of the wait lives here.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) async fn blocking<R>(
+    execution: u64,
+    mut call: impl FnMut(&mut CellKernel, ExecutionId) -> Result<Outcome<R>, Errno>,
+) -> Result<R, Errno> {
+    loop {
+        match local::with(|local| call(&mut local.kernel, ExecutionId(execution)))? {
+            Outcome::Done(result) => return Ok(result),
+            Outcome::Blocked => woken(execution).await,
+        }
+    }
+}
+
+/// Ready once the kernel has woken the execution.
+async fn woken(execution: u64) {
+    poll_fn(
+        |_| match local::with(|local| local.woken.remove(&execution)) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        },
+    )
+    .await;
+}
+
+/// Lets the executor act on what was asked for in [`local::Local::requests`].
+pub(crate) async fn let_executor_act() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Suspends the fiber until the executor polls it again, which it does when it has done what it
+/// was asked for.
+pub(crate) async fn until_polled_again() {
+    let mut asked = false;
+    poll_fn(|_| match std::mem::replace(&mut asked, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}

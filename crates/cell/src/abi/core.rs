@@ -1,0 +1,558 @@
+//! The kernel for core modules: functions of the import module `leasehold_kernel`.
+//!
+//! Every function returns an `i64`: zero or more is the result, less than zero the negated error
+//! number. The table of functions is in `docs/guest-abi.md`.
+
+use super::blocking::blocking;
+use super::spawn;
+use crate::guest::Guest;
+use crate::local::{self, CellKernel};
+use leasehold_kernel::{Errno, Received, Rights, Selector, TenantId};
+use std::ops::Range;
+use wasmtime::{Caller, Linker, Memory, Result};
+
+const MODULE: &str = "leasehold_kernel";
+
+/// Most capabilities in one message.
+const CAPABILITIES: usize = leasehold_kernel::MESSAGE_CAPABILITIES;
+
+type Call<'a> = Caller<'a, Guest>;
+
+/// What a guest sees: the result, or the negated error number.
+fn answer(result: Result<i64, Errno>) -> i64 {
+    result.unwrap_or_else(|errno| -i64::from(errno.number()))
+}
+
+/// A call that does not block and uses no memory.
+fn call(caller: &Call<'_>, f: impl FnOnce(&mut CellKernel, TenantId) -> Result<i64, Errno>) -> i64 {
+    let tenant = caller.data().tenant;
+    answer(local::with(|local| f(&mut local.kernel, tenant)))
+}
+
+fn selector(raw: i32) -> Selector {
+    Selector(raw as u32)
+}
+
+fn raw(selector: Selector) -> i64 {
+    i64::from(selector.0)
+}
+
+/// A range of guest memory that has been checked to lie inside it.
+struct Buffer {
+    memory: Memory,
+    range: Range<usize>,
+}
+
+impl Buffer {
+    fn new(caller: &mut Call<'_>, start: i32, length: u32) -> Result<Self, Errno> {
+        let memory = Guest::memory(caller).ok_or(Errno::Invalid)?;
+        let start = start as u32 as usize;
+        let end = start.checked_add(length as usize).ok_or(Errno::Invalid)?;
+        if end > memory.data_size(&*caller) {
+            return Err(Errno::Invalid);
+        }
+        Ok(Self {
+            memory,
+            range: start..end,
+        })
+    }
+
+    fn bytes<'a>(&self, caller: &'a Call<'_>) -> &'a [u8] {
+        &self.memory.data(caller)[self.range.clone()]
+    }
+
+    fn bytes_mut<'a>(&self, caller: &'a mut Call<'_>) -> &'a mut [u8] {
+        &mut self.memory.data_mut(caller)[self.range.clone()]
+    }
+}
+
+/// A list of selectors in guest memory.
+fn capabilities(caller: &mut Call<'_>, start: i32, count: i32) -> Result<Capabilities, Errno> {
+    let count = usize::try_from(count).map_err(|_| Errno::Invalid)?;
+    if count > CAPABILITIES {
+        return Err(Errno::TooLarge);
+    }
+    let buffer = Buffer::new(caller, start, 4 * count as u32)?;
+    let mut list = Capabilities {
+        list: [Selector(0); CAPABILITIES],
+        count,
+    };
+    let words = buffer.bytes(caller).chunks_exact(4);
+    for (selector, word) in list.list.iter_mut().zip(words) {
+        *selector = Selector(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    }
+    Ok(list)
+}
+
+struct Capabilities {
+    list: [Selector; CAPABILITIES],
+    count: usize,
+}
+
+/// Links all functions.
+///
+/// # Errors
+/// When a function is linked twice, which is a defect.
+pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
+    link_capabilities(linker)?;
+    link_semaphores(linker)?;
+    link_channels(linker)?;
+    link_regions(linker)?;
+    link_timers(linker)?;
+    link_tasks(linker)?;
+    link_tenants(linker)
+}
+
+fn link_capabilities(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "capability_derive",
+        |caller: Call<'_>, of: i32, rights: i32| {
+            call(&caller, |kernel, tenant| {
+                let rights = Rights::from_bits(rights as u32).ok_or(Errno::Invalid)?;
+                kernel
+                    .capability_derive(tenant, selector(of), rights)
+                    .map(raw)
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "capability_drop",
+        |caller: Call<'_>, capability: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .capability_drop(tenant, selector(capability))
+                    .map(|()| 0)
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "capability_revoke",
+        |caller: Call<'_>, capability: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .capability_revoke(tenant, selector(capability))
+                    .map(|()| 0)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn link_semaphores(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "semaphore_create",
+        |caller: Call<'_>, value: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel.semaphore_create(tenant, value as u32).map(raw)
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "semaphore_up",
+        |caller: Call<'_>, semaphore: i32, n: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .semaphore_up(tenant, selector(semaphore), n as u32)
+                    .map(|()| 0)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "semaphore_down",
+        |caller: Call<'_>, (semaphore,): (i32,)| {
+            let (tenant, execution) = caller.data().identity();
+            Box::new(async move {
+                let down = blocking(execution, |kernel, execution| {
+                    kernel.semaphore_down(tenant, execution, selector(semaphore))
+                });
+                answer(down.await.map(|()| 0))
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "semaphore_try_down",
+        |caller: Call<'_>, semaphore: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .semaphore_try_down(tenant, selector(semaphore))
+                    .map(|()| 0)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "channel_create",
+        |caller: Call<'_>, capacity: i32| {
+            call(&caller, |kernel, tenant| {
+                kernel.channel_create(tenant, capacity as u32).map(raw)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "channel_send",
+        |mut caller: Call<'_>, message: (i32, i32, i32, i32, i32)| {
+            Box::new(async move { answer(send(&mut caller, message).await) })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "channel_try_send",
+        |mut caller: Call<'_>, channel: i32, bytes: i32, length: i32, list: i32, count: i32| {
+            answer(try_send(&mut caller, (channel, bytes, length, list, count)))
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "channel_receive",
+        |mut caller: Call<'_>, into: (i32, i32, i32, i32, i32)| {
+            Box::new(async move { answer(receive(&mut caller, into).await) })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "channel_try_receive",
+        |mut caller: Call<'_>, channel: i32, bytes: i32, capacity: i32, list: i32, slots: i32| {
+            answer(try_receive(
+                &mut caller,
+                (channel, bytes, capacity, list, slots),
+            ))
+        },
+    )?;
+    Ok(())
+}
+
+/// (channel, bytes, length, capabilities, count)
+type Message = (i32, i32, i32, i32, i32);
+
+async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
+    let (channel, bytes, length, list, count) = message;
+    let bytes = Buffer::new(caller, bytes, length as u32)?;
+    let capabilities = capabilities(caller, list, count)?;
+    let (tenant, execution) = caller.data().identity();
+    blocking(execution, |kernel, execution| {
+        let list = &capabilities.list[..capabilities.count];
+        // Borrowed mutably only to keep the future `Send`: a shared `Caller` is not.
+        let bytes = bytes.bytes_mut(caller);
+        kernel.channel_send(tenant, execution, selector(channel), bytes, list)
+    })
+    .await?;
+    Ok(0)
+}
+
+fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
+    let (channel, bytes, length, list, count) = message;
+    let bytes = Buffer::new(caller, bytes, length as u32)?;
+    let capabilities = capabilities(caller, list, count)?;
+    let tenant = caller.data().tenant;
+    let list = &capabilities.list[..capabilities.count];
+    let bytes = bytes.bytes(caller);
+    local::with(|local| {
+        local
+            .kernel
+            .channel_try_send(tenant, selector(channel), bytes, list)
+    })?;
+    Ok(0)
+}
+
+/// Where a message goes: the guest's buffer for the bytes, and ours for the capabilities until
+/// the kernel has let go of the guest's memory.
+struct Destination {
+    bytes: Buffer,
+    list: Buffer,
+    received: [Selector; CAPABILITIES],
+    slots: usize,
+}
+
+impl Destination {
+    fn new(caller: &mut Call<'_>, into: Message) -> Result<Self, Errno> {
+        let (_, bytes, capacity, list, slots) = into;
+        let slots = usize::try_from(slots)
+            .map_err(|_| Errno::Invalid)?
+            .min(CAPABILITIES);
+        Ok(Self {
+            bytes: Buffer::new(caller, bytes, capacity as u32)?,
+            list: Buffer::new(caller, list, 4 * slots as u32)?,
+            received: [Selector(0); CAPABILITIES],
+            slots,
+        })
+    }
+
+    fn deliver(&self, caller: &mut Call<'_>, received: Received) -> i64 {
+        let list = self.list.bytes_mut(caller).chunks_exact_mut(4);
+        for (place, selector) in list.zip(&self.received[..received.capabilities as usize]) {
+            place.copy_from_slice(&selector.0.to_le_bytes());
+        }
+        i64::from(received.length) | (i64::from(received.capabilities) << 32)
+    }
+}
+
+async fn receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
+    let mut destination = Destination::new(caller, into)?;
+    let (tenant, execution) = caller.data().identity();
+    let received = blocking(execution, |kernel, execution| {
+        let Destination {
+            bytes,
+            received,
+            slots,
+            ..
+        } = &mut destination;
+        let list = &mut received[..*slots];
+        kernel.channel_receive(
+            tenant,
+            execution,
+            selector(into.0),
+            bytes.bytes_mut(caller),
+            list,
+        )
+    })
+    .await?;
+    Ok(destination.deliver(caller, received))
+}
+
+fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
+    let mut destination = Destination::new(caller, into)?;
+    let tenant = caller.data().tenant;
+    let Destination {
+        bytes,
+        received,
+        slots,
+        ..
+    } = &mut destination;
+    let (bytes, list) = (bytes.bytes_mut(caller), &mut received[..*slots]);
+    let received = local::with(|local| {
+        local
+            .kernel
+            .channel_try_receive(tenant, selector(into.0), bytes, list)
+    })?;
+    Ok(destination.deliver(caller, received))
+}
+
+fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(MODULE, "region_create", |caller: Call<'_>, length: i64| {
+        call(&caller, |kernel, tenant| {
+            kernel.region_create(tenant, length as u64).map(raw)
+        })
+    })?;
+    linker.func_wrap(MODULE, "region_length", |caller: Call<'_>, region: i32| {
+        call(&caller, |kernel, tenant| {
+            kernel
+                .region_length(tenant, selector(region))
+                .map(|length| length as i64)
+        })
+    })?;
+    linker.func_wrap(
+        MODULE,
+        "region_read",
+        |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
+            let tenant = caller.data().tenant;
+            answer(
+                Buffer::new(&mut caller, into, length as u32).and_then(|buffer| {
+                    let bytes = buffer.bytes_mut(&mut caller);
+                    local::with(|local| {
+                        local
+                            .kernel
+                            .region_read(tenant, selector(region), offset as u64, bytes)
+                    })?;
+                    Ok(0)
+                }),
+            )
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "region_write",
+        |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
+            let tenant = caller.data().tenant;
+            answer(
+                Buffer::new(&mut caller, from, length as u32).and_then(|buffer| {
+                    let bytes = buffer.bytes(&caller);
+                    local::with(|local| {
+                        local
+                            .kernel
+                            .region_write(tenant, selector(region), offset as u64, bytes)
+                    })?;
+                    Ok(0)
+                }),
+            )
+        },
+    )?;
+    Ok(())
+}
+
+fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(MODULE, "timer_create", |caller: Call<'_>| {
+        call(&caller, |kernel, tenant| {
+            kernel.timer_create(tenant).map(raw)
+        })
+    })?;
+    linker.func_wrap(
+        MODULE,
+        "timer_set",
+        |caller: Call<'_>, timer: i32, after: i64, period: i64| {
+            let now = crate::clock::monotonic_ns();
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .timer_set(tenant, selector(timer), now, after as u64, period as u64)
+                    .map(|()| 0)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "timer_wait",
+        |caller: Call<'_>, (timer,): (i32,)| {
+            let (tenant, execution) = caller.data().identity();
+            Box::new(async move {
+                let wait = blocking(execution, |kernel, execution| {
+                    kernel.timer_wait(tenant, execution, selector(timer))
+                });
+                answer(wait.await.map(|expirations| expirations as i64))
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "task_start",
+        |mut caller: Call<'_>, strings: i32, length: i32| {
+            let args = arguments(&mut caller, strings, length);
+            answer(
+                args.and_then(|args| spawn::task(caller.data(), args))
+                    .map(raw),
+            )
+        },
+    )?;
+    linker.func_wrap_async(MODULE, "task_wait", |caller: Call<'_>, (task,): (i32,)| {
+        let (tenant, execution) = caller.data().identity();
+        Box::new(async move {
+            let wait = blocking(execution, |kernel, execution| {
+                kernel.task_wait(tenant, execution, selector(task))
+            });
+            answer(wait.await.map(|code| i64::from(code as u32)))
+        })
+    })?;
+    linker.func_wrap_async(MODULE, "task_stop", |caller: Call<'_>, (task,): (i32,)| {
+        let tenant = caller.data().tenant;
+        Box::new(async move { answer(spawn::stop(tenant, selector(task)).await.map(|()| 0)) })
+    })?;
+    Ok(())
+}
+
+fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "tenant_create",
+        |caller: Call<'_>, reclaim: i64, memory: i64| {
+            call(&caller, |kernel, tenant| {
+                kernel
+                    .tenant_create(tenant, reclaim as u64, memory as u64)
+                    .map(raw)
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "tenant_start",
+        |mut caller: Call<'_>, child: i32, strings: i32, length: i32| {
+            let args = arguments(&mut caller, strings, length);
+            let start = |args| spawn::tenant(caller.data(), selector(child), args);
+            answer(args.and_then(start).map(|()| 0))
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "tenant_grant",
+        |caller: Call<'_>, child: i32, capability: i32, rights: i32, links: i32| {
+            call(&caller, |kernel, tenant| {
+                let rights = Rights::from_bits(rights as u32).ok_or(Errno::Invalid)?;
+                let (child, capability) = (selector(child), selector(capability));
+                kernel
+                    .tenant_grant(tenant, child, capability, rights, links as u32)
+                    .map(raw)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "tenant_wait",
+        |caller: Call<'_>, (child,): (i32,)| {
+            let (tenant, execution) = caller.data().identity();
+            Box::new(async move {
+                let wait = blocking(execution, |kernel, execution| {
+                    kernel.tenant_wait(tenant, execution, selector(child))
+                });
+                answer(wait.await.map(|code| i64::from(code as u32)))
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "tenant_end",
+        |caller: Call<'_>, (child,): (i32,)| {
+            let (tenant, execution) = caller.data().identity();
+            Box::new(async move {
+                answer(
+                    spawn::end(tenant, execution, selector(child))
+                        .await
+                        .map(|()| 0),
+                )
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "tenant_statement",
+        |mut caller: Call<'_>, into: i32| {
+            let tenant = caller.data().tenant;
+            answer(Buffer::new(&mut caller, into, 24).and_then(|buffer| {
+                let account = local::with(|local| local.kernel.account(tenant))?;
+                let words = [account.budget_ns, account.charged_ns, account.left_ns];
+                let bytes = buffer.bytes_mut(&mut caller);
+                for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+                Ok(0)
+            }))
+        },
+    )?;
+    Ok(())
+}
+
+/// Strings, each ended by a 0 byte.
+fn arguments(caller: &mut Call<'_>, strings: i32, length: i32) -> Result<Vec<String>, Errno> {
+    let buffer = Buffer::new(caller, strings, length as u32)?;
+    let bytes = buffer.bytes(caller);
+    if bytes.len() > spawn::ARGUMENT_BYTES {
+        return Err(Errno::TooLarge);
+    }
+    let Some((0, strings)) = bytes.split_last().map(|(last, rest)| (*last, rest)) else {
+        return if bytes.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Err(Errno::Invalid)
+        };
+    };
+    strings
+        .split(|byte| *byte == 0)
+        .map(|string| {
+            str::from_utf8(string)
+                .map(str::to_owned)
+                .map_err(|_| Errno::Invalid)
+        })
+        .collect()
+}

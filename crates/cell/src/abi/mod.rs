@@ -1,0 +1,72 @@
+//! The two forms in which a guest reaches the kernel ([`core`] for modules, [`component`] for
+//! components), and the linkers that offer them together with WASI.
+
+mod blocking;
+mod component;
+mod core;
+mod spawn;
+
+use crate::guest::Guest;
+use crate::program::{Code, Program};
+use crate::wasi;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use wasmtime::{Engine, InstancePre};
+use wasmtime_wasi::p2::bindings::CommandPre;
+
+/// A program whose imports have been resolved.
+#[derive(Clone)]
+pub(crate) enum Prepared {
+    Module(InstancePre<Guest>),
+    Component(CommandPre<Guest>),
+}
+
+/// Everything a guest can import, resolved once per program.
+pub(crate) struct Linkers {
+    module: wasmtime::Linker<Guest>,
+    component: wasmtime::component::Linker<Guest>,
+    /// Keyed by the program's address, which its `Weak` keeps from being used again.
+    prepared: RefCell<HashMap<usize, (Weak<Program>, Prepared)>>,
+}
+
+impl Linkers {
+    /// Links WASI and the kernel for both kinds of program.
+    ///
+    /// # Errors
+    /// When something is linked twice, which is a defect.
+    pub(crate) fn new(engine: &Engine) -> wasmtime::Result<Self> {
+        let mut module = wasmtime::Linker::new(engine);
+        wasi::preview1::link(&mut module)?;
+        core::link(&mut module)?;
+        let mut component = wasmtime::component::Linker::new(engine);
+        wasi::link_component(&mut component)?;
+        component::link(&mut component)?;
+        Ok(Self {
+            module,
+            component,
+            prepared: RefCell::default(),
+        })
+    }
+
+    /// The program with its imports resolved: the first time tens of microseconds, then a look-up.
+    ///
+    /// # Errors
+    /// When it imports something with a type that is not the one offered.
+    pub(crate) fn prepare(&self, program: &Arc<Program>) -> wasmtime::Result<Prepared> {
+        let key = Arc::as_ptr(program) as usize;
+        let mut cache = self.prepared.borrow_mut();
+        if let Some((_, prepared)) = cache.get(&key) {
+            return Ok(prepared.clone());
+        }
+        cache.retain(|_, (program, _)| program.strong_count() > 0);
+        let prepared = match program.code() {
+            Code::Module(module) => Prepared::Module(self.module.instantiate_pre(module)?),
+            Code::Component(component) => {
+                Prepared::Component(CommandPre::new(self.component.instantiate_pre(component)?)?)
+            }
+        };
+        cache.insert(key, (Arc::downgrade(program), prepared.clone()));
+        Ok(prepared)
+    }
+}

@@ -1,0 +1,129 @@
+//! Starting and stopping programs from inside a guest: tasks and child tenants.
+//!
+//! The new program is charged for and built inside the host call, so that a lease that does not
+//! pay for it is an error of that call. Running and ending programs is the executor's: it acts on
+//! the requests left for it as soon as the calling fiber yields.
+
+use super::blocking::{let_executor_act, until_polled_again};
+use crate::execution;
+use crate::executor::Request;
+use crate::guest::Guest;
+use crate::local;
+use leasehold_kernel::{Errno, ExecutionId, Selector, TenantId};
+
+/// Most bytes of arguments to a task or child tenant.
+pub(crate) const ARGUMENT_BYTES: usize = 4096;
+
+/// Builds an execution of the caller's own program for `tenant`.
+fn build(
+    guest: &Guest,
+    tenant: TenantId,
+    args: Vec<String>,
+) -> Result<(u64, execution::Running), Errno> {
+    if args.iter().map(|arg| arg.len() + 1).sum::<usize>() > ARGUMENT_BYTES {
+        return Err(Errno::TooLarge);
+    }
+    let (id, blueprint) = local::with(|local| {
+        let id = local.next_execution;
+        local.next_execution += 1;
+        (id, local.blueprints.get(&guest.tenant).cloned())
+    });
+    let blueprint = blueprint.ok_or(Errno::Gone)?;
+    let blueprint = blueprint.with_arguments(args);
+    match blueprint.build(tenant, id) {
+        Ok(running) => Ok((id, running)),
+        Err(error) => {
+            local::with(|local| local.release_all(tenant, id));
+            Err(error.errno())
+        }
+    }
+}
+
+/// Starts a task of the caller's tenant.
+///
+/// # Errors
+/// What the lease does not pay for.
+pub(crate) fn task(guest: &Guest, args: Vec<String>) -> Result<Selector, Errno> {
+    let tenant = guest.tenant;
+    let (id, running) = build(guest, tenant, args)?;
+    local::with(|local| {
+        let created = local.kernel.task_create(tenant).and_then(|task| {
+            match local.kernel.register_task(tenant, task, ExecutionId(id)) {
+                Ok(()) => Ok(task),
+                Err(errno) => {
+                    local.kernel.capability_drop(tenant, task)?;
+                    Err(errno)
+                }
+            }
+        });
+        match created {
+            Ok(_) => {
+                local.requests.push(Request::Run {
+                    tenant,
+                    execution: id,
+                    running,
+                    main: false,
+                });
+            }
+            Err(_) => local.release_all(tenant, id),
+        }
+        created
+    })
+}
+
+/// Starts the program of a child tenant that the caller created: the caller's own program.
+///
+/// # Errors
+/// [`Errno::Busy`] when it was started already, or what the child's lease does not pay for.
+pub(crate) fn tenant(guest: &Guest, child: Selector, args: Vec<String>) -> Result<(), Errno> {
+    let child = local::with(|local| local.kernel.tenant_of(guest.tenant, child))?;
+    let (id, running) = build(guest, child, args)?;
+    local::with(|local| {
+        let registered = local.kernel.register_execution(child, ExecutionId(id));
+        match registered {
+            Ok(()) => {
+                if let Some(blueprint) = local.blueprints.get(&guest.tenant).cloned() {
+                    local.blueprints.insert(child, blueprint);
+                }
+                local.requests.push(Request::Run {
+                    tenant: child,
+                    execution: id,
+                    running,
+                    main: true,
+                });
+            }
+            Err(_) => local.release_all(child, id),
+        }
+        registered
+    })
+}
+
+/// Stops a task.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) async fn stop(tenant: TenantId, task: Selector) -> Result<(), Errno> {
+    let stopped = local::with(|local| {
+        let stopped = local.kernel.task_stop(tenant, task)?;
+        if let Some(ExecutionId(execution)) = stopped {
+            local.requests.push(Request::Stop(execution));
+        }
+        Ok(())
+    });
+    let_executor_act().await;
+    stopped
+}
+
+/// Ends a child tenant; returns when everything of it can be used again.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) async fn end(tenant: TenantId, caller: u64, child: Selector) -> Result<(), Errno> {
+    local::with(|local| {
+        let child = local.kernel.tenant_end(tenant, child)?;
+        local.requests.push(Request::End { child, caller });
+        Ok::<_, Errno>(())
+    })?;
+    until_polled_again().await;
+    Ok(())
+}

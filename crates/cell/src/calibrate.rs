@@ -1,0 +1,480 @@
+//! Measuring what reclaiming costs on this host.
+//!
+//! Every number is taken from real reclamations by the code that will do them later: tenants that
+//! hold a known amount of one thing are started in a cell and ended, and the processor time of
+//! their end, less that of an empty tenant's, is divided by the amount. Medians over many ends.
+
+use crate::arena_backing::MapBacking;
+use crate::cell::{Cell, CellConfig, StartRequest};
+use crate::clock::thread_cpu_ns;
+use crate::execution::{Directory, Exit, Surroundings};
+use crate::meter::Held;
+use crate::profile::{Costs, FACTOR, FORMAT, Host, MARGIN_NS, Profile};
+use crate::program::Program;
+use anyhow::{Context, Result, bail, ensure};
+use leasehold_kernel::{ExecutionId, Kernel, KernelConfig, KernelCosts, Rights, TenantId};
+use leasehold_lease::{ByteSize, Lease, Nanoseconds};
+use leasehold_reclaim::{Config, CostModel, Mode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How thoroughly to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// A second or so: for tests.
+    Quick,
+    /// Some ten seconds.
+    Full,
+}
+
+impl Effort {
+    fn samples(self) -> usize {
+        match self {
+            Effort::Quick => 15,
+            Effort::Full => 101,
+        }
+    }
+}
+
+/// How far one stored cost is from what is measured now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drift {
+    /// The thing that is taken back.
+    pub name: String,
+    /// Its stored median, ps.
+    pub stored_ps: u64,
+    /// Its median now, ps.
+    pub now_ps: u64,
+    /// Whether what is charged (the stored median times [`FACTOR`]) still covers it.
+    pub holds: bool,
+}
+
+impl Drift {
+    /// Now against then.
+    pub fn ratio(&self) -> f64 {
+        self.now_ps as f64 / self.stored_ps.max(1) as f64
+    }
+}
+
+/// Measures this host; tells `progress` what is being measured.
+///
+/// # Errors
+/// When a cell cannot be started, or a program of the measurement does not run.
+pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profile> {
+    let bench = Bench::new(effort)?;
+    let mut held = BTreeMap::new();
+
+    progress("the end of an empty tenant");
+    let empty = bench.end_of(EMPTY, &[])?;
+
+    progress("linear memory");
+    let memories = bench.per_unit(MEMORIES, &[], empty, 15)?;
+    let pages = bench.per_unit(PAGES, &[], empty, PAGES_TOUCHED)?;
+    held.insert(Held::Memory.name().to_owned(), memories);
+    held.insert(Held::MemoryPage.name().to_owned(), pages);
+
+    progress("tables and instances");
+    held.insert(
+        Held::TableElement.name().to_owned(),
+        bench.per_unit(TABLE, &[], empty, TABLE_ELEMENTS)?,
+    );
+    held.insert(
+        Held::Instance.name().to_owned(),
+        bench.per_unit(&instances(INSTANCES), &[], empty, INSTANCES)?,
+    );
+
+    progress("programs");
+    let store = bench.per_unit(TASKS, &[], empty, TASKS_STARTED)?;
+    held.insert(Held::Store.name().to_owned(), store);
+
+    progress("descriptors");
+    let directory = Directory {
+        host: std::env::temp_dir(),
+        guest: "/".to_owned(),
+        write: false,
+    };
+    let entries = bench.per_unit(DESCRIPTORS, &[directory], empty, DESCRIPTORS_OPENED)?;
+    held.insert(Held::WasiEntry.name().to_owned(), entries);
+
+    progress("host memory");
+    held.insert(Held::HostPage.name().to_owned(), host_page(effort));
+
+    progress("kernel objects");
+    let arena_page = arena_page(effort)?;
+    let scrub = scrub(effort)?;
+    let (group, chunk) = groups(effort)?;
+
+    Ok(Profile {
+        format: FORMAT,
+        host: Host::here(),
+        method: format!(
+            "medians of {} ends, thread processor time; charged {FACTOR} times, and {MARGIN_NS} ns \
+             per tenant",
+            effort.samples()
+        ),
+        median_ps: Costs {
+            // One program is part of every tenant and charged by itself.
+            tenant: empty.saturating_sub(store),
+            group,
+            scrub,
+            chunk,
+            arena_page,
+            held,
+        },
+    })
+}
+
+/// Measures again and compares.
+///
+/// # Errors
+/// Like [`calibrate`].
+pub fn check(
+    stored: &Profile,
+    effort: Effort,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Drift>> {
+    let now = calibrate(effort, progress)?;
+    let list = |costs: &Costs| {
+        let own = [
+            ("tenant", costs.tenant),
+            ("descendant group", costs.group),
+            ("scrub entry", costs.scrub),
+            ("arena chunk", costs.chunk),
+            ("arena page", costs.arena_page),
+        ];
+        let held = costs
+            .held
+            .iter()
+            .map(|(name, ps)| (name.replace('_', " "), *ps));
+        own.map(|(name, ps)| (name.to_owned(), ps))
+            .into_iter()
+            .chain(held)
+            .collect::<Vec<_>>()
+    };
+    let (stored, now) = (list(&stored.median_ps), list(&now.median_ps));
+    let drifts = stored
+        .into_iter()
+        .zip(now)
+        .map(|((name, stored_ps), (_, now_ps))| Drift {
+            name,
+            stored_ps,
+            now_ps,
+            // A nanosecond is below what can be told apart.
+            holds: now_ps <= FACTOR * stored_ps + 1000,
+        });
+    Ok(drifts.collect())
+}
+
+fn median(mut samples: Vec<u64>) -> u64 {
+    samples.sort_unstable();
+    samples.get(samples.len() / 2).copied().unwrap_or(0)
+}
+
+/// A cell that charges nothing, for tenants that hold known amounts.
+struct Bench {
+    cell: Cell,
+    samples: usize,
+}
+
+impl Bench {
+    fn new(effort: Effort) -> Result<Self> {
+        let cell = Cell::start(CellConfig::new(Profile::free()))?;
+        Ok(Self {
+            cell,
+            samples: effort.samples(),
+        })
+    }
+
+    /// Median cost of ending a tenant that runs `text` to its end, ps.
+    fn end_of(&self, text: &str, dirs: &[Directory]) -> Result<u64> {
+        let program = self
+            .cell
+            .compile(text.as_bytes())
+            .context("a calibration program")?;
+        // Once for the pools: their first users touch fresh memory.
+        self.end_once(&program, dirs)?;
+        let ends: Result<Vec<u64>> = (0..self.samples)
+            .map(|_| self.end_once(&program, dirs))
+            .collect();
+        Ok(median(ends?) * 1000)
+    }
+
+    fn end_once(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<u64> {
+        let tenant = self.cell.start_tenant(StartRequest {
+            program: program.clone(),
+            lease: Lease::default(),
+            surroundings: Surroundings {
+                args: vec!["calibrate".to_owned()],
+                dirs: dirs.to_vec(),
+                ..Surroundings::default()
+            },
+            detailed: false,
+        })?;
+        let ended = tenant.wait()?;
+        if ended.exit != Exit::Code(0) {
+            bail!("a calibration program ended with {:?}", ended.exit);
+        }
+        Ok(ended.reclaimed.returned.cpu_ns)
+    }
+
+    /// Median cost of one of the `units` that a tenant running `text` holds at its end, ps.
+    fn per_unit(&self, text: &str, dirs: &[Directory], empty: u64, units: u64) -> Result<u64> {
+        Ok(self
+            .end_of(text, dirs)?
+            .saturating_sub(empty)
+            .div_ceil(units))
+    }
+}
+
+const EMPTY: &str = r#"(module (memory (export "memory") 0) (func (export "_start")))"#;
+
+const MEMORIES: &str = r#"(module
+  (memory (export "memory") 1)
+  (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1)
+  (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1)
+  (func (export "_start")))"#;
+
+/// 64 MiB, one byte written to each page.
+const PAGES_TOUCHED: u64 = 16384;
+const PAGES: &str = r#"(module (memory (export "memory") 1024)
+  (func (export "_start") (local $at i32)
+    (loop $next
+      (i32.store8 (local.get $at) (i32.const 1))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 4096)))
+        (i32.const 67108864))))))"#;
+
+const TABLE_ELEMENTS: u64 = 500_000;
+const TABLE: &str = r#"(module (memory (export "memory") 0)
+  (table $t 500000 funcref) (elem declare func $f) (func $f)
+  (func (export "_start")
+    (table.fill $t (i32.const 0) (ref.func $f) (i32.const 500000))))"#;
+
+const INSTANCES: u64 = 100;
+
+fn instances(count: u64) -> String {
+    let more = "(core instance (instantiate $m))".repeat(usize::try_from(count).unwrap_or(0));
+    format!(
+        r#"(component
+             (core module $m (func (export "run") (result i32) i32.const 0))
+             (core instance $i (instantiate $m)) {more}
+             (func $run (result (result)) (canon lift (core func $i "run")))
+             (instance $r (export "run" (func $run)))
+             (export "wasi:cli/run@0.2.0" (instance $r)))"#
+    )
+}
+
+/// Starts tasks that block; with an argument, it is such a task.
+const TASKS_STARTED: u64 = 16;
+const TASKS: &str = r#"(module
+  (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
+  (import "leasehold_kernel" "semaphore_create" (func $create (param i32) (result i64)))
+  (import "leasehold_kernel" "semaphore_down" (func $down (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get"
+    (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff"
+    (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "t\00")
+  (func (export "_start") (local $n i32)
+    (drop (call $args (i32.const 16) (i32.const 20)))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1))
+      (then (drop (call $down (i32.wrap_i64 (call $create (i32.const 0)))))))
+    (loop $next
+      (if (i64.lt_s (call $start (i32.const 0) (i32.const 2)) (i64.const 0)) (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $n (i32.add (local.get $n) (i32.const 1)))
+        (i32.const 16))))
+    ;; Sleep for a millisecond: the tasks get to run and block.
+    (i32.store (i32.const 80) (i32.const 1))
+    (i64.store (i32.const 88) (i64.const 1000000))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512)))))"#;
+
+/// Opens the directory that it was given again and again.
+const DESCRIPTORS_OPENED: u64 = 256;
+const DESCRIPTORS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) ".")
+  (func (export "_start") (local $n i32)
+    (loop $next
+      (if (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 2)
+            (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 8))
+        (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $n (i32.add (local.get $n) (i32.const 1)))
+        (i32.const 256))))))"#;
+
+/// Median cost of giving back a page of the host's heap, ps.
+fn host_page(effort: Effort) -> u64 {
+    const PAGES: usize = 256;
+    let ends = (0..effort.samples()).map(|_| {
+        let memory = vec![1u8; PAGES * 4096];
+        std::hint::black_box(&memory);
+        let began = thread_cpu_ns();
+        drop(memory);
+        thread_cpu_ns() - began
+    });
+    (median(ends.collect()) * 1000).div_ceil(PAGES as u64)
+}
+
+const BUDGET: u64 = Nanoseconds::MAX.get();
+const MEMORY: u64 = ByteSize::MAX.get();
+
+fn kernel(keep_resident: usize) -> Kernel<MapBacking> {
+    let config = KernelConfig {
+        reclaim: Config {
+            arena_bytes: 1 << 30,
+            keep_resident,
+            mode: Mode::Grouped,
+            max_groups: 1 << 16,
+        },
+        max_executions: 1 << 12,
+        max_channel_bytes: 1 << 20,
+        max_region_bytes: 1 << 30,
+        timer_floor_ns: 1,
+    };
+    let model = CostModel {
+        root_ps: 0,
+        group_ps: 0,
+        scrub_ps: 0,
+        chunk_ps: 0,
+        page_ps: 0,
+    };
+    let costs = KernelCosts {
+        model,
+        semaphore_ps: 0,
+        channel_ps: 0,
+        region_ps: 0,
+        timer_ps: 0,
+        task_ps: 0,
+        tenant_ps: 0,
+        capability_ps: 0,
+        parcel_ps: 0,
+        execution_ps: 0,
+    };
+    Kernel::new(config, costs, MapBacking)
+}
+
+/// Processor time of ending a tenant of a kernel, ns.
+fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId) -> Result<u64> {
+    let began = thread_cpu_ns();
+    kernel.end(tenant, &mut |_: ExecutionId| {})?;
+    Ok(thread_cpu_ns() - began)
+}
+
+/// Median cost of giving back a page of an arena, ps.
+fn arena_page(effort: Effort) -> Result<u64> {
+    const BYTES: u64 = 16 << 20;
+    let mut kernel = kernel(0);
+    let mut once = |bytes: u64| -> Result<u64> {
+        let tenant = kernel.admit(BUDGET, MEMORY)?;
+        let region = kernel.region_create(tenant, bytes)?;
+        // Touch every page.
+        for page in 0..bytes / 4096 {
+            kernel.region_write(tenant, region, page * 4096, &[1])?;
+        }
+        end(&mut kernel, tenant)
+    };
+    let empty: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(4096)).collect();
+    let full: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(BYTES)).collect();
+    let difference = median(full?).saturating_sub(median(empty?));
+    Ok((difference * 1000).div_ceil(BYTES / 4096))
+}
+
+/// Median cost of severing a scrub entry, ps: a stranger's wait, the dearest kind.
+fn scrub(effort: Effort) -> Result<u64> {
+    const WAITS: u32 = 1000;
+    let mut kernel = kernel(1 << 30);
+    let mut execution = 0;
+    let mut once = |waits: u32| -> Result<u64> {
+        let client = kernel.admit(BUDGET, MEMORY)?;
+        let service = kernel.admit(BUDGET, MEMORY)?;
+        let semaphore = kernel.semaphore_create(client, 0)?;
+        let theirs = kernel.connect(client, semaphore, service, Rights::READ, waits.max(1))?;
+        for _ in 0..waits {
+            execution += 1;
+            kernel.register_execution(service, ExecutionId(execution))?;
+            kernel.semaphore_down(service, ExecutionId(execution), theirs)?;
+        }
+        let cost = end(&mut kernel, client)?;
+        let mut woken = 0;
+        while kernel.next_wake().is_some() {
+            woken += 1;
+        }
+        ensure!(woken == waits, "{woken} of {waits} waiters were woken");
+        end(&mut kernel, service)?;
+        Ok(cost)
+    };
+    let none: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(0)).collect();
+    let many: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(WAITS)).collect();
+    let difference = median(many?).saturating_sub(median(none?));
+    Ok((difference * 1000).div_ceil(u64::from(WAITS)))
+}
+
+/// Median costs of ending a descendant's group, and of a chunk of its own, ps.
+fn groups(effort: Effort) -> Result<(u64, u64)> {
+    const CHILDREN: u64 = 1000;
+    let mut kernel = kernel(1 << 30);
+    let mut once = |children: u64, objects: bool| -> Result<u64> {
+        let root = kernel.admit(BUDGET, MEMORY)?;
+        let middle = kernel.tenant_create(root, BUDGET / 2, 0)?;
+        let tenant = kernel.tenant_of(root, middle)?;
+        for _ in 0..children {
+            let child = kernel.tenant_create(tenant, BUDGET / 4 / CHILDREN, 0)?;
+            if objects {
+                let child = kernel.tenant_of(tenant, child)?;
+                kernel.region_create(child, 4096)?;
+            }
+        }
+        let cost = end(&mut kernel, tenant)?;
+        end(&mut kernel, root)?;
+        Ok(cost)
+    };
+    let mut sample = |children, objects| -> Result<u64> {
+        let ends: Result<Vec<u64>> = (0..effort.samples())
+            .map(|_| once(children, objects))
+            .collect();
+        Ok(median(ends?))
+    };
+    let none = sample(0, false)?;
+    let groups = sample(CHILDREN, false)?;
+    let chunks = sample(CHILDREN, true)?;
+    let per_child = |ns: u64, less: u64| (ns.saturating_sub(less) * 1000).div_ceil(CHILDREN);
+    Ok((per_child(groups, none), per_child(chunks, groups)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effort, calibrate, check};
+    use crate::meter::Held;
+
+    #[test]
+    fn every_cost_of_this_host_is_measured() {
+        let profile = calibrate(Effort::Quick, &mut |_| {}).expect("calibrated");
+        for held in [
+            Held::Store,
+            Held::MemoryPage,
+            Held::WasiEntry,
+            Held::HostPage,
+        ] {
+            assert!(
+                profile.median_ps.held[held.name()] > 0,
+                "{} costs nothing",
+                held.name()
+            );
+        }
+        assert!(profile.median_ps.scrub > 0 && profile.median_ps.arena_page > 0);
+    }
+
+    #[test]
+    fn a_profile_that_is_much_too_cheap_does_not_hold() {
+        let mut profile = calibrate(Effort::Quick, &mut |_| {}).expect("calibrated");
+        for ps in profile.median_ps.held.values_mut() {
+            *ps /= 1000;
+        }
+        let drifts = check(&profile, Effort::Quick, &mut |_| {}).expect("checked");
+        assert!(drifts.iter().any(|drift| !drift.holds));
+    }
+}

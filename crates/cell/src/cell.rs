@@ -1,0 +1,357 @@
+//! A cell, from the controller's side: start tenants, end them, hear how it went.
+//!
+//! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
+//! other threads hold.
+
+use crate::clock::Elapsed;
+use crate::engine_config::engine_config;
+use crate::execution::{Exit, Surroundings};
+use crate::executor::Executor;
+use crate::local;
+use crate::meter::Held;
+use crate::pools::Pools;
+use crate::profile::Profile;
+use crate::program::{Program, ProgramError};
+use leasehold_crossing::{Inbox, Message};
+use leasehold_kernel::Errno;
+use leasehold_lease::Lease;
+use leasehold_reclaim::{Mode, Statement};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wasmtime::Engine;
+
+/// How a cell is set up.
+#[derive(Debug, Clone)]
+pub struct CellConfig {
+    /// The core to pin the cell's thread to, if any.
+    pub cpu: Option<usize>,
+    /// What reclaiming costs on this host.
+    pub profile: Profile,
+    /// Grouped, or object by object: the baseline of BRR fig. 7 and 8.
+    pub mode: Mode,
+    /// Most reclamation groups (tenants and their descendants) at a time.
+    pub max_groups: u32,
+    /// Most linear memories at a time; each is 4 GiB of address space.
+    pub max_memories: usize,
+    /// Address range of a top-level tenant's arena, bytes.
+    pub arena_bytes: usize,
+    /// Where compiled programs are kept between runs; `None` compiles every time.
+    pub code_cache: Option<PathBuf>,
+}
+
+impl CellConfig {
+    /// A cell of up to 1,024 tenants that charges what `profile` says.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            cpu: None,
+            profile,
+            mode: Mode::Grouped,
+            max_groups: 1 << 16,
+            max_memories: 1024,
+            arena_bytes: 1 << 30,
+            code_cache: None,
+        }
+    }
+}
+
+/// A running cell. Dropping it ends its tenants and its thread.
+pub struct Cell {
+    engine: Engine,
+    inbox: Arc<Inbox<Command>>,
+    thread: Option<JoinHandle<()>>,
+    next_key: AtomicU64,
+    code_cache: Option<PathBuf>,
+}
+
+/// What is needed to start a tenant.
+#[derive(Clone)]
+#[allow(missing_debug_implementations)]
+pub struct StartRequest {
+    /// What to run.
+    pub program: Arc<Program>,
+    /// Under which contract.
+    pub lease: Lease,
+    /// With which surroundings.
+    pub surroundings: Surroundings,
+    /// Whether its end is to report its account by class; costs time for each descendant.
+    pub detailed: bool,
+}
+
+/// Why a tenant could not be started. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The lease does not pay for an empty tenant with this program.
+    #[error(
+        "the reclamation budget of {budget_ns} ns does not pay for starting the program: {reason}"
+    )]
+    Lease {
+        /// The budget, ns.
+        budget_ns: u64,
+        /// What it did not pay for.
+        reason: String,
+    },
+    /// A directory could not be opened.
+    #[error("{0}")]
+    Surroundings(String),
+    /// The program asks for an interface with another type than the one offered.
+    #[error("the program does not fit: {0}")]
+    Program(String),
+    /// The cell has ended.
+    #[error("the cell has ended")]
+    CellEnded,
+}
+
+/// Which part of ending a tenant a measurement covers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// The bound that was charged: what ending this tenant may cost, ns of processor time.
+    pub predicted_ns: u64,
+    /// Until everything was severed and the tenant's slots could be used again.
+    pub reusable: Elapsed,
+    /// Until its pages were given back too.
+    pub returned: Elapsed,
+    /// Scrub entries severed.
+    pub scrubbed: u64,
+    /// Groups ended, the tenant's own included (only those that had to be visited).
+    pub groups: u64,
+    /// Steps of work taken.
+    pub steps: u64,
+    /// Pages of linear memory given back.
+    pub pages: u64,
+}
+
+/// How a tenant ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// How its program ended.
+    pub exit: Exit,
+    /// Its account at the moment it ended, by class, if the start asked for it.
+    pub statement: Option<Statement>,
+    /// What ending it cost.
+    pub reclaimed: Reclaimed,
+}
+
+/// A tenant in a cell. Dropping the handle leaves the tenant running.
+#[allow(missing_debug_implementations)]
+pub struct TenantHandle {
+    key: u64,
+    inbox: Arc<Inbox<Command>>,
+    ended: Receiver<Ended>,
+}
+
+/// What controllers send to a cell.
+pub(crate) enum Command {
+    Start {
+        key: u64,
+        request: Box<StartRequest>,
+        started: Sender<Result<(), StartError>>,
+        ended: Sender<Ended>,
+    },
+    Kill(u64),
+    Statement(u64, Sender<Option<Statement>>),
+    Connect(Box<Connect>),
+    Shutdown,
+}
+
+/// A channel between two tenants, made by the controller.
+pub(crate) struct Connect {
+    pub(crate) client: u64,
+    pub(crate) service: u64,
+    pub(crate) capacity: u32,
+    pub(crate) links: u32,
+    pub(crate) reply: Sender<Result<(u32, u32), Errno>>,
+}
+
+impl Cell {
+    /// Starts a cell.
+    ///
+    /// # Errors
+    /// When the host refuses a thread, address space, or the engine.
+    pub fn start(config: CellConfig) -> anyhow::Result<Self> {
+        let mut engine_config = engine_config();
+        let pools = Pools::new(config.max_memories)?;
+        pools.configure(&mut engine_config);
+        let engine = Engine::new(&engine_config)
+            .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
+        let inbox = Arc::new(Inbox::new());
+        let (ready, started) = channel();
+        let thread = {
+            let (engine, inbox) = (engine.clone(), inbox.clone());
+            let config = config.clone();
+            std::thread::Builder::new()
+                .name("leasehold-cell".into())
+                .spawn(move || {
+                    run(&config, engine, inbox, pools, &ready);
+                })?
+        };
+        started
+            .recv()
+            .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
+        Ok(Self {
+            engine,
+            inbox,
+            thread: Some(thread),
+            next_key: AtomicU64::new(1),
+            code_cache: config.code_cache,
+        })
+    }
+
+    /// The engine that compiles programs for this cell.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Reads, checks and compiles a program, on the calling thread; from the cache if it was
+    /// compiled before.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
+        Program::load(&self.engine, path, self.code_cache.as_deref()).map(Arc::new)
+    }
+
+    /// Checks and compiles a program, on the calling thread.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
+        Program::from_bytes(&self.engine, bytes).map(Arc::new)
+    }
+
+    /// Starts a tenant.
+    ///
+    /// # Errors
+    /// When its lease does not pay for its start, or its surroundings are not there.
+    pub fn start_tenant(&self, request: StartRequest) -> Result<TenantHandle, StartError> {
+        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        let (started, start) = channel();
+        let (ended_sender, ended) = channel();
+        let request = Box::new(request);
+        self.send(Command::Start {
+            key,
+            request,
+            started,
+            ended: ended_sender,
+        });
+        start.recv().map_err(|_| StartError::CellEnded)??;
+        Ok(TenantHandle {
+            key,
+            inbox: self.inbox.clone(),
+            ended,
+        })
+    }
+
+    /// Makes a channel in `client`'s group and gives both tenants a capability to it. Of the
+    /// client's budget, `service` can use `links` links at the most.
+    ///
+    /// Returns the selectors of the client and of the service.
+    ///
+    /// # Errors
+    /// The kernel's, when one of the leases does not pay for it or a tenant has ended.
+    pub fn connect(
+        &self,
+        client: &TenantHandle,
+        service: &TenantHandle,
+        capacity: u32,
+        links: u32,
+    ) -> Result<(u32, u32), Errno> {
+        let (reply, answer) = channel();
+        let connect = Connect {
+            client: client.key,
+            service: service.key,
+            capacity,
+            links,
+            reply,
+        };
+        self.send(Command::Connect(Box::new(connect)));
+        answer.recv().unwrap_or(Err(Errno::Gone))
+    }
+
+    fn send(&self, command: Command) {
+        self.inbox.put(Message::Command(command));
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.send(Command::Shutdown);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the cell's thread panicked");
+        }
+    }
+}
+
+impl TenantHandle {
+    /// Ends the tenant, whatever it is doing. Idempotent; does not wait.
+    pub fn kill(&self) {
+        self.inbox.put(Message::Command(Command::Kill(self.key)));
+    }
+
+    /// Waits until the tenant has ended and everything was taken back from it.
+    ///
+    /// # Errors
+    /// When the cell has ended first.
+    pub fn wait(&self) -> Result<Ended, StartError> {
+        self.ended.recv().map_err(|_| StartError::CellEnded)
+    }
+
+    /// Waits for at most `timeout`; `None` if the tenant is still there.
+    ///
+    /// # Errors
+    /// When the cell has ended.
+    pub fn wait_for(&self, timeout: Duration) -> Result<Option<Ended>, StartError> {
+        match self.ended.recv_timeout(timeout) {
+            Ok(ended) => Ok(Some(ended)),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Ok(None),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Err(StartError::CellEnded),
+        }
+    }
+
+    /// The tenant's account now; `None` if it has ended.
+    pub fn statement(&self) -> Option<Statement> {
+        let (reply, answer) = channel();
+        self.inbox
+            .put(Message::Command(Command::Statement(self.key, reply)));
+        answer.recv().ok().flatten()
+    }
+}
+
+fn run(
+    config: &CellConfig,
+    engine: Engine,
+    inbox: Arc<Inbox<Command>>,
+    pools: Pools,
+    ready: &Sender<anyhow::Result<()>>,
+) {
+    if let Some(cpu) = config.cpu
+        && let Err(error) = pin(cpu)
+    {
+        tracing::warn!(cpu, %error, "the cell's thread is not pinned");
+    }
+    local::enter(local::Local::new(config));
+    let page_ps = config.profile.charge_ps(Held::HostPage);
+    match Executor::new(engine, inbox, pools, page_ps) {
+        Ok(mut executor) => {
+            // Nobody waits for a cell whose controller has gone.
+            let _ = ready.send(Ok(()));
+            executor.run();
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    }
+    local::leave();
+}
+
+fn pin(cpu: usize) -> std::io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set)?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The end of a tenant: taking everything back, in bounded steps, within what was charged.
+//!
+//! 1. **Sever**: the kernel marks the group (every handle into it is stale) and severs its scrub
+//!    entries; the programs among them are dropped, one a step. Dropping a program frees its
+//!    store; linear memories and stacks only go back to their pools, whatever they hold.
+//! 2. **Reusable**: the arena is free for the next tenant. Nothing of the tenant can be reached.
+//! 3. **Return**: the pages of its memories, stack and arena are given back in slices.
+//!
+//! The executor decides how many steps are taken when. Tenants end in the order in which their
+//! ends began, so that the pages in front of the queue are those of the tenant in front.
+
+use crate::cell::{Ended, Reclaimed};
+use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
+use crate::execution::{Exit, Running};
+use crate::local;
+use crate::pools::{Pools, Ticket};
+use crate::range_pool::STEP_PAGES;
+use leasehold_kernel::{End, ExecutionId, TenantId};
+use leasehold_reclaim::{Progress, Statement};
+use std::sync::mpsc::Sender;
+
+/// Scrub entries severed in one step.
+const SEVER: u32 = 16;
+
+/// A tenant that is being ended.
+pub(crate) struct Ending {
+    exit: Exit,
+    reply: Option<Sender<Ended>>,
+    statement: Option<Statement>,
+    predicted_ns: u64,
+    began_wall: u64,
+    cpu_ns: u64,
+    end: End,
+    phase: Phase,
+    /// Executions severed in the current step.
+    severed: Vec<u64>,
+    /// Programs that were severed and are still to be dropped.
+    stopped: Vec<Running>,
+    reusable: Elapsed,
+    pages: u64,
+    steps: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Sever,
+    Return(Ticket),
+    Done,
+}
+
+/// What the executor does for an ending tenant.
+pub(crate) trait Programs {
+    /// Takes an execution out of the executor's hands.
+    fn remove(&mut self, execution: u64) -> Option<Running>;
+}
+
+impl Ending {
+    /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
+    ///
+    /// `program` is the tenant's own, if it has ended by itself and is still to be dropped.
+    /// `detailed` asks for the tenant's account by class, which takes time for each of its
+    /// descendants and is counted in the end's cost.
+    pub(crate) fn begin(
+        tenant: TenantId,
+        exit: Exit,
+        program: Option<Running>,
+        reply: Option<Sender<Ended>>,
+        detailed: bool,
+    ) -> Option<Self> {
+        let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
+        let (predicted_ns, statement, end) = local::with(|local| {
+            let predicted_ns = local.kernel.account(tenant).ok()?.charged_ns;
+            let statement = if detailed {
+                local.kernel.statement(tenant).ok()
+            } else {
+                None
+            };
+            let end = local.kernel.begin_end(tenant).ok()?;
+            Some((predicted_ns, statement, end))
+        })?;
+        Some(Self {
+            exit,
+            reply,
+            statement,
+            predicted_ns,
+            began_wall,
+            cpu_ns: thread_cpu_ns() - began_cpu,
+            end,
+            phase: Phase::Sever,
+            severed: Vec::new(),
+            stopped: Vec::from_iter(program),
+            reusable: Elapsed::default(),
+            pages: 0,
+            steps: 0,
+        })
+    }
+
+    /// Takes up to `steps` steps and counts the processor time they took; true when nothing is
+    /// left to do.
+    pub(crate) fn work(
+        &mut self,
+        programs: &mut impl Programs,
+        pools: &Pools,
+        steps: usize,
+    ) -> bool {
+        let began = thread_cpu_ns();
+        for _ in 0..steps {
+            self.steps += 1;
+            match self.phase {
+                Phase::Sever => self.sever(programs, pools, began),
+                Phase::Return(ticket) => self.give_back(programs, pools, ticket),
+                Phase::Done => break,
+            }
+        }
+        self.cpu_ns += thread_cpu_ns() - began;
+        matches!(self.phase, Phase::Done)
+    }
+
+    fn sever(&mut self, programs: &mut impl Programs, pools: &Pools, began_cpu: u64) {
+        if let Some(program) = self.stopped.pop() {
+            // Outside `local::with`: it runs the destructors of host calls.
+            drop(program);
+            return;
+        }
+        let progress = self.step(programs);
+        if progress == Progress::Working || !self.stopped.is_empty() {
+            return;
+        }
+        self.reusable = Elapsed {
+            wall_ns: monotonic_ns() - self.began_wall,
+            cpu_ns: self.cpu_ns + thread_cpu_ns() - began_cpu,
+        };
+        self.phase = Phase::Return(pools.ticket());
+    }
+
+    fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools, ticket: Ticket) {
+        if !pools.is_clean(ticket) {
+            self.pages += pools.clean(ticket, STEP_PAGES) as u64;
+        } else if self.step(programs) == Progress::Done {
+            self.phase = Phase::Done;
+        }
+    }
+
+    fn step(&mut self, programs: &mut impl Programs) -> Progress {
+        let severed = &mut self.severed;
+        let mut host = |ExecutionId(id)| severed.push(id);
+        let progress = local::with(|local| local.kernel.step_end(&mut self.end, &mut host, SEVER));
+        for id in self.severed.drain(..) {
+            self.stopped.extend(programs.remove(id));
+        }
+        progress
+    }
+
+    /// Whether everything of the tenant can be used again.
+    pub(crate) fn is_reusable(&self) -> bool {
+        !matches!(self.phase, Phase::Sever)
+    }
+
+    /// Tells the controller, if there is one.
+    pub(crate) fn report(self) {
+        let outcome = self.end.outcome();
+        let reclaimed = Reclaimed {
+            predicted_ns: self.predicted_ns,
+            reusable: self.reusable,
+            returned: Elapsed {
+                wall_ns: monotonic_ns() - self.began_wall,
+                cpu_ns: self.cpu_ns,
+            },
+            scrubbed: outcome.scrubbed,
+            groups: outcome.groups,
+            steps: self.steps,
+            pages: self.pages + outcome.pages_discarded,
+        };
+        if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
+            tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");
+        }
+        if let Some(reply) = self.reply {
+            // The controller may have lost interest.
+            let _ = reply.send(Ended {
+                exit: self.exit,
+                statement: self.statement,
+                reclaimed,
+            });
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! One running program: a store, its fiber, and what they were charged for.
+//!
+//! An execution is a future that owns everything the engine holds for the guest. Ending it, at
+//! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
+//! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
+
+use crate::abi::{Linkers, Prepared};
+use crate::guest::Guest;
+use crate::limiter::Limiter;
+use crate::local;
+use crate::meter::Held;
+use crate::preempt;
+use crate::program::Program;
+use crate::wasi::stdio::{Input, Output};
+use crate::wasi::table::TableCharge;
+use leasehold_kernel::{Errno, TenantId};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use wasmtime::{Engine, Store, Trap};
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView as _};
+
+const PAGE: u64 = 4096;
+
+/// A directory of the host that a tenant may use.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    /// Path on the host.
+    pub host: PathBuf,
+    /// Path as the guest sees it.
+    pub guest: String,
+    /// Whether the guest may change it.
+    pub write: bool,
+}
+
+/// What a program sees of its surroundings.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Arguments; the first is by custom the program's name.
+    pub args: Vec<String>,
+    /// Environment variables.
+    pub env: Vec<(String, String)>,
+    /// Directories.
+    pub dirs: Vec<Directory>,
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned, or called exit, with this code.
+    Code(i32),
+    /// It trapped; the message says where.
+    Trap(String),
+    /// It asked for something that its lease does not pay for and that cannot be refused to it
+    /// in any other way.
+    Lease(String),
+    /// It was ended from outside.
+    Killed,
+}
+
+impl Exit {
+    /// What a waiting tenant sees: the exit code, 134 for a trap, 137 for a kill.
+    pub fn code(&self) -> i32 {
+        match self {
+            Exit::Code(code) => *code,
+            Exit::Trap(_) | Exit::Lease(_) => 134,
+            Exit::Killed => 137,
+        }
+    }
+}
+
+/// Limits of an execution that do not change while it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) table_elements: u64,
+    pub(crate) call_bytes: u64,
+}
+
+/// The future of an execution.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Exit> + Send>>;
+
+/// How to build an execution of a tenant's program.
+#[derive(Clone)]
+pub(crate) struct Blueprint {
+    pub(crate) engine: Engine,
+    pub(crate) linkers: Rc<Linkers>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) limits: Limits,
+}
+
+impl Blueprint {
+    /// The same with other arguments; the program's name stays.
+    pub(crate) fn with_arguments(&self, args: Vec<String>) -> Self {
+        let mut blueprint = self.clone();
+        blueprint.surroundings.args.truncate(1);
+        blueprint.surroundings.args.extend(args);
+        blueprint
+    }
+
+    /// Charges `tenant` for an execution and builds it; it has not run yet.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it, or its surroundings are not there. What was charged
+    /// until then stays among the execution's holdings ([`local::Local::release_all`]).
+    pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
+        let inventory = *self.program.inventory();
+        let call_bytes = self.limits.call_bytes;
+        let host_pages = inventory
+            .instance_bytes
+            .saturating_add(call_bytes)
+            .div_ceil(PAGE);
+        local::with(|local| {
+            local.hold(tenant, execution, Held::Store, 1)?;
+            local.hold(tenant, execution, Held::Instance, inventory.instances)?;
+            local.hold(tenant, execution, Held::HostPage, host_pages)
+        })?;
+        let mut wasi = self.surroundings.wasi()?;
+        let preopens = self.surroundings.dirs.len();
+        let table = TableCharge::start(wasi.ctx().table, tenant, execution, preopens)?;
+        let prepared = self
+            .linkers
+            .prepare(&self.program)
+            .map_err(BuildError::Link)?;
+        let limiter = Limiter::new(
+            tenant,
+            execution,
+            usize::try_from(inventory.instances).unwrap_or(usize::MAX),
+            self.limits.table_elements,
+        );
+        let stdin = self.surroundings.stdin.clone();
+        let guest = Guest::new(tenant, execution, call_bytes, stdin, limiter, table, wasi);
+        let mut store = Store::new(&self.engine, guest);
+        store.limiter(|guest| &mut guest.limiter);
+        store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
+        preempt::arm(&mut store);
+        Ok(Box::pin(run(store, prepared)))
+    }
+}
+
+impl Surroundings {
+    fn wasi(&self) -> Result<WasiP1Ctx, BuildError> {
+        let mut wasi = WasiCtxBuilder::new();
+        wasi.args(&self.args)
+            .envs(&self.env)
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false);
+        self.stdin.give(&mut wasi);
+        self.stdout.give_stdout(&mut wasi);
+        self.stderr.give_stderr(&mut wasi);
+        for Directory { host, guest, write } in &self.dirs {
+            let permissions = if *write {
+                FsPerms::ReadWrite
+            } else {
+                FsPerms::ReadOnly
+            };
+            wasi.preopened_dir(host, guest, permissions)
+                .map_err(|source| BuildError::Directory {
+                    path: host.clone(),
+                    source,
+                })?;
+        }
+        Ok(wasi.build_p1())
+    }
+}
+
+/// Why an execution could not be built.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    #[error("the lease does not pay for starting it: {0}")]
+    Lease(#[from] Errno),
+    #[error("directory {}: {source:#}", path.display())]
+    Directory {
+        path: PathBuf,
+        source: wasmtime::Error,
+    },
+    #[error("{0:#}")]
+    Link(wasmtime::Error),
+}
+
+impl BuildError {
+    /// What a guest that asked for the execution is told.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            BuildError::Lease(errno) => *errno,
+            BuildError::Directory { .. } | BuildError::Link(_) => Errno::Invalid,
+        }
+    }
+}
+
+async fn run(mut store: Store<Guest>, prepared: Prepared) -> Exit {
+    let result = match prepared {
+        Prepared::Module(module) => run_module(&mut store, &module).await,
+        Prepared::Component(component) => run_component(&mut store, &component).await,
+    };
+    match result {
+        Ok(code) => Exit::Code(code),
+        Err(error) => exit_of(&error, store.data().limiter.refused()),
+    }
+}
+
+async fn run_module(
+    store: &mut Store<Guest>,
+    module: &wasmtime::InstancePre<Guest>,
+) -> wasmtime::Result<i32> {
+    let instance = module.instantiate_async(&mut *store).await?;
+    let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
+    start.call_async(&mut *store, ()).await?;
+    Ok(0)
+}
+
+async fn run_component(
+    store: &mut Store<Guest>,
+    component: &wasmtime_wasi::p2::bindings::CommandPre<Guest>,
+) -> wasmtime::Result<i32> {
+    let command = component.instantiate_async(&mut *store).await?;
+    let result = command.wasi_cli_run().call_run(&mut *store).await?;
+    Ok(i32::from(result.is_err()))
+}
+
+fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
+    if let Some(I32Exit(code)) = error.downcast_ref() {
+        return Exit::Code(*code);
+    }
+    if error.is::<wasmtime_wasi::ResourceTableError>() {
+        return Exit::Lease("out of reclamation budget for another descriptor or stream".into());
+    }
+    if let Some(errno) = error.downcast_ref::<Errno>() {
+        return Exit::Lease(format!("{error:#} ({errno})"));
+    }
+    // Not a trap and something was refused: the program could not be instantiated.
+    if let (false, Some(errno)) = (error.is::<Trap>(), refused) {
+        return Exit::Lease(format!("{error:#}: {errno}"));
+    }
+    Exit::Trap(format!("{error:#}"))
+}

@@ -1,0 +1,79 @@
+//! The host's side of one running program: the data of its store.
+
+use crate::limiter::Limiter;
+use crate::wasi::stdio::Input;
+use crate::wasi::table::TableCharge;
+use leasehold_kernel::TenantId;
+use wasmtime::{AsContextMut, Caller, Extern, Memory};
+use wasmtime_wasi::ResourceTable;
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi::p1::WasiP1Ctx;
+
+/// The data of a store. Nothing in here grows with what the guest does, except what its lease is
+/// charged for.
+pub(crate) struct Guest {
+    /// Whose lease pays.
+    pub(crate) tenant: TenantId,
+    /// Which execution this is, as the kernel knows it.
+    pub(crate) execution: u64,
+    /// Bytes of the host's memory that one of its calls may hold.
+    pub(crate) call_bytes: u64,
+    pub(crate) stdin: Input,
+    pub(crate) limiter: Limiter,
+    pub(crate) table: TableCharge,
+    wasi: WasiP1Ctx,
+    /// The exported memory of a core module, once it was looked up.
+    memory: Option<Memory>,
+}
+
+impl Guest {
+    pub(crate) fn new(
+        tenant: TenantId,
+        execution: u64,
+        call_bytes: u64,
+        stdin: Input,
+        limiter: Limiter,
+        table: TableCharge,
+        wasi: WasiP1Ctx,
+    ) -> Self {
+        Self {
+            tenant,
+            execution,
+            call_bytes,
+            stdin,
+            limiter,
+            table,
+            wasi,
+            memory: None,
+        }
+    }
+
+    /// Whose call it is.
+    pub(crate) fn identity(&self) -> (TenantId, u64) {
+        (self.tenant, self.execution)
+    }
+
+    /// WASI's state, with room in its table for what one host call can put there.
+    pub(crate) fn charged_wasi(&mut self) -> &mut WasiP1Ctx {
+        self.table
+            .make_room(self.wasi.ctx().table, self.tenant, self.execution);
+        &mut self.wasi
+    }
+
+    /// WASI's resource table, with room for one host call.
+    pub(crate) fn charged_table(&mut self) -> &mut ResourceTable {
+        self.charged_wasi().ctx().table
+    }
+
+    /// The memory that the calling core module exports as `memory`.
+    pub(crate) fn memory(caller: &mut Caller<'_, Guest>) -> Option<Memory> {
+        if let Some(memory) = caller.data().memory {
+            return Some(memory);
+        }
+        let Some(Extern::Memory(memory)) = caller.get_export("memory") else {
+            return None;
+        };
+        caller.as_context_mut().data_mut().memory = Some(memory);
+        Some(memory)
+    }
+}

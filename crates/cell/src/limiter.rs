@@ -1,0 +1,160 @@
+//! The engine asks before a guest's memory or table grows; the lease answers.
+//!
+//! This is the enforced half of the promise: what a store can hold was charged before the engine
+//! allocated it. A guest that asks for more sees its `memory.grow` fail, as the specification
+//! allows.
+
+use crate::local;
+use crate::meter::Held;
+use leasehold_kernel::{Errno, TenantId};
+use wasmtime::{ResourceLimiter, Result};
+
+const PAGE: usize = 4096;
+
+/// The limits of one execution.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    tenant: TenantId,
+    execution: u64,
+    instances: usize,
+    table_elements: u64,
+    /// A charge of the last growth that was allowed, in case the engine fails to make it.
+    pending: Growth,
+    /// Why the last growth was refused, for the report of a program that did not start.
+    refused: Option<Errno>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Growth {
+    memories: u64,
+    bytes: u64,
+    pages: u64,
+}
+
+impl Limiter {
+    /// Limits for an execution of `tenant` with at most `instances` core instances (charged by
+    /// the caller) and `table_elements` elements in all tables.
+    pub(crate) fn new(
+        tenant: TenantId,
+        execution: u64,
+        instances: usize,
+        table_elements: u64,
+    ) -> Self {
+        Self {
+            tenant,
+            execution,
+            instances,
+            table_elements,
+            pending: Growth::default(),
+            refused: None,
+        }
+    }
+
+    /// Why the last request was refused, if one was.
+    pub(crate) fn refused(&self) -> Option<Errno> {
+        self.refused
+    }
+
+    fn grow_memory(&mut self, growth: Growth) -> Result<(), Errno> {
+        let (tenant, execution) = (self.tenant, self.execution);
+        local::with(|local| {
+            local.hold_memory(tenant, execution, growth.bytes)?;
+            let charged = local
+                .hold(tenant, execution, Held::Memory, growth.memories)
+                .and_then(|()| {
+                    local
+                        .hold(tenant, execution, Held::MemoryPage, growth.pages)
+                        .inspect_err(|_| {
+                            local.release(tenant, execution, Held::Memory, growth.memories);
+                        })
+                });
+            if charged.is_err() {
+                local.release_memory(tenant, execution, growth.bytes);
+            }
+            charged
+        })
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        self.pending = Growth::default();
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let growth = Growth {
+            // The engine asks with `current` 0 when it creates a memory; a memory that was
+            // created empty is then paid for twice, which is on the safe side.
+            memories: u64::from(current == 0),
+            bytes: (desired - current) as u64,
+            pages: (desired.div_ceil(PAGE) - current.div_ceil(PAGE)) as u64,
+        };
+        match self.grow_memory(growth) {
+            Ok(()) => {
+                self.pending = growth;
+                Ok(true)
+            }
+            Err(errno) => {
+                self.refused = Some(errno);
+                Ok(false)
+            }
+        }
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
+        let growth = std::mem::take(&mut self.pending);
+        if growth.pages > 0 {
+            tracing::warn!(%error, bytes = growth.bytes, "the host could not grow a memory");
+            let (tenant, execution) = (self.tenant, self.execution);
+            local::with(|local| {
+                local.release_memory(tenant, execution, growth.bytes);
+                local.release(tenant, execution, Held::Memory, growth.memories);
+                local.release(tenant, execution, Held::MemoryPage, growth.pages);
+            });
+        }
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        let elements = (desired - current) as u64;
+        if maximum.is_some_and(|maximum| desired > maximum) || elements > self.table_elements {
+            return Ok(false);
+        }
+        let charged = local::with(|local| {
+            local.hold(self.tenant, self.execution, Held::TableElement, elements)
+        });
+        match charged {
+            Ok(()) => {
+                self.table_elements -= elements;
+                Ok(true)
+            }
+            Err(errno) => {
+                self.refused = Some(errno);
+                Ok(false)
+            }
+        }
+    }
+
+    fn instances(&self) -> usize {
+        self.instances
+    }
+
+    fn memories(&self) -> usize {
+        // Each is charged when it is made.
+        usize::MAX
+    }
+
+    fn tables(&self) -> usize {
+        usize::MAX
+    }
+}

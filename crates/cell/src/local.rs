@@ -1,0 +1,263 @@
+//! What belongs to the cell's thread: the kernel, and who waits for what.
+//!
+//! Host functions run deep inside the engine, which wants a store's data to be `Send`; the kernel
+//! is neither shared nor locked. So it lives in a thread-local of the cell's thread and is
+//! reached by [`with`], for the length of one closure that never calls back into the engine.
+//! Cells share nothing (invariant 8): each has its own thread, so each has its own of these.
+
+use crate::arena_backing::MapBacking;
+use crate::cell::CellConfig;
+use crate::execution::Blueprint;
+use crate::executor::Request;
+use crate::meter::{Held, Meter};
+use crate::wasi::directory::Listing;
+use crate::wasi::poll::Source;
+use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
+use leasehold_reclaim::{Class, Config};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+/// Bytes of a top-level tenant's arena that stay resident for the next one.
+const KEEP_ARENA: usize = 1 << 20;
+
+/// Most bytes of a channel's buffer.
+const MOST_CHANNEL: u32 = 16 << 20;
+
+/// Most bytes of a region.
+const MOST_REGION: u64 = 1 << 30;
+
+/// A timer fires no earlier than this after it was set, ns.
+const TIMER_FLOOR: u64 = 50_000;
+
+/// The kernel of a cell.
+pub(crate) type CellKernel = Kernel<MapBacking>;
+
+/// The classes of arena objects that belong to WASI rather than to the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Classes {
+    pub(crate) pollable: Class<Source>,
+    pub(crate) listing: Class<Listing>,
+}
+
+/// The state of one cell that its host functions use.
+pub(crate) struct Local {
+    pub(crate) kernel: CellKernel,
+    pub(crate) classes: Classes,
+    pub(crate) meter: Meter,
+    pub(crate) sleeps: Sleeps,
+    /// What guests asked the executor for; it acts after the current poll.
+    pub(crate) requests: Vec<Request>,
+    /// What each execution holds.
+    pub(crate) holdings: HashMap<u64, Holdings>,
+    /// How to build more executions of a tenant that runs.
+    pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
+    /// Executions that the kernel has woken and that have not been polled since.
+    pub(crate) woken: HashSet<u64>,
+    /// The number of the next execution; never used again.
+    pub(crate) next_execution: u64,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+/// Gives this thread its cell state, until [`leave`].
+pub(crate) fn enter(local: Local) {
+    LOCAL.with(|cell| *cell.borrow_mut() = Some(local));
+}
+
+/// Takes the cell state away from this thread.
+pub(crate) fn leave() -> Option<Local> {
+    LOCAL.with(|cell| cell.borrow_mut().take())
+}
+
+/// Runs `f` on this cell's state. About a nanosecond.
+///
+/// # Panics
+/// Off the cell's thread, and when `f` calls `with` itself: both are defects of this crate.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Local) -> R) -> R {
+    LOCAL.with(|cell| {
+        let mut local = cell.borrow_mut();
+        f(local
+            .as_mut()
+            .expect("host functions run on a cell's thread"))
+    })
+}
+
+/// What one execution holds, by class, and how much linear memory: what is given back to its
+/// tenant when it ends before the tenant does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holdings {
+    counts: [u64; Held::ALL.len()],
+    memory_bytes: u64,
+}
+
+impl Local {
+    /// The state of a cell that has not started anything.
+    pub(crate) fn new(config: &CellConfig) -> Self {
+        let profile = &config.profile;
+        let kernel_config = KernelConfig {
+            reclaim: Config {
+                arena_bytes: config.arena_bytes,
+                keep_resident: KEEP_ARENA,
+                mode: config.mode,
+                max_groups: config.max_groups,
+            },
+            max_executions: u32::try_from(config.max_memories).unwrap_or(u32::MAX),
+            max_channel_bytes: MOST_CHANNEL,
+            max_region_bytes: MOST_REGION,
+            timer_floor_ns: TIMER_FLOOR,
+        };
+        let mut kernel = Kernel::new(kernel_config, profile.kernel_costs(), MapBacking);
+        let groups = kernel.groups_mut();
+        let slot = |bytes| profile.slot_ps(bytes);
+        let classes = Classes {
+            pollable: groups.register("pollable", slot(size_of::<Source>()) + profile.handle_ps()),
+            listing: groups.register("listing", slot(size_of::<Listing>()) + profile.handle_ps()),
+        };
+        let meter =
+            Meter::register(|held| groups.register_resource(held.name(), profile.charge_ps(held)));
+        Self {
+            kernel,
+            classes,
+            meter,
+            sleeps: Sleeps::default(),
+            requests: Vec::new(),
+            holdings: HashMap::new(),
+            blueprints: HashMap::new(),
+            woken: HashSet::new(),
+            next_execution: 1,
+        }
+    }
+
+    /// Charges `n` of something that an execution is about to hold.
+    ///
+    /// # Errors
+    /// When the tenant's reclamation budget does not allow it; nothing has changed then.
+    pub(crate) fn hold(
+        &mut self,
+        tenant: TenantId,
+        execution: u64,
+        held: Held,
+        n: u64,
+    ) -> Result<(), Errno> {
+        let group = self.kernel.group_of(tenant)?;
+        self.kernel
+            .groups_mut()
+            .charge(group, self.meter.class(held), n)?;
+        self.holdings.entry(execution).or_default().counts[held.index()] += n;
+        Ok(())
+    }
+
+    /// Takes back the charge for something that is no longer held, or was not allocated after
+    /// all.
+    pub(crate) fn release(&mut self, tenant: TenantId, execution: u64, held: Held, n: u64) {
+        if let Some(holdings) = self.holdings.get_mut(&execution) {
+            holdings.counts[held.index()] -= n;
+        }
+        if let Ok(group) = self.kernel.group_of(tenant) {
+            self.kernel
+                .groups_mut()
+                .refund(group, self.meter.class(held), n);
+        }
+    }
+
+    /// Takes linear memory out of the tenant's reservation.
+    ///
+    /// # Errors
+    /// [`Errno::Memory`] when it has less left.
+    pub(crate) fn hold_memory(
+        &mut self,
+        tenant: TenantId,
+        execution: u64,
+        bytes: u64,
+    ) -> Result<(), Errno> {
+        self.kernel.take_memory(tenant, bytes)?;
+        self.holdings.entry(execution).or_default().memory_bytes += bytes;
+        Ok(())
+    }
+
+    /// Puts linear memory back into the tenant's reservation.
+    pub(crate) fn release_memory(&mut self, tenant: TenantId, execution: u64, bytes: u64) {
+        if let Some(holdings) = self.holdings.get_mut(&execution) {
+            holdings.memory_bytes -= bytes;
+        }
+        self.kernel.give_memory(tenant, bytes);
+    }
+
+    /// Gives back to a tenant what one of its executions held.
+    pub(crate) fn give_back(&mut self, tenant: TenantId, holdings: &Holdings) {
+        if let Ok(group) = self.kernel.group_of(tenant) {
+            for held in Held::ALL {
+                let n = holdings.counts[held.index()];
+                self.kernel
+                    .groups_mut()
+                    .refund(group, self.meter.class(held), n);
+            }
+        }
+        self.kernel.give_memory(tenant, holdings.memory_bytes);
+    }
+
+    /// Gives everything that an execution held back to its tenant, because it never ran.
+    pub(crate) fn release_all(&mut self, tenant: TenantId, execution: u64) {
+        if let Some(holdings) = self.holdings.remove(&execution) {
+            self.give_back(tenant, &holdings);
+        }
+    }
+}
+
+/// The deadline of every execution that sleeps: at most one each, however much it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeps {
+    queue: BTreeSet<(u64, u64)>,
+}
+
+impl Sleeps {
+    /// The earliest deadline, ns.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.queue.first().map(|(when, _)| *when)
+    }
+
+    /// An execution whose deadline has passed.
+    pub(crate) fn expire(&mut self, now: u64) -> Option<u64> {
+        let (when, execution) = *self.queue.first()?;
+        if when > now {
+            return None;
+        }
+        self.queue.remove(&(when, execution));
+        Some(execution)
+    }
+}
+
+/// The deadline of one waiting execution; removed when the wait is over or abandoned.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    execution: u64,
+    when: Option<u64>,
+}
+
+impl Sleep {
+    pub(crate) fn new(execution: u64) -> Self {
+        Self {
+            execution,
+            when: None,
+        }
+    }
+
+    /// Has the execution polled again at `when` (ns of the monotonic clock), unless something
+    /// else comes first.
+    pub(crate) fn until(&mut self, when: u64) {
+        // Also after an early wake-up: expiry has taken the entry out of the queue.
+        self.when = Some(when);
+        with(|local| local.sleeps.queue.insert((when, self.execution)));
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(when) = self.when {
+            with(|local| local.sleeps.queue.remove(&(when, self.execution)));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a tenant holds outside its arena, each a class of its own in the lease's account.
+//!
+//! Everything here is charged before it is allocated, at the price the host's profile gives the
+//! class ([`crate::profile`]), and given back to nobody until the tenant ends, unless it says
+//! otherwise.
+
+use leasehold_reclaim::Resource;
+
+/// A thing that a tenant holds and that is not a slot or an extent of its arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// A running program: its store, future and fiber, and the fixed part of everything below.
+    Store,
+    /// A core instance of a program.
+    Instance,
+    /// A linear memory: one slot to detach.
+    Memory,
+    /// A 4 KiB page that a linear memory has grown to.
+    MemoryPage,
+    /// An element of a table.
+    TableElement,
+    /// A place in `wasmtime-wasi`'s resource table, filled with the dearest thing it can hold.
+    WasiEntry,
+    /// A 4 KiB page of the host's heap: what the engine keeps for instances, and what a pending
+    /// host call may hold.
+    HostPage,
+}
+
+impl Held {
+    /// All of them, in the order of [`Held::index`].
+    pub const ALL: [Held; 7] = [
+        Held::Store,
+        Held::Instance,
+        Held::Memory,
+        Held::MemoryPage,
+        Held::TableElement,
+        Held::WasiEntry,
+        Held::HostPage,
+    ];
+
+    /// The name under which reports and profiles show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Held::Store => "store",
+            Held::Instance => "instance",
+            Held::Memory => "memory",
+            Held::MemoryPage => "memory_page",
+            Held::TableElement => "table_element",
+            Held::WasiEntry => "wasi_entry",
+            Held::HostPage => "host_page",
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The classes of [`Held`] as the groups know them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meter([Resource; Held::ALL.len()]);
+
+impl Meter {
+    /// Registers every class with `register(name, class)`.
+    pub(crate) fn register(mut register: impl FnMut(Held) -> Resource) -> Self {
+        Self(Held::ALL.map(&mut register))
+    }
+
+    pub(crate) fn class(&self, held: Held) -> Resource {
+        self.0[held.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Held;
+
+    #[test]
+    fn every_class_stands_at_its_index() {
+        for (index, held) in Held::ALL.into_iter().enumerate() {
+            assert_eq!(held.index(), index);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! What taking things back costs on this host: measured by `leasehold calibrate`, charged by
+//! every lease.
+//!
+//! A bound is *enforced* where the charge is made before the thing exists; how long the charged
+//! work takes is *calibrated*: the median of many real reclamations on this host. What a lease is
+//! charged is [`FACTOR`] times the median for every thing, and for every tenant [`MARGIN_NS`]
+//! more, because even thread processor time contains interrupts. Every reclamation afterwards is
+//! compared with what was charged for it, and violations are counted and shown.
+
+use crate::meter::Held;
+use leasehold_kernel::KernelCosts;
+use leasehold_reclaim::CostModel;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How many times its measured median a thing is charged.
+pub const FACTOR: u64 = 2;
+
+/// Charged to every tenant on top: what interrupts may add to its end, ns.
+pub const MARGIN_NS: u64 = 100_000;
+
+/// Version of the file format; a profile of another version is measured again.
+pub const FORMAT: u32 = 1;
+
+/// The costs of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The host it was measured on.
+    pub host: Host,
+    /// How it was measured, for people.
+    pub method: String,
+    /// Median cost of each thing, picoseconds.
+    pub median_ps: Costs,
+}
+
+/// What tells one host from another as far as these costs go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Processor model.
+    pub cpu: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Version of Leasehold.
+    pub leasehold: String,
+}
+
+/// Picoseconds to take back one of each thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// An empty top-level tenant.
+    pub tenant: u64,
+    /// A descendant's reclamation group.
+    pub group: u64,
+    /// A scrub entry.
+    pub scrub: u64,
+    /// A chunk of an arena.
+    pub chunk: u64,
+    /// A 4 KiB page of an arena.
+    pub arena_page: u64,
+    /// Things held outside the arena, by the names of [`Held`].
+    pub held: BTreeMap<String, u64>,
+}
+
+/// Why a profile cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// It cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The profile.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is damaged.
+    #[error("{}: not a profile: {reason}; run `leasehold calibrate`", path.display())]
+    Damaged {
+        /// The profile.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It belongs to another host or another version.
+    #[error(
+        "{}: measured with {found}, this is {expected}; run `leasehold calibrate`",
+        path.display()
+    )]
+    Foreign {
+        /// The profile.
+        path: PathBuf,
+        /// Where it was measured.
+        found: String,
+        /// Where it is to be used.
+        expected: String,
+    },
+}
+
+impl Host {
+    /// This host.
+    pub fn here() -> Self {
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let cpu = cpu
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+            .map_or("unknown", |(_, model)| model.trim())
+            .to_owned();
+        let kernel = rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            cpu,
+            kernel,
+            leasehold: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "leasehold {} on {}, kernel {}",
+            self.leasehold, self.cpu, self.kernel
+        )
+    }
+}
+
+impl Profile {
+    /// A profile that charges nothing: for measuring what things cost.
+    pub fn free() -> Self {
+        Self {
+            format: FORMAT,
+            host: Host::here(),
+            method: "nothing is charged".to_owned(),
+            median_ps: Costs {
+                tenant: 0,
+                group: 0,
+                scrub: 0,
+                chunk: 0,
+                arena_page: 0,
+                held: Held::ALL
+                    .iter()
+                    .map(|held| (held.name().to_owned(), 0))
+                    .collect(),
+            },
+        }
+    }
+
+    /// True for [`Profile::free`].
+    pub fn is_free(&self) -> bool {
+        let costs = &self.median_ps;
+        costs.tenant == 0 && costs.held.values().all(|ps| *ps == 0)
+    }
+
+    /// Where a profile is kept if nobody says otherwise: `$XDG_STATE_HOME/leasehold/profile.json`,
+    /// or the same under `~/.local/state`.
+    pub fn default_path() -> PathBuf {
+        let state = std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| {
+                std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"))
+            });
+        state
+            .unwrap_or_else(std::env::temp_dir)
+            .join("leasehold/profile.json")
+    }
+
+    /// Reads a profile; `None` if there is none.
+    ///
+    /// # Errors
+    /// When there is one that cannot be used here.
+    pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(ProfileError::File {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        let damaged = |reason: String| ProfileError::Damaged {
+            path: path.to_owned(),
+            reason,
+        };
+        let profile: Self =
+            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        if profile.format != FORMAT {
+            return Err(damaged(format!(
+                "format {}, expected {FORMAT}",
+                profile.format
+            )));
+        }
+        if let Some(held) = Held::ALL
+            .iter()
+            .find(|held| !profile.median_ps.held.contains_key(held.name()))
+        {
+            return Err(damaged(format!("no cost for {}", held.name())));
+        }
+        let here = Host::here();
+        if profile.host != here {
+            return Err(ProfileError::Foreign {
+                path: path.to_owned(),
+                found: profile.host.to_string(),
+                expected: here.to_string(),
+            });
+        }
+        Ok(Some(profile))
+    }
+
+    /// Writes the profile, whole or not at all.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
+        let failed = |source| ProfileError::File {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(failed)?;
+        }
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| failed(std::io::Error::other(error)))?;
+        let partial = path.with_extension(format!("{}.partial", std::process::id()));
+        std::fs::write(&partial, text + "\n").map_err(failed)?;
+        std::fs::rename(&partial, path).map_err(failed)
+    }
+
+    /// What a lease is charged for one of `held`, picoseconds.
+    pub fn charge_ps(&self, held: Held) -> u64 {
+        FACTOR * self.median_ps.held.get(held.name()).copied().unwrap_or(0)
+    }
+
+    /// What a slot of an arena is charged, for an object of `bytes` bytes: its share of giving
+    /// its page back. Rounded up.
+    pub fn slot_ps(&self, bytes: usize) -> u64 {
+        const HEADER: usize = 8;
+        let slot = (bytes + HEADER).next_multiple_of(8) as u64;
+        (FACTOR * self.median_ps.arena_page * slot).div_ceil(4096)
+    }
+
+    /// What an entry of a component's handle table is charged: the table is a vector in the
+    /// host's heap whose capacity may be twice its length.
+    pub fn handle_ps(&self) -> u64 {
+        const ENTRY: u64 = 32;
+        (2 * ENTRY * self.charge_ps(Held::HostPage)).div_ceil(4096)
+    }
+
+    /// What the kernel of a cell charges.
+    pub fn kernel_costs(&self) -> KernelCosts {
+        // The largest of the kernel's objects that are not measured one by one take about this.
+        let object = self.slot_ps(120);
+        KernelCosts {
+            model: self.cost_model(),
+            semaphore_ps: self.slot_ps(32),
+            channel_ps: object,
+            region_ps: object,
+            timer_ps: object,
+            task_ps: object,
+            tenant_ps: self.slot_ps(248),
+            capability_ps: self.slot_ps(64),
+            parcel_ps: self.slot_ps(248),
+            execution_ps: 0,
+        }
+    }
+
+    /// What the groups of a cell are charged.
+    pub fn cost_model(&self) -> CostModel {
+        let costs = &self.median_ps;
+        let margin = if self.is_free() { 0 } else { MARGIN_NS * 1000 };
+        CostModel {
+            root_ps: FACTOR * costs.tenant + margin,
+            group_ps: FACTOR * costs.group,
+            scrub_ps: FACTOR * costs.scrub,
+            chunk_ps: FACTOR * costs.chunk,
+            page_ps: FACTOR * costs.arena_page,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORMAT, Profile, ProfileError};
+
+    #[test]
+    fn a_profile_survives_being_saved_and_loaded() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("deep/profile.json");
+        let mut profile = Profile::free();
+        profile.median_ps.tenant = 12_345;
+        profile.save(&path).expect("saved");
+        assert_eq!(Profile::load(&path).expect("loaded"), Some(profile));
+    }
+
+    #[test]
+    fn a_missing_profile_is_none_and_a_damaged_or_foreign_one_an_error() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("profile.json");
+        assert_eq!(Profile::load(&path).expect("nothing there"), None);
+        std::fs::write(&path, "{").expect("written");
+        assert!(matches!(
+            Profile::load(&path),
+            Err(ProfileError::Damaged { .. })
+        ));
+        let mut profile = Profile::free();
+        profile.format = FORMAT + 1;
+        profile.save(&path).expect("saved");
+        assert!(matches!(
+            Profile::load(&path),
+            Err(ProfileError::Damaged { .. })
+        ));
+        let mut profile = Profile::free();
+        profile.host.kernel = "0.0".to_owned();
+        profile.save(&path).expect("saved");
+        assert!(matches!(
+            Profile::load(&path),
+            Err(ProfileError::Foreign { .. })
+        ));
+    }
+}

@@ -1,0 +1,89 @@
+//! WASI for tenants: preview 1 modules and preview 2 command components.
+//!
+//! The interfaces come from `wasmtime-wasi`. Three things are ours, because a guest can multiply
+//! them and freeing them one by one would take time that nobody was charged for:
+//!
+//! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
+//! - **clocks** ([`clocks`]): a sleep is the deadline of the waiting execution, not a timer;
+//! - **directory listings** ([`directory`]): bytes in the tenant's arena.
+//!
+//! What `wasmtime-wasi` keeps on a tenant's behalf (descriptors, file streams, error values) lives
+//! in its resource table; every place in that table is charged before it can be used
+//! ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
+
+pub(crate) mod clocks;
+pub(crate) mod directory;
+pub(crate) mod poll;
+pub(crate) mod preview1;
+mod rep;
+pub(crate) mod stdio;
+pub(crate) mod streams;
+pub(crate) mod table;
+
+use crate::guest::Guest;
+use wasmtime::component::{HasData, Linker};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, filesystem, random, sockets};
+use wasmtime_wasi::random::WasiRandom;
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
+use wasmtime_wasi::{WasiCtxView, WasiView};
+use wasmtime_wasi_io::bindings::wasi::io;
+
+/// A guest, seen by the WASI interfaces that are implemented here.
+pub(crate) struct Wasi<'a>(pub(crate) &'a mut Guest);
+
+struct OfGuest;
+
+impl HasData for OfGuest {
+    type Data<'a> = Wasi<'a>;
+}
+
+impl WasiView for Guest {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.charged_wasi().ctx()
+    }
+}
+
+/// Links the `wasi:cli/imports` world.
+///
+/// # Errors
+/// When an interface is linked twice, which is a defect.
+pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+    let l = linker;
+    io::error::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    io::poll::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    io::streams::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    clocks_wit::monotonic_clock::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    clocks_wit::wall_clock::add_to_linker::<Guest, WasiClocks>(l, Guest::clocks)?;
+
+    filesystem::types::add_to_linker::<Guest, WasiFilesystem>(l, Guest::filesystem)?;
+    directory::link(l)?;
+    filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(l, Guest::filesystem)?;
+
+    random::random::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
+    random::insecure::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
+    random::insecure_seed::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
+
+    cli::exit::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::environment::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::stdin::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::stdout::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::stderr::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::terminal_input::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::terminal_output::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::terminal_stdin::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::terminal_stdout::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::terminal_stderr::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+
+    sockets::tcp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    sockets::udp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    sockets::tcp::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    sockets::udp::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    sockets::instance_network::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    let options = sockets::network::LinkOptions::default();
+    sockets::network::add_to_linker::<Guest, WasiSockets>(l, &options, Guest::sockets)?;
+    sockets::ip_name_lookup::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `wasi:io/poll` on objects of the tenant's arena.
+//!
+//! In `wasmtime-wasi` a pollable is two boxed entries of the resource table, and a timer in the
+//! runtime once it is waited for: a million of them take half a second to drop. Here it is one
+//! arena slot that says what to wait for. Nothing is queued anywhere while nobody waits, and
+//! while an execution waits, the only trace of it outside the arena is that execution's one
+//! deadline.
+
+use super::{Wasi, rep};
+use crate::clock;
+use crate::guest::Guest;
+use crate::local;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use wasmtime::component::Resource;
+use wasmtime::error::Context as _;
+use wasmtime::{Result, bail};
+use wasmtime_wasi::ResourceTable;
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable, Pollable as _};
+use wasmtime_wasi_io::bindings::wasi::io::poll;
+
+/// What a pollable waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A point of the monotonic clock, ns.
+    Deadline(u64),
+    /// The input stream at this place of the resource table.
+    Input(u32),
+    /// The output stream at this place of the resource table.
+    Output(u32),
+}
+
+/// Makes a pollable in the guest's arena.
+///
+/// # Errors
+/// When the lease cannot pay for it. The interface has no way to say so, so the guest traps.
+pub(crate) fn subscribe(guest: &Guest, source: Source) -> Result<Resource<DynPollable>> {
+    let class = local::with(|local| local.classes.pollable);
+    rep::create(guest, class, source).map_err(|errno| {
+        wasmtime::Error::new(errno).context("the lease does not pay for a pollable")
+    })
+}
+
+fn source(guest: &Guest, pollable: &Resource<DynPollable>) -> Result<Source> {
+    let handle = rep::find(guest, pollable).context("unknown pollable")?;
+    local::with(|local| local.kernel.groups().get(handle).copied()).context("unknown pollable")
+}
+
+impl poll::Host for Wasi<'_> {
+    async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> Result<Vec<u32>> {
+        if pollables.is_empty() {
+            bail!("empty poll list");
+        }
+        let mut sources = Vec::with_capacity(pollables.len());
+        for pollable in &pollables {
+            sources.push(source(self.0, pollable)?);
+        }
+        wait_any(self.0, &sources).await
+    }
+}
+
+impl poll::HostPollable for Wasi<'_> {
+    async fn ready(&mut self, pollable: Resource<DynPollable>) -> Result<bool> {
+        match source(self.0, &pollable)? {
+            Source::Deadline(when) => Ok(when <= clock::monotonic_ns()),
+            stream => {
+                let ready = pin!(wait_any(self.0, std::slice::from_ref(&stream)));
+                Ok(poll_once(ready).await.is_some())
+            }
+        }
+    }
+
+    async fn block(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
+        let source = source(self.0, &pollable)?;
+        wait_any(self.0, &[source]).await?;
+        Ok(())
+    }
+
+    fn drop(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
+        if let Some(handle) = rep::find::<Source, _>(self.0, &pollable) {
+            local::with(|local| local.kernel.groups_mut().free(handle));
+        }
+        Ok(())
+    }
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+type Ready<'a> = (Pin<Box<dyn Future<Output = ()> + Send + 'a>>, Vec<u32>);
+
+/// Waits until at least one of `sources` is ready and returns the indices of those that are.
+pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Vec<u32>> {
+    let execution = guest.execution;
+    let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut earliest = None;
+    for (index, source) in (0..).zip(sources) {
+        match *source {
+            Source::Deadline(when) => {
+                earliest = Some(earliest.map_or(when, |other: u64| other.min(when)));
+            }
+            Source::Input(rep) | Source::Output(rep) => {
+                streams.entry(rep).or_default().push(index);
+            }
+        }
+    }
+    let table = guest.charged_table();
+    let mut streams = watch(table, streams)?;
+    let mut sleep = local::Sleep::new(execution);
+    poll_fn(move |context| {
+        let mut ready = Vec::new();
+        for (stream, indices) in &mut streams {
+            if stream.as_mut().poll(context).is_ready() {
+                ready.extend_from_slice(indices);
+            }
+        }
+        let now = clock::monotonic_ns();
+        if earliest.is_some_and(|when| when <= now) {
+            ready.extend(
+                (0..)
+                    .zip(sources)
+                    .filter_map(|(index, source)| match source {
+                        Source::Deadline(when) if *when <= now => Some(index),
+                        _ => None,
+                    }),
+            );
+        }
+        if !ready.is_empty() {
+            return Poll::Ready(Ok(std::mem::take(&mut ready)));
+        }
+        if let Some(when) = earliest {
+            sleep.until(when);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn watch(table: &mut ResourceTable, reps: BTreeMap<u32, Vec<u32>>) -> Result<Vec<Ready<'_>>> {
+    let mut watched = Vec::with_capacity(reps.len());
+    for (entry, indices) in table.iter_entries(reps) {
+        // The stream that a pollable watched may be gone: then waiting for it is over.
+        let ready: Pin<Box<dyn Future<Output = ()> + Send>> = match entry {
+            Err(_) => Box::pin(std::future::ready(())),
+            Ok(entry) if entry.is::<DynInputStream>() => entry
+                .downcast_mut::<DynInputStream>()
+                .context("input stream")?
+                .ready(),
+            Ok(entry) => match entry.downcast_mut::<DynOutputStream>() {
+                Some(stream) => stream.ready(),
+                None => Box::pin(std::future::ready(())),
+            },
+        };
+        watched.push((ready, indices));
+    }
+    Ok(watched)
+}
+
+/// A future that is ready when the monotonic clock has reached `when` (ns).
+pub(crate) fn sleep_until(execution: u64, when: u64) -> impl Future<Output = ()> {
+    let mut sleep = local::Sleep::new(execution);
+    poll_fn(move |_: &mut Context<'_>| {
+        if when <= clock::monotonic_ns() {
+            return Poll::Ready(());
+        }
+        sleep.until(when);
+        Poll::Pending
+    })
+}

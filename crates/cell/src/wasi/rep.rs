@@ -1,0 +1,44 @@
+//! Objects of the tenant's arena as the host's side of component-model handles.
+//!
+//! The engine keeps a number (the *representation*) with every handle it gives a guest, and hands
+//! it back when the guest uses the handle. 32 bits are less than a [`Handle`], so the number is
+//! the object's slot, and the engine is what vouches for it.
+
+use crate::guest::Guest;
+use crate::local;
+use leasehold_kernel::Errno;
+use leasehold_reclaim::{Class, Handle};
+use wasmtime::component::Resource;
+
+/// Makes an object in the guest's arena, and the number that stands for it.
+///
+/// # Errors
+/// When the lease does not pay for it.
+pub(crate) fn create<T: 'static, R: 'static>(
+    guest: &Guest,
+    class: Class<T>,
+    object: T,
+) -> Result<Resource<R>, Errno> {
+    local::with(|local| {
+        let group = local.kernel.group_of(guest.tenant)?;
+        let handle = local.kernel.groups_mut().alloc(group, class, object)?;
+        Ok(Resource::new_own(handle.slot()))
+    })
+}
+
+/// The object that a number of [`create`] stands for.
+///
+/// `R` is a resource type of which every representation is made by `create` with this `T`:
+/// pollables are made nowhere but in [`super::poll`], and listings in [`super::directory`].
+pub(crate) fn find<T: 'static, R: 'static>(
+    guest: &Guest,
+    resource: &Resource<R>,
+) -> Option<Handle<T>> {
+    local::with(|local| {
+        let group = local.kernel.group_of(guest.tenant).ok()?;
+        // SAFETY: the engine checks that a handle is of this resource type and alive in this
+        // guest's table, so its representation was made by `create` for this guest's group, and
+        // the object is freed only when the engine says that the handle was dropped.
+        unsafe { local.kernel.groups().handle_at(group, resource.rep()) }
+    })
+}

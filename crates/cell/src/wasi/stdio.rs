@@ -1,0 +1,237 @@
+//! A tenant's standard streams.
+//!
+//! Output goes through a bounded [`Pipe`] to a thread that may block, so that
+//! a reader that does not read holds up the tenant that writes and nobody else.
+
+use leasehold_crossing::Pipe;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe, SinkOutputStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+use wasmtime_wasi::{WasiCtxBuilder, async_trait};
+
+/// Where a tenant's standard input comes from.
+#[derive(Debug, Clone, Default)]
+pub enum Input {
+    /// Nothing: end of file at once.
+    #[default]
+    Empty,
+    /// The standard input of this process.
+    Inherit,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+/// Where a tenant's standard output or standard error goes.
+#[derive(Debug, Clone, Default)]
+pub enum Output {
+    /// Nowhere.
+    #[default]
+    Discard,
+    /// The standard output of this process.
+    Stdout,
+    /// The standard error of this process.
+    Stderr,
+    /// Memory, up to this buffer's capacity; the tenant blocks when it is full.
+    Capture(Capture),
+}
+
+/// What a tenant wrote, kept in memory. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Capture(MemoryOutputPipe);
+
+impl Capture {
+    /// A buffer of at most `capacity` bytes; writing more is an error to the tenant.
+    pub fn new(capacity: usize) -> Self {
+        Self(MemoryOutputPipe::new(capacity))
+    }
+
+    /// What has been written so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.contents().to_vec()
+    }
+}
+
+/// Waits until everything that tenants wrote to this process' own standard output and standard
+/// error is out.
+pub fn flush() {
+    for process in [&STDOUT, &STDERR] {
+        if let Some(pipe) = process.get() {
+            pipe.flush_blocking();
+        }
+    }
+}
+
+static STDOUT: OnceLock<Pipe> = OnceLock::new();
+static STDERR: OnceLock<Pipe> = OnceLock::new();
+
+fn process_pipe(
+    cell: &'static OnceLock<Pipe>,
+    name: &'static str,
+    drain: impl FnOnce(Pipe) + Send + 'static,
+) -> Pipe {
+    cell.get_or_init(|| {
+        let pipe = Pipe::new();
+        let theirs = pipe.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || drain(theirs));
+        if let Err(error) = thread {
+            // Nobody will ever drain it: say so instead of letting tenants wait for ever.
+            tracing::error!(%error, "no thread for {name}; output is discarded");
+            pipe.close();
+            pipe.drain(std::io::sink());
+        }
+        pipe
+    })
+    .clone()
+}
+
+impl Input {
+    pub(crate) fn give(&self, wasi: &mut WasiCtxBuilder) {
+        match self {
+            Self::Empty => wasi.stdin(tokio::io::empty()),
+            Self::Inherit => wasi.stdin(tokio::io::stdin()),
+            Self::Bytes(bytes) => wasi.stdin(MemoryInputPipe::new(bytes.clone())),
+        };
+    }
+
+    /// Whether reading can ever wait.
+    pub(crate) fn may_block(&self) -> bool {
+        matches!(self, Self::Inherit)
+    }
+}
+
+impl Output {
+    pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder) {
+        match self {
+            Self::Discard => wasi.stdout(SinkOutputStream),
+            Self::Capture(capture) => wasi.stdout(capture.0.clone()),
+            Self::Stdout => wasi.stdout(ToProcess::stdout()),
+            Self::Stderr => wasi.stdout(ToProcess::stderr()),
+        };
+    }
+
+    pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder) {
+        match self {
+            Self::Discard => wasi.stderr(SinkOutputStream),
+            Self::Capture(capture) => wasi.stderr(capture.0.clone()),
+            Self::Stdout => wasi.stderr(ToProcess::stdout()),
+            Self::Stderr => wasi.stderr(ToProcess::stderr()),
+        };
+    }
+}
+
+#[derive(Clone)]
+struct ToProcess {
+    pipe: Pipe,
+    terminal: bool,
+}
+
+impl ToProcess {
+    fn stdout() -> Self {
+        Self {
+            pipe: process_pipe(&STDOUT, "leasehold-out", |pipe| {
+                pipe.drain(std::io::stdout())
+            }),
+            terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
+        }
+    }
+
+    fn stderr() -> Self {
+        Self {
+            pipe: process_pipe(&STDERR, "leasehold-err", |pipe| {
+                pipe.drain(std::io::stderr())
+            }),
+            terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
+        }
+    }
+}
+
+impl IsTerminal for ToProcess {
+    fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+}
+
+impl StdoutStream for ToProcess {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl Pollable for ToProcess {
+    async fn ready(&mut self) {
+        std::future::poll_fn(|context| {
+            match self
+                .pipe
+                .poll(context.waker(), |progress| progress.room > 0)
+            {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
+impl OutputStream for ToProcess {
+    fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
+        match self.pipe.write(&bytes) {
+            None => Err(StreamError::Closed),
+            Some(n) if n == bytes.len() => Ok(()),
+            Some(_) => Err(StreamError::trap("wrote more than check-write permitted")),
+        }
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        // What is in the pipe is on its way; a tenant that ends does not take it along.
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.pipe.room().ok_or(StreamError::Closed)
+    }
+}
+
+impl AsyncWrite for ToProcess {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if !self
+            .pipe
+            .poll(context.waker(), |progress| progress.room > 0)
+        {
+            return Poll::Pending;
+        }
+        Poll::Ready(
+            self.pipe
+                .write(bytes)
+                .ok_or(std::io::ErrorKind::BrokenPipe.into()),
+        )
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self
+            .pipe
+            .poll(context.waker(), |progress| progress.unwritten == 0)
+        {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.poll_flush(context)
+    }
+}

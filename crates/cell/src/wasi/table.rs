@@ -1,0 +1,99 @@
+//! The charge for `wasmtime-wasi`'s resource table.
+//!
+//! `wasmtime-wasi` puts a descriptor, stream or error value into the table from inside a host
+//! call, where nothing of ours is asked. But every host call has to fetch the table from us
+//! first, and the table has a capacity. So the capacity is always what has been charged for,
+//! and whenever the table is fetched it is made sure that one host call's worth of places is
+//! free: charged before the call allocates, not after. When the budget does not allow it, the
+//! capacity stays, and the call that needs a place fails inside `wasmtime-wasi`.
+//!
+//! Charged at high water: a place that was freed is used again and was paid for.
+
+use crate::local;
+use crate::meter::Held;
+use leasehold_kernel::TenantId;
+use wasmtime_wasi::ResourceTable;
+
+/// Places that one host call may take: the largest number any of them pushes (opening a
+/// preview 1 file pushes a descriptor and, on the first call of a guest, three streams and their
+/// terminals).
+const PER_CALL: usize = 8;
+
+/// Places charged at a time.
+const BATCH: usize = 8 * PER_CALL;
+
+/// How much of a guest's resource table has been charged.
+#[derive(Debug)]
+pub(crate) struct TableCharge {
+    charged: usize,
+    /// Calls that can still be made before the table could run short of what was checked.
+    calls_left: usize,
+}
+
+struct Probe;
+
+impl TableCharge {
+    /// Charges the places that a guest with `preopens` directories takes when it starts.
+    ///
+    /// # Errors
+    /// When the lease does not allow it.
+    pub(crate) fn start(
+        table: &mut ResourceTable,
+        tenant: TenantId,
+        execution: u64,
+        preopens: usize,
+    ) -> Result<Self, leasehold_kernel::Errno> {
+        // Preview 1 keeps a descriptor of its own for each preopened directory.
+        let charged = 2 * preopens + 2 * PER_CALL;
+        local::with(|local| local.hold(tenant, execution, Held::WasiEntry, charged as u64))?;
+        table.set_max_capacity(charged);
+        Ok(Self {
+            charged,
+            calls_left: 0,
+        })
+    }
+
+    /// Makes room for one host call. About a nanosecond, and every eighth call 60 ns.
+    pub(crate) fn make_room(
+        &mut self,
+        table: &mut ResourceTable,
+        tenant: TenantId,
+        execution: u64,
+    ) {
+        if self.calls_left > 0 {
+            self.calls_left -= 1;
+            return;
+        }
+        if Self::has_room(table, PER_CALL) {
+            self.calls_left = usize::from(Self::has_room(table, BATCH)) * (BATCH / PER_CALL - 1);
+            return;
+        }
+        let charge =
+            local::with(|local| local.hold(tenant, execution, Held::WasiEntry, BATCH as u64));
+        if charge.is_ok() {
+            self.charged += BATCH;
+            table.set_max_capacity(self.charged);
+        }
+    }
+
+    /// The table does not tell how full it is, but it tells when it is full.
+    fn has_room(table: &mut ResourceTable, places: usize) -> bool {
+        let mut probes = [const { None }; BATCH];
+        let mut room = true;
+        for probe in &mut probes[..places] {
+            match table.push(Probe) {
+                Ok(pushed) => *probe = Some(pushed),
+                Err(_) => {
+                    room = false;
+                    break;
+                }
+            }
+        }
+        // In reverse, so that the free list hands out low places first again.
+        for probe in probes.into_iter().rev().flatten() {
+            let deleted = table.delete(probe);
+            debug_assert!(deleted.is_ok(), "a probe has no children");
+        }
+        room
+    }
+}

@@ -1,0 +1,161 @@
+//! `leasehold calibrate`: what reclaiming costs on this host.
+
+use crate::exit::Failure;
+use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::Held;
+use leasehold_cell::calibrate::{Drift, Effort, calibrate, check};
+use leasehold_cell::profile::{FACTOR, MARGIN_NS, Profile, ProfileError};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold calibrate            measure and store
+  leasehold calibrate --check    does the stored profile still hold?
+  leasehold calibrate --json     also print the profile")]
+pub(crate) struct Arguments {
+    /// Measure again and compare with the stored profile, without replacing it.
+    #[arg(long)]
+    check: bool,
+
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = path(profile);
+    if arguments.check {
+        let Some(stored) = load(&path)? else {
+            let message = format!(
+                "no profile at {}; run `leasehold calibrate`",
+                path.display()
+            );
+            return Err(Failure::Configuration(message));
+        };
+        let drifts = check(&stored, Effort::Full, &mut progress)?;
+        println!("{}", drift_table(&drifts));
+        let holds = drifts.iter().all(|drift| drift.holds);
+        println!(
+            "{}",
+            if holds {
+                "the profile holds"
+            } else {
+                "the profile no longer holds: run `leasehold calibrate`"
+            }
+        );
+        return Ok(if holds {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        });
+    }
+    let measured = calibrate(Effort::Full, &mut progress)?;
+    measured.save(&path).map_err(configuration)?;
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&measured).map_err(anyhow::Error::from)?;
+        println!("{json}");
+    } else {
+        println!("{}", cost_table(&measured));
+        println!(
+            "A lease is charged {FACTOR} × the median, and {} µs per tenant.",
+            MARGIN_NS / 1000
+        );
+        println!("Stored in {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The stored profile; without one, the first run calibrates.
+pub(crate) fn profile_or_calibrate(profile: Option<&Path>) -> Result<Profile, Failure> {
+    let path = path(profile);
+    match load(&path) {
+        Ok(Some(profile)) => return Ok(profile),
+        Ok(None) => {}
+        // A profile of another host or version says itself what to do, but a first run on a
+        // renewed machine should just work.
+        Err(Failure::Configuration(reason)) => eprintln!("leasehold: {reason}"),
+        Err(other) => return Err(other),
+    }
+    eprintln!("leasehold: measuring what reclaiming costs on this host (once)");
+    let measured = calibrate(Effort::Full, &mut progress)?;
+    if let Err(error) = measured.save(&path) {
+        eprintln!("leasehold: the profile is not kept: {error}");
+    }
+    Ok(measured)
+}
+
+fn path(profile: Option<&Path>) -> PathBuf {
+    profile.map_or_else(Profile::default_path, Path::to_owned)
+}
+
+fn load(path: &Path) -> Result<Option<Profile>, Failure> {
+    Profile::load(path).map_err(configuration)
+}
+
+fn configuration(error: ProfileError) -> Failure {
+    Failure::Configuration(error.to_string())
+}
+
+fn progress(what: &str) {
+    eprintln!("  measuring {what}");
+}
+
+fn picos(ps: u64) -> String {
+    match ps {
+        0..10_000 => format!("{:.2} ns", ps as f64 / 1e3),
+        10_000..10_000_000 => format!("{:.0} ns", ps as f64 / 1e3),
+        _ => format!("{:.1} µs", ps as f64 / 1e6),
+    }
+}
+
+fn table(header: &'static [&'static str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn cost_table(profile: &Profile) -> Table {
+    let costs = &profile.median_ps;
+    let mut table = table(&["to take back", "median", "charged"]);
+    let mut row = |name: &str, median: u64, charged: u64| {
+        table.add_row([name.to_owned(), picos(median), picos(charged)]);
+    };
+    row(
+        "tenant",
+        costs.tenant,
+        FACTOR * costs.tenant + MARGIN_NS * 1000,
+    );
+    row("descendant group", costs.group, FACTOR * costs.group);
+    row("scrub entry", costs.scrub, FACTOR * costs.scrub);
+    row("arena chunk", costs.chunk, FACTOR * costs.chunk);
+    row("arena page", costs.arena_page, FACTOR * costs.arena_page);
+    for held in Held::ALL {
+        let median = costs.held.get(held.name()).copied().unwrap_or(0);
+        row(
+            &held.name().replace('_', " "),
+            median,
+            profile.charge_ps(held),
+        );
+    }
+    table
+}
+
+fn drift_table(drifts: &[Drift]) -> Table {
+    let mut table = table(&["to take back", "stored", "now", "ratio", "holds"]);
+    for drift in drifts {
+        table.add_row([
+            drift.name.clone(),
+            picos(drift.stored_ps),
+            picos(drift.now_ps),
+            format!("{:.2}", drift.ratio()),
+            if drift.holds { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table
+}

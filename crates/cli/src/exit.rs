@@ -1,0 +1,56 @@
+//! Exit codes: each failure of Leasehold itself has one that no ordinary program uses.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Shown under `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes of `run`: the program's own; 134 it trapped, 137 it was killed (--kill-after).
+Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or directory is missing,
+70 an error of the host, 77 the lease does not pay for it, 78 a lease or profile is wrong.
+`calibrate --check` and `study`: 1 if something does not hold.";
+
+/// What went wrong, and with which exit code (the numbers of `sysexits.h`).
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The program is damaged or asks for what is not offered.
+    Program(String),
+    /// A file or directory is not there.
+    Missing(String),
+    /// The host failed.
+    Host(anyhow::Error),
+    /// The lease was refused.
+    Refused(String),
+    /// A lease file, flag or profile is wrong.
+    Configuration(String),
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Program(_) => 65,
+            Failure::Missing(_) => 66,
+            Failure::Host(_) => 70,
+            Failure::Refused(_) => 77,
+            Failure::Configuration(_) => 78,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Program(message)
+            | Failure::Missing(message)
+            | Failure::Refused(message)
+            | Failure::Configuration(message) => f.write_str(message),
+            Failure::Host(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::Host(error)
+    }
+}

@@ -1,0 +1,101 @@
+//! The report of `leasehold run`: what was charged, predicted and measured.
+
+use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::{Ended, Exit};
+use leasehold_lease::TenantSpec;
+use serde_json::{Value, json};
+
+/// Nanoseconds for people.
+pub(crate) fn nanos(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+fn exit(exit: &Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with {code}"),
+        Exit::Trap(_) => "trapped".into(),
+        Exit::Lease(_) => "out of lease".into(),
+        Exit::Killed => "killed".into(),
+    }
+}
+
+/// A report for people.
+pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
+    let mut charges = Table::new();
+    charges.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    charges.set_header(["charged for", "count", "reclamation"]);
+    for row in ended.statement.iter().flat_map(|statement| &statement.rows) {
+        charges.add_row([
+            row.name.to_owned(),
+            row.count.to_string(),
+            nanos(row.ps.0 / 1000),
+        ]);
+    }
+    for column in charges.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let reclaimed = &ended.reclaimed;
+    let budget = tenant.lease.reclaim.budget.get();
+    let within = if reclaimed.returned.cpu_ns <= reclaimed.predicted_ns {
+        "within"
+    } else {
+        "OVER"
+    };
+    format!(
+        "\n{name}: {exit}\n{charges}\n\
+         reclamation budget   {budget:>12}\n\
+         predicted (charged)  {predicted:>12}   enforced: never above the budget\n\
+         measured             {measured:>12}   processor time, everything returned: {within} the prediction\n\
+         slot reusable after  {reusable:>12}   processor time\n\
+         wall time            {wall:>12}   until everything was returned\n\
+         severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps\n",
+        name = tenant.name,
+        exit = exit(&ended.exit),
+        budget = nanos(budget),
+        predicted = nanos(reclaimed.predicted_ns),
+        measured = nanos(reclaimed.returned.cpu_ns),
+        reusable = nanos(reclaimed.reusable.cpu_ns),
+        wall = nanos(reclaimed.returned.wall_ns),
+        scrubbed = reclaimed.scrubbed,
+        groups = reclaimed.groups,
+        pages = reclaimed.pages,
+        steps = reclaimed.steps,
+    )
+}
+
+/// The same for programs.
+pub(crate) fn json(tenant: &TenantSpec, ended: &Ended) -> Value {
+    let message = match &ended.exit {
+        Exit::Trap(message) | Exit::Lease(message) => Some(message),
+        Exit::Code(_) | Exit::Killed => None,
+    };
+    let charges: Vec<_> = ended
+        .statement
+        .iter()
+        .flat_map(|statement| &statement.rows)
+        .map(|row| json!({"class": row.name, "count": row.count, "reclaim_ps": row.ps.0}))
+        .collect();
+    let reclaimed = &ended.reclaimed;
+    json!({
+        "tenant": tenant.name,
+        "exit": exit(&ended.exit),
+        "exit_code": ended.exit.code(),
+        "message": message,
+        "budget_ns": tenant.lease.reclaim.budget.get(),
+        "charges": charges,
+        "predicted_ns": reclaimed.predicted_ns,
+        "reusable_cpu_ns": reclaimed.reusable.cpu_ns,
+        "reusable_wall_ns": reclaimed.reusable.wall_ns,
+        "returned_cpu_ns": reclaimed.returned.cpu_ns,
+        "returned_wall_ns": reclaimed.returned.wall_ns,
+        "scrubbed": reclaimed.scrubbed,
+        "groups": reclaimed.groups,
+        "pages": reclaimed.pages,
+        "steps": reclaimed.steps,
+    })
+}

@@ -1,0 +1,245 @@
+//! `leasehold run`: one program, under one lease.
+
+use crate::calibrate::profile_or_calibrate;
+use crate::exit::Failure;
+use crate::report;
+use leasehold_cell::{
+    Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
+    StartRequest, Surroundings, flush_output,
+};
+use leasehold_lease::{ByteSize, EnvVar, Lease, LeaseFile, LeaseFlags, Nanoseconds, TenantSpec};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold run hello.wasm
+  leasehold run --dir data --env LANG=C wordcount.wasm data/text
+  leasehold run --budget 500us --memory 16MiB --report untrusted.wasm
+  leasehold run --kill-after 50ms --report spin.wasm
+  leasehold run --lease lease.toml --tenant thumbnailer")]
+pub(crate) struct Arguments {
+    /// The program (.wasm module or component, or .wat) and its arguments. With --lease it may be
+    /// left out: then the lease names it.
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM [ARGUMENT]…")]
+    command: Vec<String>,
+
+    /// Take the tenant's lease from this file.
+    #[arg(long, value_name = "FILE")]
+    lease: Option<PathBuf>,
+
+    /// Which tenant of the lease file; not needed if it has one.
+    #[arg(long, value_name = "NAME", requires = "lease")]
+    tenant: Option<String>,
+
+    /// Reclamation budget: what taking everything back may cost [default: 50ms].
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Nanoseconds>,
+
+    /// Host memory that one pending host call may hold [default: an eighth of the budget's worth].
+    #[arg(long, value_name = "SIZE")]
+    call_bytes: Option<ByteSize>,
+
+    /// Limit on linear memory, in total [default: 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+
+    /// Limit on table elements, in total [default: 1000000].
+    #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
+    table_elements: Option<u64>,
+
+    /// A directory the program may use: HOST[::GUEST[::ro]].
+    #[arg(long = "dir", value_name = "DIR")]
+    dirs: Vec<leasehold_lease::Directory>,
+
+    /// An environment variable: NAME=VALUE.
+    #[arg(long = "env", value_name = "VAR")]
+    env: Vec<EnvVar>,
+
+    /// Kill the program after this time.
+    #[arg(long, value_name = "TIME")]
+    kill_after: Option<Nanoseconds>,
+
+    /// Tell what was charged, what reclamation was predicted to cost, and what it cost.
+    #[arg(long)]
+    report: bool,
+
+    /// The report as JSON, on standard error (implies --report).
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    let tenant = tenant(&arguments)?;
+    for directory in &tenant.dirs {
+        if !directory.host.is_dir() {
+            let message = format!("no such directory: {}", directory.host.display());
+            return Err(Failure::Missing(message));
+        }
+    }
+    let profile = profile_or_calibrate(profile)?;
+    let mut config = CellConfig::new(profile);
+    config.code_cache = leasehold_cell::user_code_cache();
+    let cell = Cell::start(config)?;
+    let program = load(&cell, &tenant.component)?;
+    let handle = cell
+        .start_tenant(StartRequest {
+            program,
+            lease: tenant.lease,
+            surroundings: surroundings(&tenant),
+            detailed: arguments.report || arguments.json,
+        })
+        .map_err(failure)?;
+
+    let ended = match arguments.kill_after {
+        None => handle.wait(),
+        Some(time) => match handle.wait_for(Duration::from_nanos(time.get())) {
+            Ok(Some(ended)) => Ok(ended),
+            Ok(None) => {
+                handle.kill();
+                handle.wait()
+            }
+            Err(error) => Err(error),
+        },
+    }
+    .map_err(failure)?;
+    flush_output();
+
+    match &ended.exit {
+        Exit::Trap(message) => eprintln!("leasehold: the program trapped: {message}"),
+        Exit::Lease(message) => eprintln!("leasehold: the lease does not pay for it: {message}"),
+        Exit::Code(_) | Exit::Killed => {}
+    }
+    if arguments.json {
+        eprintln!("{}", report::json(&tenant, &ended));
+    } else if arguments.report {
+        eprint!("{}", report::text(&tenant, &ended));
+    }
+    // Only the low byte of an exit code reaches the parent, as everywhere.
+    Ok(ExitCode::from(ended.exit.code() as u8))
+}
+
+/// What to run: the flags over the lease file over the defaults.
+fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
+    let mut command = arguments.command.iter();
+    let mut tenant = match &arguments.lease {
+        Some(path) => from_file(path, arguments.tenant.as_deref())?,
+        None => {
+            let Some(program) = command.next() else {
+                let message = "which program? `leasehold run PROGRAM`, or `--lease FILE`";
+                return Err(Failure::Configuration(message.into()));
+            };
+            TenantSpec {
+                name: Path::new(program).file_stem().map_or_else(
+                    || program.clone(),
+                    |stem| stem.to_string_lossy().into_owned(),
+                ),
+                component: PathBuf::from(program),
+                args: Vec::new(),
+                env: Vec::new(),
+                dirs: Vec::new(),
+                lease: Lease::default(),
+            }
+        }
+    };
+    tenant.args.extend(command.cloned());
+    tenant.env.extend(arguments.env.iter().cloned());
+    tenant.dirs.extend(arguments.dirs.iter().cloned());
+    let flags = LeaseFlags {
+        budget: arguments.budget,
+        call_bytes: arguments.call_bytes,
+        reserve: arguments.memory,
+        table_elements: arguments.table_elements,
+    };
+    tenant.lease = flags.over(tenant.lease);
+    Ok(tenant)
+}
+
+fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
+    if !path.exists() {
+        return Err(Failure::Missing(format!(
+            "no such lease file: {}",
+            path.display()
+        )));
+    }
+    let file = LeaseFile::load(path).map_err(|error| Failure::Configuration(error.to_string()))?;
+    let names = || {
+        let names: Vec<_> = file
+            .tenants
+            .iter()
+            .map(|tenant| tenant.name.as_str())
+            .collect();
+        names.join(", ")
+    };
+    let chosen = match name {
+        Some(name) => file.tenants.iter().find(|tenant| tenant.name == name),
+        None if file.tenants.len() == 1 => file.tenants.first(),
+        None => {
+            return Err(Failure::Configuration(format!(
+                "{} has several tenants; choose one with --tenant: {}",
+                path.display(),
+                names()
+            )));
+        }
+    };
+    chosen.cloned().ok_or_else(|| {
+        Failure::Configuration(format!(
+            "{}: no tenant {:?}; there are: {}",
+            path.display(),
+            name.unwrap_or_default(),
+            names()
+        ))
+    })
+}
+
+fn surroundings(tenant: &TenantSpec) -> Surroundings {
+    let program = tenant
+        .component
+        .file_name()
+        .unwrap_or(tenant.component.as_os_str());
+    let mut args = vec![program.to_string_lossy().into_owned()];
+    args.extend(tenant.args.iter().cloned());
+    Surroundings {
+        args,
+        env: tenant
+            .env
+            .iter()
+            .map(|var| (var.name.clone(), var.value.clone()))
+            .collect(),
+        dirs: tenant
+            .dirs
+            .iter()
+            .map(|directory| Directory {
+                host: directory.host.clone(),
+                guest: directory.guest.clone(),
+                write: directory.write,
+            })
+            .collect(),
+        stdin: Input::Inherit,
+        stdout: Output::Stdout,
+        stderr: Output::Stderr,
+    }
+}
+
+/// Loads a program and says clearly why it cannot be run.
+pub(crate) fn load(cell: &Cell, path: &Path) -> Result<Arc<Program>, Failure> {
+    cell.load(path).map_err(|error| match &error {
+        ProgramError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Failure::Missing(format!("no such program: {}", path.display()))
+        }
+        ProgramError::Read { .. } => Failure::Missing(error.to_string()),
+        _ => Failure::Program(format!("{}: {error}", path.display())),
+    })
+}
+
+pub(crate) fn failure(error: StartError) -> Failure {
+    match error {
+        StartError::Lease { .. } => Failure::Refused(error.to_string()),
+        StartError::Surroundings(message) => Failure::Missing(message),
+        StartError::Program(_) => Failure::Program(error.to_string()),
+        StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),
+    }
+}

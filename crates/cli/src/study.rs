@@ -1,0 +1,103 @@
+//! `leasehold study`: figures and tables.
+
+use crate::calibrate::profile_or_calibrate;
+use crate::exit::Failure;
+use leasehold_study::{Options, Report};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold study list
+  leasehold study bulk
+  leasehold study deadline --quick --json
+  leasehold study all            writes target/study/index.html")]
+pub(crate) struct Arguments {
+    /// A study, `all`, or `list`.
+    name: String,
+
+    /// Seconds instead of minutes: fewer and smaller points.
+    #[arg(long)]
+    quick: bool,
+
+    /// Print JSON, one line per study.
+    #[arg(long)]
+    json: bool,
+
+    /// Where the results go.
+    #[arg(long, value_name = "DIR", default_value = "target/study")]
+    out: PathBuf,
+
+    /// Where the guest programs are (`make guests` builds them).
+    #[arg(long, value_name = "DIR", default_value = "target/guests")]
+    guests: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChildArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    if arguments.name == "list" {
+        for study in leasehold_study::all() {
+            println!(
+                "{:<12} {:<22} {}",
+                study.name(),
+                study.paper(),
+                study.about()
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let study = leasehold_study::find(&arguments.name);
+    if study.is_none() && arguments.name != "all" {
+        let names: Vec<_> = leasehold_study::all()
+            .iter()
+            .map(|study| study.name())
+            .collect();
+        let message = format!(
+            "no study {:?}; there are: {}, all, list",
+            arguments.name,
+            names.join(", ")
+        );
+        return Err(Failure::Configuration(message));
+    }
+    let profile = profile_or_calibrate(profile)?;
+    let Ok(Value::Object(profile)) = serde_json::to_value(&profile) else {
+        return Err(Failure::Host(anyhow::anyhow!(
+            "the profile is not an object"
+        )));
+    };
+    let options = Options {
+        quick: arguments.quick,
+        json: arguments.json,
+        out_dir: arguments.out,
+        guests_dir: arguments.guests,
+        profile,
+    };
+    let mut out = std::io::stdout().lock();
+    let holds = match study {
+        Some(study) => leasehold_study::run(study, &options, &mut out)?.holds(),
+        None => {
+            let outcomes = leasehold_study::run_all(&options, &mut out)?;
+            eprintln!("{}", options.out_dir.join("index.html").display());
+            outcomes
+                .iter()
+                .all(|outcome| outcome.report.as_ref().is_ok_and(Report::holds))
+        }
+    };
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+pub(crate) fn child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
+    leasehold_study::child::main(arguments.arguments)?;
+    Ok(ExitCode::SUCCESS)
+}
