@@ -65,26 +65,26 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let mut held = BTreeMap::new();
 
     progress("the end of an empty tenant");
-    let empty = bench.end_of(EMPTY, &[])?;
+    let empty = bench.end_of(EMPTY)?;
 
     progress("linear memory");
-    let memories = bench.per_unit(MEMORIES, &[], empty, 15)?;
-    let pages = bench.per_unit(PAGES, &[], empty, PAGES_TOUCHED)?;
+    let memories = bench.per_unit(MEMORIES, &[], 15)?;
+    let pages = bench.per_unit(PAGES, &[], PAGES_TOUCHED)?;
     held.insert(Held::Memory.name().to_owned(), memories);
     held.insert(Held::MemoryPage.name().to_owned(), pages);
 
     progress("tables and instances");
     held.insert(
         Held::TableElement.name().to_owned(),
-        bench.per_unit(TABLE, &[], empty, TABLE_ELEMENTS)?,
+        bench.per_unit(TABLE, &[], TABLE_ELEMENTS)?,
     );
     held.insert(
         Held::Instance.name().to_owned(),
-        bench.per_unit(&instances(INSTANCES), &[], empty, INSTANCES)?,
+        bench.per_unit(&instances(INSTANCES), &[], INSTANCES)?,
     );
 
     progress("programs");
-    let store = bench.per_unit(TASKS, &[], empty, TASKS_STARTED)?;
+    let store = bench.per_unit(TASKS, &[], TASKS_STARTED)?;
     held.insert(Held::Store.name().to_owned(), store);
 
     progress("descriptors");
@@ -93,7 +93,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
         guest: "/".to_owned(),
         write: false,
     };
-    let entries = bench.per_unit(DESCRIPTORS, &[directory], empty, DESCRIPTORS_OPENED)?;
+    let entries = bench.per_unit(DESCRIPTORS, &[directory], DESCRIPTORS_OPENED)?;
     held.insert(Held::WasiEntry.name().to_owned(), entries);
 
     progress("host memory");
@@ -186,17 +186,20 @@ impl Bench {
     }
 
     /// Median cost of ending a tenant that runs `text` to its end, ps.
-    fn end_of(&self, text: &str, dirs: &[Directory]) -> Result<u64> {
-        let program = self
-            .cell
-            .compile(text.as_bytes())
-            .context("a calibration program")?;
+    fn end_of(&self, text: &str) -> Result<u64> {
+        let program = self.compile(text)?;
         // Once for the pools: their first users touch fresh memory.
-        self.end_once(&program, dirs)?;
+        self.end_once(&program, &[])?;
         let ends: Result<Vec<u64>> = (0..self.samples)
-            .map(|_| self.end_once(&program, dirs))
+            .map(|_| self.end_once(&program, &[]))
             .collect();
         Ok(median(ends?) * 1000)
+    }
+
+    fn compile(&self, text: &str) -> Result<Arc<Program>> {
+        self.cell
+            .compile(text.as_bytes())
+            .context("a calibration program")
     }
 
     fn end_once(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<u64> {
@@ -217,12 +220,18 @@ impl Bench {
         Ok(ended.reclaimed.returned.cpu_ns)
     }
 
-    /// Median cost of one of the `units` that a tenant running `text` holds at its end, ps.
-    fn per_unit(&self, text: &str, dirs: &[Directory], empty: u64, units: u64) -> Result<u64> {
-        Ok(self
-            .end_of(text, dirs)?
-            .saturating_sub(empty)
-            .div_ceil(units))
+    /// Median cost of one of the `units` that a tenant running `text` holds at its end, ps. Takes
+    /// turns with an empty tenant, so that both see the same machine.
+    fn per_unit(&self, text: &str, dirs: &[Directory], units: u64) -> Result<u64> {
+        let (full, empty) = (self.compile(text)?, self.compile(EMPTY)?);
+        self.end_once(&full, dirs)?;
+        let mut ends = (Vec::new(), Vec::new());
+        for _ in 0..self.samples {
+            ends.0.push(self.end_once(&full, dirs)?);
+            ends.1.push(self.end_once(&empty, &[])?);
+        }
+        let difference = median(ends.0).saturating_sub(median(ends.1));
+        Ok((difference * 1000).div_ceil(units))
     }
 }
 
@@ -250,7 +259,7 @@ const TABLE: &str = r#"(module (memory (export "memory") 0)
   (func (export "_start")
     (table.fill $t (i32.const 0) (ref.func $f) (i32.const 500000))))"#;
 
-const INSTANCES: u64 = 100;
+const INSTANCES: u64 = 900;
 
 fn instances(count: u64) -> String {
     let more = "(core instance (instantiate $m))".repeat(usize::try_from(count).unwrap_or(0));

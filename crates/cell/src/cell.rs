@@ -7,6 +7,7 @@ use crate::clock::Elapsed;
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
+use crate::heap;
 use crate::local;
 use crate::meter::Held;
 use crate::pools::Pools;
@@ -172,6 +173,7 @@ impl Cell {
     /// # Errors
     /// When the host refuses a thread, address space, or the engine.
     pub fn start(config: CellConfig) -> anyhow::Result<Self> {
+        heap::make_predictable();
         let mut engine_config = engine_config();
         let pools = Pools::new(config.max_memories)?;
         pools.configure(&mut engine_config);

@@ -11,7 +11,7 @@
 
 use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
-use crate::execution::{Exit, Running};
+use crate::execution::{Exit, Remains};
 use crate::local;
 use crate::pools::{Pools, Ticket};
 use crate::range_pool::STEP_PAGES;
@@ -35,7 +35,7 @@ pub(crate) struct Ending {
     /// Executions severed in the current step.
     severed: Vec<u64>,
     /// Programs that were severed and are still to be dropped.
-    stopped: Vec<Running>,
+    stopped: Vec<Remains>,
     reusable: Elapsed,
     pages: u64,
     steps: u64,
@@ -51,7 +51,7 @@ enum Phase {
 /// What the executor does for an ending tenant.
 pub(crate) trait Programs {
     /// Takes an execution out of the executor's hands.
-    fn remove(&mut self, execution: u64) -> Option<Running>;
+    fn remove(&mut self, execution: u64) -> Option<Remains>;
 }
 
 impl Ending {
@@ -63,7 +63,7 @@ impl Ending {
     pub(crate) fn begin(
         tenant: TenantId,
         exit: Exit,
-        program: Option<Running>,
+        program: Option<Remains>,
         reply: Option<Sender<Ended>>,
         detailed: bool,
     ) -> Option<Self> {

@@ -7,7 +7,7 @@ use wasmparser::WasmFeatures;
 use wasmtime::{Config, OptLevel};
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 1;
+pub const CONFIG_VERSION: u32 = 2;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;

@@ -10,7 +10,7 @@ use crate::limiter::Limiter;
 use crate::local;
 use crate::meter::Held;
 use crate::preempt;
-use crate::program::Program;
+use crate::program::{Code, Program};
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
@@ -23,6 +23,10 @@ use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView as _};
 
 const PAGE: u64 = 4096;
+
+/// Host memory of a component-model handle: an entry of 16 bytes in a vector whose capacity may be
+/// twice its length.
+pub(crate) const HANDLE_BYTES: u64 = 32;
 
 /// A directory of the host that a tenant may use.
 #[derive(Debug, Clone)]
@@ -82,10 +86,35 @@ impl Exit {
 pub(crate) struct Limits {
     pub(crate) table_elements: u64,
     pub(crate) call_bytes: u64,
+    /// Component-model handles: the engine keeps them in tables that a guest can fill without
+    /// asking the host.
+    pub(crate) handles: u64,
 }
 
 /// The future of an execution.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Exit> + Send>>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// A program that has ended by itself. Its store is still there: giving it back is part of the
+/// tenant's end, and of what that end was charged.
+pub(crate) struct Finished {
+    pub(crate) exit: Exit,
+    store: Store<Guest>,
+}
+
+/// What is left of a program that will not run again. Dropping it frees its store.
+pub(crate) enum Remains {
+    /// It was stopped wherever it was.
+    Stopped(#[expect(dead_code, reason = "held to be dropped")] Running),
+    /// It had ended by itself.
+    Finished(#[expect(dead_code, reason = "held to be dropped")] Store<Guest>),
+}
+
+impl Finished {
+    /// How it ended, and what is left of it.
+    pub(crate) fn into_parts(self) -> (Exit, Remains) {
+        (self.exit, Remains::Finished(self.store))
+    }
+}
 
 /// How to build an execution of a tenant's program.
 #[derive(Clone)]
@@ -114,9 +143,14 @@ impl Blueprint {
     pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
+        let handles = match self.program.code() {
+            Code::Module(_) => 0,
+            Code::Component(_) => self.limits.handles,
+        };
         let host_pages = inventory
             .instance_bytes
             .saturating_add(call_bytes)
+            .saturating_add(handles * HANDLE_BYTES)
             .div_ceil(PAGE);
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
@@ -141,6 +175,7 @@ impl Blueprint {
         let mut store = Store::new(&self.engine, guest);
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
+        store.set_max_component_handles(usize::try_from(handles).unwrap_or(usize::MAX));
         preempt::arm(&mut store);
         Ok(Box::pin(run(store, prepared)))
     }
@@ -197,15 +232,16 @@ impl BuildError {
     }
 }
 
-async fn run(mut store: Store<Guest>, prepared: Prepared) -> Exit {
+async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
     let result = match prepared {
         Prepared::Module(module) => run_module(&mut store, &module).await,
         Prepared::Component(component) => run_component(&mut store, &component).await,
     };
-    match result {
+    let exit = match result {
         Ok(code) => Exit::Code(code),
         Err(error) => exit_of(&error, store.data().limiter.refused()),
-    }
+    };
+    Finished { exit, store }
 }
 
 async fn run_module(

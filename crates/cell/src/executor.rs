@@ -9,7 +9,9 @@ use crate::abi::Linkers;
 use crate::cell::{Command, Connect, Ended, StartError, StartRequest};
 use crate::clock::monotonic_ns;
 use crate::ending::{Ending, Programs};
-use crate::execution::{Blueprint, BuildError, Exit, Limits, Running};
+use crate::execution::{
+    Blueprint, BuildError, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running,
+};
 use crate::local::{self, Holdings};
 use crate::pools::{Pools, Ticket};
 use crate::preempt::Ticker;
@@ -97,7 +99,7 @@ impl Executions {
 }
 
 impl Programs for Executions {
-    fn remove(&mut self, execution: u64) -> Option<Running> {
+    fn remove(&mut self, execution: u64) -> Option<Remains> {
         let removed = self.all.remove(&execution)?;
         local::with(|local| {
             local.woken.remove(&execution);
@@ -106,7 +108,7 @@ impl Programs for Executions {
                 local.blueprints.remove(&removed.tenant);
             }
         });
-        removed.running
+        removed.running.map(Remains::Stopped)
     }
 }
 
@@ -264,6 +266,7 @@ impl Executor {
             limits: Limits {
                 table_elements: request.lease.memory.table_elements,
                 call_bytes,
+                handles: handles(budget_ns, self.page_ps),
             },
         });
         let built = blueprint.build(tenant, execution).and_then(|running| {
@@ -376,41 +379,38 @@ impl Executor {
                     execution.running = Some(running);
                 }
             }
-            Poll::Ready(exit) => {
-                if let Some(execution) = self.executions.all.get_mut(&id) {
-                    // Dropped where every execution is: when it is ended.
-                    execution.running = Some(running);
-                }
-                self.finished(id, exit);
-            }
+            Poll::Ready(finished) => self.finished(id, finished),
         }
         true
     }
 
     /// A program has ended by itself: the tenant's own program ends the tenant, a task only
     /// itself.
-    fn finished(&mut self, id: u64, exit: Exit) {
+    fn finished(&mut self, id: u64, finished: Finished) {
+        let (exit, remains) = finished.into_parts();
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
         let (tenant, main) = (execution.tenant, execution.main);
         if main {
-            let program = self.executions.remove(id);
+            self.executions.remove(id);
             let code = exit.code();
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(tenant, exit, program, None);
+            self.end(tenant, exit, Some(remains), None);
         } else {
-            self.stop_task(id, exit.code());
+            self.end_task(id, exit.code(), Some(remains));
         }
     }
 
-    fn stop_task(&mut self, id: u64, code: i32) {
+    /// Ends a task: `remains` if it has ended by itself, otherwise it is stopped.
+    fn end_task(&mut self, id: u64, code: i32, remains: Option<Remains>) {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
         let tenant = execution.tenant;
         let holdings = local::with(|local| local.holdings.remove(&id));
         drop(self.executions.remove(id));
+        drop(remains);
         local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
         if let Some(holdings) = holdings {
             let ticket = self.pools.ticket();
@@ -435,20 +435,21 @@ impl Executor {
                     self.run_execution(tenant, execution, running, main);
                 }
                 Request::End { child, caller } => self.end(child, Exit::Killed, None, Some(caller)),
-                Request::Stop(execution) => self.stop_task(execution, Exit::Killed.code()),
+                Request::Stop(execution) => self.end_task(execution, Exit::Killed.code(), None),
             }
         }
     }
 
     /// Begins to end a tenant; `program` is its own, if that has ended already, and `caller` the
     /// execution that waits for it.
-    fn end(&mut self, tenant: TenantId, exit: Exit, program: Option<Running>, caller: Option<u64>) {
+    fn end(&mut self, tenant: TenantId, exit: Exit, program: Option<Remains>, caller: Option<u64>) {
         let controlled = self.controlled.remove(&tenant);
         let detailed = controlled
             .as_ref()
             .is_some_and(|controlled| controlled.detailed);
         if let Some(controlled) = &controlled {
             self.by_key.remove(&controlled.key);
+            local::with(|local| local.forget_shares(tenant));
         }
         let reply = controlled.map(|controlled| controlled.ended);
         if let Some(ending) = Ending::begin(tenant, exit, program, reply, detailed) {
@@ -508,10 +509,17 @@ impl Executor {
 /// What a pending host call may hold when the lease does not say: what an eighth of the budget
 /// pays for, at most 16 MiB.
 fn call_bytes(budget_ns: u64, page_ps: u64) -> u64 {
-    const MOST: u64 = 16 << 20;
-    const LEAST: u64 = 64 << 10;
-    let pages = (budget_ns * 1000 / 8).checked_div(page_ps);
-    pages
-        .map_or(MOST, |pages| pages.saturating_mul(4096))
-        .clamp(LEAST, MOST)
+    share_of(budget_ns, 8, page_ps).clamp(64 << 10, 16 << 20)
+}
+
+/// How many component-model handles a program may have: what a sixteenth of the budget pays for,
+/// at most a million.
+fn handles(budget_ns: u64, page_ps: u64) -> u64 {
+    (share_of(budget_ns, 16, page_ps) / HANDLE_BYTES).clamp(1 << 10, 1 << 20)
+}
+
+/// Bytes of the host's memory whose pages a part of the budget pays for.
+fn share_of(budget_ns: u64, part: u64, page_ps: u64) -> u64 {
+    let pages = (budget_ns * 1000 / part).checked_div(page_ps);
+    pages.map_or(u64::MAX, |pages| pages.saturating_mul(4096))
 }

@@ -11,6 +11,10 @@ use wasmtime::{ResourceLimiter, Result};
 
 const PAGE: usize = 4096;
 
+/// Most elements by which a table grows at once: the engine fills them in one step that cannot be
+/// interrupted. A guest that wants more grows again.
+const TABLE_STEP: u64 = 1 << 16;
+
 /// The limits of one execution.
 #[derive(Debug)]
 pub(crate) struct Limiter {
@@ -127,7 +131,11 @@ impl ResourceLimiter for Limiter {
         maximum: Option<usize>,
     ) -> Result<bool> {
         let elements = (desired - current) as u64;
-        if maximum.is_some_and(|maximum| desired > maximum) || elements > self.table_elements {
+        let one_step = current == 0 || elements <= TABLE_STEP;
+        if maximum.is_some_and(|maximum| desired > maximum)
+            || elements > self.table_elements
+            || !one_step
+        {
             return Ok(false);
         }
         let charged = local::with(|local| {

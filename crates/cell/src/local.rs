@@ -10,6 +10,7 @@ use crate::cell::CellConfig;
 use crate::execution::Blueprint;
 use crate::executor::Request;
 use crate::meter::{Held, Meter};
+use crate::share::Shares;
 use crate::wasi::directory::Listing;
 use crate::wasi::poll::Source;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
@@ -48,6 +49,8 @@ pub(crate) struct Local {
     pub(crate) sleeps: Sleeps,
     /// What guests asked the executor for; it acts after the current poll.
     pub(crate) requests: Vec<Request>,
+    /// Places that tenants have taken in the cell's pools.
+    pub(crate) shares: Shares,
     /// What each execution holds.
     pub(crate) holdings: HashMap<u64, Holdings>,
     /// How to build more executions of a tenant that runs.
@@ -113,8 +116,8 @@ impl Local {
         let groups = kernel.groups_mut();
         let slot = |bytes| profile.slot_ps(bytes);
         let classes = Classes {
-            pollable: groups.register("pollable", slot(size_of::<Source>()) + profile.handle_ps()),
-            listing: groups.register("listing", slot(size_of::<Listing>()) + profile.handle_ps()),
+            pollable: groups.register("pollable", slot(size_of::<Source>())),
+            listing: groups.register("listing", slot(size_of::<Listing>())),
         };
         let meter =
             Meter::register(|held| groups.register_resource(held.name(), profile.charge_ps(held)));
@@ -124,6 +127,7 @@ impl Local {
             meter,
             sleeps: Sleeps::default(),
             requests: Vec::new(),
+            shares: Shares::new(config.max_memories),
             holdings: HashMap::new(),
             blueprints: HashMap::new(),
             woken: HashSet::new(),
@@ -143,9 +147,14 @@ impl Local {
         n: u64,
     ) -> Result<(), Errno> {
         let group = self.kernel.group_of(tenant)?;
-        self.kernel
-            .groups_mut()
-            .charge(group, self.meter.class(held), n)?;
+        let root = self.kernel.groups().root_of(group).ok_or(Errno::Gone)?;
+        let places = if held.takes_places() { n } else { 0 };
+        self.shares.take(root, places)?;
+        let class = self.meter.class(held);
+        if let Err(refused) = self.kernel.groups_mut().charge(group, class, n) {
+            self.shares.give(root, places);
+            return Err(refused.into());
+        }
         self.holdings.entry(execution).or_default().counts[held.index()] += n;
         Ok(())
     }
@@ -156,10 +165,26 @@ impl Local {
         if let Some(holdings) = self.holdings.get_mut(&execution) {
             holdings.counts[held.index()] -= n;
         }
+        self.refund(tenant, held, n);
+    }
+
+    fn refund(&mut self, tenant: TenantId, held: Held, n: u64) {
+        let Ok(group) = self.kernel.group_of(tenant) else {
+            return;
+        };
+        let class = self.meter.class(held);
+        self.kernel.groups_mut().refund(group, class, n);
+        if held.takes_places()
+            && let Some(root) = self.kernel.groups().root_of(group)
+        {
+            self.shares.give(root, n);
+        }
+    }
+
+    /// A top-level tenant ends: its places are the pools' to clean.
+    pub(crate) fn forget_shares(&mut self, tenant: TenantId) {
         if let Ok(group) = self.kernel.group_of(tenant) {
-            self.kernel
-                .groups_mut()
-                .refund(group, self.meter.class(held), n);
+            self.shares.forget(group);
         }
     }
 
@@ -188,13 +213,8 @@ impl Local {
 
     /// Gives back to a tenant what one of its executions held.
     pub(crate) fn give_back(&mut self, tenant: TenantId, holdings: &Holdings) {
-        if let Ok(group) = self.kernel.group_of(tenant) {
-            for held in Held::ALL {
-                let n = holdings.counts[held.index()];
-                self.kernel
-                    .groups_mut()
-                    .refund(group, self.meter.class(held), n);
-            }
+        for held in Held::ALL {
+            self.refund(tenant, held, holdings.counts[held.index()]);
         }
         self.kernel.give_memory(tenant, holdings.memory_bytes);
     }

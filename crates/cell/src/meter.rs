@@ -51,6 +51,11 @@ impl Held {
         }
     }
 
+    /// Whether it takes a place in a pool that all tenants of the cell share.
+    pub(crate) const fn takes_places(self) -> bool {
+        matches!(self, Held::Store | Held::Memory)
+    }
+
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

@@ -248,13 +248,6 @@ impl Profile {
         (FACTOR * self.median_ps.arena_page * slot).div_ceil(4096)
     }
 
-    /// What an entry of a component's handle table is charged: the table is a vector in the
-    /// host's heap whose capacity may be twice its length.
-    pub fn handle_ps(&self) -> u64 {
-        const ENTRY: u64 = 32;
-        (2 * ENTRY * self.charge_ps(Held::HostPage)).div_ceil(4096)
-    }
-
     /// What the kernel of a cell charges.
     pub fn kernel_costs(&self) -> KernelCosts {
         // The largest of the kernel's objects that are not measured one by one take about this.

@@ -25,6 +25,11 @@ pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 /// store back one by one, so their number must be small; real components have up to about 40.
 pub const MAX_INSTANCES: u64 = 1_000;
 
+/// Most bytes of active data segments that starting a program may copy. Each instance's are copied
+/// in one step that cannot be interrupted: this bounds it to some ten milliseconds. A JavaScript
+/// or Python engine has 10 to 20 MiB.
+pub const MAX_DATA_BYTES: u64 = 64 << 20;
+
 /// Module of WASI preview 1 functions.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
@@ -92,6 +97,12 @@ pub enum ProgramError {
     TooManyInstances {
         /// How many; saturates.
         count: u64,
+    },
+    /// More bytes of active data segments than [`MAX_DATA_BYTES`].
+    #[error("copies {bytes} bytes of data when it starts; the limit is {MAX_DATA_BYTES}")]
+    TooMuchData {
+        /// How many, over all instances; saturates.
+        bytes: u64,
     },
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
@@ -197,6 +208,10 @@ impl Program {
         let count = survey.inventory.instances;
         if count > MAX_INSTANCES {
             return Err(ProgramError::TooManyInstances { count });
+        }
+        let bytes = survey.inventory.data_bytes;
+        if bytes > MAX_DATA_BYTES {
+            return Err(ProgramError::TooMuchData { bytes });
         }
         let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
