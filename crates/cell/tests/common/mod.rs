@@ -1,0 +1,113 @@
+//! What the tests of a cell share: a cell, the built guests, and tenants.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use leasehold_cell::profile::Profile;
+use leasehold_cell::{
+    Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartRequest, Surroundings,
+    TenantHandle,
+};
+use leasehold_lease::{ByteSize, Nanoseconds};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A profile with round numbers, so that tests do not depend on the host's speed.
+pub(crate) fn profile() -> Profile {
+    let mut profile = Profile::free();
+    let costs = &mut profile.median_ps;
+    costs.tenant = 1_000_000;
+    costs.group = 50_000;
+    costs.scrub = 50_000;
+    costs.chunk = 1_000;
+    costs.arena_page = 300_000;
+    for (name, ps) in [
+        ("store", 10_000_000),
+        ("instance", 50_000),
+        ("memory", 1_500_000),
+        ("memory_page", 300_000),
+        ("table_element", 500),
+        ("wasi_entry", 1_000_000),
+        ("host_page", 300_000),
+    ] {
+        let replaced = costs.held.insert(name.to_owned(), ps);
+        assert!(replaced.is_some(), "no class {name}");
+    }
+    profile
+}
+
+pub(crate) fn cell() -> Cell {
+    Cell::start(CellConfig::new(profile())).expect("a cell starts")
+}
+
+/// A lease of `budget_us` microseconds and `memory_kib` KiB.
+pub(crate) fn lease(budget_us: u64, memory_kib: u64) -> Lease {
+    let mut lease = Lease::default();
+    lease.reclaim.budget = Nanoseconds::new(budget_us * 1000).expect("in range");
+    lease.memory.reserve = ByteSize::new(memory_kib << 10).expect("in range");
+    lease
+}
+
+/// The path of a guest that `guests/build` made.
+pub(crate) fn guest(name: &str) -> PathBuf {
+    let path = guests().join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: run `make guests`",
+        path.display()
+    );
+    path
+}
+
+pub(crate) fn guests() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests"))
+}
+
+/// A tenant, and what it writes to its standard output.
+pub(crate) struct Started {
+    pub(crate) handle: TenantHandle,
+    pub(crate) output: Capture,
+}
+
+pub(crate) fn start(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Started {
+    let program = cell.load(&guest(name)).expect("a guest loads");
+    let output = Capture::new(1 << 20);
+    let mut all = vec![name.to_owned()];
+    all.extend(args.iter().map(|arg| (*arg).to_owned()));
+    let handle = cell
+        .start_tenant(StartRequest {
+            program,
+            lease,
+            surroundings: Surroundings {
+                args: all,
+                stdin: Input::Empty,
+                stdout: Output::Capture(output.clone()),
+                ..Surroundings::default()
+            },
+            detailed: true,
+        })
+        .expect("a tenant starts");
+    Started { handle, output }
+}
+
+impl Started {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output.bytes()).into_owned()
+    }
+
+    /// Waits until the guest has written `what`, or has ended.
+    pub(crate) fn wait_for(&self, what: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.text().contains(what) {
+            assert!(
+                Instant::now() < deadline,
+                "no {what:?} in {:?}",
+                self.text()
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn kill(&self) -> Ended {
+        self.handle.kill();
+        self.handle.wait().expect("the cell is there")
+    }
+}

@@ -1,0 +1,329 @@
+//! A tenant can be ended at any instant, within what was charged, and leaves nothing behind.
+
+mod common;
+
+use common::{Started, cell, guest, lease, start};
+use leasehold_cell::{Cell, Ended, Exit, Lease, StartRequest, Surroundings};
+use std::time::Duration;
+
+/// What must hold of every end.
+fn check(ended: &Ended, lease: Lease) {
+    let reclaimed = &ended.reclaimed;
+    assert!(
+        reclaimed.predicted_ns <= lease.reclaim.budget.get(),
+        "charged {} of {} ns",
+        reclaimed.predicted_ns,
+        lease.reclaim.budget.get()
+    );
+    let statement = ended.statement.as_ref().expect("asked for");
+    assert!(statement.charged.0 + statement.carved.0 <= statement.budget.0);
+    let pages = statement.rows.iter().find(|row| row.name == "memory_page");
+    let charged_pages = pages.map_or(0, |row| row.count);
+    // What is given back besides memory pages is a stack, and the arena's pages.
+    assert!(
+        reclaimed.pages <= charged_pages + 256 + 65_536,
+        "{reclaimed:?}"
+    );
+}
+
+#[test]
+fn hostile_guests_are_ended_within_their_charge_after_their_damage() {
+    let cell = cell();
+    let lease = lease(2_000_000, 2 << 20);
+    for (guest, args) in [
+        ("object-bomb.wasm", &["semaphore", "100000", "spin"][..]),
+        ("object-bomb.wasm", &["channel", "2000", "sleep"]),
+        ("object-bomb.wasm", &["region", "2000", "spin"]),
+        ("object-bomb.wasm", &["timer", "100000", "sleep"]),
+        ("object-bomb.wasm", &["task", "20", "spin"]),
+        ("object-bomb.wasm", &["capability", "100000", "spin"]),
+        ("object-bomb.wasm", &["tenant", "500", "spin"]),
+        ("page-scatterer.wasm", &["67108864", "4096", "spin"]),
+        ("timer-bomb.wasm", &["100000", "sleep"]),
+        ("timer-bomb-p2.wasm", &["50000", "spin"]),
+        ("blocker.wasm", &["20", "spin"]),
+        ("tenant-tree.wasm", &["3", "3", "spin"]),
+        ("table-bomb.wat", &[]),
+        ("instance-bomb.wat", &[]),
+        ("copy.wat", &[]),
+        ("fill.wat", &[]),
+    ] {
+        let tenant = start(&cell, guest, args, lease);
+        tenant.wait_for("ready");
+        let ended = tenant.kill();
+        assert_eq!(
+            ended.exit,
+            Exit::Killed,
+            "{guest} {args:?}: {}",
+            tenant.text()
+        );
+        check(&ended, lease);
+    }
+}
+
+#[test]
+fn a_tenant_is_ended_at_any_instant_from_its_start_on() {
+    let cell = cell();
+    let lease = lease(1_000_000, 1 << 20);
+    for guest in [
+        "spin.wasm",
+        "hello-p2.wasm",
+        "object-bomb.wasm",
+        "start-loop.wat",
+    ] {
+        for microseconds in (0..400).step_by(20) {
+            let args = ["semaphore", "1000", "spin"];
+            let tenant = start(&cell, guest, &args, lease);
+            std::thread::sleep(Duration::from_micros(microseconds));
+            check(&tenant.kill(), lease);
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_asks_for_more_than_its_lease_is_refused_and_goes_on() {
+    let cell = cell();
+    let tight = lease(2_000, 64 << 10);
+    for args in [
+        ["semaphore", "0", "exit"],
+        ["tenant", "0", "exit"],
+        ["region", "0", "exit"],
+    ] {
+        let tenant = start(&cell, "object-bomb.wasm", &args, tight);
+        let ended = tenant.handle.wait().expect("ends");
+        assert_eq!(ended.exit, Exit::Code(0), "{args:?}");
+        assert!(
+            tenant.text().contains("refused"),
+            "{args:?}: {}",
+            tenant.text()
+        );
+        check(&ended, tight);
+    }
+}
+
+#[test]
+fn memory_beyond_the_reservation_is_refused() {
+    let cell = cell();
+    let lease = lease(1_000_000, 8 << 10);
+    let tenant = start(
+        &cell,
+        "page-scatterer.wasm",
+        &["1073741824", "4096", "exit"],
+        lease,
+    );
+    let ended = tenant.handle.wait().expect("ends");
+    let statement = ended.statement.expect("asked for");
+    let pages = statement
+        .rows
+        .iter()
+        .find(|row| row.name == "memory_page")
+        .expect("charged");
+    assert!(
+        pages.count <= 2048,
+        "{} pages of a reservation of 2048",
+        pages.count
+    );
+    assert!(
+        pages.count > 1900,
+        "only {} pages of a reservation of 2048",
+        pages.count
+    );
+}
+
+#[test]
+fn a_budget_smaller_than_an_empty_tenant_is_refused_with_nothing_left_behind() {
+    let cell = cell();
+    let program = cell.load(&guest("hello.wasm")).expect("loads");
+    let request = |budget_us| StartRequest {
+        program: program.clone(),
+        lease: lease(budget_us, 16 << 10),
+        surroundings: Surroundings::default(),
+        detailed: false,
+    };
+    for budget_us in [1, 50, 100, 120, 150] {
+        let refused = cell
+            .start_tenant(request(budget_us))
+            .err()
+            .expect("refused")
+            .to_string();
+        assert!(refused.contains("does not pay"), "{refused}");
+    }
+    let ended = cell
+        .start_tenant(request(5_000))
+        .expect("starts")
+        .wait()
+        .expect("ends");
+    assert_eq!(ended.exit, Exit::Code(0));
+}
+
+#[test]
+fn a_parent_ends_its_children_and_learns_how_they_exited() {
+    let cell = cell();
+    let lease = lease(2_000_000, 1 << 20);
+    let tenant = start(&cell, "tenant-tree.wasm", &["2", "2", "spin", "run"], lease);
+    tenant.wait_for("ready");
+    let ended = tenant.kill();
+    assert_eq!(ended.exit, Exit::Killed);
+    check(&ended, lease);
+}
+
+#[test]
+fn a_stranger_pays_for_nothing_beyond_the_links_it_was_granted() {
+    let cell = cell();
+    let lease = lease(2_000_000, 1 << 20);
+    let client = start(&cell, "delegator.wasm", &["50", "spin"], lease);
+    let service = start(&cell, "service.wasm", &["wait", "spin"], lease);
+    // Both may already have found selector 1 missing; what matters is that neither end hangs
+    // nor exceeds its charge, connected or not.
+    let _ = cell.connect(&client.handle, &service.handle, 4096, 8);
+    std::thread::sleep(Duration::from_millis(20));
+    check(&client.kill(), lease);
+    check(&service.kill(), lease);
+}
+
+/// Resident bytes, mappings and descriptors of this process.
+fn footprint() -> (u64, usize, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .expect("resident set");
+    let mappings = std::fs::read_to_string("/proc/self/maps")
+        .expect("maps")
+        .lines()
+        .count();
+    let descriptors = std::fs::read_dir("/proc/self/fd")
+        .expect("descriptors")
+        .count();
+    (resident * 1024, mappings, descriptors)
+}
+
+fn churn(cell: &Cell, tenants: usize) {
+    let lease = lease(1_000_000, 64 << 10);
+    let program = cell.load(&guest("object-bomb.wasm")).expect("loads");
+    for n in 0..tenants {
+        let tenant = cell
+            .start_tenant(StartRequest {
+                program: program.clone(),
+                lease,
+                surroundings: Surroundings {
+                    args: ["object-bomb", "timer", "20", "exit"]
+                        .map(str::to_owned)
+                        .to_vec(),
+                    ..Surroundings::default()
+                },
+                detailed: false,
+            })
+            .expect("starts");
+        if n % 2 == 0 {
+            tenant.kill();
+        }
+        tenant.wait().expect("ends");
+    }
+}
+
+#[test]
+fn after_1e5_tenants_the_host_is_where_it_began() {
+    let cell = cell();
+    churn(&cell, 1_000);
+    let before = footprint();
+    churn(&cell, 100_000);
+    let after = footprint();
+    // Other tests of this file run in the same process; what must not happen is growth with the
+    // number of tenants: even 1 KiB each would be 100 MiB.
+    assert!(
+        after.0 < before.0 + (64 << 20),
+        "{} -> {} bytes resident",
+        before.0,
+        after.0
+    );
+    assert!(
+        after.1 < before.1 + 1_000,
+        "{} -> {} mappings",
+        before.1,
+        after.1
+    );
+    assert!(
+        after.2 < before.2 + 100,
+        "{} -> {} descriptors",
+        before.2,
+        after.2
+    );
+}
+
+#[test]
+fn a_task_that_ends_gives_its_memory_back_to_its_tenant() {
+    let cell = cell();
+    // Pays for a few programs at a time, but a hundred are started one after the other.
+    let program = cell.compile(TASKS_IN_A_ROW.as_bytes()).expect("compiles");
+    let ended = cell
+        .start_tenant(StartRequest {
+            program,
+            lease: lease(3_000, 2 << 10),
+            surroundings: Surroundings {
+                args: vec!["main".to_owned()],
+                ..Surroundings::default()
+            },
+            detailed: true,
+        })
+        .expect("starts")
+        .wait()
+        .expect("ends");
+    assert_eq!(ended.exit, Exit::Code(0), "{:?}", ended.statement);
+}
+
+/// Starts a task and waits for it, a hundred times. Sleeps a millisecond and tries again when the
+/// lease does not pay (the start is refused, or the task ends with 134 for want of memory): the
+/// pages of the last one may still be on their way back.
+const TASKS_IN_A_ROW: &str = r#"(module
+  (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
+  (import "leasehold_kernel" "task_wait" (func $wait (param i32) (result i64)))
+  (import "leasehold_kernel" "capability_drop" (func $drop (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff"
+    (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 4)
+  (data (i32.const 0) "t\00")
+  (func $sleep
+    (i32.store (i32.const 80) (i32.const 1))
+    (i64.store (i32.const 88) (i64.const 1000000))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
+  (func $once (result i32) (local $task i64) (local $code i64)
+    (local.set $task (call $start (i32.const 0) (i32.const 2)))
+    (if (i64.lt_s (local.get $task) (i64.const 0)) (then (return (i32.const 0))))
+    (local.set $code (call $wait (i32.wrap_i64 (local.get $task))))
+    (if (i64.ne (call $drop (i32.wrap_i64 (local.get $task))) (i64.const 0))
+      (then (call $exit (i32.const 3))))
+    (if (i64.eq (local.get $code) (i64.const 134)) (then (return (i32.const 0))))
+    (if (i64.ne (local.get $code) (i64.const 7)) (then (call $exit (i32.const 2))))
+    (i32.const 1))
+  (func (export "_start") (local $done i32) (local $tries i32)
+    (drop (call $args (i32.const 16) (i32.const 20)))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1)) (then (call $exit (i32.const 7))))
+    (loop $next
+      (if (call $once)
+        (then (local.set $done (i32.add (local.get $done) (i32.const 1))))
+        (else (call $sleep)))
+      (local.set $tries (i32.add (local.get $tries) (i32.const 1)))
+      (if (i32.gt_u (local.get $tries) (i32.const 10000)) (then (call $exit (i32.const 1))))
+      (br_if $next (i32.lt_u (local.get $done) (i32.const 100))))))"#;
+
+#[test]
+fn the_same_work_ends_in_the_same_steps_whatever_the_number_of_objects() {
+    let cell = cell();
+    let lease = lease(2_000_000, 16 << 10);
+    let steps = |count: &str| {
+        let tenant: Started = start(
+            &cell,
+            "object-bomb.wasm",
+            &["semaphore", count, "spin"],
+            lease,
+        );
+        tenant.wait_for("ready");
+        let reclaimed = tenant.kill().reclaimed;
+        (reclaimed.scrubbed, reclaimed.groups)
+    };
+    assert_eq!(steps("10"), steps("1000000"));
+}
