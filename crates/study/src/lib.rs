@@ -57,6 +57,7 @@ pub mod plot;
 pub mod processes;
 pub mod progress;
 pub mod report;
+pub mod rogue;
 pub mod samples;
 pub mod stock;
 pub mod study;

@@ -6,6 +6,8 @@
 //! of the epoch that makes the guest yield, and then the drop of the store. What the latter takes
 //! is in no contract, and is what the comparison is about.
 
+mod objects;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -141,7 +143,8 @@ impl Stock {
     }
 
     /// Compiles and links a program: a WASI preview 1 command or a component with the world
-    /// `wasi:cli/command`, binary or text.
+    /// `wasi:cli/command`, binary or text. A module may import `leasehold_kernel` too, and gets
+    /// what a plain embedder would offer: see `objects`.
     ///
     /// # Errors
     /// If it is neither, or imports what stock wasmtime does not have.
@@ -156,7 +159,9 @@ impl Stock {
             Linked::Component(CommandPre::new(linked).map_err(failure)?)
         } else {
             let module = Module::from_binary(&self.engine, &binary).map_err(failure)?;
-            Linked::Module(self.modules.instantiate_pre(&module).map_err(failure)?)
+            let mut linker = self.modules.clone();
+            objects::add_to_linker(&mut linker, &module).map_err(failure)?;
+            Linked::Module(linker.instantiate_pre(&module).map_err(failure)?)
         }))
     }
 
@@ -566,6 +571,41 @@ mod tests {
                 matches!(&trap, Exit::Failed(why) if why.contains("unreachable")),
                 "{trap:?}"
             );
+        }
+    }
+
+    #[test]
+    fn kernel_objects_are_entries_of_the_table() {
+        let text = |calls: &str| {
+            module(&format!("(call $exit (i32.wrap_i64 {calls}))")).replacen(
+                "(import",
+                r#"(import "leasehold_kernel" "semaphore_create"
+                    (func $semaphore (param i32) (result i64)))
+                (import "leasehold_kernel" "semaphore_try_down"
+                    (func $down (param i32) (result i64)))
+                (import "leasehold_kernel" "timer_create" (func $timer (result i64)))
+                (import "leasehold_kernel" "timer_set"
+                    (func $set (param i32 i64 i64) (result i64)))
+                (import "leasehold_kernel" "task_start" (func $task (param i32 i32) (result i64)))
+                (import"#,
+                1,
+            )
+        };
+        let semaphore = "(i32.wrap_i64 (call $semaphore (i32.const 1)))";
+        let timer = "(i32.wrap_i64 (call $timer))";
+        let week = "(i64.const 604800000000000) (i64.const 0)";
+        for stock in stocks() {
+            let code = |calls: &str| match start(&stock, &text(calls)).wait(PATIENCE) {
+                Ok((Exit::Code(code), _)) => code,
+                other => panic!("{calls}: {other:?}"),
+            };
+            assert_eq!(code(&format!("(call $down {semaphore})")), 0);
+            assert_eq!(code(&format!("(call $set {timer} {week})")), 0);
+            // Refused by numbers below zero, which exit codes cannot be.
+            let refused = |calls: &str| code(&format!("(i64.sub (i64.const 0) {calls})"));
+            assert_eq!(refused("(call $down (i32.const 77))"), 1);
+            assert_eq!(refused(&format!("(call $down {timer})")), 1);
+            assert_eq!(refused("(call $task (i32.const 0) (i32.const 0))"), 15);
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::page;
 use crate::processes::Processes;
 use crate::report::Report;
+use crate::rogue::Rogue;
 
 /// One experiment, in a file named as on the command line.
 pub trait Study: Sync {
@@ -59,7 +60,7 @@ impl Default for Options {
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
-    &[&Processes]
+    &[&Processes, &Rogue]
 }
 
 /// The study of this name.

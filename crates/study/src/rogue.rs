@@ -1,0 +1,272 @@
+//! BRR fig. 1: what a hostile tenant costs the host, and its neighbour, when it is ended.
+
+mod attack;
+mod runtime;
+mod trial;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use leasehold_cell::profile::Profile;
+use serde_json::Value;
+
+use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::progress::Progress;
+use crate::report::{Finding, Report, Row, row};
+use crate::samples::{Samples, Spread, ratio_value};
+use crate::study::{Options, Study};
+use crate::unit::Unit;
+
+pub use attack::{Attack, Damage, Surroundings, When, hostile, require};
+pub use runtime::{BUDGET, Death, Runtime};
+pub use trial::{Bench, Effort, Placement, Trial};
+
+/// What a neighbour may feel at most while a tenant of Leasehold is ended.
+const NEIGHBOUR: f64 = 1.05;
+
+/// The study.
+pub struct Rogue;
+
+struct Scale {
+    damage: Damage,
+    effort: Effort,
+    placements: &'static [Placement],
+}
+
+const FULL: Scale = Scale {
+    damage: Damage {
+        objects: 1_000_000,
+        bytes: 1 << 30,
+        files: 10_000,
+        tenants: 10_000,
+    },
+    effort: Effort {
+        least: 5,
+        most: 1000,
+        time: Duration::from_millis(4000),
+        ending: Duration::from_millis(200),
+    },
+    placements: &[Placement::OtherCore, Placement::SameCore],
+};
+
+const QUICK: Scale = Scale {
+    damage: Damage {
+        objects: 100_000,
+        bytes: 64 << 20,
+        files: 1000,
+        tenants: 1000,
+    },
+    effort: Effort {
+        least: 3,
+        most: 200,
+        time: Duration::from_millis(400),
+        ending: Duration::from_millis(20),
+    },
+    placements: &[Placement::OtherCore],
+};
+
+/// One guest in one runtime.
+struct Point {
+    guest: &'static str,
+    runtime: Runtime,
+    placement: Placement,
+    trial: Trial,
+}
+
+impl Study for Rogue {
+    fn name(&self) -> &'static str {
+        "rogue"
+    }
+
+    fn paper(&self) -> &'static str {
+        "BRR fig. 1"
+    }
+
+    fn about(&self) -> &'static str {
+        "Hostile guests, ended when their damage is done, in Leasehold and in stock wasmtime: from \
+         the kill until everything is returned, and what a neighbour that maps memory feels \
+         meanwhile."
+    }
+
+    fn run(&self, options: &Options) -> Result<Report> {
+        let scale = if options.quick { &QUICK } else { &FULL };
+        let profile: Profile = serde_json::from_value(Value::Object(options.profile.clone()))
+            .context("this study needs a calibration profile")?;
+        let attacks = hostile(scale.damage);
+        require(&attacks, &options.guests_dir)?;
+        let bench = Bench::new(
+            options.guests_dir.clone(),
+            &profile,
+            Surroundings::new(b"")?,
+            scale.placements,
+        )?;
+        let arms: Vec<_> = bench.arms().collect();
+        let mut progress = Progress::new(self.name(), (attacks.len() * arms.len()) as u64);
+        let mut points = Vec::new();
+        for attack in &attacks {
+            for &(runtime, placement) in &arms {
+                let what = format!(
+                    "{} in {}, {}",
+                    attack.name,
+                    runtime.name(),
+                    placement.name()
+                );
+                progress.at(what);
+                points.push(Point {
+                    guest: attack.name,
+                    runtime,
+                    placement,
+                    trial: bench.hold(attack, runtime, placement, &scale.effort)?,
+                });
+                progress.step();
+            }
+        }
+        let mut report = Report::new(self, options);
+        report.rows = points.iter().map(Point::row).collect();
+        report.findings = findings(&points);
+        report.notes = NOTES.iter().map(|note| (*note).to_owned()).collect();
+        report.figure = figure("Ending hostile tenants", &named(&points));
+        Ok(report)
+    }
+}
+
+const NOTES: [&str; 5] = [
+    "the neighbour is another process for Leasehold, whose cells are processes, and a thread of \
+     the same process for wasmtime, as embedders run tenants; he maps, touches and unmaps pages",
+    "undisturbed is the same neighbour in the same trial before each start, seen through windows \
+     as long as an end is; a ratio of few operations is that of their slowest few",
+    "kernel objects on stock wasmtime are what a plain embedder offers: boxed entries of the \
+     store's resource table; a tenant that was not started has no store there",
+    "left out, without a counterpart on stock wasmtime: blocker, delegator (waits and \
+     capabilities across tenants) and instance-flood (which it would expand without bound)",
+    "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
+];
+
+impl Point {
+    fn is(&self, runtime: Runtime, placement: Placement) -> bool {
+        (self.runtime, self.placement) == (runtime, placement)
+    }
+
+    fn row(&self) -> Row {
+        let trial = &self.trial;
+        let end = trial.end_ns();
+        let reclaimed = |part: fn(&leasehold_cell::Reclaimed) -> u64| -> Samples {
+            let costs = trial.deaths.iter().filter_map(|d| d.reclaimed.as_ref());
+            costs.map(part).collect()
+        };
+        row([
+            ("runtime", self.runtime.name().into()),
+            ("guest", self.guest.into()),
+            ("placement", self.placement.name().into()),
+            ("ends", trial.deaths.len().into()),
+            ("end_ns_p50", end.p50().into()),
+            ("end_ns_max", end.max().into()),
+            (
+                "reusable_ns_p50",
+                reclaimed(|r| r.reusable.wall_ns).p50().into(),
+            ),
+            (
+                "returned_cpu_ns_max",
+                reclaimed(|r| r.returned.cpu_ns).max().into(),
+            ),
+            (
+                "predicted_ns_p50",
+                reclaimed(|r| r.predicted_ns).p50().into(),
+            ),
+            ("neighbour_p50_ratio", ratio_value(trial.ratio(0.5))),
+            ("neighbour_p99_ratio", ratio_value(trial.ratio(0.99))),
+            ("neighbour_max_ns", trial.disturbed.max().into()),
+            ("undisturbed_max_ns", trial.undisturbed.max().into()),
+            ("operations", trial.disturbed.count().into()),
+        ])
+    }
+}
+
+fn findings(points: &[Point]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let apart = |point: &&Point| point.is(Runtime::Leasehold, Placement::OtherCore);
+    for point in points.iter().filter(apart) {
+        findings.push(Finding::at_most(
+            format!("the neighbour's p99 while `{}` is ended", point.guest),
+            Unit::Ratio,
+            point.trial.ratio(0.99),
+            NEIGHBOUR,
+        ));
+    }
+    let shares = points
+        .iter()
+        .filter_map(|point| Some((point.guest, point.trial.share_of_prediction()?)));
+    let worst = shares.max_by(|a, b| a.1.total_cmp(&b.1));
+    findings.push(Finding::at_most(
+        format!(
+            "processor time of an end over its prediction, at the most (`{}`)",
+            worst.map_or("none", |(guest, _)| guest)
+        ),
+        Unit::Ratio,
+        worst.map(|(_, share)| share),
+        1.0,
+    ));
+    findings
+}
+
+fn named(points: &[Point]) -> Vec<(&'static str, Runtime, &Trial)> {
+    let apart = points
+        .iter()
+        .filter(|point| point.placement == Placement::OtherCore);
+    apart
+        .map(|point| (point.guest, point.runtime, &point.trial))
+        .collect()
+}
+
+/// Bars of both runtimes for each guest: how long the end took, and the neighbour's worst.
+/// Guests appear in the order of their first trial.
+pub fn figure(title: &str, trials: &[(&'static str, Runtime, &Trial)]) -> Figure {
+    let mut guests: Vec<&str> = Vec::new();
+    for (guest, ..) in trials {
+        if !guests.contains(guest) {
+            guests.push(guest);
+        }
+    }
+    // A panel is wide enough for the names of about half a dozen guests.
+    let half = guests.len().div_ceil(2).max(1);
+    let panel = |guests: &[&str], y: Axis, value: &dyn Fn(&Trial) -> Option<Spread>| {
+        let series = |runtime: Runtime| Series {
+            name: runtime.name().into(),
+            points: trials
+                .iter()
+                .filter(|trial| trial.1 == runtime)
+                .filter_map(|(guest, _, trial)| {
+                    let group = guests.iter().position(|name| name == guest)?;
+                    Some((group, value(trial)?))
+                })
+                .collect(),
+        };
+        Panel {
+            y,
+            marks: Marks::Bars {
+                title: "guest".into(),
+                groups: guests.iter().map(|guest| (*guest).to_owned()).collect(),
+                series: vec![series(Runtime::Leasehold), series(Runtime::Wasmtime)],
+            },
+        }
+    };
+    let mut panels = Vec::new();
+    for guests in guests.chunks(half) {
+        panels.push(panel(
+            guests,
+            Axis::logarithmic("kill to everything returned", Unit::Nanoseconds),
+            &|trial| Spread::of_samples(&trial.end_ns()),
+        ));
+    }
+    for guests in guests.chunks(half) {
+        panels.push(panel(
+            guests,
+            Axis::logarithmic("neighbour's p99 over undisturbed", Unit::Ratio),
+            &|trial| Spread::of(trial.ratio(0.99)),
+        ));
+    }
+    Figure {
+        title: title.into(),
+        panels,
+    }
+}

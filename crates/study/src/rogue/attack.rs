@@ -1,0 +1,169 @@
+//! Guests to be ended, and how far they are let before.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+/// Name, for the guest, of the directory that every guest gets.
+const DIRECTORY: &str = "/data";
+/// The file in it; a descriptor bomb opens it again and again.
+const FILE: &str = "bomb";
+
+/// When a guest is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// This long after it has said `ready`.
+    Ready(Duration),
+    /// This long after its start, unless it has ended by itself.
+    After(Duration),
+    /// It ends by itself.
+    ByItself,
+}
+
+/// A guest and what it is to do.
+#[derive(Debug, Clone)]
+pub struct Attack {
+    /// Name in rows and figures.
+    pub name: &'static str,
+    /// Its file in the directory of guests.
+    pub file: &'static str,
+    /// Arguments after the program's name.
+    pub args: Vec<String>,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// When it is ended.
+    pub when: When,
+}
+
+impl Attack {
+    /// An attack that says `ready` when its damage is done, and is ended then.
+    pub fn new(name: &'static str, file: &'static str, args: &str) -> Self {
+        Self {
+            name,
+            file,
+            args: args.split_ascii_whitespace().map(str::to_owned).collect(),
+            stdin: Vec::new(),
+            when: When::Ready(Duration::ZERO),
+        }
+    }
+
+    /// The same, ended at another time.
+    pub fn ended(self, when: When) -> Self {
+        Self { when, ..self }
+    }
+
+    /// The same with something on its standard input.
+    pub fn reading(self, stdin: Vec<u8>) -> Self {
+        Self { stdin, ..self }
+    }
+}
+
+/// How much damage is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Damage {
+    /// Objects, timers and pollables.
+    pub objects: u64,
+    /// Bytes of memory, of which every page is written.
+    pub bytes: u64,
+    /// Open files.
+    pub files: u64,
+    /// Child tenants.
+    pub tenants: u64,
+}
+
+/// The hostile guests of the study.
+///
+/// Left out are those without a counterpart on stock wasmtime: `blocker` and `delegator` (waits
+/// and capabilities across tenants, which it does not have), `instance-flood` (which it would
+/// expand until the host is out of memory), and `copy` and `start-loop`, which are `fill` and
+/// `spin` once more.
+pub fn hostile(damage: Damage) -> Vec<Attack> {
+    let Damage {
+        objects,
+        bytes,
+        files,
+        tenants,
+    } = damage;
+    // Long enough for most of its pages to be there.
+    let filling = When::Ready(Duration::from_millis(100));
+    vec![
+        Attack::new(
+            "objects",
+            "object-bomb.wasm",
+            &format!("semaphore {objects} sleep"),
+        ),
+        Attack::new(
+            "pages",
+            "page-scatterer.wasm",
+            &format!("{bytes} 4096 sleep"),
+        ),
+        Attack::new("timers", "timer-bomb.wasm", &format!("{objects} sleep")),
+        Attack::new(
+            "pollables",
+            "timer-bomb-p2.wasm",
+            &format!("{} sleep", objects / 10),
+        ),
+        Attack::new(
+            "files",
+            "descriptor-bomb.wasm",
+            &format!("{DIRECTORY} {files} sleep"),
+        ),
+        Attack::new(
+            "tenants",
+            "tenant-tree.wasm",
+            &format!("1 {tenants} sleep 1073741824"),
+        ),
+        Attack::new("table", "table-bomb.wat", ""),
+        Attack::new("instances", "instance-bomb.wat", ""),
+        Attack::new("fill", "fill.wat", "").ended(filling),
+        Attack::new("spin", "spin.wasm", "").ended(When::Ready(Duration::from_millis(2))),
+        Attack::new("die", "start-and-die.wat", "").ended(When::ByItself),
+    ]
+}
+
+/// What guests are given of the host's: a directory with one file, which goes with the last user.
+#[derive(Debug)]
+pub struct Surroundings {
+    directory: TempDir,
+}
+
+impl Surroundings {
+    /// A directory with a file of `content`.
+    ///
+    /// # Errors
+    /// If the host refuses it.
+    pub fn new(content: &[u8]) -> Result<Self> {
+        let directory = tempfile::tempdir().context("creating a directory for guests")?;
+        fs::write(directory.path().join(FILE), content).context("writing a file for guests")?;
+        Ok(Self { directory })
+    }
+
+    /// The directory on the host, and its name for guests.
+    pub(super) fn directory(&self) -> (&Path, &'static str) {
+        (self.directory.path(), DIRECTORY)
+    }
+
+    /// The file as guests name it.
+    pub fn file() -> String {
+        format!("{DIRECTORY}/{FILE}")
+    }
+}
+
+/// Sees that every guest is there, before anything is started.
+///
+/// # Errors
+/// If one is not; says how to build them.
+pub fn require(attacks: &[Attack], guests: &Path) -> Result<()> {
+    for attack in attacks {
+        ensure!(
+            guests.join(attack.file).is_file(),
+            "{} is missing in {}: build the guests with `make guests`",
+            attack.file,
+            guests.display()
+        );
+    }
+    Ok(())
+}

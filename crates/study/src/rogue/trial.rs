@@ -1,0 +1,291 @@
+//! A trial: one guest in one runtime, ended again and again beside a neighbour at work.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use leasehold_cell::profile::Profile;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::attack::{Attack, Surroundings};
+use super::runtime::{Death, Host, Program, Runtime};
+use crate::clock::monotonic_ns;
+use crate::neighbour::{Diary, Interval, Load, Neighbour, Place, pin};
+use crate::samples::Samples;
+
+/// How long nothing happens before each start: what the neighbour feels then is undisturbed.
+const QUIET: Duration = Duration::from_millis(10);
+/// What everyone is given to get over the end before.
+const SETTLE: Duration = Duration::from_millis(2);
+/// Between two windows of a quiet time, so that no operation reaches into both.
+const APART: Duration = Duration::from_micros(200);
+
+/// Where the guest and the neighbour run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Each on a processor of its own.
+    OtherCore,
+    /// Both on one.
+    SameCore,
+}
+
+impl Placement {
+    /// Name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OtherCore => "other-core",
+            Self::SameCore => "same-core",
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Ends, at least.
+    pub least: usize,
+    /// Ends, at most.
+    pub most: usize,
+    /// Time after which no guest is started beyond the least.
+    pub time: Duration,
+    /// Time in ends after which there is enough of them.
+    pub ending: Duration,
+}
+
+/// What was seen in a trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// The ends.
+    pub deaths: Vec<Death>,
+    /// The neighbour's latencies, ns, while guests were ended.
+    pub disturbed: Samples,
+    /// The same in windows of the same length while nothing happened.
+    pub undisturbed: Samples,
+}
+
+impl Trial {
+    /// Wall time of the ends, ns.
+    pub fn end_ns(&self) -> Samples {
+        self.deaths.iter().map(|death| death.end_ns).collect()
+    }
+
+    /// The neighbour's `q` quantile during the ends, over undisturbed.
+    pub fn ratio(&self, q: f64) -> Option<f64> {
+        self.disturbed.ratio_to(&self.undisturbed, q)
+    }
+
+    /// The greatest share of what was predicted that an end in a cell took, in processor time.
+    pub fn share_of_prediction(&self) -> Option<f64> {
+        self.deaths
+            .iter()
+            .filter_map(|death| death.reclaimed)
+            .map(|cost| cost.returned.cpu_ns as f64 / cost.predicted_ns.max(1) as f64)
+            .max_by(f64::total_cmp)
+    }
+}
+
+/// Where trials are held: both runtimes, on the processors that this program may use.
+pub struct Bench {
+    guests: PathBuf,
+    surroundings: Surroundings,
+    /// For guests that have a neighbour on the other processor, and for whoever measures.
+    guest_cpu: usize,
+    neighbour_cpu: usize,
+    hosts: Vec<(Runtime, Placement, Host)>,
+}
+
+impl Bench {
+    /// Starts both runtimes for each of `placements`.
+    ///
+    /// # Errors
+    /// If the host refuses, or has but one processor.
+    pub fn new(
+        guests: PathBuf,
+        profile: &Profile,
+        surroundings: Surroundings,
+        placements: &[Placement],
+    ) -> Result<Self> {
+        let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
+        let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+        let (Some(guest_cpu), Some(neighbour_cpu)) = (cpus.next(), cpus.last()) else {
+            anyhow::bail!("a neighbour on another processor needs two of them");
+        };
+        let mut hosts = Vec::new();
+        for &placement in placements {
+            let cpu = match placement {
+                Placement::OtherCore => guest_cpu,
+                Placement::SameCore => neighbour_cpu,
+            };
+            for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
+                // Whatever other threads a runtime has keep off the neighbour.
+                let host = bound_to(guest_cpu, || Host::start(runtime, profile, cpu))?;
+                hosts.push((runtime, placement, host));
+            }
+        }
+        Ok(Self {
+            guests,
+            surroundings,
+            guest_cpu,
+            neighbour_cpu,
+            hosts,
+        })
+    }
+
+    /// Runtimes and placements in which trials can be held.
+    pub fn arms(&self) -> impl Iterator<Item = (Runtime, Placement)> {
+        self.hosts
+            .iter()
+            .map(|(runtime, placement, _)| (*runtime, *placement))
+    }
+
+    /// Holds a trial. Where the neighbour lives follows from the runtime: a cell is a process of
+    /// its own by design, so that he is another process; embedders of wasmtime run all tenants in
+    /// one, so that he is a thread of it.
+    ///
+    /// # Errors
+    /// If the guest does not do as it should, or the host refuses.
+    pub fn hold(
+        &self,
+        attack: &Attack,
+        runtime: Runtime,
+        placement: Placement,
+        effort: &Effort,
+    ) -> Result<Trial> {
+        let (.., host) = self
+            .hosts
+            .iter()
+            .find(|(r, p, _)| (*r, *p) == (runtime, placement))
+            .context("no such runtime was started")?;
+        let program = host.load(&self.guests.join(attack.file))?;
+        bound_to(self.guest_cpu, || {
+            self.observe(host, &program, attack, runtime, effort)
+        })
+    }
+
+    fn observe(
+        &self,
+        host: &Host,
+        program: &Program,
+        attack: &Attack,
+        runtime: Runtime,
+        effort: &Effort,
+    ) -> Result<Trial> {
+        let live = |account| host.live(program, attack, &self.surroundings, account);
+        // The first warms caches and pools; it alone is asked for its account.
+        let first = live(true)?;
+        let place = match runtime {
+            Runtime::Leasehold => Place::Process,
+            Runtime::Wasmtime => Place::Thread,
+        };
+        let neighbour = Neighbour::start(Load::Map, place, self.neighbour_cpu)?;
+        let (mut deaths, mut quiets) = (Vec::new(), Vec::new());
+        let begin = Instant::now();
+        let mut ending_ns = 0;
+        while deaths.len() < effort.most
+            && (deaths.len() < effort.least
+                || begin.elapsed() < effort.time && ending_ns < effort.ending.as_nanos())
+        {
+            thread::sleep(SETTLE);
+            let start_ns = monotonic_ns();
+            thread::sleep(QUIET);
+            let end_ns = monotonic_ns();
+            quiets.push(Interval { start_ns, end_ns });
+            let death = live(false)?;
+            let Interval { start_ns, end_ns } = death.ending;
+            ending_ns += u128::from(end_ns - start_ns);
+            deaths.push(death);
+        }
+        let diary = neighbour.finish()?;
+        ensure!(
+            diary.lost == 0,
+            "the neighbour lost {} operations",
+            diary.lost
+        );
+        let (disturbed, undisturbed) = felt(&diary, &deaths, &quiets);
+        if let Some(death) = deaths.first_mut() {
+            death.statement = first.statement;
+        }
+        Ok(Trial {
+            deaths,
+            disturbed,
+            undisturbed,
+        })
+    }
+}
+
+/// The neighbour's latencies during the ends, and in windows of quiet that are as long as an end
+/// is in the median: an operation counts towards every window that it overlaps, which favours
+/// long ones the more the shorter the window is, and has to do so on both sides.
+fn felt(diary: &Diary, deaths: &[Death], quiets: &[Interval]) -> (Samples, Samples) {
+    let endings: Vec<Interval> = deaths.iter().map(|death| death.ending).collect();
+    let lengths: Samples = endings.iter().map(|e| e.end_ns - e.start_ns).collect();
+    let length = lengths.p50().unwrap_or(0).max(1);
+    let apart = APART.as_nanos() as u64;
+    let mut windows = Vec::new();
+    for quiet in quiets {
+        let mut start_ns = quiet.start_ns;
+        while start_ns < quiet.end_ns {
+            let end_ns = (start_ns + length).min(quiet.end_ns);
+            windows.push(Interval { start_ns, end_ns });
+            start_ns = end_ns + apart;
+        }
+    }
+    (diary.during(&endings), diary.during(&windows))
+}
+
+/// Does `work` in a thread that is bound to processor `cpu`, as are the threads that it starts.
+fn bound_to<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            pin(cpu)?;
+            work()
+        });
+        thread
+            .join()
+            .map_err(|_| anyhow!("the measuring thread panicked"))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Death, felt};
+    use crate::neighbour::{Diary, Interval, Operation};
+
+    #[test]
+    fn both_sides_are_looked_at_through_windows_of_one_length() {
+        // Operations of 1 µs back to back, but 5 µs at 500 µs, when the tenant is ended.
+        let mut operations = Vec::new();
+        let mut start_ns = 0;
+        while start_ns < 1_000_000 {
+            let duration_ns = if start_ns == 500_000 { 5_000 } else { 1_000 };
+            operations.push(Operation {
+                start_ns,
+                duration_ns,
+            });
+            start_ns += duration_ns;
+        }
+        let diary = Diary {
+            operations,
+            lost: 0,
+        };
+        let death = Death {
+            ending: Interval {
+                start_ns: 501_000,
+                end_ns: 501_500,
+            },
+            end_ns: 500,
+            killed: true,
+            reclaimed: None,
+            statement: None,
+        };
+        let quiet = Interval {
+            start_ns: 0,
+            end_ns: 450_100,
+        };
+        let (disturbed, undisturbed) = felt(&diary, &[death], &[quiet]);
+        assert_eq!((disturbed.count(), disturbed.max()), (1, Some(5_000)));
+        // 500 ns every 200,500: three windows, one of which lies in two operations.
+        assert_eq!((undisturbed.count(), undisturbed.max()), (3, Some(1_000)));
+    }
+}
