@@ -227,8 +227,9 @@ pub fn figure(title: &str, trials: &[(&'static str, Runtime, &Trial)]) -> Figure
             guests.push(guest);
         }
     }
-    // A panel is wide enough for the names of about half a dozen guests.
-    let half = guests.len().div_ceil(2).max(1);
+    // A panel is wide enough for the names of half a dozen guests.
+    let columns = guests.len().div_ceil(6).max(1);
+    let share = guests.len().div_ceil(columns).max(1);
     let panel = |guests: &[&str], y: Axis, value: &dyn Fn(&Trial) -> Option<Spread>| {
         let series = |runtime: Runtime| Series {
             name: runtime.name().into(),
@@ -251,14 +252,14 @@ pub fn figure(title: &str, trials: &[(&'static str, Runtime, &Trial)]) -> Figure
         }
     };
     let mut panels = Vec::new();
-    for guests in guests.chunks(half) {
+    for guests in guests.chunks(share) {
         panels.push(panel(
             guests,
             Axis::logarithmic("kill to everything returned", Unit::Nanoseconds),
             &|trial| Spread::of_samples(&trial.end_ns()),
         ));
     }
-    for guests in guests.chunks(half) {
+    for guests in guests.chunks(share) {
         panels.push(panel(
             guests,
             Axis::logarithmic("neighbour's p99 over undisturbed", Unit::Ratio),

@@ -34,6 +34,8 @@ use crate::neighbour::pin;
 
 /// Output that is kept of a program; writing more fails.
 const OUTPUT_BYTES: usize = 16 << 20;
+/// Entries of a resource table.
+const TABLE_ENTRIES: usize = 10_000_000;
 /// How often the epoch is turned until a guest that is to end has yielded. One turn does, unless
 /// it falls between the guest's arming and its start.
 const TURN: Duration = Duration::from_millis(1);
@@ -186,10 +188,12 @@ impl Stock {
             .memory_size(invocation.limits.memory_bytes)
             .table_elements(invocation.limits.table_elements)
             .build();
-        let guest = Guest {
+        let mut guest = Guest {
             wasi: wasi.build_p1(),
             limits,
         };
+        // Its default would keep a guest from as many objects as Leasehold lets it have.
+        guest.ctx().table.set_max_capacity(TABLE_ENTRIES);
 
         let (ended, end) = channel();
         let exit = Arc::new(Mutex::new(None));

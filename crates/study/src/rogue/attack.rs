@@ -87,6 +87,8 @@ pub fn hostile(damage: Damage) -> Vec<Attack> {
         files,
         tenants,
     } = damage;
+    // The engine lets no component hold more than 100,000 handles, in either runtime.
+    let pollables = (objects / 10).min(50_000);
     // Long enough for most of its pages to be there.
     let filling = When::Ready(Duration::from_millis(100));
     vec![
@@ -104,7 +106,7 @@ pub fn hostile(damage: Damage) -> Vec<Attack> {
         Attack::new(
             "pollables",
             "timer-bomb-p2.wasm",
-            &format!("{} sleep", objects / 10),
+            &format!("{pollables} sleep"),
         ),
         Attack::new(
             "files",

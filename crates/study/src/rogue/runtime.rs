@@ -58,7 +58,7 @@ impl Runtime {
 /// A runtime whose guests run on one processor.
 pub(super) enum Host {
     Leasehold(Cell),
-    Wasmtime(Stock),
+    Wasmtime(Box<Stock>),
 }
 
 /// A program, compiled for one host.
@@ -91,9 +91,11 @@ impl Host {
                 config.code_cache = leasehold_cell::user_code_cache();
                 Self::Leasehold(Cell::start(config)?)
             }
-            Runtime::Wasmtime => {
-                Self::Wasmtime(Stock::new(Allocation::OnDemand, LIMITS, Some(cpu))?)
-            }
+            Runtime::Wasmtime => Self::Wasmtime(Box::new(Stock::new(
+                Allocation::OnDemand,
+                LIMITS,
+                Some(cpu),
+            )?)),
         })
     }
 
@@ -218,8 +220,8 @@ fn in_cell(
 
 fn wait_until_ready(tenant: &TenantHandle, capture: &Capture) -> Result<()> {
     let begin = Instant::now();
-    // Asked for its end first, so that its last words are not missed.
     loop {
+        // Asked for its end first, so that its last words are not missed.
         let ended = tenant.wait_for(LOOK)?;
         let output = capture.bytes();
         if output.windows(READY.len()).any(|w| w == READY.as_bytes()) && ended.is_none() {

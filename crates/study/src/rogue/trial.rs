@@ -21,6 +21,23 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// Between two windows of a quiet time, so that no operation reaches into both.
 const APART: Duration = Duration::from_micros(200);
 
+/// Charges that are not for something a guest asked for, or for memory.
+const OVERHEAD: [&str; 13] = [
+    "root group",
+    "child group",
+    "scrub entry",
+    "chunk",
+    "memory (16 bytes)",
+    "left by ended groups (ps)",
+    "tenant",
+    "capability table leaf",
+    "capability table node",
+    "execution",
+    "store",
+    "memory_page",
+    "host_page",
+];
+
 /// Where the guest and the neighbour run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
@@ -75,6 +92,16 @@ impl Trial {
         self.disturbed.ratio_to(&self.undisturbed, q)
     }
 
+    /// What the guest had when it was killed: objects, handles, instances, elements; without the
+    /// book-keeping for them and without memory. `None` outside of cells, and if it was never
+    /// killed.
+    pub fn objects(&self) -> Option<u64> {
+        let statement = self.deaths.first()?.statement.as_ref()?;
+        let rows = statement.rows.iter();
+        let things = rows.filter(|row| !OVERHEAD.contains(&row.name));
+        Some(things.map(|row| row.count).sum())
+    }
+
     /// The greatest share of what was predicted that an end in a cell took, in processor time.
     pub fn share_of_prediction(&self) -> Option<f64> {
         self.deaths
@@ -108,7 +135,7 @@ impl Bench {
     ) -> Result<Self> {
         let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
         let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-        let (Some(guest_cpu), Some(neighbour_cpu)) = (cpus.next(), cpus.last()) else {
+        let (Some(guest_cpu), Some(neighbour_cpu)) = (cpus.next(), cpus.next_back()) else {
             anyhow::bail!("a neighbour on another processor needs two of them");
         };
         let mut hosts = Vec::new();
