@@ -130,6 +130,9 @@ pub struct Reclaimed {
 pub struct Ended {
     /// How its program ended.
     pub exit: Exit,
+    /// When, on the clock of [`crate::clock::monotonic_ns`]: its program ran no more, and nothing
+    /// had been taken back.
+    pub at_ns: u64,
     /// Its account at the moment it ended, by class, if the start asked for it.
     pub statement: Option<Statement>,
     /// What ending it cost.
@@ -148,10 +151,12 @@ pub struct TenantHandle {
 pub(crate) enum Command {
     Start {
         key: u64,
+        held: bool,
         request: Box<StartRequest>,
         started: Sender<Result<(), StartError>>,
         ended: Sender<Ended>,
     },
+    Go(u64),
     Kill(u64),
     Statement(u64, Sender<Option<Statement>>),
     Connect(Box<Connect>),
@@ -229,12 +234,26 @@ impl Cell {
     /// # Errors
     /// When its lease does not pay for its start, or its surroundings are not there.
     pub fn start_tenant(&self, request: StartRequest) -> Result<TenantHandle, StartError> {
+        self.admit(request, false)
+    }
+
+    /// Admits a tenant that does not run until [`TenantHandle::go`]: so that it finds what it is
+    /// [connected](Cell::connect) to from its first instruction on.
+    ///
+    /// # Errors
+    /// Like [`Cell::start_tenant`].
+    pub fn start_held(&self, request: StartRequest) -> Result<TenantHandle, StartError> {
+        self.admit(request, true)
+    }
+
+    fn admit(&self, request: StartRequest, held: bool) -> Result<TenantHandle, StartError> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (started, start) = channel();
         let (ended_sender, ended) = channel();
         let request = Box::new(request);
         self.send(Command::Start {
             key,
+            held,
             request,
             started,
             ended: ended_sender,
@@ -290,6 +309,11 @@ impl Drop for Cell {
 }
 
 impl TenantHandle {
+    /// Lets a held tenant run.
+    pub fn go(&self) {
+        self.inbox.put(Message::Command(Command::Go(self.key)));
+    }
+
     /// Ends the tenant, whatever it is doing. Idempotent; does not wait.
     pub fn kill(&self) {
         self.inbox.put(Message::Command(Command::Kill(self.key)));

@@ -178,6 +178,7 @@ impl Ending {
             // The controller may have lost interest.
             let _ = reply.send(Ended {
                 exit: self.exit,
+                at_ns: self.began_wall,
                 statement: self.statement,
                 reclaimed,
             });

@@ -65,6 +65,8 @@ struct Execution {
 /// The controller's side of a top-level tenant.
 struct Controlled {
     key: u64,
+    /// The execution of its own program.
+    program: u64,
     ended: Sender<Ended>,
     detailed: bool,
 }
@@ -135,11 +137,15 @@ enum Death {
         ending: Box<Ending>,
         caller: Option<u64>,
     },
-    /// A task: it has been dropped. Until its pages are clean its tenant stays charged for them.
+    /// A task. Until its pages are clean its tenant stays charged for what it held.
     Task {
         tenant: TenantId,
         holdings: Holdings,
-        ticket: Ticket,
+        /// Dropped when those that ended earlier are clean, and not before: their end would have
+        /// to clean its pages too, for which it was not charged.
+        remains: Option<Remains>,
+        /// Its pages, once it was dropped.
+        ticket: Option<Ticket>,
     },
 }
 
@@ -204,14 +210,19 @@ impl Executor {
         match command {
             Command::Start {
                 key,
+                held,
                 request,
                 started,
                 ended,
             } => {
                 let result = self.start(key, *request, ended);
+                if result.is_ok() && !held {
+                    self.go(key);
+                }
                 // The controller may have gone; then the tenant is ended with the cell.
                 let _ = started.send(result);
             }
+            Command::Go(key) => self.go(key),
             Command::Kill(key) => {
                 if let Some(tenant) = self.by_key.get(&key).copied() {
                     self.end(tenant, Exit::Killed, None, None);
@@ -295,15 +306,27 @@ impl Executor {
             tenant,
             Controlled {
                 key,
+                program: execution,
                 ended,
                 detailed: request.detailed,
             },
         );
-        self.run_execution(tenant, execution, running, true);
+        self.add_execution(tenant, execution, running, true);
         Ok(())
     }
 
-    fn run_execution(&mut self, tenant: TenantId, id: u64, running: Running, main: bool) {
+    /// Has a tenant's program polled for the first time.
+    fn go(&mut self, key: u64) {
+        let controlled = self
+            .by_key
+            .get(&key)
+            .and_then(|tenant| self.controlled.get(tenant));
+        if let Some(controlled) = controlled {
+            self.executions.enqueue(controlled.program);
+        }
+    }
+
+    fn add_execution(&mut self, tenant: TenantId, id: u64, running: Running, main: bool) {
         let flag = Arc::new(WakeFlag::new(id, self.inbox.clone()));
         let waker = Waker::from(flag.clone());
         let execution = Execution {
@@ -315,7 +338,6 @@ impl Executor {
             queued: false,
         };
         self.executions.all.insert(id, execution);
-        self.executions.enqueue(id);
     }
 
     fn connect(&self, connect: &Connect) -> Result<(u32, u32), Errno> {
@@ -367,6 +389,12 @@ impl Executor {
             self.ticker.run(false);
             return false;
         };
+        let tenant = execution.tenant;
+        if local::with(|local| local.kernel.group_of(tenant).is_err()) {
+            // Its tenant has ended and waits to be taken back; it must neither run on until then
+            // nor end by itself, which would drop its store in the middle of another's end.
+            return true;
+        }
         let Some(mut running) = execution.running.take() else {
             return true;
         };
@@ -409,17 +437,14 @@ impl Executor {
         };
         let tenant = execution.tenant;
         let holdings = local::with(|local| local.holdings.remove(&id));
-        drop(self.executions.remove(id));
-        drop(remains);
+        let remains = self.executions.remove(id).or(remains);
         local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-        if let Some(holdings) = holdings {
-            let ticket = self.pools.ticket();
-            self.deaths.push_back(Death::Task {
-                tenant,
-                holdings,
-                ticket,
-            });
-        }
+        self.deaths.push_back(Death::Task {
+            tenant,
+            holdings: holdings.unwrap_or_default(),
+            remains,
+            ticket: None,
+        });
     }
 
     fn act_on_requests(&mut self) {
@@ -432,7 +457,8 @@ impl Executor {
                     running,
                     main,
                 } => {
-                    self.run_execution(tenant, execution, running, main);
+                    self.add_execution(tenant, execution, running, main);
+                    self.executions.enqueue(execution);
                 }
                 Request::End { child, caller } => self.end(child, Exit::Killed, None, Some(caller)),
                 Request::Stop(execution) => self.end_task(execution, Exit::Killed.code(), None),
@@ -477,7 +503,13 @@ impl Executor {
                 }
                 done
             }
-            Death::Task { ticket, .. } => self.pools.clean_steps(*ticket, steps),
+            Death::Task {
+                remains, ticket, ..
+            } => {
+                drop(remains.take());
+                let ticket = *ticket.get_or_insert_with(|| self.pools.ticket());
+                self.pools.clean_steps(ticket, steps)
+            }
         };
         if !done {
             return;

@@ -68,12 +68,19 @@ pub(crate) struct Started {
 }
 
 pub(crate) fn start(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Started {
+    let started = start_held(cell, name, args, lease);
+    started.handle.go();
+    started
+}
+
+/// A tenant that does not run yet.
+pub(crate) fn start_held(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Started {
     let program = cell.load(&guest(name)).expect("a guest loads");
     let output = Capture::new(1 << 20);
     let mut all = vec![name.to_owned()];
     all.extend(args.iter().map(|arg| (*arg).to_owned()));
     let handle = cell
-        .start_tenant(StartRequest {
+        .start_held(StartRequest {
             program,
             lease,
             surroundings: Surroundings {

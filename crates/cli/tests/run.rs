@@ -1,0 +1,210 @@
+//! `leasehold run` as a person meets it: what it prints, and its exit codes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn guest(name: &str) -> PathBuf {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests")).join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: run `make guests`",
+        path.display()
+    );
+    path
+}
+
+/// A command with a profile and a code cache of its own.
+struct Leasehold {
+    directory: tempfile::TempDir,
+}
+
+impl Leasehold {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("directory");
+        let leasehold = Self { directory };
+        let calibrated = leasehold.run(&["calibrate"]);
+        assert!(calibrated.status.success(), "{calibrated:?}");
+        leasehold
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).expect("written");
+        path.display().to_string()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .args(args)
+            .env("LEASEHOLD_PROFILE", self.path("profile.json"))
+            .env("XDG_CACHE_HOME", self.directory.path())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("runs")
+    }
+
+    /// Runs, and checks the exit code and that standard error is one line that says so.
+    fn refuses(&self, args: &[&str], code: i32, words: &[&str]) {
+        let output = self.run(args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert_eq!(error.trim().lines().count(), 1, "{args:?}: {error}");
+        for word in words {
+            assert!(error.contains(word), "{args:?}: no {word:?} in {error}");
+        }
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_program_runs_with_its_output_and_exit_code() {
+    let leasehold = Leasehold::new();
+    for hello in ["hello.wasm", "hello-p2.wasm"] {
+        let path = guest(hello).display().to_string();
+        let output = leasehold.run(&["run", &path]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(!output.stdout.is_empty());
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+    let exit = leasehold.write(
+        "exit.wat",
+        r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+             (memory (export "memory") 1) (func (export "_start") (call $exit (i32.const 42))))"#,
+    );
+    assert_eq!(leasehold.run(&["run", &exit]).status.code(), Some(42));
+}
+
+#[test]
+fn a_report_tells_what_was_charged_predicted_and_measured() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let text = leasehold.run(&["run", "--report", &hello]);
+    let text = String::from_utf8_lossy(&text.stderr).into_owned();
+    for word in [
+        "charged for",
+        "memory_page",
+        "reclamation budget",
+        "predicted",
+        "measured",
+    ] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    let json = leasehold.run(&["run", "--json", &hello]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stderr).expect("JSON");
+    assert_eq!(json["exit_code"], 0);
+    let (predicted, budget) = (&json["predicted_ns"], &json["budget_ns"]);
+    assert!(
+        predicted.as_u64() > Some(0) && predicted.as_u64() <= budget.as_u64(),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_kill_has_a_deadline_and_an_exit_code() {
+    let leasehold = Leasehold::new();
+    let spin = guest("spin.wasm").display().to_string();
+    let output = leasehold.run(&["run", "--kill-after", "30ms", "--json", &spin]);
+    assert_eq!(output.status.code(), Some(137), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(json["exit"], "killed");
+}
+
+#[test]
+fn a_trap_is_told_with_its_reason() {
+    let leasehold = Leasehold::new();
+    let trap = leasehold.write(
+        "trap.wat",
+        r#"(module (func (export "_start") unreachable))"#,
+    );
+    let output = leasehold.run(&["run", &trap]);
+    assert_eq!(output.status.code(), Some(134));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("unreachable"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn what_cannot_run_is_one_clear_error_each() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let whole = std::fs::read(guest("hello.wasm")).expect("read");
+
+    leasehold.refuses(
+        &["run", "nowhere.wasm"],
+        66,
+        &["no such program", "nowhere.wasm"],
+    );
+    let truncated = leasehold.write("truncated.wasm", &whole[..whole.len() / 2]);
+    leasehold.refuses(&["run", &truncated], 65, &["truncated.wasm", "byte"]);
+    let mut corrupt = whole;
+    corrupt[20] ^= 0xff;
+    let corrupt = leasehold.write("corrupt.wasm", corrupt);
+    leasehold.refuses(&["run", &corrupt], 65, &["corrupt.wasm"]);
+    let text = leasehold.write("notes.txt", "hello");
+    leasehold.refuses(&["run", &text], 65, &["not WebAssembly"]);
+    let library = leasehold.write("library.wat", "(module)");
+    leasehold.refuses(&["run", &library], 65, &["_start"]);
+    let foreign = leasehold.write(
+        "foreign.wat",
+        r#"(component (import "wasi:http/types@0.2.0" (instance)))"#,
+    );
+    leasehold.refuses(&["run", &foreign], 65, &["wasi:http/types"]);
+    let flood = guest("instance-flood.wat").display().to_string();
+    leasehold.refuses(&["run", &flood], 65, &["core instances"]);
+
+    leasehold.refuses(
+        &["run", "--dir", "/no/such/place", &hello],
+        66,
+        &["/no/such/place"],
+    );
+    leasehold.refuses(
+        &["run", "--budget", "10us", &hello],
+        77,
+        &["budget", "10000 ns"],
+    );
+}
+
+#[test]
+fn a_wrong_lease_names_file_line_key_and_what_is_allowed() {
+    let leasehold = Leasehold::new();
+    for (lease, words) in [
+        (
+            "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"0ns\" }",
+            "reclaim.budget",
+        ),
+        (
+            "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"-1s\" }",
+            "reclaim.budget",
+        ),
+        (
+            "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"9999h\" }",
+            "reclaim.budget",
+        ),
+        (
+            "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"1ms\" }\ncpu = {}",
+            "tenant.a.cpu",
+        ),
+        ("[tenant.a]\ncomponent = ", "lease.toml:2"),
+    ] {
+        let path = leasehold.write("lease.toml", lease);
+        leasehold.refuses(&["run", "--lease", &path], 78, &["lease.toml", words]);
+    }
+    leasehold.refuses(&["run", "--lease", "nowhere.toml"], 66, &["nowhere.toml"]);
+}
+
+#[test]
+fn a_damaged_profile_is_measured_again() {
+    let leasehold = Leasehold::new();
+    leasehold.write("profile.json", "{ damaged");
+    let hello = guest("hello.wasm").display().to_string();
+    let output = leasehold.run(&["run", &hello]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("profile.json"));
+    let again = leasehold.run(&["run", &hello]);
+    assert!(again.stderr.is_empty(), "{again:?}");
+}
