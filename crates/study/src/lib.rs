@@ -48,10 +48,13 @@
 //! # anyhow::Ok(())
 //! ```
 
+pub mod alloc;
+pub mod bulk;
 pub mod child;
 pub mod clock;
 pub mod host;
 pub mod neighbour;
+mod objects;
 mod page;
 pub mod plot;
 pub mod processes;

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
+use crate::alloc::Alloc;
+use crate::bulk::Bulk;
 use crate::page;
 use crate::processes::Processes;
 use crate::report::Report;
@@ -60,7 +62,7 @@ impl Default for Options {
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
-    &[&Processes, &Rogue]
+    &[&Processes, &Bulk, &Alloc, &Rogue]
 }
 
 /// The study of this name.
