@@ -183,7 +183,7 @@ fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
 }
 
 /// The processors that this program may run on.
-fn processors() -> Result<Vec<usize>> {
+pub(crate) fn processors() -> Result<Vec<usize>> {
     let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|cpu| allowed.is_set(*cpu))

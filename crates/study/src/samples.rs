@@ -39,6 +39,15 @@ impl Samples {
         self.largest = self.largest.max(Some(value));
     }
 
+    /// Adds all samples of another set.
+    pub fn add(&mut self, other: &Self) {
+        // Both resize themselves; see `record`.
+        self.histogram
+            .add(&other.histogram)
+            .expect("a resizing histogram takes every value");
+        self.largest = self.largest.max(other.largest);
+    }
+
     /// How many samples there are.
     pub fn count(&self) -> u64 {
         self.histogram.len()

@@ -9,10 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::alloc::Alloc;
 use crate::bulk::Bulk;
+use crate::deadline::Deadline;
+use crate::freshness::Freshness;
 use crate::page;
 use crate::processes::Processes;
 use crate::report::Report;
 use crate::rogue::Rogue;
+use crate::startup::Startup;
 
 /// One experiment, in a file named as on the command line.
 pub trait Study: Sync {
@@ -62,7 +65,7 @@ impl Default for Options {
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
-    &[&Processes, &Bulk, &Alloc, &Rogue]
+    &[&Processes, &Bulk, &Alloc, &Startup, &Deadline, &Rogue, &Freshness]
 }
 
 /// The study of this name.

@@ -1,0 +1,290 @@
+//! `startup`: what groups, charges and leases add to the start of real programs (BRR fig. 6).
+//!
+//! Three ways to run the same compiled program take turns: a cell as it is used (*leased*), the
+//! same cell without groups and charges (*plain*), and *wasmtime* as it comes. Start-up is the
+//! time from the request until the program has ended; the programs do next to nothing. What it
+//! takes to give everything back afterwards is not in it.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use leasehold_cell::profile::Profile;
+use leasehold_cell::{
+    Capture, Cell, CellConfig, Exit, Input, Lease, Mode, Output, Program, StartRequest,
+    Surroundings, clock,
+};
+use serde_json::Value;
+
+use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::progress::Progress;
+use crate::report::{Finding, Report, Row, row};
+use crate::samples::{Samples, Spread, interleaved};
+use crate::stock::{self, Allocation, Invocation, Limits, Stock};
+use crate::study::{Options, Study};
+use crate::unit::Unit;
+
+/// The study; see the [module](self).
+pub struct Startup;
+
+/// Ways to run a program, in the order of the columns of a [`Point`].
+const MODES: [&str; 3] = ["leased", "plain", "wasmtime"];
+const LEASED: usize = 0;
+const PLAIN: usize = 1;
+const WASMTIME: usize = 2;
+
+/// A program, what it is, its arguments, and what it gets on standard input.
+const PROGRAMS: [(&str, &str, &[&str], &[u8]); 3] = [
+    ("hello", "Rust, module", &[], b""),
+    ("hello-p2", "Rust, component", &[], b""),
+    (
+        "jsonsort",
+        "Go, module",
+        &["score"],
+        br#"[{"score": 2}, {"score": 1}]"#,
+    ),
+];
+
+/// Runs of each before it counts: pools and caches are then as they stay.
+const WARM_UP: usize = 20;
+/// Rounds of one step of progress.
+const BATCH: usize = 50;
+/// Room for what a program prints.
+const OUTPUT_BYTES: usize = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Study for Startup {
+    fn name(&self) -> &'static str {
+        "startup"
+    }
+
+    fn paper(&self) -> &'static str {
+        "BRR fig. 6"
+    }
+
+    fn about(&self) -> &'static str {
+        "From the request to start a program until it has ended: in a cell under a lease, in the \
+         same cell without groups and charges, and on stock wasmtime."
+    }
+
+    fn run(&self, options: &Options) -> Result<Report> {
+        let rounds: usize = if options.quick { 200 } else { 10_000 };
+        let profile: Profile = serde_json::from_value(Value::Object(options.profile.clone()))
+            .context("the calibration profile")?;
+        let bench = Bench::new(profile)?;
+        let steps = PROGRAMS.len() * rounds.div_ceil(BATCH);
+        let mut progress = Progress::new(self.name(), steps as u64);
+        let mut points = Vec::new();
+        for (name, what, arguments, stdin) in PROGRAMS {
+            progress.at(format!("{name} ({what})"));
+            let path = options.guests_dir.join(name).with_extension("wasm");
+            let bytes = fs::read(&path)
+                .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))?;
+            let guest = bench.load(name, &bytes, arguments, stdin)?;
+            points.push(bench.measure(&guest, rounds, &mut progress)?);
+        }
+
+        let mut report = Report::new(self, options);
+        report.rows = points.iter().flat_map(Point::rows).collect();
+        report.findings = points.iter().flat_map(Point::findings).collect();
+        report.notes.push(format!(
+            "{rounds} starts of each in turns; compiled before; memory, stack and code warm from \
+             the runs before in all three; all on one processor, the one who asks on any; \
+             wasmtime allocates on demand, its default, with epoch interruption"
+        ));
+        report.figure = figure(&points);
+        Ok(report)
+    }
+}
+
+/// The three hosts, side by side.
+struct Bench {
+    leased: Cell,
+    plain: Cell,
+    stock: Stock,
+    limits: Limits,
+}
+
+/// A program, compiled by each.
+struct Guest {
+    name: &'static str,
+    args: Vec<String>,
+    stdin: &'static [u8],
+    leased: Arc<Program>,
+    plain: Arc<Program>,
+    stock: stock::Program,
+}
+
+impl Bench {
+    fn new(profile: Profile) -> Result<Self> {
+        let cpu = crate::processes::processors()?.last().copied();
+        let lease = Lease::default();
+        let limits = Limits {
+            memory_bytes: usize::try_from(lease.memory.reserve.get())?,
+            table_elements: usize::try_from(lease.memory.table_elements)?,
+        };
+        let mut leased = CellConfig::new(profile);
+        leased.cpu = cpu;
+        let mut plain = CellConfig::new(Profile::free());
+        plain.mode = Mode::Individual;
+        plain.cpu = cpu;
+        Ok(Self {
+            leased: Cell::start(leased)?,
+            plain: Cell::start(plain)?,
+            stock: Stock::new(Allocation::OnDemand, limits, cpu)?,
+            limits,
+        })
+    }
+
+    fn load(
+        &self,
+        name: &'static str,
+        bytes: &[u8],
+        arguments: &[&str],
+        stdin: &'static [u8],
+    ) -> Result<Guest> {
+        Ok(Guest {
+            name,
+            args: [name]
+                .iter()
+                .chain(arguments)
+                .map(|arg| (*arg).to_owned())
+                .collect(),
+            stdin,
+            leased: self.leased.compile(bytes)?,
+            plain: self.plain.compile(bytes)?,
+            stock: self.stock.load(bytes)?,
+        })
+    }
+
+    fn measure(&self, guest: &Guest, rounds: usize, progress: &mut Progress) -> Result<Point> {
+        for mode in interleaved(MODES.len(), WARM_UP) {
+            self.start(guest, mode)?;
+        }
+        let mut startup_ns = MODES.map(|_| Samples::new());
+        for (turn, mode) in interleaved(MODES.len(), rounds).enumerate() {
+            startup_ns[mode].record(self.start(guest, mode)?);
+            if (turn + 1) % (BATCH * MODES.len()) == 0 {
+                progress.step();
+            }
+        }
+        Ok(Point {
+            program: guest.name,
+            startup_ns,
+        })
+    }
+
+    /// Runs the program once; from the request to its end, ns.
+    fn start(&self, guest: &Guest, mode: usize) -> Result<u64> {
+        match mode {
+            LEASED => in_cell(&self.leased, &guest.leased, guest),
+            PLAIN => in_cell(&self.plain, &guest.plain, guest),
+            _ => {
+                let running = self.stock.start(
+                    &guest.stock,
+                    Invocation {
+                        args: guest.args.clone(),
+                        dirs: Vec::new(),
+                        stdin: guest.stdin.to_vec(),
+                        limits: self.limits,
+                    },
+                )?;
+                let (exit, times) = running.wait(PATIENCE)?;
+                ensure!(exit == stock::Exit::Code(0), "{}: {exit:?}", guest.name);
+                Ok(times.stopped_ns - times.started_ns)
+            }
+        }
+    }
+}
+
+fn in_cell(cell: &Cell, program: &Arc<Program>, guest: &Guest) -> Result<u64> {
+    let request = StartRequest {
+        program: program.clone(),
+        lease: Lease::default(),
+        surroundings: Surroundings {
+            args: guest.args.clone(),
+            stdin: Input::Bytes(guest.stdin.to_vec()),
+            stdout: Output::Capture(Capture::new(OUTPUT_BYTES)),
+            ..Surroundings::default()
+        },
+        detailed: false,
+    };
+    let asked_ns = clock::monotonic_ns();
+    let ended = cell.start_tenant(request)?.wait()?;
+    ensure!(
+        ended.exit == Exit::Code(0),
+        "{}: {:?}",
+        guest.name,
+        ended.exit
+    );
+    Ok(ended.at_ns - asked_ns)
+}
+
+/// One program in every mode.
+struct Point {
+    program: &'static str,
+    startup_ns: [Samples; MODES.len()],
+}
+
+impl Point {
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        MODES.iter().zip(&self.startup_ns).map(|(mode, samples)| {
+            row([
+                ("program", self.program.into()),
+                ("mode", (*mode).into()),
+                ("startup_ns_p50", samples.p50().into()),
+                ("startup_ns_p5", samples.quantile(0.05).into()),
+                ("startup_ns_p95", samples.quantile(0.95).into()),
+                ("starts", samples.count().into()),
+            ])
+        })
+    }
+
+    fn findings(&self) -> [Finding; 2] {
+        let to = |base: usize| self.startup_ns[LEASED].ratio_to(&self.startup_ns[base], 0.5);
+        let program = self.program;
+        [
+            Finding::at_most(
+                format!("start of {program} under a lease, to that without groups and charges"),
+                Unit::Ratio,
+                to(PLAIN),
+                1.01,
+            ),
+            Finding::at_most(
+                format!("start of {program} under a lease, to that on stock wasmtime"),
+                Unit::Ratio,
+                to(WASMTIME),
+                1.0,
+            ),
+        ]
+    }
+}
+
+fn figure(points: &[Point]) -> Figure {
+    let bars = |mode: usize| {
+        let point = |(group, point): (usize, &Point)| {
+            Some((group, Spread::of_samples(&point.startup_ns[mode])?))
+        };
+        points.iter().enumerate().filter_map(point).collect()
+    };
+    Figure {
+        title: "Start of real programs".to_owned(),
+        panels: vec![Panel {
+            y: Axis::linear("start to end", Unit::Nanoseconds),
+            marks: Marks::Bars {
+                title: "program".to_owned(),
+                groups: points
+                    .iter()
+                    .map(|point| point.program.to_owned())
+                    .collect(),
+                series: (0..MODES.len())
+                    .map(|mode| Series {
+                        name: MODES[mode].to_owned(),
+                        points: bars(mode),
+                    })
+                    .collect(),
+            },
+        }],
+    }
+}

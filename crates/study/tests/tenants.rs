@@ -1,0 +1,81 @@
+//! The studies of tenants in a cell, run quickly: their rows, and what must hold on any machine
+//! however busy it is. They need the guest programs (`guests/build`) and no processes of their own.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use leasehold_cell::calibrate::{Effort, calibrate};
+use leasehold_study::{Options, Report, find};
+use serde_json::{Map, Value};
+
+/// The quick run of a study, under a profile of this machine.
+fn quick(name: &str) -> Report {
+    static PROFILE: OnceLock<Map<String, Value>> = OnceLock::new();
+    let profile = PROFILE.get_or_init(|| {
+        let profile = calibrate(Effort::Quick, &mut |_| {}).expect("calibrated");
+        match serde_json::to_value(profile) {
+            Ok(Value::Object(profile)) => profile,
+            other => panic!("{other:?}"),
+        }
+    });
+    let options = Options {
+        quick: true,
+        guests_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests"),
+        profile: profile.clone(),
+        ..Options::default()
+    };
+    let study = find(name).expect("registered");
+    study.run(&options).expect("the study runs")
+}
+
+fn number(row: &Map<String, Value>, key: &str) -> u64 {
+    row[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} of {row:?}"))
+}
+
+#[test]
+fn no_end_visits_more_than_was_charged() {
+    let report = quick("deadline");
+    let whole = &report.rows[0];
+    assert_eq!(whole["guest"], "all");
+    assert_eq!(number(whole, "kills"), 400);
+    assert_eq!(number(whole, "enforced_violations"), 0);
+    assert!(number(whole, "measured_ns_p50") <= number(whole, "measured_ns_max"));
+    assert!(number(whole, "measured_ns_p50") < number(whole, "predicted_ns_p50"));
+    // The guests' rows add up to that of all.
+    for key in [
+        "kills",
+        "ended_first",
+        "refused_starts",
+        "calibrated_violations",
+    ] {
+        let sum: u64 = report.rows[1..].iter().map(|row| number(row, key)).sum();
+        assert_eq!(sum, number(whole, key), "{key}");
+    }
+}
+
+#[test]
+fn a_tenant_finds_nothing_of_the_one_before() {
+    let report = quick("freshness");
+    let row = &report.rows[0];
+    assert_eq!(number(row, "pairs"), 300);
+    assert_eq!(number(row, "bytes_found"), 0);
+    // More was written than a slot keeps resident, and looked at.
+    assert!(number(row, "wrote_bytes_max") > 8 << 20);
+    assert!(number(row, "looked_bytes_max") > 8 << 20);
+}
+
+#[test]
+fn every_program_starts_in_every_mode() {
+    let report = quick("startup");
+    let modes = ["leased", "plain", "wasmtime"];
+    assert_eq!(report.rows.len(), 3 * modes.len());
+    for (row, mode) in report.rows.iter().zip(modes.iter().cycle()) {
+        assert_eq!(row["mode"], *mode);
+        assert!(number(row, "startup_ns_p5") <= number(row, "startup_ns_p50"));
+        assert!(number(row, "startup_ns_p50") <= number(row, "startup_ns_p95"));
+        assert!(number(row, "startup_ns_p5") > 0);
+    }
+    assert_eq!(report.findings.len(), 6);
+}
