@@ -4,6 +4,7 @@ mod attack;
 mod runtime;
 mod trial;
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -23,6 +24,9 @@ pub use trial::{Bench, Effort, Placement, Trial};
 
 /// What a neighbour may feel at most while a tenant of Leasehold is ended.
 const NEIGHBOUR: f64 = 1.05;
+
+/// Processes that want to run, in the mean, from which on the machine is not our own.
+const BUSY: f64 = 0.7;
 
 /// The study.
 pub struct Rogue;
@@ -100,6 +104,7 @@ impl Study for Rogue {
             Surroundings::new(b"")?,
             scale.placements,
         )?;
+        let load = load_average();
         let arms: Vec<_> = bench.arms().collect();
         let mut progress = Progress::new(self.name(), (attacks.len() * arms.len()) as u64);
         let mut points = Vec::new();
@@ -125,22 +130,36 @@ impl Study for Rogue {
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes = NOTES.iter().map(|note| (*note).to_owned()).collect();
+        if let Some(load) = load.filter(|load| *load >= BUSY) {
+            report.notes.push(format!(
+                "the machine was busy with something else (load average {load} before the first \
+                 trial): then the neighbour's slowest operations are those that it delayed"
+            ));
+        }
         report.figure = figure("Ending hostile tenants", &named(&points));
         Ok(report)
     }
 }
 
-const NOTES: [&str; 5] = [
+const NOTES: [&str; 6] = [
     "the neighbour is another process for Leasehold, whose cells are processes, and a thread of \
      the same process for wasmtime, as embedders run tenants; he maps, touches and unmaps pages",
     "undisturbed is the same neighbour in the same trial before each start, seen through windows \
      as long as an end is; a ratio of few operations is that of their slowest few",
+    "on the same core the end and the neighbour share the processor as any two threads do, in \
+     either runtime: nothing here reserves time for either",
     "kernel objects on stock wasmtime are what a plain embedder offers: boxed entries of the \
      store's resource table; a tenant that was not started has no store there",
     "left out, without a counterpart on stock wasmtime: blocker, delegator (waits and \
      capabilities across tenants) and instance-flood (which it would expand without bound)",
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
+
+/// Processes that wanted to run in the last minute, in the mean.
+fn load_average() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
 
 impl Point {
     fn is(&self, runtime: Runtime, placement: Placement) -> bool {
