@@ -256,13 +256,11 @@ fn in_stock(
         When::Ready(after) => {
             running.wait_for_output(READY, PATIENCE)?;
             thread::sleep(after);
-            let end = running.kill();
-            (Some(end.killed_ns), end.times)
+            kill(running)
         }
         When::After(time) => {
             thread::sleep(time);
-            let end = running.kill();
-            (Some(end.killed_ns), end.times)
+            kill(running)
         }
         When::ByItself => (None, running.wait(PATIENCE)?.1),
     };
@@ -277,4 +275,14 @@ fn in_stock(
         reclaimed: None,
         statement: None,
     })
+}
+
+fn kill(running: stock::Running) -> (Option<u64>, stock::Times) {
+    let end = running.kill();
+    let mut times = end.times;
+    if times.dropped_ns == 0 {
+        // Its task was dropped before it ran for the first time, and stamped nothing.
+        times.dropped_ns = monotonic_ns();
+    }
+    (Some(end.killed_ns), times)
 }
