@@ -65,7 +65,9 @@ impl Default for Options {
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
-    &[&Processes, &Bulk, &Alloc, &Startup, &Deadline, &Rogue, &Freshness]
+    &[
+        &Processes, &Bulk, &Alloc, &Startup, &Deadline, &Rogue, &Freshness,
+    ]
 }
 
 /// The study of this name.
