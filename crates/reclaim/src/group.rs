@@ -61,12 +61,13 @@ pub(crate) struct Record {
     pub(crate) owned: u32,
     pub(crate) budget: Budget,
 
+    /// In a free record whose descendants are free with it: the next free one after them.
     pub(crate) parent: u32,
     pub(crate) first_child: u32,
     next_sibling: u32,
     previous_sibling: u32,
-    /// In a root: first and last of its descendants. In a descendant: its neighbours on that
-    /// list. In a free record: the next free one.
+    /// In a root, and after it has ended: first and last of its descendants. In a descendant: its
+    /// neighbours on that list. In any other free record: the next free one.
     next: u32,
     previous: u32,
     /// In a root: how many descendants there are.
@@ -184,9 +185,25 @@ impl Table {
     pub(crate) fn has_room(&mut self) -> bool {
         // A record whose generations are used up is dropped for good.
         while self.free != NIL && self.at(self.free).id.generation > LAST_GENERATION {
-            self.free = self.at(self.free).next;
+            self.free = self.after_free(self.free);
         }
         self.free != NIL || (self.records.len() as u32) < self.most
+    }
+
+    /// The free record after this one, which is about to leave the front of the list.
+    fn after_free(&mut self, index: u32) -> u32 {
+        let &Record {
+            parent: beyond,
+            next,
+            previous: last,
+            members,
+            ..
+        } = self.at(index);
+        if members > 0 {
+            // Its descendants are free with it; only now are they joined to the list.
+            self.at_mut(last).next = beyond;
+        }
+        next
     }
 
     /// Makes a record; there must be room.
@@ -214,7 +231,7 @@ impl Table {
         if self.free == NIL {
             self.records.push(record);
         } else {
-            self.free = self.at(index).next;
+            self.free = self.after_free(index);
             *self.at_mut(index) = record;
         }
         index
@@ -293,17 +310,9 @@ impl Table {
         self.free_record(index);
     }
 
-    /// Frees the record of a marked root and those of all its descendants, however many.
+    /// Frees the record of a marked root and with it those of all its descendants, however many,
+    /// without a look at them.
     pub(crate) fn release_root(&mut self, index: u32) {
-        let &Record {
-            next: first,
-            previous: last,
-            ..
-        } = self.at(index);
-        if first != NIL {
-            self.at_mut(last).next = self.free;
-            self.free = first;
-        }
         self.free_record(index);
     }
 
@@ -312,7 +321,11 @@ impl Table {
         let record = self.at_mut(index);
         // Still even, but no longer what a reclamation in progress looks for.
         record.id.generation += 2;
-        record.next = free;
+        if record.members > 0 {
+            record.parent = free;
+        } else {
+            record.next = free;
+        }
         let reached = record.id.generation;
         self.free = index;
         self.instance.reached = self.instance.reached.max(reached);

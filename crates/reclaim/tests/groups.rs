@@ -32,7 +32,9 @@ fn end(groups: &mut Cell, group: leasehold_reclaim::GroupId) -> Outcome {
 }
 
 fn left(groups: &Cell, group: leasehold_reclaim::GroupId) -> u64 {
-    groups.statement(group).expect("alive").left.0
+    let left = groups.statement(group).expect("alive").left;
+    assert_eq!(groups.left(group), Some(left));
+    left.0
 }
 
 #[test]
@@ -321,6 +323,37 @@ fn the_table_is_full_at_its_size_and_usable_after_an_end() {
     let root = groups.open_root(Nanos(1_000_000)).expect("root");
     for _ in 1..MOST {
         groups.open_child(root, Nanos(1)).expect("child");
+    }
+}
+
+#[test]
+fn every_record_of_ended_trees_can_be_had_again() {
+    let mut groups = cell(Mode::Grouped);
+    let plenty = Nanos(1_000_000);
+    for _ in 0..3 {
+        let trees = [3, 0, 1, 5].map(|children| {
+            let root = groups.open_root(plenty).expect("root");
+            for _ in 0..children {
+                groups.open_child(root, Nanos(10)).expect("child");
+            }
+            root
+        });
+        for root in trees {
+            end(&mut groups, root);
+        }
+        let root = groups.open_root(plenty).expect("root");
+        let mut ids = vec![root];
+        for _ in 1..MOST {
+            ids.push(groups.open_child(root, Nanos(10)).expect("child"));
+        }
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), MOST as usize, "every group is another one");
+        assert_eq!(
+            groups.open_child(root, Nanos(10)),
+            Err(Refused::TooManyGroups)
+        );
+        end(&mut groups, root);
     }
 }
 
