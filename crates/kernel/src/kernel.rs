@@ -1,7 +1,7 @@
 //! The kernel of one cell: its state, and how calls find what they work on.
 
 use leasehold_reclaim::{
-    Backing, Class, Config, CostModel, GroupId, Groups, Handle, Mode, RawHandle, Refused, Resource,
+    Backing, Class, Config, CostModel, GroupId, Groups, Handle, Mode, RawHandle, Resource,
     Statement,
 };
 
@@ -107,8 +107,6 @@ pub(crate) struct Classes {
     pub(crate) table: TableClasses,
     pub(crate) execution: Resource,
     pub(crate) grant: Resource,
-    /// Never charged: asks for what is left.
-    probe: Resource,
 }
 
 /// The kernel of one cell: tenants, their capability tables and their objects.
@@ -177,7 +175,6 @@ impl<B: Backing> Kernel<B> {
             },
             execution: groups.register_resource("execution", costs.execution_ps),
             grant: groups.register_resource("granted link", costs.model.scrub_ps),
-            probe: groups.register_resource("probe", 1),
         };
         let executions = Executions::new(config.max_executions);
         Kernel {
@@ -229,7 +226,7 @@ impl<B: Backing> Kernel<B> {
     ///
     /// # Errors
     /// [`Errno::Gone`] if the tenant has ended.
-    pub fn account(&mut self, tenant: TenantId) -> Result<Account, Errno> {
+    pub fn account(&self, tenant: TenantId) -> Result<Account, Errno> {
         let &Tenant {
             group, budget_ns, ..
         } = self.tenant(tenant)?;
@@ -393,12 +390,7 @@ impl<B: Backing> Kernel<B> {
     /// Says whether a group can surely pay `ps` in at most `allocations` allocations. Calls that
     /// allocate more than once ask first, so that a refusal for want of budget leaves nothing
     /// charged.
-    pub(crate) fn afford(
-        &mut self,
-        group: GroupId,
-        allocations: u64,
-        ps: u64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn afford(&self, group: GroupId, allocations: u64, ps: u64) -> Result<(), Errno> {
         if self.config.reclaim.mode == Mode::Individual {
             // Creating objects is not charged.
             return Ok(());
@@ -412,16 +404,8 @@ impl<B: Backing> Kernel<B> {
     }
 
     /// What a group has left of its budget, in picoseconds. O(1), unlike a statement.
-    fn left_ps(&mut self, group: GroupId) -> Result<u64, Errno> {
-        // A charge that no budget can pay is refused, and the refusal says what is left.
-        match self.groups.charge(group, self.classes.probe, u64::MAX) {
-            Err(Refused::Budget { left, .. }) => Ok(left.0),
-            Err(refused) => Err(refused.into()),
-            Ok(()) => {
-                self.groups.refund(group, self.classes.probe, u64::MAX);
-                Ok(u64::MAX)
-            }
-        }
+    fn left_ps(&self, group: GroupId) -> Result<u64, Errno> {
+        Ok(self.groups.left(group).ok_or(Errno::Gone)?.0)
     }
 
     /// Puts a capability into a vacancy of a tenant's table.

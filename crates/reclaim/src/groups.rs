@@ -8,7 +8,7 @@ use crate::budget::{Budget, Refused};
 use crate::class::{CHILD, CHUNK, Class, Classes, MEMORY, ROOT, Resource, SCRUB};
 use crate::cost::{Config, CostModel, Mode};
 use crate::group::{GroupId, NIL, Record, Table};
-use crate::nanos::Nanos;
+use crate::nanos::{Nanos, Picos};
 use crate::slots::{Slot, Slots};
 
 /// All reclamation groups of one cell.
@@ -224,6 +224,13 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             *tally -= n;
             record.budget.refund(n * ps);
         }
+    }
+
+    /// What the group has left of its budget; `None` if it has ended.
+    #[inline]
+    pub fn left(&self, group: GroupId) -> Option<Picos> {
+        let index = self.table.alive(group)?;
+        Some(Picos(self.table.at(index).budget.left()))
     }
 
     /// The set-up.
