@@ -1,8 +1,9 @@
 //! Measuring what reclaiming costs on this host.
 //!
 //! Every number is taken from real reclamations by the code that will do them later: tenants that
-//! hold a known amount of one thing are started in a cell and ended, and the processor time of
-//! their end, less that of an empty tenant's, is divided by the amount. Medians over many ends.
+//! hold a known amount of one thing are ended, in a cell or (for what lives in arenas and groups)
+//! in a kernel, and the processor time of their end, less that of an empty tenant's, is divided by
+//! the amount. Medians over many ends.
 
 use crate::arena_backing::MapBacking;
 use crate::cell::{Cell, CellConfig, StartRequest};

@@ -6,6 +6,8 @@
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, OptLevel};
 
+use crate::preempt;
+
 /// Version of the settings below; part of the key of a cached program.
 pub const CONFIG_VERSION: u32 = 2;
 
@@ -46,7 +48,6 @@ pub fn engine_config() -> Config {
     config
         .wasm_features(WasmFeatures::all().difference(FEATURES), false)
         .wasm_features(FEATURES, true)
-        .epoch_interruption(true)
         .max_wasm_stack(MAX_WASM_STACK)
         .async_stack_size(FIBER_STACK)
         .async_stack_zeroing(false)
@@ -59,5 +60,6 @@ pub fn engine_config() -> Config {
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.
         .generate_address_map(true);
+    preempt::configure(&mut config);
     config
 }

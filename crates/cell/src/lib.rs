@@ -2,7 +2,8 @@
 //!
 //! A [`Cell`] is an executor thread with a kernel ([`leasehold_kernel`]), a wasm engine, and pools
 //! of linear memories and stacks. Tenants are started in it under a lease; ending one, at any
-//! instant, takes no longer than what its lease was charged.
+//! instant, takes no longer than what its lease was charged: the charge is enforced, the time that
+//! charged work takes is calibrated on this host ([`profile`]).
 //!
 //! Principles:
 //!
@@ -12,10 +13,12 @@
 //! 2. **Ending is dropping, then cleaning.** A program is a future that owns its store. Dropping
 //!    it puts memories and stacks back into their pools at a cost that does not depend on what
 //!    is in them; pages are given back afterwards, in slices (`ending`, [`slot`]).
-//! 3. **Nothing of a tenant lives where freeing it takes time per object.** Kernel objects,
-//!    pollables and directory listings live in the tenant's arena (`wasi`).
+//! 3. **What a guest can multiply is freed as a whole.** Kernel objects, pollables and directory
+//!    listings live in the tenant's arena (`wasi`); descriptors and instances, which the engine
+//!    frees one by one, are bounded by what was charged for each.
 //! 4. **No guest instruction holds the thread.** Loops are preempted every quantum ([`preempt`]),
-//!    bulk instructions are split before compilation ([`bulk`]), host calls never wait.
+//!    bulk instructions are split before compilation ([`bulk`]), and host calls never wait for
+//!    another thread or a device; the largest step of each is stated where it is made.
 //! 5. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
 //!

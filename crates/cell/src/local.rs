@@ -25,8 +25,8 @@ const KEEP_ARENA: usize = 1 << 20;
 /// Most bytes of a channel's buffer.
 const MOST_CHANNEL: u32 = 16 << 20;
 
-/// Most bytes of a region.
-const MOST_REGION: u64 = 1 << 30;
+/// Most bytes of a region: they are cleared in one step when it is made.
+const MOST_REGION: u64 = 16 << 20;
 
 /// A timer fires no earlier than this after it was set, ns.
 const TIMER_FLOOR: u64 = 50_000;

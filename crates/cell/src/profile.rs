@@ -5,7 +5,8 @@
 //! work takes is *calibrated*: the median of many real reclamations on this host. What a lease is
 //! charged is [`FACTOR`] times the median for every thing, and for every tenant [`MARGIN_NS`]
 //! more, because even thread processor time contains interrupts. Every reclamation afterwards is
-//! compared with what was charged for it, and violations are counted and shown.
+//! compared with what was charged for it: `leasehold run --report` shows the two, and the `deadline`
+//! study counts violations.
 
 use crate::meter::Held;
 use leasehold_kernel::KernelCosts;

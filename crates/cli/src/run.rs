@@ -39,7 +39,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanoseconds>,
 
-    /// Host memory that one pending host call may hold [default: an eighth of the budget's worth].
+    /// Host memory that one pending host call may hold [default: what an eighth of the
+    /// budget pays for, 64KiB to 16MiB].
     #[arg(long, value_name = "SIZE")]
     call_bytes: Option<ByteSize>,
 
@@ -117,6 +118,9 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         eprintln!("{}", report::json(&tenant, &ended));
     } else if arguments.report {
         eprint!("{}", report::text(&tenant, &ended));
+    }
+    if let Exit::Lease(_) = ended.exit {
+        return Ok(ExitCode::from(77));
     }
     // Only the low byte of an exit code reaches the parent, as everywhere.
     Ok(ExitCode::from(ended.exit.code() as u8))

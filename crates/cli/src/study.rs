@@ -85,6 +85,12 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         None => {
             let outcomes = leasehold_study::run_all(&options, &mut out)?;
             eprintln!("{}", options.out_dir.join("index.html").display());
+            if let Some(failed) = outcomes.iter().find(|outcome| outcome.report.is_err()) {
+                return Err(Failure::Host(anyhow::anyhow!(
+                    "study {} failed",
+                    failed.study
+                )));
+            }
             outcomes
                 .iter()
                 .all(|outcome| outcome.report.as_ref().is_ok_and(Report::holds))

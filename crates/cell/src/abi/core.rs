@@ -66,6 +66,19 @@ impl Buffer {
     }
 }
 
+/// Most bytes that one call copies between a region and guest memory: the copy is one step that
+/// nothing interrupts.
+const COPY_BYTES: u32 = 1 << 20;
+
+/// A range of guest memory for a copy in one step.
+fn step(caller: &mut Call<'_>, start: i32, length: i32) -> Result<Buffer, Errno> {
+    let length = length as u32;
+    if length > COPY_BYTES {
+        return Err(Errno::TooLarge);
+    }
+    Buffer::new(caller, start, length)
+}
+
 /// A list of selectors in guest memory.
 fn capabilities(caller: &mut Call<'_>, start: i32, count: i32) -> Result<Capabilities, Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::Invalid)?;
@@ -358,7 +371,7 @@ fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
         |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
             let tenant = caller.data().tenant;
             answer(
-                Buffer::new(&mut caller, into, length as u32).and_then(|buffer| {
+                step(&mut caller, into, length).and_then(|buffer| {
                     let bytes = buffer.bytes_mut(&mut caller);
                     local::with(|local| {
                         local
@@ -376,7 +389,7 @@ fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
         |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
             let tenant = caller.data().tenant;
             answer(
-                Buffer::new(&mut caller, from, length as u32).and_then(|buffer| {
+                step(&mut caller, from, length).and_then(|buffer| {
                     let bytes = buffer.bytes(&caller);
                     local::with(|local| {
                         local

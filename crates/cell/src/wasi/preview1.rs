@@ -39,6 +39,9 @@ const SUCCESS: i32 = 0;
 const INVALID: i32 = 28;
 const FAULT: i32 = 21;
 
+/// Most subscriptions of one call: they are read in one step that nothing interrupts.
+const MOST_SUBSCRIPTIONS: u32 = 1 << 16;
+
 const SUBSCRIPTION_BYTES: u64 = 48;
 const EVENT_BYTES: u64 = 32;
 
@@ -115,7 +118,7 @@ async fn poll_oneoff(
     let Some(memory) = Guest::memory(caller) else {
         bail!("the module exports no memory")
     };
-    if count == 0 {
+    if count == 0 || count > MOST_SUBSCRIPTIONS {
         return Ok(INVALID);
     }
     let (subscriptions, events) = (u64::from(subscriptions), u64::from(events));

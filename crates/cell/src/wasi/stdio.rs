@@ -35,7 +35,7 @@ pub enum Output {
     Stdout,
     /// The standard error of this process.
     Stderr,
-    /// Memory, up to this buffer's capacity; the tenant blocks when it is full.
+    /// Memory, up to this buffer's capacity; writing more is an error to the tenant.
     Capture(Capture),
 }
 
