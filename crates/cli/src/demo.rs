@@ -6,8 +6,8 @@ use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_study::progress::Progress;
 use leasehold_study::rogue::{
-    Attack, BUDGET, Bench, Damage, Effort, Placement, Runtime, Surroundings, Trial, When, figure,
-    hostile, require,
+    Arm, Attack, BUDGET, Bench, Damage, Effort, Placement, Runtime, Surroundings, Trial, When,
+    figure, hostile, require,
 };
 use leasehold_study::samples::Samples;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut pairs = Vec::new();
     for attack in &attacks {
         progress.at(attack.name);
-        let hold = |runtime| bench.hold(attack, runtime, Placement::OtherCore, &EFFORT);
+        let hold = |runtime| {
+            let arm = Arm::usual(runtime, Placement::OtherCore);
+            bench.hold(attack, arm, &EFFORT)
+        };
         pairs.push((
             attack.name,
             hold(Runtime::Leasehold)?,

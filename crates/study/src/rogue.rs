@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use leasehold_cell::profile::Profile;
 use serde_json::Value;
 
+use crate::neighbour::Place;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
@@ -20,7 +21,7 @@ use crate::unit::Unit;
 
 pub use attack::{Attack, Damage, Surroundings, When, hostile, require};
 pub use runtime::{BUDGET, Death, Runtime};
-pub use trial::{Bench, Effort, Placement, Trial};
+pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
 /// What a neighbour may feel at most while a tenant of Leasehold is ended.
 const NEIGHBOUR: f64 = 1.05;
@@ -72,8 +73,7 @@ const QUICK: Scale = Scale {
 /// One guest in one runtime.
 struct Point {
     guest: &'static str,
-    runtime: Runtime,
-    placement: Placement,
+    arm: Arm,
     trial: Trial,
 }
 
@@ -105,23 +105,16 @@ impl Study for Rogue {
             scale.placements,
         )?;
         let load = load_average();
-        let arms: Vec<_> = bench.arms().collect();
+        let arms = arms(scale.placements);
         let mut progress = Progress::new(self.name(), (attacks.len() * arms.len()) as u64);
         let mut points = Vec::new();
         for attack in &attacks {
-            for &(runtime, placement) in &arms {
-                let what = format!(
-                    "{} in {}, {}",
-                    attack.name,
-                    runtime.name(),
-                    placement.name()
-                );
-                progress.at(what);
+            for &arm in &arms {
+                progress.at(format!("{} in {}", attack.name, arm.runtime.name()));
                 points.push(Point {
                     guest: attack.name,
-                    runtime,
-                    placement,
-                    trial: bench.hold(attack, runtime, placement, &scale.effort)?,
+                    arm,
+                    trial: bench.hold(attack, arm, &scale.effort)?,
                 });
                 progress.step();
             }
@@ -143,7 +136,8 @@ impl Study for Rogue {
 
 const NOTES: [&str; 6] = [
     "the neighbour is another process for Leasehold, whose cells are processes, and a thread of \
-     the same process for wasmtime, as embedders run tenants; he maps, touches and unmaps pages",
+     the same process for wasmtime, as embedders run tenants (and for comparison a process there \
+     too); he maps, touches and unmaps pages",
     "undisturbed is the same neighbour in the same trial before each start, seen through windows \
      as long as an end is; a ratio of few operations is that of their slowest few",
     "on the same core the end and the neighbour share the processor as any two threads do, in \
@@ -155,6 +149,20 @@ const NOTES: [&str; 6] = [
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
 
+/// Every runtime as it is used, and wasmtime with a neighbour in another process too, as one who
+/// gives each tenant a process would have him.
+fn arms(placements: &[Placement]) -> Vec<Arm> {
+    let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
+    let placed = placements
+        .iter()
+        .flat_map(|placement| runtimes.map(|runtime| Arm::usual(runtime, *placement)));
+    let apart = Arm {
+        neighbour: Place::Process,
+        ..Arm::usual(Runtime::Wasmtime, Placement::OtherCore)
+    };
+    placed.chain([apart]).collect()
+}
+
 /// Processes that wanted to run in the last minute, in the mean.
 fn load_average() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
@@ -162,10 +170,6 @@ fn load_average() -> Option<f64> {
 }
 
 impl Point {
-    fn is(&self, runtime: Runtime, placement: Placement) -> bool {
-        (self.runtime, self.placement) == (runtime, placement)
-    }
-
     fn row(&self) -> Row {
         let trial = &self.trial;
         let end = trial.end_ns();
@@ -174,9 +178,17 @@ impl Point {
             costs.map(part).collect()
         };
         row([
-            ("runtime", self.runtime.name().into()),
+            ("runtime", self.arm.runtime.name().into()),
             ("guest", self.guest.into()),
-            ("placement", self.placement.name().into()),
+            ("placement", self.arm.placement.name().into()),
+            (
+                "neighbour",
+                match self.arm.neighbour {
+                    Place::Thread => "thread",
+                    Place::Process => "process",
+                }
+                .into(),
+            ),
             ("ends", trial.deaths.len().into()),
             ("end_ns_p50", end.p50().into()),
             ("end_ns_max", end.max().into()),
@@ -203,8 +215,8 @@ impl Point {
 
 fn findings(points: &[Point]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let apart = |point: &&Point| point.is(Runtime::Leasehold, Placement::OtherCore);
-    for point in points.iter().filter(apart) {
+    let ours = Arm::usual(Runtime::Leasehold, Placement::OtherCore);
+    for point in points.iter().filter(|point| point.arm == ours) {
         findings.push(Finding::at_most(
             format!("the neighbour's p99 while `{}` is ended", point.guest),
             Unit::Ratio,
@@ -231,9 +243,9 @@ fn findings(points: &[Point]) -> Vec<Finding> {
 fn named(points: &[Point]) -> Vec<(&'static str, Runtime, &Trial)> {
     let apart = points
         .iter()
-        .filter(|point| point.placement == Placement::OtherCore);
+        .filter(|point| point.arm.placement == Placement::OtherCore && point.arm.is_usual());
     apart
-        .map(|point| (point.guest, point.runtime, &point.trial))
+        .map(|point| (point.guest, point.arm.runtime, &point.trial))
         .collect()
 }
 

@@ -55,10 +55,15 @@ fn every_guest_is_ended_in_both_runtimes() {
     };
     let (leasehold, wasmtime) = (of("leasehold"), of("wasmtime"));
     assert_eq!(leasehold.len() + wasmtime.len(), report.rows.len());
+    // Where its neighbour is another process, and where he is a thread.
+    let (apart, wasmtime): (Vec<_>, Vec<_>) = wasmtime
+        .into_iter()
+        .partition(|row| row["neighbour"] == "process");
     let guests = |rows: &[&leasehold_study::report::Row]| -> Vec<Value> {
         rows.iter().map(|row| row["guest"].clone()).collect()
     };
     assert_eq!(guests(&leasehold), guests(&wasmtime));
+    assert_eq!(guests(&apart), guests(&wasmtime));
     for row in &report.rows {
         for key in ["end_ns_p50", "end_ns_max", "neighbour_max_ns"] {
             assert!(

@@ -57,6 +57,39 @@ impl Placement {
     }
 }
 
+/// A runtime, and how the neighbour is placed to its guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arm {
+    /// What the guest runs in.
+    pub runtime: Runtime,
+    /// On which processors.
+    pub placement: Placement,
+    /// Whether the neighbour is a thread of the runtime's process or a process of his own.
+    pub neighbour: Place,
+}
+
+impl Arm {
+    /// As the runtime is used, with a processor for each: a cell is a process of its own by
+    /// design, so that the neighbour is another process; embedders of wasmtime run all tenants in
+    /// one, so that he is a thread of it.
+    pub fn usual(runtime: Runtime, placement: Placement) -> Self {
+        let neighbour = match runtime {
+            Runtime::Leasehold => Place::Process,
+            Runtime::Wasmtime => Place::Thread,
+        };
+        Self {
+            runtime,
+            placement,
+            neighbour,
+        }
+    }
+
+    /// Whether this is how the runtime is used.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::usual(self.runtime, self.placement)
+    }
+}
+
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
@@ -159,34 +192,19 @@ impl Bench {
         })
     }
 
-    /// Runtimes and placements in which trials can be held.
-    pub fn arms(&self) -> impl Iterator<Item = (Runtime, Placement)> {
-        self.hosts
-            .iter()
-            .map(|(runtime, placement, _)| (*runtime, *placement))
-    }
-
-    /// Holds a trial. Where the neighbour lives follows from the runtime: a cell is a process of
-    /// its own by design, so that he is another process; embedders of wasmtime run all tenants in
-    /// one, so that he is a thread of it.
+    /// Holds a trial.
     ///
     /// # Errors
     /// If the guest does not do as it should, or the host refuses.
-    pub fn hold(
-        &self,
-        attack: &Attack,
-        runtime: Runtime,
-        placement: Placement,
-        effort: &Effort,
-    ) -> Result<Trial> {
+    pub fn hold(&self, attack: &Attack, arm: Arm, effort: &Effort) -> Result<Trial> {
         let (.., host) = self
             .hosts
             .iter()
-            .find(|(r, p, _)| (*r, *p) == (runtime, placement))
+            .find(|(r, p, _)| (*r, *p) == (arm.runtime, arm.placement))
             .context("no such runtime was started")?;
         let program = host.load(&self.guests.join(attack.file))?;
         bound_to(self.guest_cpu, || {
-            self.observe(host, &program, attack, runtime, effort)
+            self.observe(host, &program, attack, arm, effort)
         })
     }
 
@@ -195,17 +213,13 @@ impl Bench {
         host: &Host,
         program: &Program,
         attack: &Attack,
-        runtime: Runtime,
+        arm: Arm,
         effort: &Effort,
     ) -> Result<Trial> {
         let live = |account| host.live(program, attack, &self.surroundings, account);
         // The first warms caches and pools; it alone is asked for its account.
         let first = live(true)?;
-        let place = match runtime {
-            Runtime::Leasehold => Place::Process,
-            Runtime::Wasmtime => Place::Thread,
-        };
-        let neighbour = Neighbour::start(Load::Map, place, self.neighbour_cpu)?;
+        let neighbour = Neighbour::start(Load::Map, arm.neighbour, self.neighbour_cpu)?;
         let (mut deaths, mut quiets) = (Vec::new(), Vec::new());
         let begin = Instant::now();
         let mut ending_ns = 0;
