@@ -121,8 +121,10 @@ pub struct Reclaimed {
     pub groups: u64,
     /// Steps of work taken.
     pub steps: u64,
-    /// Pages of linear memory given back.
+    /// Pages given back: of linear memories, stacks, and the arena.
     pub pages: u64,
+    /// How many of them were the arena's.
+    pub arena_pages: u64,
 }
 
 /// How a tenant ended.

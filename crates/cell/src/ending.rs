@@ -170,6 +170,7 @@ impl Ending {
             groups: outcome.groups,
             steps: self.steps,
             pages: self.pages + outcome.pages_discarded,
+            arena_pages: outcome.pages_discarded,
         };
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");

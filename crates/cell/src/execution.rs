@@ -155,6 +155,13 @@ impl Blueprint {
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
             local.hold(tenant, execution, Held::Instance, inventory.instances)?;
+            // Refused here and not when the tables are made: a module's memories exist by then, and
+            // the engine would free them at once, in the middle of somebody else's end.
+            if inventory.table_elements > self.limits.table_elements {
+                return Err(Errno::Limit);
+            }
+            let elements = inventory.table_elements;
+            local.hold(tenant, execution, Held::TableElement, elements)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })?;
         let mut wasi = self.surroundings.wasi()?;
@@ -168,6 +175,7 @@ impl Blueprint {
             tenant,
             execution,
             usize::try_from(inventory.instances).unwrap_or(usize::MAX),
+            inventory.table_elements,
             self.limits.table_elements,
         );
         let stdin = self.surroundings.stdin.clone();

@@ -11,8 +11,9 @@ use wasmtime::{ResourceLimiter, Result};
 
 const PAGE: usize = 4096;
 
-/// Most elements by which a table grows at once: the engine fills them in one step that cannot be
-/// interrupted. A guest that wants more grows again.
+/// Most elements by which a table grows at once after it was made: the engine fills them in one
+/// step that cannot be interrupted. A guest that wants more grows again. (A table is made with
+/// what it declares, as the specification demands; the lease's limit bounds that step.)
 const TABLE_STEP: u64 = 1 << 16;
 
 /// The limits of one execution.
@@ -21,6 +22,9 @@ pub(crate) struct Limiter {
     tenant: TenantId,
     execution: u64,
     instances: usize,
+    /// Of the tables that are still to be made when the program is instantiated; charged.
+    initial_elements: u64,
+    /// By which all tables may grow.
     table_elements: u64,
     /// A charge of the last growth that was allowed, in case the engine fails to make it.
     pending: Growth,
@@ -37,18 +41,21 @@ struct Growth {
 
 impl Limiter {
     /// Limits for an execution of `tenant` with at most `instances` core instances (charged by
-    /// the caller) and `table_elements` elements in all tables.
+    /// the caller) and `table_elements` elements in all tables, of which the caller has charged
+    /// `initial_elements`.
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
         instances: usize,
+        initial_elements: u64,
         table_elements: u64,
     ) -> Self {
         Self {
             tenant,
             execution,
             instances,
-            table_elements,
+            initial_elements,
+            table_elements: table_elements.saturating_sub(initial_elements),
             pending: Growth::default(),
             refused: None,
         }
@@ -131,6 +138,10 @@ impl ResourceLimiter for Limiter {
         maximum: Option<usize>,
     ) -> Result<bool> {
         let elements = (desired - current) as u64;
+        if current == 0 && elements <= self.initial_elements {
+            self.initial_elements -= elements;
+            return Ok(true);
+        }
         let one_step = current == 0 || elements <= TABLE_STEP;
         if maximum.is_some_and(|maximum| desired > maximum)
             || elements > self.table_elements

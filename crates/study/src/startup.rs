@@ -81,7 +81,18 @@ impl Study for Startup {
             let path = options.guests_dir.join(name).with_extension("wasm");
             let bytes = fs::read(&path)
                 .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))?;
-            let guest = bench.load(name, &bytes, arguments, stdin)?;
+            let guest = Guest {
+                name,
+                args: [name]
+                    .iter()
+                    .chain(arguments)
+                    .map(|arg| (*arg).to_owned())
+                    .collect(),
+                stdin,
+                leased: bench.leased.load(&path)?,
+                plain: bench.plain.load(&path)?,
+                stock: bench.stock.load(&bytes)?,
+            };
             points.push(bench.measure(&guest, rounds, &mut progress)?);
         }
 
@@ -126,35 +137,16 @@ impl Bench {
         };
         let mut leased = CellConfig::new(profile);
         leased.cpu = cpu;
+        leased.code_cache = leasehold_cell::user_code_cache();
         let mut plain = CellConfig::new(Profile::free());
         plain.mode = Mode::Individual;
         plain.cpu = cpu;
+        plain.code_cache.clone_from(&leased.code_cache);
         Ok(Self {
             leased: Cell::start(leased)?,
             plain: Cell::start(plain)?,
             stock: Stock::new(Allocation::OnDemand, limits, cpu)?,
             limits,
-        })
-    }
-
-    fn load(
-        &self,
-        name: &'static str,
-        bytes: &[u8],
-        arguments: &[&str],
-        stdin: &'static [u8],
-    ) -> Result<Guest> {
-        Ok(Guest {
-            name,
-            args: [name]
-                .iter()
-                .chain(arguments)
-                .map(|arg| (*arg).to_owned())
-                .collect(),
-            stdin,
-            leased: self.leased.compile(bytes)?,
-            plain: self.plain.compile(bytes)?,
-            stock: self.stock.load(bytes)?,
         })
     }
 
@@ -262,29 +254,23 @@ impl Point {
 }
 
 fn figure(points: &[Point]) -> Figure {
-    let bars = |mode: usize| {
-        let point = |(group, point): (usize, &Point)| {
-            Some((group, Spread::of_samples(&point.startup_ns[mode])?))
-        };
-        points.iter().enumerate().filter_map(point).collect()
+    let bar = |point: &Point, mode: usize| Series {
+        name: MODES[mode].to_owned(),
+        points: Spread::of_samples(&point.startup_ns[mode])
+            .map(|spread| (0, spread))
+            .into_iter()
+            .collect(),
+    };
+    let panel = |point: &Point| Panel {
+        y: Axis::linear("start to end", Unit::Nanoseconds),
+        marks: Marks::Bars {
+            title: "program".to_owned(),
+            groups: vec![point.program.to_owned()],
+            series: (0..MODES.len()).map(|mode| bar(point, mode)).collect(),
+        },
     };
     Figure {
         title: "Start of real programs".to_owned(),
-        panels: vec![Panel {
-            y: Axis::linear("start to end", Unit::Nanoseconds),
-            marks: Marks::Bars {
-                title: "program".to_owned(),
-                groups: points
-                    .iter()
-                    .map(|point| point.program.to_owned())
-                    .collect(),
-                series: (0..MODES.len())
-                    .map(|mode| Series {
-                        name: MODES[mode].to_owned(),
-                        points: bars(mode),
-                    })
-                    .collect(),
-            },
-        }],
+        panels: points.iter().map(panel).collect(),
     }
 }
