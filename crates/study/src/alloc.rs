@@ -18,6 +18,7 @@ use leasehold_reclaim::Mode;
 use crate::clock::monotonic_ns;
 use crate::objects::{self, AMPLE_NS, BYTES, CHILD_NS, Class};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::processes::processors;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Spread, interleaved};
@@ -72,7 +73,7 @@ impl Study for Alloc {
         measure(
             self,
             options,
-            if options.quick { 61 } else { 1001 },
+            if options.quick { 61 } else { 501 },
             &Class::ALL,
         )
     }
@@ -107,8 +108,8 @@ fn measure(study: &Alloc, options: &Options, runs: usize, classes: &[Class]) -> 
             .into(),
     );
     report.notes.push(format!(
-        "from a guest: with the call, by wall time inside the guest; channels and regions have \
-         {BYTES} bytes; a guest's tasks are started programs, the kernel's run nothing; tenants \
+        "from a guest: with the call, by wall time inside the guest, both cells on one \
+         processor; channels and regions have {BYTES} bytes; a guest's tasks are started programs, the kernel's run nothing; tenants \
          are not started"
     ));
     report.figure = figure(&points);
@@ -181,6 +182,8 @@ struct GuestBench {
 impl GuestBench {
     fn new(mode: Mode, profile: Profile) -> Result<Self> {
         let config = CellConfig {
+            // Both on the same processor, so that both meet the same neighbours.
+            cpu: processors()?.last().copied(),
             mode,
             ..CellConfig::new(profile)
         };
