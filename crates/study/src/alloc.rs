@@ -109,8 +109,8 @@ fn measure(study: &Alloc, options: &Options, runs: usize, classes: &[Class]) -> 
     );
     report.notes.push(format!(
         "from a guest: with the call, by wall time inside the guest, both cells on one \
-         processor; channels and regions have {BYTES} bytes; a guest's tasks are started programs, the kernel's run nothing; tenants \
-         are not started"
+         processor; channels and regions have {BYTES} bytes; a guest's tasks are started programs, \
+         the kernel's run nothing; tenants are not started"
     ));
     report.figure = figure(&points);
     Ok(report)
