@@ -325,8 +325,8 @@ impl Shown {
                 .iter()
                 .filter(move |point| point.class == class && point.mode == mode)
         };
-        let (least, most) = (of(Mode::Grouped).next()?, of(Mode::Grouped).last()?);
-        let one_by_one = of(Mode::Individual).last()?;
+        let (least, most) = (of(Mode::Grouped).next()?, of(Mode::Grouped).next_back()?);
+        let one_by_one = of(Mode::Individual).next_back()?;
         let ratio = |more: &Point, less: &Point| more.reclaim_ns().ratio_to(less.reclaim_ns(), 0.5);
         Some(Self {
             class,

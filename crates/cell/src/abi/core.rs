@@ -370,17 +370,15 @@ fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
         "region_read",
         |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
             let tenant = caller.data().tenant;
-            answer(
-                step(&mut caller, into, length).and_then(|buffer| {
-                    let bytes = buffer.bytes_mut(&mut caller);
-                    local::with(|local| {
-                        local
-                            .kernel
-                            .region_read(tenant, selector(region), offset as u64, bytes)
-                    })?;
-                    Ok(0)
-                }),
-            )
+            answer(step(&mut caller, into, length).and_then(|buffer| {
+                let bytes = buffer.bytes_mut(&mut caller);
+                local::with(|local| {
+                    local
+                        .kernel
+                        .region_read(tenant, selector(region), offset as u64, bytes)
+                })?;
+                Ok(0)
+            }))
         },
     )?;
     linker.func_wrap(
@@ -388,17 +386,15 @@ fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
         "region_write",
         |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
             let tenant = caller.data().tenant;
-            answer(
-                step(&mut caller, from, length).and_then(|buffer| {
-                    let bytes = buffer.bytes(&caller);
-                    local::with(|local| {
-                        local
-                            .kernel
-                            .region_write(tenant, selector(region), offset as u64, bytes)
-                    })?;
-                    Ok(0)
-                }),
-            )
+            answer(step(&mut caller, from, length).and_then(|buffer| {
+                let bytes = buffer.bytes(&caller);
+                local::with(|local| {
+                    local
+                        .kernel
+                        .region_write(tenant, selector(region), offset as u64, bytes)
+                })?;
+                Ok(0)
+            }))
         },
     )?;
     Ok(())
