@@ -30,18 +30,13 @@ pub struct Freshness;
 const SLOTS: usize = 8;
 /// Reclamation groups of the cell.
 const GROUPS: u32 = 2;
-/// Bytes that a tenant adds to its memory and makes regions of. Less than what stays resident of a
-/// slot, so that most pages are cleaned by overwriting, and every eighth pair more.
-const BYTES: [u64; 8] = [
-    192 << 10,
-    192 << 10,
-    192 << 10,
-    192 << 10,
-    192 << 10,
-    192 << 10,
-    192 << 10,
-    6 << 20,
-];
+/// Bytes that a tenant adds to its memory and makes regions of: less than what stays resident of
+/// a slot, so that its pages are cleaned by overwriting them.
+const BYTES: u64 = 64 << 10;
+/// The same for one pair in [`LARGE_EVERY`]: more than stays resident, so that pages are given
+/// back.
+const LARGE_BYTES: u64 = 6 << 20;
+const LARGE_EVERY: u64 = 64;
 /// Pairs of one step of progress.
 const BATCH: u64 = 50;
 const SEED: u64 = 0x6672_6573_686e_6573;
@@ -72,7 +67,8 @@ impl Study for Freshness {
         let mut sum = Sum::default();
         for pair in 0..pairs {
             let pattern = format!("{:016x}{:016x}", random.bits(), random.bits());
-            let bytes = BYTES[(pair % BYTES.len() as u64) as usize];
+            let large = pair % LARGE_EVERY == LARGE_EVERY - 1;
+            let bytes = if large { LARGE_BYTES } else { BYTES };
             let wrote = bench.writer.tell(&bench.cell, &pattern, bytes, "wrote")?;
             sum.wrote.record(wrote);
             let seeker = bench.seeker.run(&bench.cell, &pattern, bytes)?;
@@ -111,14 +107,14 @@ impl Study for Freshness {
                 "bytes that the median seeker looked at",
                 Unit::Bytes,
                 sum.looked.p50().map(|bytes| bytes as f64),
-                (2 * BYTES[0]) as f64,
+                (2 * BYTES) as f64,
             ),
         ];
         report.notes.push(format!(
             "a cell with {SLOTS} slots for linear memory, {SLOTS} stacks and {GROUPS} groups, which \
              takes what was cleaned last first, so that every tenant has the slots of the one \
-             before; seed {SEED:#x}; every eighth pair \
-             writes more than stays resident"
+             before; seed {SEED:#x}; one pair in \
+             {LARGE_EVERY} writes more than stays resident"
         ));
         report.figure = figure(&sum);
         Ok(report)
