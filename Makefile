@@ -18,7 +18,7 @@ setup:
 guests: setup ## build the guest programs, real and hostile
 	@guests/build --only default
 
-demo: guests ## calibrate, run real and hostile guests side by side, kill them, show what it cost
+demo: guests ## kill real and hostile guests, here and in stock wasmtime, and show what it cost
 	@cargo build --release --package leasehold-cli
 	@$(RUN) demo
 
@@ -51,6 +51,7 @@ lint: setup ## formatting and clippy, warnings denied
 
 fuzz: setup ## fuzz lease files and system calls for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz
+	mkdir -p fuzz/corpus/lease
 	cd fuzz && cargo +nightly fuzz run lease corpus/lease seeds/lease -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
 

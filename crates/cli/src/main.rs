@@ -30,7 +30,7 @@ enum Command {
     Run(run::Arguments),
     /// Measure what reclaiming costs on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),
-    /// Run real and hostile guests side by side, kill them, and show what it cost.
+    /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
     Demo(demo::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
