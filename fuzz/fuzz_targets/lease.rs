@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use leasehold_lease::{ByteSize, Directory, EnvVar, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{ByteSize, Cpu, Directory, EnvVar, LeaseFile, Nanoseconds, TenantSpec};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -13,7 +13,8 @@ fuzz_target!(|text: &str| {
     let origin = Path::new("lease.toml");
     match LeaseFile::parse(text, origin) {
         Ok(file) => {
-            let written: String = file.tenants.iter().map(toml_of).collect();
+            let tenants: String = file.tenants.iter().map(toml_of).collect();
+            let written = format!("[cell]\norder = \"{}\"\n{tenants}", file.order);
             let read = LeaseFile::parse(&written, origin);
             assert_eq!(read.expect(&written), file, "{written}");
         }
@@ -35,6 +36,9 @@ fn flags(text: &str) {
     }
     if let Ok(var) = text.parse::<EnvVar>() {
         assert_eq!(format!("{}={}", var.name, var.value), text);
+    }
+    if let Ok(cpu) = text.parse::<Cpu>() {
+        assert_eq!(cpu.to_string().parse(), Ok(cpu));
     }
     let _ = text.parse::<Directory>();
 }
@@ -59,6 +63,7 @@ fn toml_of(tenant: &TenantSpec) -> String {
         tenant.lease.memory.reserve,
         tenant.lease.memory.table_elements,
     );
+    let cpu = tenant.lease.cpu.map_or_else(String::new, cpu_of);
     format!(
         "[tenant.{}]\n\
          component = {component}\n\
@@ -66,8 +71,25 @@ fn toml_of(tenant: &TenantSpec) -> String {
          env = {{ {env} }}\n\
          dirs = [{dirs}]\n\
          reclaim = {{ budget = \"{budget}\"{call_bytes} }}\n\
-         memory = {{ reserve = \"{reserve}\", table_elements = {elements} }}\n",
+         memory = {{ reserve = \"{reserve}\", table_elements = {elements} }}\n\
+         {cpu}",
         tenant.name,
+    )
+}
+
+fn cpu_of(cpu: Cpu) -> String {
+    let nonpreemptive = cpu.nonpreemptive();
+    let nonpreemptive =
+        nonpreemptive.map_or_else(String::new, |n| format!(", nonpreemptive = \"{n}\""));
+    format!(
+        "cpu = {{ budget = \"{}\", period = \"{}\", priority = {}{nonpreemptive}, \
+         policy = \"{}\", replenishments = {}, slice = \"{}\" }}\n",
+        cpu.budget(),
+        cpu.period(),
+        cpu.priority(),
+        cpu.policy(),
+        cpu.replenishments(),
+        cpu.slice(),
     )
 }
 

@@ -7,7 +7,9 @@ use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
     StartRequest, Surroundings, flush_output,
 };
-use leasehold_lease::{ByteSize, EnvVar, Lease, LeaseFile, LeaseFlags, Nanoseconds, TenantSpec};
+use leasehold_lease::{
+    ByteSize, Cpu, EnvVar, Lease, LeaseFile, LeaseFlags, Nanoseconds, TenantSpec,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,6 +54,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
     table_elements: Option<u64>,
 
+    /// Processor reservation: budget=TIME,period=TIME[,priority=N][,nonpreemptive=TIME]
+    /// [,policy=NAME][,replenishments=N][,slice=TIME] [default: the background].
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    cpu: Option<Cpu>,
+
     /// A directory the program may use: HOST[::GUEST[::ro]].
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<leasehold_lease::Directory>,
@@ -75,6 +82,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let tenant = tenant(&arguments)?;
+    if tenant.lease.cpu.is_some() {
+        // A lease that is not acted on has to say so.
+        eprintln!("leasehold: processor reservations are not enforced by `run` yet");
+    }
     for directory in &tenant.dirs {
         if !directory.host.is_dir() {
             let message = format!("no such directory: {}", directory.host.display());
@@ -157,6 +168,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         call_bytes: arguments.call_bytes,
         reserve: arguments.memory,
         table_elements: arguments.table_elements,
+        cpu: arguments.cpu,
     };
     tenant.lease = flags.over(tenant.lease);
     Ok(tenant)

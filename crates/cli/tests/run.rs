@@ -187,7 +187,7 @@ fn a_wrong_lease_names_file_line_key_and_what_is_allowed() {
         ),
         (
             "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"1ms\" }\ncpu = {}",
-            "tenant.a.cpu",
+            "tenant.a.cpu.budget",
         ),
         ("[tenant.a]\ncomponent = ", "lease.toml:2"),
     ] {

@@ -7,20 +7,24 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::error::LeaseError;
 use crate::lease::{Lease, Memory, Reclaim};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
+use crate::order::Order;
 use crate::quantity::Quantity;
 use crate::tenant::{Directory, EnvVar, TenantSpec};
 
-const FILE_KEYS: &str = "tenant";
-const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory";
+const FILE_KEYS: &str = "tenant, cell";
+const CELL_KEYS: &str = "order";
+const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory, cpu";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
 const MEMORY_KEYS: &str = "reserve, table_elements";
 
 const TENANTS: &str = "at least one table [tenant.NAME]";
+const TENANT_COUNT: &str = "at most 10000 tables [tenant.NAME]";
 const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
 const PATH: &str = "a path, not empty, without NUL";
 const STRINGS: &str = "an array of strings without NUL";
@@ -31,16 +35,24 @@ const RECLAIM: &str = "a table { budget, call_bytes }";
 /// The tenants of a lease file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseFile {
-    /// In the order of the file; never empty.
+    /// In the order of the file; never empty, at most [`Self::MAX_TENANTS`].
     pub tenants: Vec<TenantSpec>,
+    /// How the cell that runs them orders their processor reservations.
+    pub order: Order,
 }
 
 impl LeaseFile {
-    /// The longest lease file, in bytes: room for thousands of tenants.
-    pub const MAX_BYTES: usize = 1 << 20;
+    /// The longest lease file, in bytes: room for [`Self::MAX_TENANTS`] with every key that has
+    /// to do with reservations.
+    pub const MAX_BYTES: usize = 4 << 20;
+    /// The most tenants of one file, all of which are meant for one cell.
+    pub const MAX_TENANTS: usize = 10_000;
 
-    /// Reads and parses the lease file at `path`. Reads at most [`Self::MAX_BYTES`] + 1 bytes,
-    /// whatever `path` names.
+    /// How much of a file is read at most. A file longer than [`Self::MAX_BYTES`] is refused; the
+    /// rest is looked at only to say how many tenants it has, since that is what made it long.
+    const READ_BYTES: usize = 32 << 20;
+
+    /// Reads and parses the lease file at `path`. Reads at most 32 MiB, whatever `path` names.
     ///
     /// # Errors
     ///
@@ -52,7 +64,7 @@ impl LeaseFile {
         })?;
         let source = |text| Source { file: path, text };
         if bytes.len() > Self::MAX_BYTES {
-            return Err(too_long(source("")));
+            return Err(too_long(source(""), &bytes));
         }
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse(text, path),
@@ -75,7 +87,7 @@ impl LeaseFile {
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
-            return Err(too_long(source));
+            return Err(too_long(source, text.as_bytes()));
         }
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -85,10 +97,17 @@ impl LeaseFile {
         let base = origin.parent().unwrap_or(Path::new(""));
         let root = Node::document(source, document.get_ref());
         let mut tenants = Vec::new();
+        let mut order = Order::default();
         for entry in root.entries()? {
             match entry.name() {
+                "cell" => order = parse_cell(&entry)?,
                 "tenant" => {
-                    for tenant in entry.entries()? {
+                    let entries = entry.entries()?;
+                    if entries.len() > Self::MAX_TENANTS {
+                        let found = tables(entries.len());
+                        return Err(entry.refused_as(found, TENANT_COUNT));
+                    }
+                    for tenant in entries {
                         tenants.push(parse_tenant(&tenant, base)?);
                     }
                 }
@@ -98,7 +117,7 @@ impl LeaseFile {
         if tenants.is_empty() {
             return Err(root.missing("tenant", TENANTS));
         }
-        Ok(Self { tenants })
+        Ok(Self { tenants, order })
     }
 
     /// The tenant called `name`.
@@ -111,17 +130,40 @@ impl LeaseFile {
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
-        .take(LeaseFile::MAX_BYTES as u64 + 1)
+        .take(LeaseFile::READ_BYTES as u64)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn too_long(source: Source<'_>) -> LeaseError {
+/// The error for a file longer than [`LeaseFile::MAX_BYTES`], of which `bytes` is what was read.
+fn too_long(source: Source<'_>, bytes: &[u8]) -> LeaseError {
+    // Not parsed, so a line in a string counts too. That can change the wording only: the file is
+    // refused in any case.
+    let header = |line: &&[u8]| line.trim_ascii_start().starts_with(b"[tenant.");
+    let count = bytes.split(|byte| *byte == b'\n').filter(header).count();
+    if count > LeaseFile::MAX_TENANTS {
+        return source.refused(0, "tenant".to_owned(), tables(count), TENANT_COUNT);
+    }
     source.malformed(
         0,
-        "more than 1MiB".to_owned(),
-        "a lease file of at most 1MiB",
+        "more than 4MiB".to_owned(),
+        "a lease file of at most 4MiB",
     )
+}
+
+fn tables(count: usize) -> String {
+    format!("{count} tables")
+}
+
+fn parse_cell(node: &Node<'_>) -> Result<Order, LeaseError> {
+    let mut order = Order::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            "order" => order = entry.keyword(Order::ALLOWED, Order::named)?,
+            _ => return Err(entry.unknown(CELL_KEYS)),
+        }
+    }
+    Ok(order)
 }
 
 fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> {
@@ -136,6 +178,7 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
     let mut dirs = Vec::new();
     let mut reclaim = None;
     let mut memory = Memory::default();
+    let mut cpu = None;
     for entry in node.entries()? {
         match entry.name() {
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
@@ -144,6 +187,7 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
             "memory" => memory = parse_memory(&entry)?,
+            "cpu" => cpu = Some(parse_cpu(&entry)?),
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
     }
@@ -156,6 +200,7 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
         lease: Lease {
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
             memory,
+            cpu,
         },
     })
 }
@@ -236,6 +281,36 @@ fn parse_memory(node: &Node<'_>) -> Result<Memory, LeaseError> {
         }
     }
     Ok(memory)
+}
+
+fn parse_cpu(node: &Node<'_>) -> Result<Cpu, LeaseError> {
+    let entries = node.entries()?;
+    let mut values = CpuValues::default();
+    for entry in &entries {
+        match entry.name() {
+            "budget" => values.budget = Some(entry.quantity_of(Cpu::BUDGET_ALLOWED)?),
+            "period" => values.period = Some(entry.quantity_of(Cpu::PERIOD_ALLOWED)?),
+            "priority" => {
+                let priority = entry.integer(Cpu::PRIORITY, Cpu::PRIORITY_ALLOWED)?;
+                values.priority = u8::try_from(priority).ok();
+            }
+            "nonpreemptive" => values.nonpreemptive = Some(entry.quantity()?),
+            "policy" => values.policy = Some(entry.keyword(Policy::ALLOWED, Policy::named)?),
+            "replenishments" => {
+                let count = entry.integer(Cpu::REPLENISHMENTS, Cpu::REPLENISHMENTS_ALLOWED)?;
+                values.replenishments = u8::try_from(count).ok();
+            }
+            "slice" => values.slice = Some(entry.quantity()?),
+            _ => return Err(entry.unknown(Cpu::KEYS)),
+        }
+    }
+    values.reservation().map_err(|error| match error {
+        Incomplete::Missing(key, allowed) => node.missing(key, allowed),
+        Incomplete::Fault(fault) => {
+            let stated = entries.iter().find(|entry| entry.name() == fault.key());
+            stated.unwrap_or(node).refused(fault.allowed())
+        }
+    })
 }
 
 /// Whether the host's and the guest's C interfaces can carry `text`.

@@ -1,11 +1,15 @@
 //! The flag form of a lease.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use crate::byte_size::ByteSize;
+use crate::cpu::Cpu;
 use crate::error::excerpt;
 use crate::lease::{Lease, Memory};
 use crate::nanoseconds::Nanoseconds;
+use crate::quantity::QuantityError;
 
 /// The lease as far as flags state it: each flag replaces one value of a base lease, which is the
 /// one of `--lease`, or else [`Lease::default`].
@@ -29,6 +33,8 @@ pub struct LeaseFlags {
     pub reserve: Option<ByteSize>,
     /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
     pub table_elements: Option<u64>,
+    /// Replaces `cpu` as a whole: a budget means nothing without its period.
+    pub cpu: Option<Cpu>,
 }
 
 impl LeaseFlags {
@@ -40,6 +46,7 @@ impl LeaseFlags {
         lease.reclaim.call_bytes = self.call_bytes.or(base.reclaim.call_bytes);
         lease.memory.reserve = self.reserve.unwrap_or(base.memory.reserve);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
+        lease.cpu = self.cpu.or(base.cpu);
         lease
     }
 
@@ -63,14 +70,24 @@ impl LeaseFlags {
 #[error("found {found}; allowed: {allowed}")]
 pub struct FlagError {
     found: String,
-    allowed: &'static str,
+    allowed: Cow<'static, str>,
 }
 
 impl FlagError {
-    pub(crate) fn new(found: &str, allowed: &'static str) -> Self {
+    pub(crate) fn new(found: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
         Self {
             found: excerpt(found),
-            allowed,
+            allowed: allowed.into(),
+        }
+    }
+}
+
+/// For the times and sizes inside a flag that has several values.
+impl From<QuantityError> for FlagError {
+    fn from(error: QuantityError) -> Self {
+        Self {
+            found: error.found(),
+            allowed: error.allowed().into(),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 
 use crate::byte_size::ByteSize;
+use crate::cpu::Cpu;
 use crate::nanoseconds::Nanoseconds;
 
 /// The contract of one tenant.
 ///
 /// The default is the lease of `leasehold run` without flags: a reclamation budget of 50 ms,
-/// 1 GiB of linear memory and 1,000,000 table elements. That is enough for an ordinary command
+/// 1 GiB of linear memory, 1,000,000 table elements and no processor reservation. That is enough for an ordinary command
 /// and still a deadline; a lease file has to name its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lease {
@@ -16,6 +17,9 @@ pub struct Lease {
     pub reclaim: Reclaim,
     /// How much memory the tenant may use.
     pub memory: Memory,
+    /// How much processor time is reserved for the tenant. `None` puts it into the background: it
+    /// runs in the time that no reservation uses.
+    pub cpu: Option<Cpu>,
 }
 
 /// The reservation of time to end the tenant (BRR §III).

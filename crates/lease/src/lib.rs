@@ -1,7 +1,8 @@
 //! Leases: the contract of a tenant, read from `lease.toml` or from the flags of `leasehold run`.
 //!
 //! A lease says what a tenant may cost: how long taking everything back from it may take
-//! (`reclaim`, the reclamation budget of BRR §III) and how much memory it may use (`memory`).
+//! (`reclaim`, the reclamation budget of BRR §III), how much memory it may use (`memory`), and how
+//! much processor time is kept for it (`cpu`, the reservation of SPR §II).
 //! This crate turns text into a [`Lease`] that every other part can trust; it admits nothing and
 //! charges nothing itself.
 //!
@@ -14,7 +15,7 @@
 //! 4. **One error, complete.** The first fault in the file is reported with file, line, key, what
 //!    was found and what is allowed.
 //! 5. **Text is hostile.** No input panics, and work and memory are bounded by its length, which
-//!    is bounded too ([`LeaseFile::MAX_BYTES`]).
+//!    is bounded too ([`LeaseFile::MAX_BYTES`], [`LeaseFile::MAX_TENANTS`]).
 //!
 //! ```
 //! use std::path::Path;
@@ -42,20 +43,24 @@
 //! ```
 
 mod byte_size;
+mod cpu;
 mod error;
 mod file;
 mod flags;
 mod lease;
 mod nanoseconds;
 mod node;
+mod order;
 mod quantity;
 mod tenant;
 
 pub use byte_size::ByteSize;
+pub use cpu::{Cpu, CpuFault, Policy};
 pub use error::LeaseError;
 pub use file::LeaseFile;
 pub use flags::{FlagError, LeaseFlags};
 pub use lease::{Lease, Memory, Reclaim};
 pub use nanoseconds::Nanoseconds;
+pub use order::Order;
 pub use quantity::{QuantityError, QuantityFault};
 pub use tenant::{Directory, EnvVar, TenantSpec};

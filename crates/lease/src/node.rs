@@ -37,7 +37,14 @@ impl Source<'_> {
         }
     }
 
-    fn refused(&self, offset: usize, key: String, found: String, allowed: &str) -> LeaseError {
+    /// An error at byte `offset` about the value of `key`.
+    pub(crate) fn refused(
+        &self,
+        offset: usize,
+        key: String,
+        found: String,
+        allowed: &str,
+    ) -> LeaseError {
         let (line, column) = self.place(offset);
         let file = self.file.to_owned();
         LeaseError::Refused {
@@ -142,6 +149,19 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// One of a few words, as `named` knows them.
+    pub(crate) fn keyword<T>(
+        &self,
+        allowed: &str,
+        named: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, LeaseError> {
+        match self.content {
+            Content::Value(DeValue::String(text)) => named(text),
+            _ => None,
+        }
+        .ok_or_else(|| self.refused(allowed))
+    }
+
     /// `true` or `false`.
     pub(crate) fn boolean(&self) -> Result<bool, LeaseError> {
         match self.content {
@@ -169,18 +189,28 @@ impl<'a> Node<'a> {
 
     /// A time or a size: a string with a number and a unit.
     pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, LeaseError> {
+        self.quantity_of(Q::GRAMMAR.allowed)
+    }
+
+    /// The same, of which only `allowed` makes sense here.
+    pub(crate) fn quantity_of<Q: Quantity>(&self, allowed: &str) -> Result<Q, LeaseError> {
         let Content::Value(DeValue::String(text)) = self.content else {
-            return Err(self.refused(Q::GRAMMAR.allowed));
+            return Err(self.refused(allowed));
         };
         text.parse().map_err(|error: QuantityError| {
             let found = format!("{} ({})", self.describe(), error.fault());
-            self.fault(self.value_start, found, error.allowed())
+            self.refused_as(found, allowed)
         })
     }
 
     /// The error for a value that is none of `allowed`.
     pub(crate) fn refused(&self, allowed: &str) -> LeaseError {
         self.fault(self.value_start, self.describe(), allowed)
+    }
+
+    /// The same for a value of which `found` says what is wrong with it.
+    pub(crate) fn refused_as(&self, found: String, allowed: &str) -> LeaseError {
+        self.fault(self.value_start, found, allowed)
     }
 
     /// The error for a key that is none of `keys`.

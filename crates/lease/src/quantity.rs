@@ -47,6 +47,11 @@ impl QuantityError {
         self.fault
     }
 
+    /// The text, quoted, and what is wrong with it.
+    pub(crate) fn found(&self) -> String {
+        format!("{} ({})", self.found, self.fault)
+    }
+
     /// What would have been accepted, for a person to read.
     #[must_use]
     pub fn allowed(&self) -> &'static str {

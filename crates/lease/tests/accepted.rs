@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, Nanoseconds, Reclaim,
-    TenantSpec,
+    ByteSize, Cpu, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, Nanoseconds, Order,
+    Policy, Reclaim, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
     Nanoseconds::new(nanoseconds).expect("in range")
+}
+
+fn cpu(budget: u64, period: u64) -> Cpu {
+    Cpu::new(time(budget), time(period)).expect("consistent")
 }
 
 fn size(bytes: u64) -> ByteSize {
@@ -28,6 +32,7 @@ dirs = [
 ]
 reclaim = { budget = "500us", call_bytes = "1MiB" }
 memory = { reserve = "16MiB", table_elements = 100_000 }
+cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
 "#;
     let file = LeaseFile::parse(text, Path::new("/etc/leases/lease.toml")).expect(text);
     let var = |name: &str, value: &str| EnvVar {
@@ -57,6 +62,14 @@ memory = { reserve = "16MiB", table_elements = 100_000 }
                 reserve: size(16 << 20),
                 table_elements: 100_000,
             },
+            cpu: Some(
+                cpu(2_000_000, 10_000_000)
+                    .with_priority(10)
+                    .with_nonpreemptive(time(200_000))
+                    .and_then(|cpu| cpu.with_policy(Policy::Deferrable).with_replenishments(4))
+                    .and_then(|cpu| cpu.with_slice(time(100_000)))
+                    .expect("consistent"),
+            ),
         },
     };
     assert_eq!(file.tenants, [expected]);
@@ -105,6 +118,121 @@ fn absent_keys_take_the_documented_defaults() {
     assert_eq!(tenant.lease.reclaim.call_bytes, None);
     assert_eq!(tenant.lease.memory.reserve, size(1 << 30));
     assert_eq!(tenant.lease.memory.table_elements, 1_000_000);
+    assert_eq!(tenant.lease.cpu, None);
+    assert_eq!(file.order, Order::FixedPriority);
+}
+
+#[test]
+fn a_reservation_of_budget_and_period_takes_the_documented_defaults() {
+    let text = "[tenant.a]\ncomponent = \"a\"\nreclaim.budget = \"1ms\"\n\
+                cpu = { period = \"10us\", budget = \"10us\" }";
+    let file = LeaseFile::parse(text, Path::new("lease.toml")).expect(text);
+    let cpu = file.tenants[0].lease.cpu.expect("a reservation");
+    assert_eq!((cpu.budget(), cpu.period()), (time(10_000), time(10_000)));
+    assert_eq!((cpu.priority(), cpu.nonpreemptive()), (0, None));
+    assert_eq!((cpu.policy(), cpu.replenishments()), (Policy::Sporadic, 16));
+    assert_eq!(cpu.slice(), time(1_000_000));
+}
+
+#[test]
+fn the_cell_of_a_file_is_ordered_as_the_file_says() {
+    for (name, order) in [
+        ("fixed-priority", Order::FixedPriority),
+        ("earliest-deadline", Order::EarliestDeadline),
+    ] {
+        let text = format!(
+            "[cell]\norder = \"{name}\"\n[tenant.a]\ncomponent = \"a\"\nreclaim.budget = \"1ms\""
+        );
+        let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect(&text);
+        assert_eq!(file.order, order);
+        assert_eq!(order.to_string(), name);
+        assert_eq!(name.parse(), Ok(order));
+    }
+}
+
+#[test]
+fn a_cpu_flag_means_what_the_same_keys_mean_in_a_file() {
+    let flag = "period=10ms,budget=2ms,slice=100us,replenishments=64,policy=deferrable,\
+                nonpreemptive=2ms,priority=255";
+    let expected = cpu(2_000_000, 10_000_000)
+        .with_priority(255)
+        .with_policy(Policy::Deferrable)
+        .with_nonpreemptive(time(2_000_000))
+        .and_then(|cpu| cpu.with_replenishments(64))
+        .and_then(|cpu| cpu.with_slice(time(100_000)));
+    assert_eq!(flag.parse(), Ok(expected.expect("consistent")));
+    assert_eq!("budget=1us,period=10us".parse(), Ok(cpu(1_000, 10_000)));
+}
+
+#[test]
+fn a_cpu_flag_that_is_wrong_says_which_part_is() {
+    let form = "budget=TIME,period=TIME, then any of priority=N, nonpreemptive=TIME, policy=NAME, \
+                replenishments=N, slice=TIME, each at most once";
+    let time = "a time with its unit (ns, us, ms, s), more than zero and at most 3600s, such as \
+                \"500us\"";
+    let priority = "a whole number from 0 to 255, where 255 is the most important";
+    let count = "a whole number from 1 to 64";
+    for (bad, found, allowed) in [
+        ("", "\"\"", form),
+        ("2ms", "\"2ms\"", form),
+        ("budget=2ms", "\"budget=2ms\"", form),
+        ("period=2ms", "\"period=2ms\"", form),
+        ("budget=2ms,period=9ms,", "\"\"", form),
+        ("budget=2ms,budget=2ms,period=9ms", "\"budget=2ms\"", form),
+        ("budget=2ms,period=9ms,Priority=1", "\"Priority=1\"", form),
+        ("budget=2,period=9ms", "\"2\" (no unit)", time),
+        ("budget=0ms,period=9ms", "\"0ms\" (zero)", time),
+        (
+            "budget=9ms,period=2ms",
+            "\"budget=9ms\"",
+            "at most the period, which is 2ms",
+        ),
+        ("budget=2ms,period=9us", "\"period=9us\"", "at least 10us"),
+        ("budget=9ns,period=1s", "\"budget=9ns\"", "at least 1us"),
+        (
+            "budget=2ms,period=9ms,nonpreemptive=3ms",
+            "\"nonpreemptive=3ms\"",
+            "at most the budget, which is 2ms",
+        ),
+        (
+            "budget=2ms,period=9ms,priority=256",
+            "\"priority=256\"",
+            priority,
+        ),
+        (
+            "budget=2ms,period=9ms,priority=-1",
+            "\"priority=-1\"",
+            priority,
+        ),
+        (
+            "budget=2ms,period=9ms,priority=+1",
+            "\"priority=+1\"",
+            priority,
+        ),
+        (
+            "budget=2ms,period=9ms,policy=fair",
+            "\"policy=fair\"",
+            "\"sporadic\" or \"deferrable\"",
+        ),
+        (
+            "budget=2ms,period=9ms,replenishments=0",
+            "\"replenishments=0\"",
+            count,
+        ),
+        (
+            "budget=2ms,period=9ms,replenishments=65",
+            "\"replenishments=65\"",
+            count,
+        ),
+        (
+            "budget=2ms,period=9ms,slice=1ns",
+            "\"slice=1ns\"",
+            "at least 1us",
+        ),
+    ] {
+        let error = bad.parse::<Cpu>().expect_err(bad).to_string();
+        assert_eq!(error, format!("found {found}; allowed: {allowed}"), "{bad}");
+    }
 }
 
 #[test]
@@ -137,6 +265,7 @@ fn a_flag_replaces_its_value_and_no_other() {
             reserve: size(3),
             table_elements: 4,
         },
+        cpu: Some(cpu(1_000, 10_000)),
     };
     let none = LeaseFlags::default();
     assert_eq!(none.over(base), base);
@@ -179,6 +308,17 @@ fn a_flag_replaces_its_value_and_no_other() {
     assert_eq!(
         LeaseFlags {
             table_elements: Some(10),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
+    expected.cpu = Some(cpu(2_000, 20_000));
+    assert_eq!(
+        LeaseFlags {
+            cpu: expected.cpu,
             ..none
         }
         .over(base),

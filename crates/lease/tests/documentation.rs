@@ -23,6 +23,11 @@ fn the_example_of_the_page_is_a_lease_file() {
         .lease;
     assert_eq!(lease.reclaim.budget.to_string(), "500us");
     assert_eq!(lease.memory.reserve.to_string(), "16MiB");
+    let cpu = lease.cpu.expect("a reservation");
+    assert_eq!(
+        (cpu.budget().to_string(), cpu.priority()),
+        ("2ms".to_owned(), 10)
+    );
 }
 
 #[test]
@@ -30,7 +35,7 @@ fn the_errors_of_the_page_are_those_of_the_parser() {
     let without_reclaim = |line: &&str| !line.starts_with("reclaim");
     let faulty = [
         example().replace("500us", "500"),
-        format!("{}cpu = 1\n", example()),
+        format!("{}disk = 1\n", example()),
         example()
             .lines()
             .filter(without_reclaim)

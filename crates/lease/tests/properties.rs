@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_lease::{ByteSize, LeaseFile, Nanoseconds, QuantityFault};
+use leasehold_lease::{ByteSize, Cpu, LeaseFile, Nanoseconds, Policy, QuantityFault};
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 /// The units of a kind with their factors, as the documentation states them.
@@ -48,12 +48,61 @@ fn line() -> impl Strategy<Value = String> {
         "\\[tenant\\.[a-c]\\]",
         Just("component = \"a.wasm\"".to_owned()),
         "(reclaim|memory)\\.(budget|reserve|call_bytes|table_elements) = \"?[0-9]{1,25}(us|MiB)?\"?",
+        "cpu\\.(budget|period|nonpreemptive|slice) = \"[0-9]{1,4}(us|ms)\"",
+        "cpu\\.(priority|replenishments) = -?[0-9]{1,3}",
+        "cpu\\.policy = \"(sporadic|deferrable|x)\"",
         "(args|env|dirs|reclaim|memory|cpu) = [\\[{][^\\n]{0,20}[}\\]]",
         "[^\\n]{0,30}",
     ]
 }
 
+/// Any reservation that a lease can state.
+fn reservation() -> impl Strategy<Value = Cpu> {
+    let time =
+        |least: u64, most: u64| (least..=most).prop_map(|n| Nanoseconds::new(n).expect("in range"));
+    let period = time(Cpu::MIN_PERIOD.get(), Nanoseconds::MAX.get());
+    period
+        .prop_flat_map(move |period| (Just(period), time(Cpu::MIN_BUDGET.get(), period.get())))
+        .prop_flat_map(move |(period, budget)| {
+            (
+                (Just(period), Just(budget), any::<u8>()),
+                proptest::option::of(time(1, budget.get())),
+                prop_oneof![Just(Policy::Sporadic), Just(Policy::Deferrable)],
+                1..=Cpu::MAX_REPLENISHMENTS,
+                time(Cpu::MIN_BUDGET.get(), Nanoseconds::MAX.get()),
+            )
+        })
+        .prop_map(
+            |((period, budget, priority), nonpreemptive, policy, replenishments, slice)| {
+                let cpu = Cpu::new(budget, period).expect("consistent");
+                let cpu = cpu.with_priority(priority).with_policy(policy);
+                let cpu = nonpreemptive.map_or(Ok(cpu), |length| cpu.with_nonpreemptive(length));
+                cpu.and_then(|cpu| cpu.with_replenishments(replenishments))
+                    .and_then(|cpu| cpu.with_slice(slice))
+                    .expect("consistent")
+            },
+        )
+}
+
 proptest! {
+    #[test]
+    fn a_reservation_reads_back_as_it_displays(cpu in reservation()) {
+        prop_assert_eq!(cpu.to_string().parse(), Ok(cpu));
+    }
+
+    #[test]
+    fn any_text_is_a_reservation_or_one_line_of_error(
+        text in prop_oneof![
+            ".{0,80}",
+            "(budget=[0-9]{1,3}(us|ms),|period=[0-9]{1,3}(us|ms),|slice=[0-9]us,|priority=[0-9]{1,4},){0,5}",
+        ],
+    ) {
+        match text.parse::<Cpu>() {
+            Ok(cpu) => prop_assert!(cpu.budget() <= cpu.period()),
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+        }
+    }
+
     #[test]
     fn a_time_reads_back_as_it_displays(value in 1..=Nanoseconds::MAX.get()) {
         let time = Nanoseconds::new(value).expect("in range");

@@ -10,7 +10,7 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
                     most 1TiB, such as \"16MiB\"";
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
-const TENANT_KEYS: &str = "allowed: component, args, env, dirs, reclaim, memory";
+const TENANT_KEYS: &str = "allowed: component, args, env, dirs, reclaim, memory, cpu";
 
 fn message(text: &str) -> String {
     LeaseFile::parse(text, Path::new("lease.toml"))
@@ -93,11 +93,11 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
     let rows = [
         (
             "tenants = 1",
-            "1:1: tenants: found an unknown key; allowed: tenant",
+            "1:1: tenants: found an unknown key; allowed: tenant, cell",
         ),
         (
-            &sound_tenant_with("cpu = { budget = \"2ms\" }"),
-            &format!("4:1: tenant.a.cpu: found an unknown key; {TENANT_KEYS}"),
+            &sound_tenant_with("disk = { budget = \"2ms\" }"),
+            &format!("4:1: tenant.a.disk: found an unknown key; {TENANT_KEYS}"),
         ),
         (
             &sound_tenant_with("Memory = {}"),
@@ -118,6 +118,15 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &tenant_with("dirs = [{ host = \"/\", guest = \"/\", read = true }]"),
             "3:36: tenant.a.dirs[0].read: found an unknown key; allowed: host, guest, write",
+        ),
+        (
+            &sound_tenant_with("cpu.cores = 2"),
+            "4:5: tenant.a.cpu.cores: found an unknown key; allowed: budget, period, priority, \
+             nonpreemptive, policy, replenishments, slice",
+        ),
+        (
+            "[cell]\ncores = 2",
+            "2:1: cell.cores: found an unknown key; allowed: order",
         ),
         (
             &tenant_with("\"a\\nb\\u001b\" = 1"),
@@ -235,6 +244,150 @@ fn a_count_of_table_elements_out_of_range_is_refused() {
         let expected = format!("lease.toml:4:25: {key}: found {found}; {ELEMENTS}");
         assert_eq!(message(&text), expected, "{text}");
     }
+}
+
+#[test]
+fn a_processor_reservation_that_means_nothing_is_refused() {
+    let budget = "allowed: a time with its unit (ns, us, ms, s), at least 1us and at most the \
+                  period, such as \"2ms\"";
+    let period = "allowed: a time with its unit (ns, us, ms, s), at least 10us and at most 3600s, \
+                  such as \"10ms\"";
+    let priority = "allowed: a whole number from 0 to 255, where 255 is the most important";
+    let policy = "allowed: \"sporadic\" or \"deferrable\"";
+    let count = "allowed: a whole number from 1 to 64";
+    let rows = [
+        (
+            "1",
+            "4:7: {cpu}: found the number 1; allowed: a table".to_owned(),
+        ),
+        (
+            "{}",
+            format!("4:1: {{cpu}}.budget: found nothing; {budget}"),
+        ),
+        (
+            "{ budget = \"2ms\" }",
+            format!("4:1: {{cpu}}.period: found nothing; {period}"),
+        ),
+        (
+            "{ budget = \"0ms\", period = \"1s\" }",
+            format!("4:18: {{cpu}}.budget: found \"0ms\" (zero); {budget}"),
+        ),
+        (
+            "{ budget = \"-2ms\", period = \"1s\" }",
+            format!("4:18: {{cpu}}.budget: found \"-2ms\" (not a plain decimal number); {budget}"),
+        ),
+        (
+            "{ budget = 2, period = \"1s\" }",
+            format!("4:18: {{cpu}}.budget: found the number 2; {budget}"),
+        ),
+        (
+            "{ budget = \"999ns\", period = \"1s\" }",
+            "4:18: {cpu}.budget: found \"999ns\"; allowed: at least 1us".to_owned(),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"0s\" }",
+            format!("4:34: {{cpu}}.period: found \"0s\" (zero); {period}"),
+        ),
+        (
+            "{ budget = \"2us\", period = \"9999ns\" }",
+            "4:34: {cpu}.period: found \"9999ns\"; allowed: at least 10us".to_owned(),
+        ),
+        (
+            "{ budget = \"1ms\", period = \"3601s\" }",
+            format!("4:34: {{cpu}}.period: found \"3601s\" (too large); {period}"),
+        ),
+        (
+            "{ period = \"10ms\", budget = \"10.001ms\" }",
+            "4:35: {cpu}.budget: found \"10.001ms\"; allowed: at most the period, which is 10ms"
+                .to_owned(),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", nonpreemptive = \"3ms\" }",
+            "4:57: {cpu}.nonpreemptive: found \"3ms\"; allowed: at most the budget, which is 2ms"
+                .to_owned(),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", nonpreemptive = \"0ns\" }",
+            format!("4:57: {{cpu}}.nonpreemptive: found \"0ns\" (zero); {TIME}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", priority = 256 }",
+            format!("4:52: {{cpu}}.priority: found the number 256; {priority}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", priority = -1 }",
+            format!("4:52: {{cpu}}.priority: found the number -1; {priority}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", priority = \"high\" }",
+            format!("4:52: {{cpu}}.priority: found \"high\"; {priority}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", policy = \"fair\" }",
+            format!("4:50: {{cpu}}.policy: found \"fair\"; {policy}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", policy = true }",
+            format!("4:50: {{cpu}}.policy: found true; {policy}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", replenishments = 0 }",
+            format!("4:58: {{cpu}}.replenishments: found the number 0; {count}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", replenishments = 65 }",
+            format!("4:58: {{cpu}}.replenishments: found the number 65; {count}"),
+        ),
+        (
+            "{ budget = \"2ms\", period = \"9ms\", slice = \"1ns\" }",
+            "4:49: {cpu}.slice: found \"1ns\"; allowed: at least 1us".to_owned(),
+        ),
+    ];
+    for (value, expected) in rows {
+        let text = sound_tenant_with(&format!("cpu = {value}"));
+        let expected = expected.replace("{cpu}", "tenant.a.cpu");
+        assert_eq!(message(&text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn an_order_that_no_cell_has_is_refused() {
+    let allowed = "allowed: \"fixed-priority\" or \"earliest-deadline\"";
+    for (text, expected) in [
+        (
+            "[cell]\norder = \"fair\"",
+            format!("2:9: cell.order: found \"fair\"; {allowed}"),
+        ),
+        (
+            "[cell]\norder = 1",
+            format!("2:9: cell.order: found the number 1; {allowed}"),
+        ),
+        (
+            "cell = 1",
+            "1:8: cell: found the number 1; allowed: a table".to_owned(),
+        ),
+    ] {
+        assert_eq!(message(text), format!("lease.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn more_tenants_than_a_cell_can_have_are_counted_and_refused() {
+    let tenants = |count: usize, padding: &str| -> String {
+        let tenant =
+            |n| format!("[tenant.t{n}]\ncomponent = \"a\"\nreclaim.budget = \"1ms\"\n{padding}");
+        (0..count).map(tenant).collect()
+    };
+    let most = LeaseFile::MAX_TENANTS;
+    let file = LeaseFile::parse(&tenants(most, ""), Path::new("lease.toml")).expect("the most");
+    assert_eq!(file.tenants.len(), most);
+
+    let allowed = "allowed: at most 10000 tables [tenant.NAME]";
+    let expected = format!("lease.toml:1:2: tenant: found 10001 tables; {allowed}");
+    assert_eq!(message(&tenants(most + 1, "")), expected);
+    // Too long to be parsed, so the place is that of the file.
+    let expected = format!("lease.toml:1:1: tenant: found 100000 tables; {allowed}");
+    assert_eq!(message(&tenants(100_000, "# and more\n")), expected);
 }
 
 #[test]
@@ -420,14 +573,14 @@ fn a_file_that_cannot_be_lease_text_is_refused_when_loaded() {
 
     std::fs::write(&path, "#".repeat(LeaseFile::MAX_BYTES + 1)).expect("written");
     let expected =
-        format!("{shown}:1:1: found more than 1MiB; allowed: a lease file of at most 1MiB");
+        format!("{shown}:1:1: found more than 4MiB; allowed: a lease file of at most 4MiB");
     assert_eq!(load(), expected);
 
     let endless = LeaseFile::load(Path::new("/dev/zero"))
         .expect_err("endless")
         .to_string();
     assert!(
-        endless.starts_with("/dev/zero:1:1: found more than 1MiB;"),
+        endless.starts_with("/dev/zero:1:1: found more than 4MiB;"),
         "{endless}"
     );
 
