@@ -6,7 +6,7 @@
 
 use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
-use crate::limiter::Limiter;
+use crate::limiter::{Initial, Limiter};
 use crate::local;
 use crate::meter::Held;
 use crate::preempt;
@@ -155,13 +155,17 @@ impl Blueprint {
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
             local.hold(tenant, execution, Held::Instance, inventory.instances)?;
-            // Refused here and not when the tables are made: a module's memories exist by then, and
-            // the engine would free them at once, in the middle of somebody else's end.
+            // The engine's failure to make the second of two memories would free the first: see
+            // `Initial`.
             if inventory.table_elements > self.limits.table_elements {
                 return Err(Errno::Limit);
             }
             let elements = inventory.table_elements;
             local.hold(tenant, execution, Held::TableElement, elements)?;
+            local.hold_memory(tenant, execution, inventory.memory_bytes)?;
+            local.hold(tenant, execution, Held::Memory, inventory.memories)?;
+            let pages = inventory.memory_bytes.div_ceil(PAGE);
+            local.hold(tenant, execution, Held::MemoryPage, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })?;
         let mut wasi = self.surroundings.wasi()?;
@@ -175,7 +179,11 @@ impl Blueprint {
             tenant,
             execution,
             usize::try_from(inventory.instances).unwrap_or(usize::MAX),
-            inventory.table_elements,
+            Initial {
+                memories: inventory.memories,
+                memory_bytes: inventory.memory_bytes,
+                table_elements: inventory.table_elements,
+            },
             self.limits.table_elements,
         );
         let stdin = self.surroundings.stdin.clone();

@@ -22,14 +22,53 @@ pub(crate) struct Limiter {
     tenant: TenantId,
     execution: u64,
     instances: usize,
-    /// Of the tables that are still to be made when the program is instantiated; charged.
-    initial_elements: u64,
+    /// What is still to be made when the program is instantiated; charged.
+    initial: Initial,
     /// By which all tables may grow.
     table_elements: u64,
     /// A charge of the last growth that was allowed, in case the engine fails to make it.
     pending: Growth,
     /// Why the last growth was refused, for the report of a program that did not start.
     refused: Option<Errno>,
+}
+
+/// What a program declares and its caller has charged before the engine makes any of it.
+///
+/// A core instance gets all its memories and tables or none: the engine frees those it has made
+/// when it is refused the next one, at once, in the middle of somebody else's end, which would then
+/// clean pages that it was not charged for. So it is refused before there is anything to free.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Initial {
+    /// Linear memories.
+    pub(crate) memories: u64,
+    /// Their bytes.
+    pub(crate) memory_bytes: u64,
+    /// Elements of all tables.
+    pub(crate) table_elements: u64,
+}
+
+impl Initial {
+    /// Takes a memory that is made with `bytes` bytes out of what was charged; false if it is not
+    /// in it. A memory that was declared empty and grows before others are made is taken for one
+    /// of them: what is charged in total is then more, never less, than what there is.
+    fn take_memory(&mut self, bytes: u64) -> bool {
+        let covered = self.memories > 0 && bytes <= self.memory_bytes;
+        if covered {
+            self.memories -= 1;
+            self.memory_bytes -= bytes;
+        }
+        covered
+    }
+
+    /// Takes a table that is made with `elements` elements out of what was charged; false if it
+    /// is not in it.
+    fn take_table(&mut self, elements: u64) -> bool {
+        let covered = elements <= self.table_elements;
+        if covered {
+            self.table_elements -= elements;
+        }
+        covered
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,22 +79,22 @@ struct Growth {
 }
 
 impl Limiter {
-    /// Limits for an execution of `tenant` with at most `instances` core instances (charged by
-    /// the caller) and `table_elements` elements in all tables, of which the caller has charged
-    /// `initial_elements`.
+    /// Limits for an execution of `tenant` with at most `instances` core instances and
+    /// `table_elements` elements in all tables. The caller has charged the instances and
+    /// `initial`.
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
         instances: usize,
-        initial_elements: u64,
+        initial: Initial,
         table_elements: u64,
     ) -> Self {
         Self {
             tenant,
             execution,
             instances,
-            initial_elements,
-            table_elements: table_elements.saturating_sub(initial_elements),
+            initial,
+            table_elements: table_elements.saturating_sub(initial.table_elements),
             pending: Growth::default(),
             refused: None,
         }
@@ -98,9 +137,12 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
+        // The engine asks with `current` 0 when it makes a memory.
+        if current == 0 && self.initial.take_memory(desired as u64) {
+            return Ok(true);
+        }
         let growth = Growth {
-            // The engine asks with `current` 0 when it creates a memory; a memory that was
-            // created empty is then paid for twice, which is on the safe side.
+            // A memory that was made empty is paid for twice, which is on the safe side.
             memories: u64::from(current == 0),
             bytes: (desired - current) as u64,
             pages: (desired.div_ceil(PAGE) - current.div_ceil(PAGE)) as u64,
@@ -138,8 +180,7 @@ impl ResourceLimiter for Limiter {
         maximum: Option<usize>,
     ) -> Result<bool> {
         let elements = (desired - current) as u64;
-        if current == 0 && elements <= self.initial_elements {
-            self.initial_elements -= elements;
+        if current == 0 && self.initial.take_table(elements) {
             return Ok(true);
         }
         let one_step = current == 0 || elements <= TABLE_STEP;

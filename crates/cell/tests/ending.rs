@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Started, cell, guest, lease, start, start_held};
-use leasehold_cell::{Ended, Exit, Lease, StartRequest, Surroundings};
+use leasehold_cell::stack::STACK_PAGES;
+use leasehold_cell::{Ended, Exit, Lease, StartError, StartRequest, Surroundings};
 use std::time::Duration;
 
 /// What must hold of every end.
@@ -154,6 +155,78 @@ fn a_budget_smaller_than_an_empty_tenant_is_refused_with_nothing_left_behind() {
         .wait()
         .expect("ends");
     assert_eq!(ended.exit, Exit::Code(0));
+}
+
+/// A program of two memories with `first` and `second` pages of 64 KiB.
+fn two_memories(first: u32, second: u32) -> String {
+    format!(
+        r#"(module (memory (export "memory") {first}) (memory {second}) (func (export "_start")))"#
+    )
+}
+
+#[test]
+fn a_program_whose_second_memory_is_not_paid_for_is_refused_before_it_has_the_first() {
+    let cell = cell();
+    // Two leases that pay for either memory and not for both: by bytes, and by time.
+    for (first, second, lease) in [
+        (200, 200, lease(1_000_000, 16 << 10)),
+        (400, 400, lease(8_000, 1 << 20)),
+    ] {
+        for (first, second, fits) in [(first, 0, true), (0, second, true), (first, second, false)] {
+            let program = cell.compile(two_memories(first, second).as_bytes());
+            let started = cell.start_tenant(StartRequest {
+                program: program.expect("compiles"),
+                lease,
+                surroundings: Surroundings::default(),
+                detailed: true,
+            });
+            match started {
+                Ok(tenant) => {
+                    let ended = tenant.wait().expect("ends");
+                    assert_eq!((&ended.exit, fits), (&Exit::Code(0), true));
+                    check(&ended, lease);
+                }
+                Err(StartError::Lease { .. }) => assert!(!fits, "{first} and {second}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn no_end_cleans_the_pages_of_a_program_that_did_not_start_meanwhile() {
+    let cell = cell();
+    let tight = lease(1_000_000, 16 << 10);
+    let program = cell.compile(two_memories(255, 200).as_bytes());
+    let program = program.expect("compiles");
+    let wide = lease(2_000_000, 1 << 20);
+    for _ in 0..50 {
+        // Tasks take a step of the end each: time for others to get in between.
+        let ending = start(&cell, "object-bomb.wasm", &["task", "50", "spin"], wide);
+        ending.wait_for("ready");
+        ending.handle.kill();
+        for _ in 0..5 {
+            let _ = cell.start_tenant(StartRequest {
+                program: program.clone(),
+                lease: tight,
+                surroundings: Surroundings::default(),
+                detailed: false,
+            });
+        }
+        let ended = ending.handle.wait().expect("ends");
+        let statement = ended.statement.as_ref().expect("asked for");
+        let charged = |name: &str| {
+            let rows = statement.rows.iter().filter(|row| row.name == name);
+            rows.map(|row| row.count).sum::<u64>()
+        };
+        let stacks = charged("store") * STACK_PAGES as u64;
+        let pages = ended.reclaimed.pages - ended.reclaimed.arena_pages;
+        assert!(
+            pages <= charged("memory_page") + stacks,
+            "{pages} pages of {} and {stacks}",
+            charged("memory_page")
+        );
+    }
 }
 
 #[test]
