@@ -1,0 +1,21 @@
+//! What one invocation of the scheduler came to.
+
+use crate::contract::Nanos;
+use crate::id::TaskId;
+
+/// Who runs from now on, until when at the latest, and what deciding it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The task that runs; `None`: the processor is idle.
+    pub run: Option<TaskId>,
+    /// When the one-shot timer must fire, an instant; `None`: it need not.
+    pub timer: Option<Nanos>,
+    /// Another task runs than before.
+    pub switched: bool,
+    /// Reservations whose accounting was touched; at most two when shielded.
+    pub touched: u32,
+    /// Entries of replenishment queues that were processed.
+    pub replenishments: u32,
+    /// Expired timeouts that were processed; at most one when shielded.
+    pub timeouts: u32,
+}

@@ -1,0 +1,105 @@
+//! Deferrable servers: the whole budget comes back at every multiple of the period (SPR §II).
+//!
+//! Nothing is done at those instants: how many have passed is arithmetic, and takes constant time
+//! however many they are.
+
+use crate::contract::{Contract, Nanos};
+use crate::id::NEVER;
+
+/// A deferrable server's accounts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deferrable {
+    /// What was used in this period, overruns of earlier ones included.
+    used: Nanos,
+    /// When the budget comes back next.
+    boundary: Nanos,
+    budget: Nanos,
+    period: Nanos,
+}
+
+impl Deferrable {
+    pub(crate) const fn new(contract: &Contract, now: Nanos) -> Self {
+        Deferrable {
+            used: 0,
+            boundary: now + contract.period(),
+            budget: contract.budget(),
+            period: contract.period(),
+        }
+    }
+
+    /// Lets the periods pass that ended by `now`, in which nothing was used; returns how many.
+    #[inline]
+    pub(crate) fn roll(&mut self, now: Nanos) -> u64 {
+        if now < self.boundary {
+            return 0;
+        }
+        let passed = (now - self.boundary) / self.period + 1;
+        self.boundary += passed * self.period;
+        self.used = self.used.saturating_sub(passed.saturating_mul(self.budget));
+        passed
+    }
+
+    /// When there will be budget; zero if there is. An overrun that takes the whole budget of a
+    /// period puts it off by another.
+    #[inline]
+    pub(crate) const fn available_at(&self) -> Nanos {
+        match self.used / self.budget {
+            0 => 0,
+            periods => self
+                .boundary
+                .saturating_add((periods - 1).saturating_mul(self.period)),
+        }
+    }
+
+    pub(crate) const fn overrun(&self) -> Nanos {
+        self.used.saturating_sub(self.budget)
+    }
+
+    /// What could be used at `now`.
+    pub(crate) fn left(&self, now: Nanos) -> Nanos {
+        let mut then = *self;
+        then.roll(now);
+        then.budget.saturating_sub(then.used)
+    }
+
+    /// When the budget comes back next after `now`.
+    #[inline]
+    pub(crate) fn boundary_after(&self, now: Nanos) -> Nanos {
+        let mut then = *self;
+        then.roll(now);
+        then.boundary
+    }
+
+    /// Accounts for execution all the way from `from` to `now`, through as many periods as it
+    /// may be; what was beyond the budget of one is left for the next. Returns how many
+    /// replenishments there were.
+    #[inline]
+    pub(crate) fn charge(&mut self, from: Nanos, now: Nanos) -> u64 {
+        let before = self.roll(from);
+        if now < self.boundary {
+            self.used += now - from;
+            return before;
+        }
+        self.used = (self.used + (self.boundary - from)).saturating_sub(self.budget);
+        let whole = (now - self.boundary) / self.period;
+        self.used += whole * (self.period - self.budget);
+        let start = self.boundary + whole * self.period;
+        self.boundary = start + self.period;
+        self.used += now - start;
+        before + whole + 1
+    }
+
+    /// When the budget ends if the server runs from now on. If the next period has begun by
+    /// then, its budget is a foregone conclusion (SPR §III-B).
+    #[inline]
+    pub(crate) const fn depletion(&self, now: Nanos) -> Nanos {
+        let end = now + (self.budget - self.used);
+        if end < self.boundary {
+            end
+        } else if self.budget == self.period {
+            NEVER
+        } else {
+            self.boundary + self.budget
+        }
+    }
+}

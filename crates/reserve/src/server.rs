@@ -1,0 +1,143 @@
+//! Servers: what carries a reservation, or none.
+
+use alloc::vec::Vec;
+
+use crate::budget::Budget;
+use crate::contract::{Contract, Nanos};
+use crate::id::{Index, NEVER, Refused, ServerId};
+use crate::supply::Supply;
+use crate::urgency::Urgency;
+
+/// What keeps a server from running, if anything (SPR §IV-A).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It has a ready task and budget.
+    Ready,
+    /// None of its tasks is ready.
+    Blocked,
+    /// It has a ready task and waits for budget.
+    Depleted,
+}
+
+/// One server, without its replenishment queue and its tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    generation: u32,
+    is_live: bool,
+    pub(crate) state: State,
+    /// Its place among the ready servers, or, with a timeout, among the timeouts.
+    pub(crate) urgency: Urgency,
+    /// When it may become ready; `NEVER` if no time says so (SPR §IV-A, `τ.timeout`).
+    pub(crate) timeout: Nanos,
+    pub(crate) budget: Budget,
+    /// When it was dispatched last, `x` (SPR §IV-A).
+    pub(crate) dispatched: Nanos,
+    /// `η`.
+    pub(crate) nonpreemptive: Nanos,
+    /// How long a task runs while another is ready; `NEVER`: until it blocks.
+    pub(crate) slice: Nanos,
+    /// How long its first task has run in this turn.
+    pub(crate) turn: Nanos,
+    /// `None`: a background server.
+    pub(crate) contract: Option<Contract>,
+    pub(crate) supply: Supply,
+}
+
+impl Server {
+    fn new() -> Self {
+        Server {
+            generation: 0,
+            is_live: false,
+            state: State::Blocked,
+            urgency: Urgency::LEAST,
+            timeout: NEVER,
+            budget: Budget::Unlimited,
+            dispatched: 0,
+            nonpreemptive: 0,
+            slice: NEVER,
+            turn: 0,
+            contract: None,
+            supply: Supply::default(),
+        }
+    }
+
+    /// Says whether it runs only in time that nobody reserved.
+    #[inline]
+    pub(crate) const fn is_background(&self) -> bool {
+        self.contract.is_none()
+    }
+
+    /// Says whether it may not be preempted at `now` (SPR §IV-B, next task selection).
+    #[inline]
+    pub(crate) const fn is_nonpreemptive(&self, now: Nanos) -> bool {
+        now < self.dispatched + self.nonpreemptive
+    }
+}
+
+/// All servers, in places that are used again.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    places: Vec<Server>,
+    free: Vec<Index>,
+}
+
+impl Servers {
+    pub(crate) fn new(capacity: u32) -> Self {
+        Servers {
+            places: (0..capacity).map(|_| Server::new()).collect(),
+            free: (0..capacity).rev().collect(),
+        }
+    }
+
+    /// Takes a free place.
+    pub(crate) fn add(&mut self) -> Result<ServerId, Refused> {
+        let index = self.free.pop().ok_or(Refused::Servers)?;
+        let server = self.at_mut(index);
+        *server = Server {
+            generation: server.generation,
+            is_live: true,
+            ..Server::new()
+        };
+        Ok(ServerId {
+            index,
+            generation: server.generation,
+        })
+    }
+
+    /// Gives a place back; every id of it is stale from now on. A place whose generations are
+    /// used up is not used again.
+    pub(crate) fn remove(&mut self, index: Index) {
+        let server = self.at_mut(index);
+        server.is_live = false;
+        if let Some(generation) = server.generation.checked_add(1) {
+            server.generation = generation;
+            self.free.push(index);
+        }
+    }
+
+    /// The place of a server that has not been removed.
+    #[inline]
+    pub(crate) fn find(&self, id: ServerId) -> Result<Index, Refused> {
+        match self.places.get(id.index as usize) {
+            Some(server) if server.is_live && server.generation == id.generation => Ok(id.index),
+            _ => Err(Refused::Stale),
+        }
+    }
+
+    pub(crate) fn id(&self, index: Index) -> ServerId {
+        ServerId {
+            index,
+            generation: self.at(index).generation,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, index: Index) -> &Server {
+        &self.places[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: Index) -> &mut Server {
+        &mut self.places[index as usize]
+    }
+}

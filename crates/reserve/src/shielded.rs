@@ -1,0 +1,137 @@
+//! Shielded scheduling (SPR §III-B to §III-F, §IV-B): a timer fires only to switch at once, and
+//! at most one timeout is processed, that of the server which runs next. So an invocation touches
+//! two reservations at most: the one that ran and the one that will.
+//!
+//! A timeout that is processed always makes its server ready: it is the instant from which the
+//! server has a task *and* budget. An overrun larger than a replenishment is settled when it is
+//! accounted for (SPR Alg. 1 goes on until what was used is less than the head), which puts the
+//! timeout off; so nothing needs to be put back when it expires, and no third reservation looked
+//! at.
+
+use crate::contract::Nanos;
+use crate::decision::Decision;
+use crate::id::{Index, NEVER};
+use crate::scheduler::Scheduler;
+use crate::server::State;
+use crate::urgency::Urgency;
+
+impl Scheduler {
+    pub(crate) fn schedule_shielded(&mut self, now: Nanos) -> Decision {
+        let mut decision = Decision::default();
+        self.account(now);
+        let previous = self.current;
+        if let Some(previous) = previous {
+            self.note_timer(previous);
+            self.end_turn(previous);
+        }
+        let next = self.select(&mut decision);
+        self.dispatch(previous, next, &mut decision);
+        self.arm(next, &mut decision);
+        debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
+        decision
+    }
+
+    /// Ends the turn of the running task if its slice is used up.
+    fn end_turn(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        if server.state == State::Ready && server.turn >= server.slice {
+            self.take_turn(index);
+        }
+    }
+
+    /// Selects the server that runs next; processes its timeout if that has expired.
+    fn select(&mut self, decision: &mut Decision) -> Option<Index> {
+        let now = self.accounted;
+        let current = self.current.map(|index| (index, self.servers.at(index)));
+        let current = current.filter(|(_, server)| server.state == State::Ready);
+        if let Some((index, server)) = current
+            && server.is_nonpreemptive(now)
+        {
+            // What is due for others waits until the region ends (SPR §III-F).
+            return Some(index);
+        }
+        let first = self.ready.first();
+        let least = first.map_or(Urgency::LEAST, |(urgency, _)| urgency);
+        if let Some((urgency, index)) = self.timeouts.most_urgent_expired(now)
+            && urgency < least
+        {
+            self.process_timeout(index, decision);
+            return Some(index);
+        }
+        if let Some((urgency, index)) = first {
+            // Among equals the one that runs goes on.
+            return match current {
+                Some((current, server)) if server.urgency == urgency => Some(current),
+                _ => Some(index),
+            };
+        }
+        if let Some(index) = self.background.first() {
+            return Some(index);
+        }
+        let index = self.background.expired(now)?;
+        self.process_timeout(index, decision);
+        Some(index)
+    }
+
+    /// Makes a server ready whose timeout has expired.
+    fn process_timeout(&mut self, index: Index, decision: &mut Decision) {
+        let server = self.servers.at(index);
+        let replenished = match server.state {
+            State::Blocked => {
+                let at = server.timeout;
+                self.tasks.wake_sleeper(index, self.accounted);
+                self.activate(index, at)
+            }
+            _ => self.replenish(index),
+        };
+        debug_assert_eq!(self.servers.at(index).state, State::Ready);
+        decision.timeouts += 1;
+        decision.replenishments += replenished as u32;
+    }
+
+    /// Says when the timer must fire (SPR Alg. 2).
+    fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
+        let now = self.accounted;
+        self.armed = match next {
+            None => self.timeouts.earliest().min(self.background.earliest()),
+            Some(index) => {
+                let server = self.servers.at(index);
+                let depletion = server.budget.depletion(&self.rings[index as usize], now);
+                let preemption = if server.is_background() {
+                    self.timeouts.earliest()
+                } else {
+                    let waiting = match self.ready.first() {
+                        Some((urgency, _)) if urgency < server.urgency => now,
+                        _ => NEVER,
+                    };
+                    let end = server.dispatched + server.nonpreemptive;
+                    self.timeouts
+                        .earliest_above(server.urgency)
+                        .min(waiting)
+                        .max(end)
+                };
+                depletion.min(preemption).min(self.turn_end(index))
+            }
+        };
+        decision.timer = (self.armed != NEVER).then_some(self.armed);
+    }
+
+    /// When the turn of a server's first task ends: when its slice is used up, but not before
+    /// another can have one.
+    fn turn_end(&self, index: Index) -> Nanos {
+        let server = self.servers.at(index);
+        if server.slice == NEVER {
+            return NEVER;
+        }
+        let is_background = server.is_background();
+        let end = self.accounted + server.slice.saturating_sub(server.turn);
+        if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
+            return end;
+        }
+        let mut other = self.tasks.next_wake(index);
+        if is_background {
+            other = other.min(self.background.earliest());
+        }
+        other.max(end)
+    }
+}

@@ -1,0 +1,161 @@
+//! Sporadic servers: what was used comes back one period after its use began (SPR §II, §IV).
+
+use crate::contract::{Contract, Nanos};
+use crate::id::NEVER;
+use crate::ring::{Ring, Watch};
+
+/// The part of a sporadic server that is not in its replenishment queue.
+///
+/// Invariant: after every operation `used` is less than the head's amount.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sporadic {
+    /// What was used of the head, `u` (SPR §IV-A): more than zero while the head is not due
+    /// means an overrun.
+    used: Nanos,
+    period: Nanos,
+}
+
+impl Sporadic {
+    pub(crate) const fn new(contract: &Contract) -> Self {
+        Sporadic {
+            used: 0,
+            period: contract.period(),
+        }
+    }
+
+    /// What was used beyond the budget.
+    pub(crate) const fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
+        if ring.head().at > now { self.used } else { 0 }
+    }
+
+    /// What could be used now.
+    pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
+        ring.entries()
+            .take_while(|entry| entry.at <= now)
+            .map(|entry| entry.amount)
+            .sum::<Nanos>()
+            .saturating_sub(self.used)
+    }
+
+    /// Accounts for `ran` nanoseconds of execution (SPR Alg. 1 lines 1 to 4): heads that were
+    /// used up come back one period after their own time. At most one round over the ring,
+    /// whatever `ran` is: whole rounds put every entry off by a period each.
+    #[inline]
+    pub(crate) fn charge(&mut self, ring: &mut Ring, ran: Nanos, watch: &mut impl Watch) {
+        self.used += ran;
+        if self.used >= ring.total() {
+            let rounds = self.used / ring.total();
+            self.used -= rounds * ring.total();
+            ring.delay_all(rounds.saturating_mul(self.period), watch);
+        }
+        while ring.head().amount <= self.used {
+            self.used -= ring.head().amount;
+            ring.recycle_head(ring.head().at.saturating_add(self.period), watch);
+        }
+    }
+
+    /// The server has nothing to run any more. What it used comes back one period after it
+    /// could first be used; the rest stays (SPR Alg. 1 lines 10 to 13). An overrun stays too.
+    #[inline]
+    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) {
+        let head = ring.head();
+        if self.used > 0 && head.at <= now {
+            ring.split_head(self.used, head.at.saturating_add(self.period), watch);
+            self.used = 0;
+        }
+    }
+
+    /// The server has something to run again, since `at` (SPR Alg. 3 lines 1 to 5): what is due
+    /// becomes one entry, whose replenishment counts from `at` on. Returns how many entries
+    /// were taken in.
+    ///
+    /// An overrun is used budget of the head, whose own replenishment would be due one period
+    /// after the head is. If the server slept until then, the overrun is paid for, and `used` is
+    /// reset: the case that SPR §IV-C mentions and leaves out. It is safe: an overrun happens
+    /// before the head is due, so a window of one period that contains it ends before `at`.
+    #[inline]
+    pub(crate) fn resume(
+        &mut self,
+        ring: &mut Ring,
+        at: Nanos,
+        now: Nanos,
+        watch: &mut impl Watch,
+    ) -> u32 {
+        if at >= ring.head().at.saturating_add(self.period) {
+            self.used = 0;
+        }
+        let merged = ring.merge_due(now, watch);
+        let head = ring.head().at;
+        if head <= now {
+            ring.delay_head(at.min(now).max(head));
+        }
+        merged
+    }
+
+    /// Budget of a server that was waiting for it came back (SPR Alg. 3 lines 1 to 3; line 5 has
+    /// no effect then). Returns how many entries were taken in.
+    #[inline]
+    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) -> u32 {
+        ring.merge_due(now, watch)
+    }
+
+    /// When the budget ends if the server runs from now on, with all that comes back until then
+    /// (early replenishment, SPR Alg. 2 lines 1 to 4).
+    ///
+    /// The paper stops at the end of the queue. A server that was held up long enough uses
+    /// budget that came back from what it is just using: the walk goes on with that, so that no
+    /// timer fires in between. At most three rounds over the ring.
+    pub(crate) fn depletion(&self, ring: &Ring, now: Nanos) -> Nanos {
+        let mut end = now + (ring.head().amount - self.used);
+        for i in 1..ring.len() {
+            let entry = ring.entry(i);
+            if end < entry.at {
+                return end;
+            }
+            end += entry.amount;
+        }
+        if end < ring.head().at.saturating_add(self.period) {
+            return end;
+        }
+        self.depletion_beyond(ring, end)
+    }
+
+    /// The same from `end` on, when all entries were used once and the first is due again.
+    #[cold]
+    fn depletion_beyond(&self, ring: &Ring, mut end: Nanos) -> Nanos {
+        // A round takes `total` and puts every entry off by `period`: how many rounds until one
+        // entry is no longer due when its turn comes?
+        let gap = self.period - ring.total();
+        let mut rounds = NEVER;
+        let mut turn = end;
+        for entry in ring.entries() {
+            let due = entry.at.saturating_add(self.period);
+            if turn < due {
+                rounds = 0;
+                break;
+            }
+            let Some(more) = (turn - due).checked_div(gap) else {
+                // As much budget as there is time: it never ends.
+                turn += entry.amount;
+                continue;
+            };
+            rounds = rounds.min(more + 1);
+            turn += entry.amount;
+        }
+        if rounds == NEVER {
+            return NEVER;
+        }
+        end += rounds * ring.total();
+        for entry in ring.entries() {
+            if end
+                < entry
+                    .at
+                    .saturating_add((rounds + 1).saturating_mul(self.period))
+            {
+                break;
+            }
+            end += entry.amount;
+        }
+        end
+    }
+}

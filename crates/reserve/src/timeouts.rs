@@ -1,0 +1,107 @@
+//! The timeouts of servers, by priority: a heap per level (SPR §IV-A, fig. 7), and above them a
+//! tournament of the levels (the segment tree of TimerShield), so that what is needed takes
+//! logarithmic time in the levels, and in the servers of one level.
+
+use crate::contract::Nanos;
+use crate::heaps::Heaps;
+use crate::id::{Index, NEVER};
+use crate::urgency::{LEVELS, Urgency};
+
+/// The first leaf of the tournament.
+const LEAVES: usize = LEVELS as usize;
+const ROOT: usize = 1;
+
+/// Invariant: the leaf of a level is the earliest timeout of its heap, or `NEVER`; every other
+/// node is the earlier one of its two children.
+#[derive(Debug)]
+pub(crate) struct Timeouts {
+    heaps: Heaps,
+    /// The children of node `i` are `2i`, more urgent, and `2i + 1`.
+    earliest: [Nanos; 2 * LEAVES],
+}
+
+impl Timeouts {
+    pub(crate) fn new(servers: u32) -> Self {
+        Timeouts {
+            heaps: Heaps::new(LEVELS, servers),
+            earliest: [NEVER; 2 * LEAVES],
+        }
+    }
+
+    /// Sets a server's timeout, in place of the one it may have had.
+    #[inline]
+    pub(crate) fn set(&mut self, urgency: Urgency, server: Index, at: Nanos) {
+        let level = urgency.level();
+        self.heaps.remove(level, server);
+        self.heaps.insert(level, server, at);
+        self.play(level);
+    }
+
+    /// Takes a server's timeout out, if it has one.
+    #[inline]
+    pub(crate) fn remove(&mut self, urgency: Urgency, server: Index) {
+        if self.heaps.contains(server) {
+            let level = urgency.level();
+            self.heaps.remove(level, server);
+            self.play(level);
+        }
+    }
+
+    /// The earliest timeout of all.
+    #[inline]
+    pub(crate) fn earliest(&self) -> Nanos {
+        self.earliest[ROOT]
+    }
+
+    /// The earliest timeout among servers more urgent than `urgency`; `NEVER` if there is none:
+    /// `t_hp` (SPR Alg. 2 line 6).
+    #[inline]
+    pub(crate) fn earliest_above(&self, urgency: Urgency) -> Nanos {
+        if urgency == Urgency::LEAST {
+            return self.earliest();
+        }
+        let mut node = LEAVES + urgency.level() as usize;
+        let mut earliest = NEVER;
+        while node > ROOT {
+            if node % 2 == 1 {
+                earliest = earliest.min(self.earliest[node - 1]);
+            }
+            node /= 2;
+        }
+        earliest
+    }
+
+    /// The server with the earliest timeout of the most urgent level that has an expired one.
+    #[inline]
+    pub(crate) fn most_urgent_expired(&self, now: Nanos) -> Option<(Urgency, Index)> {
+        if self.earliest[ROOT] > now {
+            return None;
+        }
+        let mut node = ROOT;
+        while node < LEAVES {
+            node *= 2;
+            if self.earliest[node] > now {
+                node += 1;
+            }
+        }
+        let level = (node - LEAVES) as u32;
+        let (_, server) = self.heaps.first(level)?;
+        Some((Urgency::of_level(level), server))
+    }
+
+    /// Plays the tournament again, from a level's leaf upwards until a winner stays.
+    fn play(&mut self, level: u32) {
+        let mut node = LEAVES + level as usize;
+        let first = self.heaps.first(level).map_or(NEVER, |(at, _)| at);
+        if core::mem::replace(&mut self.earliest[node], first) == first {
+            return;
+        }
+        while node > ROOT {
+            node /= 2;
+            let winner = self.earliest[2 * node].min(self.earliest[2 * node + 1]);
+            if core::mem::replace(&mut self.earliest[node], winner) == winner {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What each kind of server gets, and what ids mean after their servers.
+
+mod common;
+
+use common::{Machine, config, contract};
+use leasehold_reserve::{Policy, Refused, Shielding};
+
+#[test]
+fn a_busy_sporadic_server_gets_its_budget_once_a_period() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (_, task) = machine.server("a", contract(10, 30, 1));
+    machine.wake(task);
+    machine.run_to(100);
+    let runs = [(0, 10, "a"), (30, 40, "a"), (60, 70, "a"), (90, 100, "a")];
+    assert_eq!(machine.slices, runs);
+    assert_eq!(machine.fired, [10, 30, 40, 60, 70, 90, 100]);
+}
+
+#[test]
+fn a_deferrable_server_can_hit_twice_around_a_period() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (server, task) = machine.server("a", contract(10, 30, 1).with_policy(Policy::Deferrable));
+    machine.run_to(20);
+    machine.wake(task);
+    assert_eq!(machine.last.timer, Some(40), "the budget of 30 is certain");
+    machine.run_to(100);
+    assert_eq!(
+        machine.slices,
+        [(20, 40, "a"), (60, 70, "a"), (90, 100, "a")]
+    );
+    assert_eq!(machine.scheduler.supply(server).unwrap().used, 40);
+}
+
+#[test]
+fn background_servers_share_what_nobody_reserved() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (_, task) = machine.server("a", contract(10, 30, 0));
+    let first = machine.scheduler.add_background(5).unwrap();
+    let second = machine.scheduler.add_background(5).unwrap();
+    let (b, c) = (machine.task("b", first), machine.task("c", second));
+    for task in [b, c, task] {
+        machine.wake(task);
+    }
+    machine.run_to(40);
+    let runs = [
+        (0, 10, "a"),
+        (10, 15, "b"),
+        (15, 20, "c"),
+        (20, 25, "b"),
+        (25, 30, "c"),
+        (30, 40, "a"),
+    ];
+    assert_eq!(machine.slices, runs);
+}
+
+#[test]
+fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (server, a) = machine.server("a", contract(100, 100, 0).with_slice(10));
+    let b = machine.task("b", server);
+    machine.wake(a);
+    machine.run_to(5);
+    machine.scheduler.block(b, 5, Some(25)).unwrap();
+    machine.schedule();
+    assert_eq!(
+        machine.last.timer,
+        Some(25),
+        "nobody else can have a turn before"
+    );
+    machine.run_to(50);
+    let runs = [(0, 25, "a"), (25, 35, "b"), (35, 45, "a"), (45, 50, "b")];
+    assert_eq!(machine.slices, runs);
+    assert!(machine.idle_fires.is_empty());
+}
+
+#[test]
+fn ids_of_what_was_removed_are_refused_for_ever() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (server, task) = machine.server("a", contract(10, 30, 1));
+    let other = machine.task("b", server);
+    machine.wake(task);
+    machine.scheduler.remove_task(other, 3).unwrap();
+    assert_eq!(machine.scheduler.wake(other, 3), Err(Refused::Stale));
+    machine.now = 4;
+    machine.scheduler.remove_server(server, 4).unwrap();
+    assert_eq!(machine.schedule().run, None);
+    let (again, new) = machine.server("c", contract(10, 30, 1));
+    assert_eq!(again.index(), server.index());
+    assert_eq!(machine.scheduler.wake(task, 5), Err(Refused::Stale));
+    assert_eq!(machine.scheduler.state(server), Err(Refused::Stale));
+    assert_eq!(
+        machine.scheduler.remove_server(server, 5),
+        Err(Refused::Stale)
+    );
+    assert_eq!(machine.scheduler.add_task(server), Err(Refused::Stale));
+    assert_eq!(machine.scheduler.server_of(new), Ok(again));
+}
