@@ -155,9 +155,13 @@ impl Ring {
             self.drop_front(self.len - 1, self.total, watch);
             return before - 1;
         }
+        if self.head().at > now {
+            // Nothing is due, and there may be no other entry to look at.
+            return 0;
+        }
         let mut amount = self.head().amount;
         let mut due = 0;
-        // The last entry is not due, so this stops.
+        // The head is due and the last entry is not, so this stops.
         while self.entry(due + 1).at <= now {
             due += 1;
             amount += self.entry(due).amount;
