@@ -52,6 +52,7 @@ mod runqueue;
 mod scheduler;
 mod server;
 mod shielded;
+pub mod simulate;
 mod sporadic;
 mod supply;
 mod tasks;

@@ -1,0 +1,169 @@
+//! What happens in a simulation, as it is told.
+
+use super::{ServerIndex, TaskIndex};
+use crate::{Contract, Nanos};
+
+/// What the processor does when it serves no task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// A timer interrupt or an event from outside, until the scheduler's timestamp. Charged to
+    /// the task that it interrupts.
+    Interrupt,
+    /// A call of the scheduler by the running task, until the timestamp. Charged to that task.
+    Call,
+    /// An invocation of the scheduler after its timestamp, with the context switch if there is
+    /// one. Charged to the task that runs next.
+    Decision,
+    /// Reloading what other tasks evicted from the caches. Charged to the task that reloads.
+    Refill,
+}
+
+/// Something that happened. Of two events the later is told later, except that an activation may
+/// be told after its instant, when the scheduler has come to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A task ran and got on with its work.
+    Ran {
+        /// Which.
+        task: TaskIndex,
+        /// From when.
+        from: Nanos,
+        /// Until when.
+        to: Nanos,
+    },
+    /// The processor was busy with something else than a task's work.
+    Overhead {
+        /// Who is charged; `None` where the processor was idle.
+        task: Option<TaskIndex>,
+        /// With what.
+        cause: Cause,
+        /// From when.
+        from: Nanos,
+        /// Until when.
+        to: Nanos,
+    },
+    /// The timer fired and the scheduler has decided.
+    TimerInterrupt {
+        /// When it fired.
+        at: Nanos,
+        /// When whoever runs next could go on.
+        to: Nanos,
+        /// Who was interrupted.
+        task: Option<TaskIndex>,
+        /// Whether another task runs now, or none. Where not, the interrupt was unnecessary
+        /// (SPR §III-A).
+        switched: bool,
+    },
+    /// The scheduler was invoked.
+    Decided {
+        /// Its timestamp.
+        at: Nanos,
+        /// Reservations that it touched.
+        touched: u32,
+        /// Entries of replenishment rings that it processed.
+        replenishments: u32,
+        /// Timeouts that it processed.
+        timeouts: u32,
+    },
+    /// A task ceased to run although it could have gone on.
+    Preempted {
+        /// Which.
+        task: TaskIndex,
+        /// When.
+        at: Nanos,
+    },
+    /// A task executes for the first time after an activation.
+    Activated {
+        /// Which.
+        task: TaskIndex,
+        /// When it was to be activated.
+        planned: Nanos,
+        /// When it executed.
+        at: Nanos,
+    },
+    /// A task has done what it was activated for.
+    Completed {
+        /// Which.
+        task: TaskIndex,
+        /// When it was to be activated.
+        planned: Nanos,
+        /// When it had done it.
+        at: Nanos,
+    },
+    /// A job was or will be completed after it was due.
+    Missed {
+        /// Which task's.
+        task: TaskIndex,
+        /// When it was due.
+        due: Nanos,
+        /// When it was completed, or when the simulation stopped before that.
+        at: Nanos,
+    },
+    /// What is left of a server's budget, after a decision and only if the sink asks for budgets.
+    Budget {
+        /// Whose.
+        server: ServerIndex,
+        /// When.
+        at: Nanos,
+        /// How much.
+        left: Nanos,
+        /// Whether it is more than before: budget was replenished.
+        replenished: bool,
+    },
+    /// Nothing further will be told until the simulation goes on.
+    Stopped {
+        /// Virtual time has come this far.
+        at: Nanos,
+    },
+    /// A server used up its budget.
+    Depleted {
+        /// Which.
+        server: ServerIndex,
+        /// When.
+        at: Nanos,
+    },
+}
+
+/// Who is told.
+pub trait Sink {
+    /// Whether [`Event::Budget`] is wanted, which costs a look at every server at every decision.
+    fn wants_budgets(&self) -> bool {
+        false
+    }
+
+    /// Told of every server when it is added; one without a reservation has no contract.
+    fn server(&mut self, _server: ServerIndex, _contract: Option<&Contract>) {}
+
+    /// Told of every task when it is added.
+    fn task(&mut self, _task: TaskIndex, _server: ServerIndex) {}
+
+    /// Told of everything that happens.
+    fn record(&mut self, event: &Event);
+}
+
+/// Nobody.
+impl Sink for () {
+    fn record(&mut self, _event: &Event) {}
+}
+
+/// Both.
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    fn wants_budgets(&self) -> bool {
+        self.0.wants_budgets() || self.1.wants_budgets()
+    }
+
+    fn server(&mut self, server: ServerIndex, contract: Option<&Contract>) {
+        self.0.server(server, contract);
+        self.1.server(server, contract);
+    }
+
+    fn task(&mut self, task: TaskIndex, server: ServerIndex) {
+        self.0.task(task, server);
+        self.1.task(task, server);
+    }
+
+    fn record(&mut self, event: &Event) {
+        self.0.record(event);
+        self.1.record(event);
+    }
+}

@@ -1,0 +1,254 @@
+//! What a simulation comes to, per server.
+
+use alloc::vec::Vec;
+
+use super::{Event, ServerIndex, Sink, TaskIndex};
+use crate::{Contract, Nanos};
+
+/// Counts and extremes of every server.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    servers: Vec<ServerTally>,
+    tasks: Vec<ServerIndex>,
+    timer_interrupts: u64,
+    unnecessary: u64,
+    decisions: u64,
+    most_touched: u32,
+    idle_overhead: Nanos,
+}
+
+/// What one server did and what was done to it.
+#[derive(Debug, Clone, Default)]
+pub struct ServerTally {
+    period: Option<Nanos>,
+    work: Nanos,
+    overhead: Nanos,
+    interference: Nanos,
+    interrupts: u64,
+    preemptions: u64,
+    depletions: u64,
+    activations: u64,
+    misses: u64,
+    worst_wakeup: Option<Nanos>,
+    worst_response: Option<Nanos>,
+    /// Time used in the current period.
+    window_used: Nanos,
+    windows: u64,
+    least_used: Option<Nanos>,
+    total_in_windows: Nanos,
+}
+
+impl Tally {
+    /// Nothing seen yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What concerns one server.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    pub fn server(&self, server: ServerIndex) -> &ServerTally {
+        &self.servers[server.get()]
+    }
+
+    /// Timer interrupts in all.
+    pub fn timer_interrupts(&self) -> u64 {
+        self.timer_interrupts
+    }
+
+    /// Those after which the same task went on: unnecessary (SPR §III-A).
+    pub fn unnecessary_interrupts(&self) -> u64 {
+        self.unnecessary
+    }
+
+    /// Invocations of the scheduler.
+    pub fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    /// Most reservations that one invocation touched.
+    pub fn most_touched(&self) -> u32 {
+        self.most_touched
+    }
+
+    /// Overhead that nobody was charged for, because the processor was idle.
+    pub fn idle_overhead(&self) -> Nanos {
+        self.idle_overhead
+    }
+
+    /// The tally of the server whose task it is.
+    fn of(&mut self, task: TaskIndex) -> &mut ServerTally {
+        &mut self.servers[self.tasks[task.get()].get()]
+    }
+}
+
+impl ServerTally {
+    /// Time used: work and overhead, which is what its budget was charged for.
+    pub fn used(&self) -> Nanos {
+        self.work + self.overhead
+    }
+
+    /// Time in which its tasks got on with their work.
+    pub fn work(&self) -> Nanos {
+        self.work
+    }
+
+    /// Time charged to it in which they did not.
+    pub fn overhead(&self) -> Nanos {
+        self.overhead
+    }
+
+    /// Of the overhead, what timer interrupts took that changed nothing: priority inversion where
+    /// they were another's (SPR §III-A).
+    pub fn interference(&self) -> Nanos {
+        self.interference
+    }
+
+    /// Timer interrupts while one of its tasks ran.
+    pub fn timer_interrupts(&self) -> u64 {
+        self.interrupts
+    }
+
+    /// How often one of its tasks had to stop although there was budget.
+    pub fn preemptions(&self) -> u64 {
+        self.preemptions
+    }
+
+    /// How often its budget was used up.
+    pub fn depletions(&self) -> u64 {
+        self.depletions
+    }
+
+    /// How often one of its tasks began to execute after it had been activated.
+    pub fn activations(&self) -> u64 {
+        self.activations
+    }
+
+    /// Jobs that were not completed in time.
+    pub fn misses(&self) -> u64 {
+        self.misses
+    }
+
+    /// Longest time from a planned activation until the task executed.
+    pub fn worst_wakeup(&self) -> Option<Nanos> {
+        self.worst_wakeup
+    }
+
+    /// Longest time from a planned activation until the task was done.
+    pub fn worst_response(&self) -> Option<Nanos> {
+        self.worst_response
+    }
+
+    /// Whole periods seen, from 0 on.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// Least time used in any whole period.
+    pub fn least_used(&self) -> Option<Nanos> {
+        self.least_used
+    }
+
+    /// Average time used in a whole period.
+    pub fn mean_used(&self) -> Option<f64> {
+        (self.windows > 0).then(|| self.total_in_windows as f64 / self.windows as f64)
+    }
+
+    /// Adds a stretch of use, which may span periods.
+    fn charge(&mut self, from: Nanos, to: Nanos) {
+        self.close_windows(from);
+        let Some(period) = self.period else { return };
+        let mut from = from;
+        while from < to {
+            let until = self.window_end(period).min(to);
+            self.window_used += until - from;
+            from = until;
+            self.close_windows(from);
+        }
+    }
+
+    fn window_end(&self, period: Nanos) -> Nanos {
+        (self.windows + 1).saturating_mul(period)
+    }
+
+    /// Accounts for every period that ends by `now`.
+    fn close_windows(&mut self, now: Nanos) {
+        let Some(period) = self.period else { return };
+        while self.window_end(period) <= now {
+            let used = core::mem::take(&mut self.window_used);
+            self.least_used = Some(self.least_used.map_or(used, |least| least.min(used)));
+            self.total_in_windows += used;
+            self.windows += 1;
+        }
+    }
+}
+
+impl Sink for Tally {
+    fn server(&mut self, _server: ServerIndex, contract: Option<&Contract>) {
+        self.servers.push(ServerTally {
+            period: contract.map(Contract::period),
+            ..ServerTally::default()
+        });
+    }
+
+    fn task(&mut self, _task: TaskIndex, server: ServerIndex) {
+        self.tasks.push(server);
+    }
+
+    fn record(&mut self, event: &Event) {
+        match *event {
+            Event::Ran { task, from, to } => {
+                let server = self.of(task);
+                server.work += to - from;
+                server.charge(from, to);
+            }
+            Event::Overhead { task, from, to, .. } => match task {
+                Some(task) => {
+                    let server = self.of(task);
+                    server.overhead += to - from;
+                    server.charge(from, to);
+                }
+                None => self.idle_overhead += to - from,
+            },
+            Event::TimerInterrupt {
+                at,
+                to,
+                task,
+                switched,
+            } => {
+                self.timer_interrupts += 1;
+                self.unnecessary += u64::from(!switched);
+                if let Some(task) = task {
+                    let server = self.of(task);
+                    server.interrupts += 1;
+                    if !switched {
+                        server.interference += to - at;
+                    }
+                }
+            }
+            Event::Decided { touched, .. } => {
+                self.decisions += 1;
+                self.most_touched = self.most_touched.max(touched);
+            }
+            Event::Preempted { task, .. } => self.of(task).preemptions += 1,
+            Event::Activated { task, planned, at } => {
+                let server = self.of(task);
+                server.activations += 1;
+                server.worst_wakeup = server.worst_wakeup.max(Some(at - planned));
+            }
+            Event::Completed { task, planned, at } => {
+                let server = self.of(task);
+                server.worst_response = server.worst_response.max(Some(at - planned));
+            }
+            Event::Missed { task, .. } => self.of(task).misses += 1,
+            Event::Depleted { server, .. } => self.servers[server.get()].depletions += 1,
+            Event::Budget { .. } => {}
+            Event::Stopped { at } => {
+                for server in &mut self.servers {
+                    server.close_windows(at);
+                }
+            }
+        }
+    }
+}
