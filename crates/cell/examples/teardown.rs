@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_cell::engine_config::{FEATURES, MEMORY_GUARD, MEMORY_RESERVATION, engine_config};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::range_pool::STEP_PAGES;
 use leasehold_cell::slot::SlotPool;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -127,7 +128,7 @@ fn starts() {
         run("wasmtime", &stock, None);
         for keep in [0, 256 << 10, 1 << 20, 16 << 20] {
             let pool = SlotPool::new(1, keep).expect("address space");
-            let mut config = engine_config();
+            let mut config = engine_config(Mechanism::Epochs);
             config.with_host_memory(Arc::new(pool.clone()));
             run(
                 &format!("slots, keeping {} KiB", keep >> 10),

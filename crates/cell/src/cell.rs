@@ -11,6 +11,7 @@ use crate::heap;
 use crate::local;
 use crate::meter::Held;
 use crate::pools::Pools;
+use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Program, ProgramError};
 use leasehold_crossing::{Inbox, Message};
@@ -40,6 +41,8 @@ pub struct CellConfig {
     pub max_memories: usize,
     /// Address range of a top-level tenant's arena, bytes.
     pub arena_bytes: usize,
+    /// How guests are preempted; by default as the environment variable `LEASEHOLD_PREEMPT` says.
+    pub preemption: Mechanism,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<PathBuf>,
 }
@@ -54,6 +57,7 @@ impl CellConfig {
             max_groups: 1 << 16,
             max_memories: 1024,
             arena_bytes: 1 << 30,
+            preemption: Mechanism::from_environment(),
             code_cache: None,
         }
     }
@@ -181,7 +185,7 @@ impl Cell {
     /// When the host refuses a thread, address space, or the engine.
     pub fn start(config: CellConfig) -> anyhow::Result<Self> {
         heap::make_predictable();
-        let mut engine_config = engine_config();
+        let mut engine_config = engine_config(config.preemption);
         let pools = Pools::new(config.max_memories)?;
         pools.configure(&mut engine_config);
         let engine = Engine::new(&engine_config)
@@ -364,7 +368,10 @@ fn run(
     }
     local::enter(local::Local::new(config));
     let page_ps = config.profile.charge_ps(Held::HostPage);
-    match Executor::new(engine, inbox, pools, page_ps) {
+    let executor = Preemption::new(&engine, config.preemption)
+        .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
+        .and_then(|preemption| Executor::new(engine, inbox, pools, preemption, page_ps));
+    match executor {
         Ok(mut executor) => {
             // Nobody waits for a cell whose controller has gone.
             let _ = ready.send(Ok(()));

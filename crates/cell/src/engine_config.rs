@@ -6,7 +6,7 @@
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, OptLevel};
 
-use crate::preempt;
+use crate::preempt::{self, Mechanism};
 
 /// Version of the settings below; part of the key of a cached program.
 pub const CONFIG_VERSION: u32 = 2;
@@ -39,11 +39,12 @@ pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::COMPONENT_MODEL);
 
-/// The configuration of every engine that compiles or runs tenants.
+/// The configuration of every engine that compiles or runs tenants, whose guests are preempted by
+/// `mechanism`.
 ///
 /// The cell adds its pools (`with_host_memory`, `with_host_stack`); they do not change the code
 /// that is generated, so that a program compiled by one engine runs in another.
-pub fn engine_config() -> Config {
+pub fn engine_config(mechanism: Mechanism) -> Config {
     let mut config = Config::new();
     config
         .wasm_features(WasmFeatures::all().difference(FEATURES), false)
@@ -60,6 +61,6 @@ pub fn engine_config() -> Config {
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.
         .generate_address_map(true);
-    preempt::configure(&mut config);
+    preempt::configure(&mut config, mechanism);
     config
 }

@@ -9,7 +9,7 @@ use crate::guest::Guest;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
 use crate::meter::Held;
-use crate::preempt;
+use crate::preempt::{GuestContext, Preemption};
 use crate::program::{Code, Program};
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use wasmtime::{Engine, Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView as _};
@@ -91,8 +92,23 @@ pub(crate) struct Limits {
     pub(crate) handles: u64,
 }
 
-/// The future of an execution.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Finished> + Send>>;
+/// An execution that has not ended by itself.
+pub(crate) struct Running {
+    guest: GuestContext,
+    future: Pin<Box<dyn Future<Output = Finished> + Send>>,
+}
+
+impl Running {
+    /// Runs it until it ends, waits, or is preempted.
+    pub(crate) fn poll(
+        &mut self,
+        preemption: &Preemption,
+        context: &mut Context<'_>,
+    ) -> Poll<Finished> {
+        let _entered = preemption.enter(&self.guest);
+        self.future.as_mut().poll(context)
+    }
+}
 
 /// A program that has ended by itself. Its store is still there: giving it back is part of the
 /// tenant's end, and of what that end was charged.
@@ -121,6 +137,7 @@ impl Finished {
 pub(crate) struct Blueprint {
     pub(crate) engine: Engine,
     pub(crate) linkers: Rc<Linkers>,
+    pub(crate) preemption: Rc<Preemption>,
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
     pub(crate) limits: Limits,
@@ -192,8 +209,11 @@ impl Blueprint {
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
         store.set_max_component_handles(usize::try_from(handles).unwrap_or(usize::MAX));
-        preempt::arm(&mut store);
-        Ok(Box::pin(run(store, prepared)))
+        let guest = self.preemption.arm(&mut store).map_err(BuildError::Link)?;
+        Ok(Running {
+            guest,
+            future: Box::pin(run(store, prepared)),
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::execution::{
 };
 use crate::local::{self, Holdings};
 use crate::pools::{Pools, Ticket};
-use crate::preempt::Ticker;
+use crate::preempt::{Preemption, QUANTUM};
 use leasehold_crossing::{Inbox, Message, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, Rights, TenantId};
 use std::collections::{HashMap, VecDeque};
@@ -120,7 +120,7 @@ pub(crate) struct Executor {
     engine: Engine,
     linkers: Rc<Linkers>,
     inbox: Arc<Inbox<Command>>,
-    ticker: Ticker,
+    preemption: Rc<Preemption>,
     pools: Pools,
     executions: Executions,
     controlled: HashMap<TenantId, Controlled>,
@@ -154,17 +154,18 @@ impl Executor {
     /// An executor without tenants; `page_ps` is what a page of host memory is charged.
     ///
     /// # Errors
-    /// When the host refuses the ticker's thread, or something is linked twice.
+    /// When something is linked twice.
     pub(crate) fn new(
         engine: Engine,
         inbox: Arc<Inbox<Command>>,
         pools: Pools,
+        preemption: Preemption,
         page_ps: u64,
     ) -> anyhow::Result<Self> {
         let linkers = Linkers::new(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         Ok(Self {
-            ticker: Ticker::start(&engine)?,
+            preemption: Rc::new(preemption),
             linkers: Rc::new(linkers),
             engine,
             inbox,
@@ -273,6 +274,7 @@ impl Executor {
         let blueprint = Rc::new(Blueprint {
             engine: self.engine.clone(),
             linkers: self.linkers.clone(),
+            preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,
             limits: Limits {
@@ -387,7 +389,7 @@ impl Executor {
     /// Polls the execution that has waited longest; false if none wants to be polled.
     fn poll_one(&mut self) -> bool {
         let Some((id, execution)) = self.executions.dequeue() else {
-            self.ticker.run(false);
+            self.preemption.set_timer(None);
             return false;
         };
         let tenant = execution.tenant;
@@ -401,8 +403,9 @@ impl Executor {
         };
         let waker = execution.waker.clone();
         execution.flag.clear();
-        self.ticker.run(true);
-        match running.as_mut().poll(&mut Context::from_waker(&waker)) {
+        let quantum = u64::try_from(QUANTUM.as_nanos()).unwrap_or(u64::MAX);
+        self.preemption.set_timer(Some(monotonic_ns() + quantum));
+        match running.poll(&self.preemption, &mut Context::from_waker(&waker)) {
             Poll::Pending => {
                 if let Some(execution) = self.executions.all.get_mut(&id) {
                     execution.running = Some(running);

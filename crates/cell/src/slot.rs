@@ -27,12 +27,13 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 /// # Example
 ///
 /// ```
+/// use leasehold_cell::preempt::Mechanism;
 /// use leasehold_cell::{engine_config::engine_config, range_pool::STEP_PAGES, slot::SlotPool};
 /// use std::sync::Arc;
 /// use wasmtime::{Engine, Instance, Module, Store};
 ///
 /// let pool = SlotPool::new(4, 0)?;
-/// let mut config = engine_config();
+/// let mut config = engine_config(Mechanism::default());
 /// config.with_host_memory(Arc::new(pool.clone()));
 /// let engine = Engine::new(&config)?;
 ///

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_cell::bulk::{CHUNK, TABLE_CHUNK, chunk_bulk_operations};
 use leasehold_cell::engine_config::engine_config;
+use leasehold_cell::preempt::Mechanism;
 use proptest::collection::vec;
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
@@ -14,7 +15,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc, UpdateDeadline};
 
 fn engine() -> Engine {
-    Engine::new(&engine_config()).expect("the configuration is valid")
+    Engine::new(&engine_config(Mechanism::Epochs)).expect("the configuration is valid")
 }
 
 /// Every bulk instruction, each behind an export `(to, from or value, count)`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_cell::engine_config::{FIBER_STACK, engine_config};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::range_pool::STEP_PAGES;
 use leasehold_cell::slot::SlotPool;
 use leasehold_cell::stack::{STACK_PAGES, StackPool};
@@ -12,7 +13,7 @@ const WASM_PAGE: usize = 65536;
 
 /// A cell's engine, without the cell.
 fn engine(slots: &SlotPool) -> Engine {
-    let mut config = engine_config();
+    let mut config = engine_config(Mechanism::Epochs);
     config.with_host_memory(Arc::new(slots.clone()));
     Engine::new(&config).expect("the configuration is valid")
 }
@@ -271,7 +272,7 @@ fn what_stays_resident_is_bounded_for_all_slots_together() {
 #[test]
 fn memories_of_sixty_four_bits_are_refused() {
     let pool = SlotPool::new(1, 0).expect("address space");
-    let mut config = engine_config();
+    let mut config = engine_config(Mechanism::Epochs);
     config.wasm_memory64(true).with_host_memory(Arc::new(pool));
     let engine = Engine::new(&config).expect("valid");
     let module = Module::new(&engine, "(module (memory i64 1))").expect("valid");
@@ -313,7 +314,7 @@ fn guests_run_on_the_stacks_of_the_pool() {
         slots.expect("address space"),
         stacks.expect("address space"),
     );
-    let mut config = engine_config();
+    let mut config = engine_config(Mechanism::Epochs);
     config
         .with_host_memory(Arc::new(slots))
         .with_host_stack(Arc::new(stacks.clone()));

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::inventory::Inventory;
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Code, Program, ProgramError};
 use wasmtime::Engine;
 
 fn engine() -> Engine {
-    Engine::new(&engine_config()).expect("the configuration is valid")
+    Engine::new(&engine_config(Mechanism::Epochs)).expect("the configuration is valid")
 }
 
 fn load(text: &str) -> Result<Program, ProgramError> {

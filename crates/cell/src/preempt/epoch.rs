@@ -1,0 +1,35 @@
+//! Stopping a guest by the engine's epoch check: the fallback.
+//!
+//! Compiled code compares a counter at every loop back edge and function entry; the alarm advances
+//! the counter. Works wherever the engine does, and costs some guests most of their speed: the
+//! cold call in a loop makes every vector register spill.
+
+use super::alarm::fired;
+use wasmtime::{Config, Engine, Store, UpdateDeadline};
+
+/// Has the check compiled into guests.
+pub(super) fn configure(config: &mut Config) {
+    config.epoch_interruption(true);
+}
+
+/// Makes the guest of `store` yield to the executor when it sees the counter advanced.
+pub(super) fn arm<T>(store: &mut Store<T>) {
+    store.set_epoch_deadline(1);
+    // The counter is the engine's: it also advances for the guests that ran since this one did.
+    store.epoch_deadline_callback(|_| {
+        Ok(if fired() {
+            UpdateDeadline::Yield(1)
+        } else {
+            UpdateDeadline::Continue(1)
+        })
+    });
+}
+
+/// Tells the running guest to yield. One atomic addition: may be called from a signal handler.
+///
+/// False: a guest that resumes sets its new deadline then, and so does not see what was told
+/// before. It has to be told again until it has yielded.
+pub(super) fn tick(engine: &Engine) -> bool {
+    engine.increment_epoch();
+    false
+}
