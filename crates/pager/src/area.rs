@@ -1,0 +1,111 @@
+//! Areas: ranges of pages that one or more reservations use.
+//!
+//! Private memory is an area with one attachment. A page is *shared* while two or more
+//! reservations have it mapped, and private again when one is left (SPC §IV-A, fig. 4c): nothing
+//! is declared.
+
+use alloc::vec::Vec;
+
+use crate::frame::Frame;
+use crate::lists::{BySharer, List};
+use crate::table::Key;
+use crate::usage::Usage;
+
+/// Names an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AreaId(pub(crate) Key);
+
+impl AreaId {
+    /// A small number that no other living area has.
+    pub const fn index(self) -> u32 {
+        self.0.index
+    }
+}
+
+/// What happens when a reservation maps, or evicts, a page that others have mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// Shared-Page Conservation (SPC §IV-A), the way that keeps the promise: a frame is conserved
+    /// for each foreign page, and evicting a shared page unmaps it from the evictor alone.
+    Conserve,
+    /// Baseline: reservations without shared-page management (SPC §III-B). A frame goes back to
+    /// the node for each foreign page, and evicting a shared page evicts it for all.
+    Plain,
+    /// Baseline: the rule of Linux's memory control group (SPC §III-C). Who touches a page first
+    /// is charged for it and may evict it for all.
+    FirstTouch,
+}
+
+/// One page of an area.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageRecord {
+    pub(crate) state: State,
+    /// The ownership list (SPC fig. 7): who has the page mapped, first come first. The first
+    /// owns the frame, unless the area is locked.
+    pub(crate) sharers: List<BySharer>,
+    /// Secondary storage has a copy.
+    pub(crate) stored: bool,
+}
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// In no frame: in secondary storage if [`PageRecord::stored`], else never written.
+    Absent,
+    /// In a frame.
+    Resident(Frame),
+    /// Gone: it could not be written out.
+    Lost,
+}
+
+const UNTOUCHED: PageRecord = PageRecord {
+    state: State::Absent,
+    sharers: List::EMPTY,
+    stored: false,
+};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Area {
+    pub(crate) sharing: Sharing,
+    /// Under an eviction lock: the area itself holds a frame for each page.
+    pub(crate) locked: bool,
+    pub(crate) pages: Vec<PageRecord>,
+    /// Attachments, in the order in which they were made.
+    pub(crate) attachments: Vec<u32>,
+    pub(crate) usage: Usage,
+}
+
+impl Area {
+    pub(crate) fn new(pages: u32, sharing: Sharing) -> Self {
+        Area {
+            sharing,
+            locked: false,
+            pages: alloc::vec![UNTOUCHED; pages as usize],
+            attachments: Vec::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    #[inline]
+    pub(crate) fn page(&self, number: u32) -> &PageRecord {
+        &self.pages[number as usize]
+    }
+
+    #[inline]
+    pub(crate) fn page_mut(&mut self, number: u32) -> &mut PageRecord {
+        &mut self.pages[number as usize]
+    }
+
+    /// The frame of a page that is resident.
+    #[inline]
+    pub(crate) fn frame(&self, number: u32) -> Frame {
+        match self.page(number).state {
+            State::Resident(frame) => frame,
+            State::Absent | State::Lost => unreachable!("a mapped page is resident"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Attaching areas to reservations, and detaching them.
+
+use crate::area::{Area, AreaId, Sharing};
+use crate::attachment::{Attachment, AttachmentId};
+use crate::backend::Backend;
+use crate::pager::Pager;
+use crate::refused::Refused;
+use crate::reservation::ReservationId;
+use crate::table::NIL;
+
+impl<B: Backend> Pager<B> {
+    /// Makes an area visible to a tenant. Maps nothing, unless the area is
+    /// [locked](Self::lock): then the reservation joins the lock.
+    ///
+    /// # Errors
+    /// [`Refused::Swap`] if more pages would be attached than the contract allows, and
+    /// [`Refused::Attached`], [`Refused::Stale`], the last also if all who have the area are
+    /// ending. For a locked area also [`Refused::TooSmall`],
+    /// [`Refused::Ending`] and [`Refused::Store`].
+    pub fn attach(&mut self, to: ReservationId, area: AreaId) -> Result<AttachmentId, Refused> {
+        let reservation = self.living(to)?;
+        let index = self.area_of(area)?;
+        let &Area {
+            locked, sharing, ..
+        } = self.areas.at(index);
+        let pages = self.areas.at(index).len();
+        let mine = self.reservations.at(reservation);
+        if mine
+            .attachments
+            .iter()
+            .any(|&at| self.attachments.at(at).area == index)
+        {
+            return Err(Refused::Attached);
+        }
+        if self.is_going(index) {
+            return Err(Refused::Stale);
+        }
+        let left = mine.attachable - mine.attached;
+        if pages > left {
+            return Err(Refused::Swap {
+                needed: pages,
+                left,
+            });
+        }
+        if locked {
+            self.no_sharer_is_ending(index)?;
+            self.give_up_frames_for_lock(reservation, pages)?;
+        }
+        if sharing == Sharing::FirstTouch {
+            // Pages that others were charged for are mapped beyond the reservation's frames.
+            self.mappings_needed += u64::from(pages);
+            self.make_room_for_mappings();
+        }
+        let key = self
+            .attachments
+            .add(Attachment::new(reservation, index, pages));
+        self.areas.at_mut(index).attachments.push(key.index);
+        let mine = self.reservations.at_mut(reservation);
+        mine.attachments.push(key.index);
+        mine.attached += pages;
+        let id = AttachmentId(key);
+        self.backend.attach(id, area, pages);
+        if locked {
+            self.map_locked(key.index);
+        }
+        Ok(id)
+    }
+
+    /// Says whether everybody who has the area is being taken back: it goes with them, and some
+    /// of its pages may have gone.
+    fn is_going(&self, area: u32) -> bool {
+        let attachments = &self.areas.at(area).attachments;
+        let is_ending = |&at: &u32| {
+            let reservation = self.attachments.at(at).reservation;
+            self.reservations.at(reservation).ending
+        };
+        !attachments.is_empty() && attachments.iter().all(is_ending)
+    }
+
+    /// Takes an area away from a tenant. Its pages stay for the others who have attached it: what
+    /// nobody else has mapped is written out first. With the last attachment the area goes.
+    /// Takes a step per page of the area.
+    ///
+    /// # Errors
+    /// [`Refused::Store`] if a page cannot be written out; the attachment then stays, with the
+    /// pages that are left. [`Refused::Frames`] if the area is [locked](Self::lock) and the
+    /// frames that were given up for it cannot be had. [`Refused::Stale`].
+    pub fn detach(&mut self, at: AttachmentId) -> Result<(), Refused> {
+        let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
+        let &Attachment {
+            reservation, area, ..
+        } = self.attachments.at(attachment);
+        if self.reservations.at(reservation).ending {
+            return Err(Refused::Stale);
+        }
+        if self.areas.at(area).locked {
+            self.leave_lock(attachment)?;
+        } else {
+            for page in 0..self.areas.at(area).len() {
+                let mapping = self.attachments.at(attachment).table[page as usize];
+                if mapping != NIL {
+                    self.depart(mapping)?;
+                }
+            }
+        }
+        self.remove_attachment(attachment);
+        Ok(())
+    }
+
+    /// Removes an attachment of which nothing is mapped, and its area if it was the last.
+    pub(crate) fn remove_attachment(&mut self, attachment: u32) {
+        let id = AttachmentId(self.attachments.key(attachment));
+        self.backend.detach(id);
+        let gone = self.attachments.remove(attachment);
+        debug_assert_eq!(gone.mapped, 0, "removed with pages mapped");
+        let area = self.areas.at_mut(gone.area);
+        area.attachments.retain(|&other| other != attachment);
+        let (pages, last) = (area.len(), area.attachments.is_empty());
+        if area.sharing == Sharing::FirstTouch {
+            self.mappings_needed -= u64::from(pages);
+        }
+        let mine = self.reservations.at_mut(gone.reservation);
+        mine.attachments.retain(|&other| other != attachment);
+        mine.attached -= pages;
+        if last {
+            self.backend.discard(AreaId(self.areas.key(gone.area)));
+            self.areas.remove(gone.area);
+        }
+    }
+}

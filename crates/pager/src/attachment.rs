@@ -1,0 +1,40 @@
+//! Attachments: an area in the address space of a tenant.
+
+use alloc::vec::Vec;
+
+use crate::table::{Key, NIL};
+
+/// Names an attachment: one area under one reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttachmentId(pub(crate) Key);
+
+impl AttachmentId {
+    /// A small number that no other living attachment has.
+    pub const fn index(self) -> u32 {
+        self.0.index
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Attachment {
+    pub(crate) reservation: u32,
+    pub(crate) area: u32,
+    /// The mapping of each page, or `NIL`: finding out whether a page is mapped takes one look.
+    pub(crate) table: Vec<u32>,
+    /// Pages mapped now.
+    pub(crate) mapped: u32,
+    /// At the end of the reservation: pages of the table that were looked at.
+    pub(crate) swept: u32,
+}
+
+impl Attachment {
+    pub(crate) fn new(reservation: u32, area: u32, pages: u32) -> Self {
+        Attachment {
+            reservation,
+            area,
+            table: alloc::vec![NIL; pages as usize],
+            mapped: 0,
+            swept: 0,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Invariant 6, executable: every account against the frames and mappings it stands for.
+
+use alloc::vec::Vec;
+
+use crate::area::{Area, Sharing, State};
+use crate::backend::Backend;
+use crate::frame::Frame;
+use crate::lists::Place;
+use crate::pager::Pager;
+use crate::reservation::Reservation;
+use crate::table::NIL;
+
+/// What does not hold: a fault in this crate, or a backend that broke its contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("invariant broken: {0}")]
+pub struct Violation(&'static str);
+
+fn holds(what: bool, name: &'static str) -> Result<(), Violation> {
+    if what { Ok(()) } else { Err(Violation(name)) }
+}
+
+/// What a reservation holds, counted anew.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    owned: u32,
+    conserved: u32,
+    returned: u32,
+    locked: u32,
+    listed: u32,
+    attached: u32,
+}
+
+impl<B: Backend> Pager<B> {
+    /// Counts everything anew and compares: each frame is in one place; each reservation's frames
+    /// add up and are no more than it may have; each conserved frame stands for one foreign page.
+    /// Looks at every page and frame: for tests.
+    ///
+    /// # Errors
+    /// The first [`Violation`] found.
+    pub fn audit(&self) -> Result<(), Violation> {
+        self.audit_frames()?;
+        let mut borrowed = 0;
+        for (index, reservation) in self.reservations.iter() {
+            let found = self.found(index, reservation)?;
+            audit_account(reservation, found)?;
+            self.audit_lists(index, reservation, found)?;
+            borrowed += reservation.borrowed;
+        }
+        holds(borrowed == self.borrowed, "the sum of what is borrowed")?;
+        for (index, area) in self.areas.iter() {
+            self.audit_area(index, area)?;
+        }
+        Ok(())
+    }
+
+    /// No frame is lost, none is in two places.
+    fn audit_frames(&self) -> Result<(), Violation> {
+        let mut seen = alloc::vec![false; self.frames.total() as usize];
+        let mut count = 0;
+        let mut see = |frame: Frame| {
+            count += 1;
+            let before = core::mem::replace(&mut seen[frame.index() as usize], true);
+            holds(!before, "a frame is in one place")
+        };
+        self.frames.iter(&self.unreserved).try_for_each(&mut see)?;
+        for (_, reservation) in self.reservations.iter() {
+            self.frames.iter(&reservation.free).try_for_each(&mut see)?;
+            let conserved = self.frames.iter(&reservation.conserved);
+            conserved.into_iter().try_for_each(&mut see)?;
+        }
+        for (_, area) in self.areas.iter() {
+            for page in &area.pages {
+                if let State::Resident(frame) = page.state {
+                    see(frame)?;
+                }
+            }
+        }
+        holds(count == self.frames.total(), "no frame is lost")
+    }
+
+    fn found(&self, index: u32, reservation: &Reservation) -> Result<Found, Violation> {
+        let mut found = Found::default();
+        for &at in &reservation.attachments {
+            let attachment = self.attachments.at(at);
+            let area = self.areas.at(attachment.area);
+            holds(attachment.reservation == index, "attachments are mutual")?;
+            found.attached += area.len();
+            found.locked += if area.locked { area.len() } else { 0 };
+            let mut mapped = 0;
+            for (page, &mapping) in attachment.table.iter().enumerate() {
+                if mapping == NIL {
+                    continue;
+                }
+                mapped += 1;
+                let owner = area.pages[page].sharers.first() == Some(mapping);
+                let listed = self.mappings.at(mapping).place != Place::Unlisted;
+                let free_of_charge = area.sharing == Sharing::FirstTouch && !owner;
+                holds(
+                    listed != (area.locked || free_of_charge),
+                    "pages are listed unless locked or free of charge",
+                )?;
+                found.listed += u32::from(listed);
+                if area.locked {
+                    continue;
+                }
+                match (owner, area.sharing) {
+                    (true, _) => found.owned += 1,
+                    (false, Sharing::Conserve) => found.conserved += 1,
+                    (false, Sharing::Plain) => found.returned += 1,
+                    (false, Sharing::FirstTouch) => {}
+                }
+            }
+            holds(mapped == attachment.mapped, "the count of mapped pages")?;
+        }
+        Ok(found)
+    }
+
+    fn audit_lists(&self, index: u32, mine: &Reservation, found: Found) -> Result<(), Violation> {
+        let lists = [
+            (mine.active, Place::Active),
+            (mine.inactive, Place::Inactive),
+        ];
+        let mut listed = 0;
+        for (list, place) in lists {
+            let mut members = 0;
+            for at in list.iter(&self.mappings) {
+                members += 1;
+                holds(self.holder(at) == index, "lists hold pages of their own")?;
+                holds(self.mappings.at(at).place == place, "places are true")?;
+            }
+            holds(members == list.len(), "the length of a list")?;
+            listed += members;
+        }
+        holds(listed == found.listed, "every listed page is on one list")
+    }
+
+    fn audit_area(&self, index: u32, area: &Area) -> Result<(), Violation> {
+        for (page, record) in area.pages.iter().enumerate() {
+            let sharers: Vec<u32> = record.sharers.iter(&self.mappings).collect();
+            let resident = matches!(record.state, State::Resident(_));
+            holds(resident != sharers.is_empty(), "resident means mapped")?;
+            for &at in &sharers {
+                let mapping = self.mappings.at(at);
+                let attachment = self.attachments.at(mapping.attachment);
+                let mutual = attachment.area == index && attachment.table[page] == at;
+                holds(mutual, "ownership lists and page tables agree")?;
+            }
+            let all = sharers.len() == area.attachments.len();
+            holds(
+                !area.locked || all || self.is_being_left(area),
+                "a locked page is mapped by all",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn is_being_left(&self, area: &Area) -> bool {
+        area.attachments.iter().any(|&at| {
+            let reservation = self.attachments.at(at).reservation;
+            self.reservations.at(reservation).ending
+        })
+    }
+}
+
+fn audit_account(mine: &Reservation, found: Found) -> Result<(), Violation> {
+    let account = mine.account();
+    holds(account.balances(), "free + owned + conserved = reservation")?;
+    holds(account.owned == found.owned, "the count of owned pages")?;
+    holds(
+        account.conserved == found.conserved,
+        "a conserved frame per foreign page",
+    )?;
+    holds(
+        account.returned == found.returned,
+        "a returned frame per foreign page",
+    )?;
+    // What was given up for a lock is not had back by ending.
+    holds(
+        account.locked == found.locked || mine.ending,
+        "the count of locked pages",
+    )?;
+    holds(
+        mine.attached == found.attached && mine.attached <= mine.attachable,
+        "the count of attached pages",
+    )?;
+    let most = account.size - account.locked + account.borrowed;
+    holds(found.listed <= most, "pages never exceed the reservation")
+}

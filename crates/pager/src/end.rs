@@ -1,0 +1,145 @@
+//! Taking everything back from a reservation, in steps.
+
+use crate::area::{Sharing, State};
+use crate::backend::Backend;
+use crate::pager::Pager;
+use crate::refused::Refused;
+use crate::reservation::ReservationId;
+use crate::table::NIL;
+
+/// How far the end of a reservation has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Pages are left to be taken back.
+    More,
+    /// The reservation has gone, and its frames are unreserved.
+    Done,
+}
+
+impl<B: Backend> Pager<B> {
+    /// Goes on ending a reservation, which serves no faults from the first call on. Visits at
+    /// most `limit` of its pages, so that its end can be preempted and paid for.
+    ///
+    /// Shared pages stay for the others: those that the reservation owned pass to the next
+    /// sharer. Pages of shared areas that nobody else has mapped are written out; what cannot be
+    /// written is [lost](Refused::Lost) to the others, because an end must not fail. The end
+    /// takes as many visits as there are resident pages, plus one per attachment.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if it has gone.
+    pub fn end_step(&mut self, id: ReservationId, limit: u32) -> Result<Ending, Refused> {
+        let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
+        self.reservations.at_mut(index).ending = true;
+        for _ in 0..limit {
+            if !self.take_back_one(index) {
+                self.release(index);
+                return Ok(Ending::Done);
+            }
+        }
+        Ok(Ending::More)
+    }
+
+    /// Ends a reservation, in one go.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if it has gone.
+    pub fn end(&mut self, id: ReservationId) -> Result<(), Refused> {
+        while self.end_step(id, u32::MAX)? == Ending::More {}
+        Ok(())
+    }
+
+    /// Visits one page or attachment; says whether there was one.
+    fn take_back_one(&mut self, index: u32) -> bool {
+        let mine = self.reservations.at(index);
+        if let Some(at) = mine.inactive.first().or(mine.active.first()) {
+            if self.depart(at).is_err() {
+                self.lose(at);
+            }
+            return true;
+        }
+        let Some(&attachment) = mine.attachments.last() else {
+            return false;
+        };
+        if self.attachments.at(attachment).mapped == 0 {
+            self.remove_attachment(attachment);
+        } else {
+            self.unmap_next_unlisted(attachment);
+        }
+        true
+    }
+
+    /// Unmaps a page that is on no list: of a locked area, or mapped free of charge.
+    fn unmap_next_unlisted(&mut self, attachment: u32) {
+        let target = self.attachments.at_mut(attachment);
+        let page = target.swept;
+        target.swept += 1;
+        let (at, area) = (target.table[page as usize], target.area);
+        if at == NIL {
+            return;
+        }
+        if !self.areas.at(area).locked {
+            self.unmap(at);
+        } else if let Some(frame) = self.leave_locked_page(attachment, page) {
+            self.frames.push(&mut self.unreserved, frame);
+        }
+    }
+
+    /// Takes a listed page from one reservation, and leaves it to those who share it; if nobody
+    /// else has it mapped, it is written out for those who may.
+    pub(crate) fn depart(&mut self, at: u32) -> Result<(), Refused> {
+        let attachment = self.mappings.at(at).attachment;
+        let area = self.areas.at(self.attachments.at(attachment).area);
+        if area.attachments.len() == 1 {
+            self.drop_private(at, State::Absent);
+            return Ok(());
+        }
+        if self.sharers_of(at) == 1 {
+            return self.evict_private(at);
+        }
+        match area.sharing {
+            Sharing::Conserve => self.leave_conserving(at),
+            Sharing::Plain => self.leave_plainly(at),
+            Sharing::FirstTouch if self.owns(at) => return self.evict_as_first_toucher(at),
+            Sharing::FirstTouch => {
+                self.unmap(at);
+            }
+        }
+        Ok(())
+    }
+
+    fn owns(&self, at: u32) -> bool {
+        let mapping = self.mappings.at(at);
+        let area = self.attachments.at(mapping.attachment).area;
+        self.areas.at(area).page(mapping.page).sharers.first() == Some(at)
+    }
+
+    /// Gives up a page that could not be written out.
+    fn lose(&mut self, at: u32) {
+        if self.sharers_of(at) == 1 {
+            self.drop_private(at, State::Lost);
+        } else {
+            self.take_from_all(at, State::Lost);
+        }
+    }
+
+    /// Takes the frame of a page that nobody else has mapped, without saving what it holds.
+    fn drop_private(&mut self, at: u32, state: State) {
+        let gone = self.unmap(at);
+        let frame = self.vacate(gone.area, gone.page, state);
+        self.reservations.at_mut(gone.reservation).owned -= 1;
+        self.push_free(gone.reservation, frame);
+    }
+
+    /// Gives the frames of a reservation, none of which holds a page any more, to the node.
+    fn release(&mut self, index: u32) {
+        let mut gone = self.reservations.remove(index);
+        debug_assert_eq!(
+            gone.conserved.len(),
+            0,
+            "conserved for pages that have gone"
+        );
+        self.frames.append(&mut gone.free, &mut self.unreserved);
+        self.borrowed -= gone.borrowed;
+        self.mappings_needed -= self.mappings_for(gone.kind, gone.size);
+    }
+}

@@ -1,0 +1,57 @@
+//! Making room in a reservation.
+
+use crate::area::{Sharing, State};
+use crate::backend::Backend;
+use crate::frame::Frame;
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+impl<B: Backend> Pager<B> {
+    /// Puts at least one frame on the free list, at the cost of a page of this reservation.
+    pub(crate) fn make_room(&mut self, reservation: u32) -> Result<(), Refused> {
+        let victim = self.victim(reservation).ok_or(Refused::Starved)?;
+        self.evict(victim)
+    }
+
+    fn evict(&mut self, victim: u32) -> Result<(), Refused> {
+        if self.sharers_of(victim) == 1 {
+            return self.evict_private(victim);
+        }
+        match self.sharing_of(victim) {
+            Sharing::Conserve => {
+                self.leave_conserving(victim);
+                Ok(())
+            }
+            Sharing::Plain => self.evict_plainly(victim),
+            Sharing::FirstTouch => self.evict_as_first_toucher(victim),
+        }
+    }
+
+    pub(crate) fn sharing_of(&self, mapping: u32) -> Sharing {
+        let attachment = self.mappings.at(mapping).attachment;
+        self.areas.at(self.attachments.at(attachment).area).sharing
+    }
+
+    /// Evicts a page that nobody else has mapped: "only private pages are evicted to secondary
+    /// storage" is what SPC §IV-A comes to.
+    pub(crate) fn evict_private(&mut self, victim: u32) -> Result<(), Refused> {
+        self.save(victim)?;
+        let gone = self.unmap(victim);
+        let frame = self.vacate(gone.area, gone.page, State::Absent);
+        let mine = self.reservations.at_mut(gone.reservation);
+        mine.owned -= 1;
+        mine.counts.evicted += 1;
+        self.push_free(gone.reservation, frame);
+        Ok(())
+    }
+
+    /// Takes the frame from a page that nobody has mapped any more.
+    pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
+        let area = self.areas.at_mut(area);
+        let frame = area.frame(page);
+        let record = area.page_mut(page);
+        debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
+        record.state = state;
+        frame
+    }
+}

@@ -1,0 +1,129 @@
+//! Page faults: the only way for a page to get into a page table, but for locks.
+
+use crate::area::{Sharing, State};
+use crate::attachment::AttachmentId;
+use crate::backend::{Backend, Page};
+use crate::frame::Frame;
+use crate::lists::Place;
+use crate::pager::Pager;
+use crate::refused::Refused;
+use crate::reservation::Kind;
+use crate::table::NIL;
+
+/// How a fault was resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The page was mapped already: nothing to do.
+    Present,
+    /// The page was resident for others, and is now mapped here as well.
+    Minor,
+    /// Nobody had written to the page: it is a frame of zeros.
+    Zero,
+    /// The page was read from secondary storage.
+    Major,
+}
+
+/// Whether a firm reservation may take an unreserved frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Borrow {
+    Allowed,
+    Never,
+}
+
+impl<B: Backend> Pager<B> {
+    /// Maps a page that a tenant has touched.
+    ///
+    /// The frame for it comes from the reservation's free list; if that is empty, a page of the
+    /// same reservation makes room. Looks at 256 mappings and writes one cluster at most. Nobody
+    /// else loses a page, unless areas with [`Sharing::Plain`] or [`Sharing::FirstTouch`] are
+    /// used.
+    ///
+    /// # Errors
+    /// [`Refused::Store`] if a page cannot be read or written out, [`Refused::Lost`],
+    /// [`Refused::OutOfRange`], [`Refused::Stale`]; [`Refused::Starved`] as described there.
+    pub fn fault(&mut self, at: AttachmentId, page: u32) -> Result<Fault, Refused> {
+        let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
+        let target = self.attachments.at(attachment);
+        let &mapping = target.table.get(page as usize).ok_or(Refused::OutOfRange)?;
+        if self.reservations.at(target.reservation).ending {
+            return Err(Refused::Stale);
+        }
+        if mapping != NIL {
+            return Ok(Fault::Present);
+        }
+        match self.areas.at(target.area).page(page).state {
+            State::Resident(_) => self.join(attachment, page),
+            State::Absent => self.bring_in(attachment, page),
+            State::Lost => Err(Refused::Lost),
+        }
+    }
+
+    /// Maps a page that others have mapped.
+    fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+        let &crate::attachment::Attachment {
+            reservation, area, ..
+        } = self.attachments.at(attachment);
+        match self.areas.at(area).sharing {
+            Sharing::Conserve => self.join_conserving(attachment, page)?,
+            Sharing::Plain => self.join_plainly(attachment, page)?,
+            Sharing::FirstTouch => self.join_free_of_charge(attachment, page),
+        }
+        self.reservations.at_mut(reservation).counts.minor += 1;
+        Ok(Fault::Minor)
+    }
+
+    /// Gives a page a frame of the reservation, which owns it from now on.
+    fn bring_in(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+        let &crate::attachment::Attachment {
+            reservation, area, ..
+        } = self.attachments.at(attachment);
+        let frame = self.take_frame(reservation, Borrow::Allowed)?;
+        let stored = self.areas.at(area).page(page).stored;
+        if stored {
+            let name = Page {
+                area: crate::AreaId(self.areas.key(area)),
+                number: page,
+            };
+            if let Err(failed) = self.backend.read(name, frame) {
+                self.push_free(reservation, frame);
+                return Err(failed.into());
+            }
+        } else {
+            self.backend.clear(frame);
+        }
+        self.areas.at_mut(area).page_mut(page).state = State::Resident(frame);
+        self.map(attachment, page, Place::Active);
+        let mine = self.reservations.at_mut(reservation);
+        mine.owned += 1;
+        if stored {
+            mine.counts.major += 1;
+            Ok(Fault::Major)
+        } else {
+            mine.counts.zero += 1;
+            Ok(Fault::Zero)
+        }
+    }
+
+    /// Takes a frame that the reservation may use, making room if it must.
+    pub(crate) fn take_frame(
+        &mut self,
+        reservation: u32,
+        borrow: Borrow,
+    ) -> Result<Frame, Refused> {
+        if let Some(frame) = self.pop_free(reservation) {
+            return Ok(frame);
+        }
+        if let Some(frame) = self.take_missing(reservation) {
+            return Ok(frame);
+        }
+        let firm = self.reservations.at(reservation).kind == Kind::Firm;
+        if firm
+            && borrow == Borrow::Allowed
+            && let Some(frame) = self.borrow(reservation)
+        {
+            return Ok(frame);
+        }
+        self.make_room(reservation)?;
+        self.pop_free(reservation).ok_or(Refused::Starved)
+    }
+}

@@ -1,0 +1,60 @@
+//! Firm reservations: borrowing unreserved frames, and giving them back (SPC §II-B).
+
+use crate::backend::Backend;
+use crate::frame::Frame;
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+impl<B: Backend> Pager<B> {
+    /// Takes an unreserved frame beyond the size of a reservation.
+    pub(crate) fn borrow(&mut self, reservation: u32) -> Option<Frame> {
+        let frame = self.frames.pop(&mut self.unreserved)?;
+        self.reservations.at_mut(reservation).borrowed += 1;
+        self.borrowed += 1;
+        Some(frame)
+    }
+
+    /// Makes sure that the node has `n` unreserved frames, by taking borrowed ones back if it
+    /// must. Hard reservations are not touched.
+    pub(crate) fn require_unreserved(&mut self, n: u32) -> Result<(), Refused> {
+        let left = self.unreserved.len() + self.borrowed;
+        if n > left {
+            return Err(Refused::Frames { needed: n, left });
+        }
+        while self.unreserved.len() < n {
+            let borrower = self.largest_borrower();
+            let excess = self.reservations.at(borrower).borrowed;
+            if excess == 0 {
+                // Unmanaged sharers took frames for the pages that this evicted.
+                let left = self.unreserved.len();
+                return Err(Refused::Frames { needed: n, left });
+            }
+            for _ in 0..excess.min(n - self.unreserved.len()) {
+                self.give_back(borrower)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The reservation with the most borrowed frames, if any are: who has most gives first.
+    fn largest_borrower(&self) -> u32 {
+        let borrowers = self.reservations.iter();
+        let most = borrowers.max_by_key(|(_, reservation)| reservation.borrowed);
+        most.expect("frames are borrowed, so there is a borrower").0
+    }
+
+    /// Returns one borrowed frame to the node.
+    fn give_back(&mut self, reservation: u32) -> Result<(), Refused> {
+        let frame = match self.pop_free(reservation) {
+            Some(frame) => frame,
+            None => {
+                self.make_room(reservation)?;
+                self.pop_free(reservation).ok_or(Refused::Starved)?
+            }
+        };
+        self.frames.push(&mut self.unreserved, frame);
+        self.reservations.at_mut(reservation).borrowed -= 1;
+        self.borrowed -= 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Memory reservations that shared pages cannot break: frames that are guaranteed to a tenant and
+//! limit it, whatever other tenants do with the pages that they share with it.
+//!
+//! The paper behind it, on shared-page management for memory reservations (cited as SPC), shows
+//! that a reservation alone isolates private pages only: another tenant with the same page mapped
+//! can have it evicted, and the deadline is missed by the one who did nothing. It adds two
+//! techniques, Shared-Page Conservation (SPC) and the Shared-Page Eviction Lock (SPEL). This
+//! crate is their policy: `no_std`, single-threaded, free of clocks and of unsafe code. What it
+//! decides is carried out by a [`Backend`].
+//!
+//! # Principles
+//! 1. **Frames are set aside before they are used.** A [reservation](Pager::reserve) takes its
+//!    frames from the node's; at all times `free + owned + conserved = reservation`
+//!    ([`Account`]). Pages beyond it make room in the same reservation (SPC §II-B).
+//! 2. **Nobody's paging unmaps anybody else's page.** Evicting a shared page takes it from the
+//!    evictor alone; the page's frame passes to the next sharer, who pays with the frame that it
+//!    had [conserved](Account::conserved) for it (SPC §IV-A). Only private pages are written out.
+//! 3. **Shared is what is shared now.** Sharing is seen in the page tables, not declared: a page
+//!    is shared while two reservations have it mapped, and private again when one is left.
+//! 4. **A lock pays for one copy.** [Locking](Pager::lock) an area makes it resident for good,
+//!    and `(n−1)` of the `n` frames that its sharers had for each page unreserved (SPC §IV-B).
+//!    [`choose`] says for which areas that takes fewer frames (SPC §IV-C).
+//! 5. **What cannot be had is refused, and nothing has changed.** Running out of frames, of room
+//!    to write pages out or of a lock's frames shows when something is
+//!    [reserved](Pager::reserve), [attached](Pager::attach) or [unlocked](Pager::unlock), not at
+//!    a fault ([`Refused`]).
+//! 6. **A fault takes bounded time.** It allocates nothing, looks at 256 mappings and writes one
+//!    [cluster](CLUSTER) at most; lists are intrusive and their moves O(1).
+//! 7. **The baselines are built in.** Reservations without shared-page management, and Linux's
+//!    first-touch rule, can be had per area ([`Sharing`]), to measure against in the same build.
+//!
+//! # Example
+//! ```
+//! use leasehold_pager::{Contract, Fault, MemoryBackend, Pager, Refused, Sharing};
+//!
+//! let mut pager = Pager::new(100, MemoryBackend::new(100));
+//! let (camera, viewer) = (pager.reserve(&Contract::hard(10))?, pager.reserve(&Contract::hard(4))?);
+//! let image = pager.create_area(8, Sharing::Conserve)?;
+//! let (theirs, mine) = (pager.attach(camera, image)?, pager.attach(viewer, image)?);
+//!
+//! // The camera draws an image of eight pages; the viewer, who has four frames, looks at it.
+//! for page in 0..8 {
+//!     assert_eq!(pager.fault(theirs, page)?, Fault::Zero);
+//!     assert_eq!(pager.fault(mine, page)?, Fault::Minor);
+//! }
+//!
+//! // The viewer had to evict four pages. The camera has lost none of them.
+//! assert_eq!(pager.counts(viewer)?.unmapped, 4);
+//! assert!((0..8).all(|page| pager.backend().is_mapped(theirs, page)));
+//! assert_eq!(pager.account(camera)?.owned, 8);
+//! assert_eq!(pager.account(viewer)?.conserved, 4);
+//!
+//! // A lock would keep all eight pages mapped for both: four frames do not suffice for that.
+//! assert_eq!(pager.lock(image), Err(Refused::TooSmall { needed: 8, size: 4 }));
+//! # Ok::<(), Refused>(())
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod area;
+mod attach;
+mod attachment;
+mod audit;
+mod backend;
+mod conserve;
+mod end;
+mod evict;
+mod fault;
+mod firm;
+mod first_touch;
+mod frame;
+mod lists;
+mod lock;
+mod memory;
+mod pager;
+mod plain;
+mod refused;
+mod reservation;
+mod rule;
+mod second_chance;
+mod share;
+mod swap;
+mod table;
+mod usage;
+
+pub use area::{AreaId, Sharing};
+pub use attachment::AttachmentId;
+pub use audit::Violation;
+pub use backend::{Backend, Page, StoreError};
+pub use end::Ending;
+pub use fault::Fault;
+pub use frame::{Frame, PAGE};
+pub use memory::{MemoryBackend, Traffic};
+pub use pager::Pager;
+pub use refused::Refused;
+pub use reservation::{Account, Contract, Counts, Kind, ReservationId};
+pub use rule::{Technique, choose};
+pub use swap::CLUSTER;
+pub use usage::Usage;

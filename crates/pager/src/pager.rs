@@ -1,0 +1,285 @@
+//! The pager: the memory of one node, and who has which frame of it.
+
+use crate::area::{Area, AreaId, Sharing};
+use crate::attachment::Attachment;
+use crate::backend::Backend;
+use crate::frame::{Frame, Frames, Stack};
+use crate::lists::{Mappings, Place};
+use crate::refused::Refused;
+use crate::reservation::{Account, Contract, Counts, Kind, Reservation, ReservationId};
+use crate::table::{NIL, Table};
+use crate::usage::Usage;
+
+/// Memory reservations over the frames of one node.
+///
+/// Single-threaded. Memory is allocated when a reservation or an area is made and when an area is
+/// attached, and never at a fault.
+#[derive(Debug, Clone)]
+pub struct Pager<B> {
+    pub(crate) backend: B,
+    pub(crate) frames: Frames,
+    pub(crate) unreserved: Stack,
+    /// Frames that firm reservations have borrowed.
+    pub(crate) borrowed: u32,
+    pub(crate) reservations: Table<Reservation>,
+    pub(crate) areas: Table<Area>,
+    pub(crate) attachments: Table<Attachment>,
+    pub(crate) mappings: Mappings,
+    /// Mappings that the reservations of now may need.
+    pub(crate) mappings_needed: u64,
+}
+
+/// What a mapping was before it was undone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unmapped {
+    pub(crate) reservation: u32,
+    pub(crate) area: u32,
+    pub(crate) page: u32,
+    /// It was first in the ownership list.
+    pub(crate) owner: bool,
+}
+
+impl<B: Backend> Pager<B> {
+    /// A node of `frames` frames, all unreserved.
+    pub fn new(frames: u32, backend: B) -> Self {
+        let (frames, unreserved) = Frames::new(frames);
+        Pager {
+            backend,
+            frames,
+            unreserved,
+            borrowed: 0,
+            reservations: Table::new(),
+            areas: Table::new(),
+            attachments: Table::new(),
+            mappings: Mappings::new(),
+            mappings_needed: 0,
+        }
+    }
+
+    /// Sets frames aside for a tenant. Takes a step per frame.
+    ///
+    /// # Errors
+    /// [`Refused::Empty`] for no frames; [`Refused::Frames`] if the node has too few that are
+    /// unreserved or borrowed, and [`Refused::Store`] if a borrowed one cannot be had back.
+    pub fn reserve(&mut self, contract: &Contract) -> Result<ReservationId, Refused> {
+        if contract.frames == 0 {
+            return Err(Refused::Empty);
+        }
+        self.require_unreserved(contract.frames)?;
+        let mut reservation = Reservation::new(contract);
+        let n = contract.frames;
+        self.frames
+            .shift(&mut self.unreserved, &mut reservation.free, n);
+        self.mappings_needed += self.mappings_for(reservation.kind, n);
+        self.make_room_for_mappings();
+        Ok(ReservationId(self.reservations.add(reservation)))
+    }
+
+    /// Each frame can be mapped once by whoever holds it, conserves it, or gave it up for a lock.
+    pub(crate) fn mappings_for(&self, kind: Kind, frames: u32) -> u64 {
+        let borrowable = match kind {
+            Kind::Hard => 0,
+            Kind::Firm => self.frames.total(),
+        };
+        u64::from(frames) + u64::from(borrowable)
+    }
+
+    pub(crate) fn make_room_for_mappings(&mut self) {
+        let more = self
+            .mappings_needed
+            .saturating_sub(self.mappings.capacity().into());
+        // Places are numbered by `u32`, as frames are.
+        self.mappings
+            .grow(u32::try_from(more).expect("fewer mappings than a number can tell apart"));
+    }
+
+    /// Makes an area of `pages` pages, which read as zero. It lasts until its last attachment
+    /// goes, or until it is [discarded](Self::discard_area).
+    ///
+    /// # Errors
+    /// [`Refused::Empty`] for no pages.
+    pub fn create_area(&mut self, pages: u32, sharing: Sharing) -> Result<AreaId, Refused> {
+        if pages == 0 {
+            return Err(Refused::Empty);
+        }
+        Ok(AreaId(self.areas.add(Area::new(pages, sharing))))
+    }
+
+    /// Gives an area up that nobody has attached.
+    ///
+    /// # Errors
+    /// [`Refused::Attached`] and [`Refused::Stale`].
+    pub fn discard_area(&mut self, area: AreaId) -> Result<(), Refused> {
+        let index = self.area_of(area)?;
+        if !self.areas.at(index).attachments.is_empty() {
+            return Err(Refused::Attached);
+        }
+        self.backend.discard(area);
+        self.areas.remove(index);
+        Ok(())
+    }
+
+    /// Where the frames of a reservation are. Constant time.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn account(&self, id: ReservationId) -> Result<Account, Refused> {
+        let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
+        Ok(self.reservations.at(index).account())
+    }
+
+    /// What paging did in a reservation. Constant time.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn counts(&self, id: ReservationId) -> Result<Counts, Refused> {
+        let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
+        Ok(self.reservations.at(index).counts)
+    }
+
+    /// Frames of the node.
+    pub fn total_frames(&self) -> u32 {
+        self.frames.total()
+    }
+
+    /// Frames that nobody reserved or borrowed.
+    pub fn unreserved(&self) -> u32 {
+        self.unreserved.len()
+    }
+
+    /// Frames that firm reservations have borrowed.
+    pub fn borrowed(&self) -> u32 {
+        self.borrowed
+    }
+
+    /// Notes how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
+    /// step per sharer. To be called now and then while the area is in use.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn observe(&mut self, area: AreaId) -> Result<Usage, Refused> {
+        let index = self.area_of(area)?;
+        let attachments = &self.attachments;
+        let area = self.areas.at_mut(index);
+        let mapped = area.attachments.iter();
+        area.usage
+            .observe(mapped.map(|&index| attachments.at(index).mapped));
+        Ok(area.usage)
+    }
+
+    /// What carries the decisions out.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// What carries the decisions out. Mappings and frames are the pager's: do not change them
+    /// behind its back.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    pub(crate) fn area_of(&self, id: AreaId) -> Result<u32, Refused> {
+        self.areas.find(id.0).ok_or(Refused::Stale)
+    }
+
+    /// The reservation, if it is there and not on its way out.
+    pub(crate) fn living(&self, id: ReservationId) -> Result<u32, Refused> {
+        let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
+        if self.reservations.at(index).ending {
+            return Err(Refused::Stale);
+        }
+        Ok(index)
+    }
+
+    /// The reservation that a mapping belongs to.
+    #[inline]
+    pub(crate) fn holder(&self, mapping: u32) -> u32 {
+        let attachment = self.mappings.at(mapping).attachment;
+        self.attachments.at(attachment).reservation
+    }
+
+    /// Who has the page of this mapping mapped, itself included.
+    #[inline]
+    pub(crate) fn sharers_of(&self, mapping: u32) -> u32 {
+        let mapping = self.mappings.at(mapping);
+        let area = self.attachments.at(mapping.attachment).area;
+        self.areas.at(area).page(mapping.page).sharers.len()
+    }
+
+    /// Puts a resident page into a page table, last in its ownership list.
+    pub(crate) fn map(&mut self, attachment: u32, page: u32, place: Place) {
+        let id = crate::AttachmentId(self.attachments.key(attachment));
+        let at = self.mappings.take(attachment, page);
+        let target = self.attachments.at_mut(attachment);
+        target.table[page as usize] = at;
+        target.mapped += 1;
+        let area = self.areas.at_mut(target.area);
+        area.page_mut(page).sharers.push(&mut self.mappings, at);
+        let frame = area.frame(page);
+        let reservation = target.reservation;
+        self.enlist(reservation, at, place);
+        self.backend.map(id, page, frame);
+    }
+
+    /// Takes a page out of one page table and its mapping off every list. Nobody's frames move.
+    pub(crate) fn unmap(&mut self, at: u32) -> Unmapped {
+        let &crate::lists::Mapping {
+            attachment, page, ..
+        } = self.mappings.at(at);
+        let id = crate::AttachmentId(self.attachments.key(attachment));
+        let source = self.attachments.at_mut(attachment);
+        let (reservation, area) = (source.reservation, source.area);
+        source.table[page as usize] = NIL;
+        source.mapped -= 1;
+        let sharers = &mut self.areas.at_mut(area).page_mut(page).sharers;
+        let owner = sharers.first() == Some(at);
+        sharers.remove(&mut self.mappings, at);
+        self.delist(reservation, at);
+        self.mappings.give_back(at);
+        self.backend.unmap(id, page);
+        Unmapped {
+            reservation,
+            area,
+            page,
+            owner,
+        }
+    }
+
+    /// Appends a mapping that is unlisted to a list of its reservation.
+    pub(crate) fn enlist(&mut self, reservation: u32, at: u32, place: Place) {
+        let reservation = self.reservations.at_mut(reservation);
+        match place {
+            Place::Active => reservation.active.push(&mut self.mappings, at),
+            Place::Inactive => reservation.inactive.push(&mut self.mappings, at),
+            Place::Unlisted => {}
+        }
+        self.mappings.at_mut(at).place = place;
+    }
+
+    /// Takes a mapping off the list of its reservation that it is on.
+    pub(crate) fn delist(&mut self, reservation: u32, at: u32) {
+        let reservation = self.reservations.at_mut(reservation);
+        match self.mappings.at(at).place {
+            Place::Active => reservation.active.remove(&mut self.mappings, at),
+            Place::Inactive => reservation.inactive.remove(&mut self.mappings, at),
+            Place::Unlisted => {}
+        }
+        self.mappings.at_mut(at).place = Place::Unlisted;
+    }
+
+    /// Moves a mapping to the end of a list.
+    pub(crate) fn relist(&mut self, reservation: u32, at: u32, place: Place) {
+        self.delist(reservation, at);
+        self.enlist(reservation, at, place);
+    }
+
+    pub(crate) fn push_free(&mut self, reservation: u32, frame: Frame) {
+        let free = &mut self.reservations.at_mut(reservation).free;
+        self.frames.push(free, frame);
+    }
+
+    pub(crate) fn pop_free(&mut self, reservation: u32) -> Option<Frame> {
+        let free = &mut self.reservations.at_mut(reservation).free;
+        self.frames.pop(free)
+    }
+}

@@ -1,0 +1,80 @@
+//! Baseline: reservations without shared-page management (SPC §III-B, §IV-A).
+//!
+//! A shared page belongs to every reservation that has it mapped. Who maps a page of somebody
+//! else gives one free frame back to the node, so that each frame is counted once; who picks a
+//! shared page as its victim evicts it for all.
+
+use crate::area::State;
+use crate::backend::Backend;
+use crate::fault::Borrow;
+use crate::frame::Frame;
+use crate::lists::Place;
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+impl<B: Backend> Pager<B> {
+    pub(crate) fn join_plainly(&mut self, attachment: u32, page: u32) -> Result<(), Refused> {
+        let reservation = self.attachments.at(attachment).reservation;
+        let frame = self.take_frame(reservation, Borrow::Allowed)?;
+        self.frames.push(&mut self.unreserved, frame);
+        self.reservations.at_mut(reservation).returned += 1;
+        self.map(attachment, page, Place::Active);
+        Ok(())
+    }
+
+    /// Evicts a page that others have mapped. The evictor gets the frame, the others one of the
+    /// node's in its place, if there is one.
+    pub(crate) fn evict_plainly(&mut self, victim: u32) -> Result<(), Refused> {
+        self.save(victim)?;
+        let gone = self.unmap(victim);
+        self.unbook_plainly(gone.reservation, gone.owner);
+        let mut owner = !gone.owner;
+        while let Some(other) = self.areas.at(gone.area).page(gone.page).sharers.first() {
+            let robbed = self.unmap(other);
+            self.unbook_plainly(robbed.reservation, owner);
+            owner = false;
+            self.reservations.at_mut(robbed.reservation).counts.robbed += 1;
+            match self.frames.pop(&mut self.unreserved) {
+                Some(frame) => self.push_free(robbed.reservation, frame),
+                None => self.reservations.at_mut(robbed.reservation).missing += 1,
+            }
+        }
+        let frame = self.vacate(gone.area, gone.page, State::Absent);
+        self.push_free(gone.reservation, frame);
+        self.reservations.at_mut(gone.reservation).counts.evicted += 1;
+        Ok(())
+    }
+
+    fn unbook_plainly(&mut self, reservation: u32, owner: bool) {
+        let mine = self.reservations.at_mut(reservation);
+        if owner {
+            mine.owned -= 1;
+        } else {
+            mine.returned -= 1;
+        }
+    }
+
+    /// Unmaps a page that others have mapped, and leaves it to them.
+    pub(crate) fn leave_plainly(&mut self, at: u32) {
+        let gone = self.unmap(at);
+        self.unbook_plainly(gone.reservation, gone.owner);
+        if gone.owner {
+            let heir = self.areas.at(gone.area).page(gone.page).sharers.first();
+            let heir = self.holder(heir.expect("the page has other sharers"));
+            let heir = self.reservations.at_mut(heir);
+            heir.returned -= 1;
+            heir.owned += 1;
+        }
+        self.reservations.at_mut(gone.reservation).missing += 1;
+    }
+
+    /// Makes up for a page that somebody else evicted, if the node has a frame for it.
+    pub(crate) fn take_missing(&mut self, reservation: u32) -> Option<Frame> {
+        if self.reservations.at(reservation).missing == 0 {
+            return None;
+        }
+        let frame = self.frames.pop(&mut self.unreserved)?;
+        self.reservations.at_mut(reservation).missing -= 1;
+        Some(frame)
+    }
+}

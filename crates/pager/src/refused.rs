@@ -1,0 +1,74 @@
+//! Why a request was refused.
+
+use crate::backend::StoreError;
+
+/// A request that was refused. No account changed, no page of anybody else was touched; pages of
+/// the requester's own reservation may have been written out on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The node has too few unreserved frames.
+    #[error("{needed} frames needed, {left} unreserved")]
+    Frames {
+        /// Frames that were asked for.
+        needed: u32,
+        /// Unreserved frames, those that firm reservations have borrowed included.
+        left: u32,
+    },
+    /// The area is larger than what the reservation may still attach: its frames and its swap
+    /// space, less the areas that it has.
+    #[error("{needed} pages to attach, room for {left}")]
+    Swap {
+        /// Pages of the area.
+        needed: u32,
+        /// Pages that the reservation may still attach.
+        left: u32,
+    },
+    /// An eviction lock needs reservations that are larger than all their locked areas (SPC §IV-B,
+    /// §V).
+    #[error("the reservation must be larger than the {needed} pages locked, it has {size}")]
+    TooSmall {
+        /// Pages of all its locked areas, with the one in question.
+        needed: u32,
+        /// Frames of the reservation.
+        size: u32,
+    },
+    /// A reservation or an area of nothing.
+    #[error("nothing was asked for")]
+    Empty,
+    /// The page lies beyond the end of its area.
+    #[error("the page is beyond the end of the area")]
+    OutOfRange,
+    /// The reservation has the area already.
+    #[error("the area is attached already")]
+    Attached,
+    /// Nobody has attached the area.
+    #[error("nobody has attached the area")]
+    Unattached,
+    /// The area has an eviction lock already.
+    #[error("the area is locked already")]
+    Locked,
+    /// The area has no eviction lock.
+    #[error("the area is not locked")]
+    NotLocked,
+    /// The area's pages are not managed ([`Sharing::Conserve`](crate::Sharing)), so they cannot
+    /// be locked.
+    #[error("the area is shared without management")]
+    Unmanaged,
+    /// No frame can be had: others evicted pages that were counted here, and the node has no
+    /// frames to make up for them. Happens with [`Sharing::Plain`](crate::Sharing) only.
+    #[error("no frame is left in the reservation")]
+    Starved,
+    /// What the page held could not be saved when the last tenant that had it mapped ended.
+    #[error("the page was lost")]
+    Lost,
+    /// Secondary storage failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A sharer of the area is being taken back: the lock can be changed when that is done.
+    #[error("a sharer of the area is ending")]
+    Ending,
+    /// The reservation, area or attachment has gone.
+    #[error("the reservation, area or attachment has gone")]
+    Stale,
+}

@@ -1,0 +1,39 @@
+//! Shared-Page Conservation: mapping and unmapping pages that others use (SPC §IV-A).
+//!
+//! Who maps a foreign page sets a frame aside, and so always can replace it by a page of its own
+//! without asking anybody. Who evicts a shared page loses its own mapping only.
+
+use crate::backend::Backend;
+use crate::fault::Borrow;
+use crate::lists::Place;
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+impl<B: Backend> Pager<B> {
+    /// Maps a page that somebody else owns: one frame moves from the free list to the
+    /// conserved-page list (SPC fig. 4a).
+    pub(crate) fn join_conserving(&mut self, attachment: u32, page: u32) -> Result<(), Refused> {
+        let reservation = self.attachments.at(attachment).reservation;
+        let frame = self.take_frame(reservation, Borrow::Allowed)?;
+        self.conserve(reservation, frame);
+        self.map(attachment, page, Place::Active);
+        Ok(())
+    }
+
+    /// Unmaps a page that others have mapped too, and puts one frame on the free list: its own
+    /// conserved one, or, if it owned the page, one of the reservation that owns it next (SPC
+    /// fig. 4b, 4c). With one sharer left the page is private to it.
+    pub(crate) fn leave_conserving(&mut self, at: u32) {
+        let gone = self.unmap(at);
+        let frame = if gone.owner {
+            let heir = self.areas.at(gone.area).page(gone.page).sharers.first();
+            let heir = self.holder(heir.expect("the page has other sharers"));
+            self.reservations.at_mut(gone.reservation).owned -= 1;
+            self.inherit(heir)
+        } else {
+            self.take_conserved(gone.reservation)
+        };
+        self.push_free(gone.reservation, frame);
+        self.reservations.at_mut(gone.reservation).counts.unmapped += 1;
+    }
+}

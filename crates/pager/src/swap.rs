@@ -1,0 +1,61 @@
+//! Writing pages out, in clusters.
+//!
+//! A page that must be written before it is evicted takes the next ones in line with it: they
+//! stay mapped, and if they are not written to again, evicting them costs no input or output.
+
+use crate::area::AreaId;
+use crate::backend::{Backend, Page};
+use crate::frame::Frame;
+use crate::lists::{ByAge, List};
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+/// Pages that are written out together at most.
+pub const CLUSTER: usize = 8;
+/// Mappings that are looked at to fill a cluster.
+const LOOKS: usize = 4 * CLUSTER;
+
+impl<B: Backend> Pager<B> {
+    /// Makes sure that secondary storage has what a page holds.
+    pub(crate) fn save(&mut self, victim: u32) -> Result<(), Refused> {
+        let (page, frame) = self.page_of(victim);
+        if !self.backend.is_dirty(frame) {
+            return Ok(());
+        }
+        let mut cluster = [(page, frame); CLUSTER];
+        let mut filled = 1;
+        let mut next = List::<ByAge>::after(&self.mappings, victim);
+        for _ in 0..LOOKS {
+            let Some(at) = next.filter(|_| filled < CLUSTER) else {
+                break;
+            };
+            let other = self.page_of(at);
+            if self.sharers_of(at) == 1 && self.backend.is_dirty(other.1) {
+                cluster[filled] = other;
+                filled += 1;
+            }
+            next = List::<ByAge>::after(&self.mappings, at);
+        }
+        let cluster = &cluster[..filled];
+        self.backend.write(cluster)?;
+        for (page, _) in cluster {
+            let area = self.areas.at_mut(page.area.0.index);
+            area.page_mut(page.number).stored = true;
+        }
+        let reservation = self.holder(victim);
+        let counts = &mut self.reservations.at_mut(reservation).counts;
+        counts.written += filled as u64;
+        counts.writes += 1;
+        Ok(())
+    }
+
+    fn page_of(&self, mapping: u32) -> (Page, Frame) {
+        let mapping = self.mappings.at(mapping);
+        let area = self.attachments.at(mapping.attachment).area;
+        let page = Page {
+            area: AreaId(self.areas.key(area)),
+            number: mapping.page,
+        };
+        (page, self.areas.at(area).frame(mapping.page))
+    }
+}

@@ -1,0 +1,80 @@
+//! A backend that writes down what it was asked to do, in order.
+
+use std::collections::BTreeSet;
+
+use leasehold_pager::{AreaId, AttachmentId, Backend, Frame, MemoryBackend, Page, StoreError};
+
+/// A change of a page table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Map(AttachmentId, u32),
+    Unmap(AttachmentId, u32),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    pub(crate) memory: MemoryBackend,
+    pub(crate) changes: Vec<Change>,
+    /// Attachments that there are.
+    pub(crate) attached: BTreeSet<AttachmentId>,
+    /// Reference bits looked at.
+    pub(crate) looks: u32,
+}
+
+impl Watched {
+    pub(crate) fn new(frames: u32) -> Self {
+        Watched {
+            memory: MemoryBackend::new(frames),
+            changes: vec![],
+            attached: BTreeSet::new(),
+            looks: 0,
+        }
+    }
+}
+
+impl Backend for Watched {
+    fn attach(&mut self, at: AttachmentId, area: AreaId, pages: u32) {
+        self.attached.insert(at);
+        self.memory.attach(at, area, pages);
+    }
+
+    fn detach(&mut self, at: AttachmentId) {
+        self.attached.remove(&at);
+        self.memory.detach(at);
+    }
+
+    fn map(&mut self, at: AttachmentId, page: u32, frame: Frame) {
+        self.changes.push(Change::Map(at, page));
+        self.memory.map(at, page, frame);
+    }
+
+    fn unmap(&mut self, at: AttachmentId, page: u32) {
+        self.changes.push(Change::Unmap(at, page));
+        self.memory.unmap(at, page);
+    }
+
+    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool {
+        self.looks += 1;
+        self.memory.take_referenced(at, page)
+    }
+
+    fn is_dirty(&mut self, frame: Frame) -> bool {
+        self.memory.is_dirty(frame)
+    }
+
+    fn clear(&mut self, frame: Frame) {
+        self.memory.clear(frame);
+    }
+
+    fn read(&mut self, page: Page, frame: Frame) -> Result<(), StoreError> {
+        self.memory.read(page, frame)
+    }
+
+    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
+        self.memory.write(cluster)
+    }
+
+    fn discard(&mut self, area: AreaId) {
+        self.memory.discard(area);
+    }
+}

@@ -1,0 +1,595 @@
+//! Random operations against a model that counts everything anew from who has which page mapped.
+//!
+//! Invariant 6: a reservation's frames never exceed its size; no tenant's paging unmaps another
+//! tenant's page; `free + owned + conserved = reservation`. Pages hold what was last written.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Change, Watched};
+use leasehold_pager::{
+    Account, AreaId, AttachmentId, Contract, Ending, Fault, Kind, Pager, Refused, ReservationId,
+    Sharing,
+};
+use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::strategy::Just;
+use proptest::test_runner::{Config as Cases, TestCaseResult, TestRunner};
+use proptest::{prop_assert, prop_assert_eq};
+
+const FRAMES: u32 = 24;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Reserve {
+        frames: u32,
+        firm: bool,
+        swap: Option<u32>,
+    },
+    EndStep {
+        reservation: usize,
+        limit: u32,
+    },
+    End {
+        reservation: usize,
+    },
+    Create {
+        pages: u32,
+        sharing: Sharing,
+    },
+    Attach {
+        reservation: usize,
+        area: usize,
+    },
+    Detach {
+        attachment: usize,
+    },
+    Access {
+        attachment: usize,
+        page: u32,
+        write: bool,
+    },
+    Lock {
+        area: usize,
+    },
+    Unlock {
+        area: usize,
+    },
+    Storage {
+        fails: bool,
+    },
+}
+
+fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value = Op> {
+    let any_of = || any::<usize>();
+    let swap = prop_oneof![3 => Just(None), 1 => (0u32..8).prop_map(Some)];
+    prop_oneof![
+        4 => (0u32..9, any::<bool>(), swap)
+            .prop_map(|(frames, firm, swap)| Op::Reserve { frames, firm, swap }),
+        1 => (any_of(), 1u32..5).prop_map(|(reservation, limit)| Op::EndStep { reservation, limit }),
+        1 => any_of().prop_map(|reservation| Op::End { reservation }),
+        3 => (0u32..7, sharing).prop_map(|(pages, sharing)| Op::Create { pages, sharing }),
+        6 => (any_of(), any_of()).prop_map(|(reservation, area)| Op::Attach { reservation, area }),
+        1 => any_of().prop_map(|attachment| Op::Detach { attachment }),
+        40 => (any_of(), 0u32..7, any::<bool>())
+            .prop_map(|(attachment, page, write)| Op::Access { attachment, page, write }),
+        2 => any_of().prop_map(|area| Op::Lock { area }),
+        1 => any_of().prop_map(|area| Op::Unlock { area }),
+        1 => prop_oneof![1 => Just(true), 3 => Just(false)].prop_map(|fails| Op::Storage { fails }),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Tenant {
+    id: ReservationId,
+    contract: Contract,
+    ending: bool,
+    /// Frames given up for locks; stays as it is while the tenant ends.
+    locked: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Memory {
+    id: AreaId,
+    sharing: Sharing,
+    locked: bool,
+    pages: Vec<Contents>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Contents {
+    word: u64,
+    written: bool,
+    /// Its only holder ended while storage failed.
+    endangered: bool,
+    /// Who has it mapped, first come first.
+    sharers: Vec<ReservationId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct View {
+    id: AttachmentId,
+    tenant: ReservationId,
+    area: AreaId,
+}
+
+struct Model {
+    pager: Pager<Watched>,
+    tenants: Vec<Tenant>,
+    areas: Vec<Memory>,
+    views: Vec<View>,
+    fails: bool,
+    next: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Model {
+            pager: Pager::new(FRAMES, Watched::new(FRAMES)),
+            tenants: vec![],
+            areas: vec![],
+            views: vec![],
+            fails: false,
+            next: 1,
+        }
+    }
+
+    fn tenant(&self, id: ReservationId) -> &Tenant {
+        self.tenants.iter().find(|t| t.id == id).expect("a tenant")
+    }
+
+    fn area(&self, id: AreaId) -> &Memory {
+        self.areas
+            .iter()
+            .find(|area| area.id == id)
+            .expect("an area")
+    }
+
+    fn area_mut(&mut self, id: AreaId) -> &mut Memory {
+        let mut areas = self.areas.iter_mut();
+        areas.find(|area| area.id == id).expect("an area")
+    }
+
+    fn sharers(&self, area: AreaId) -> Vec<ReservationId> {
+        let views = self.views.iter().filter(|view| view.area == area);
+        views.map(|view| view.tenant).collect()
+    }
+
+    fn account(&self, id: ReservationId) -> Account {
+        self.pager.account(id).expect("a living reservation")
+    }
+
+    /// Those who consented to lose pages when frames are needed elsewhere.
+    fn borrowers(&self) -> BTreeSet<ReservationId> {
+        let ids = self.tenants.iter().map(|tenant| tenant.id);
+        ids.filter(|&id| self.account(id).borrowed > 0).collect()
+    }
+
+    /// Applies what the backend was told, and checks that only those in `may` lost pages.
+    fn follow(&mut self, may: &BTreeSet<ReservationId>) -> TestCaseResult {
+        for change in std::mem::take(&mut self.pager.backend_mut().changes) {
+            let (Change::Map(at, page) | Change::Unmap(at, page)) = change;
+            let view = *self
+                .views
+                .iter()
+                .find(|view| view.id == at)
+                .expect("a view");
+            let area = self.area_mut(view.area);
+            let managed = area.sharing == Sharing::Conserve;
+            let sharers = &mut area.pages[page as usize].sharers;
+            if matches!(change, Change::Map(..)) {
+                prop_assert!(!sharers.contains(&view.tenant), "mapped twice");
+                sharers.push(view.tenant);
+            } else {
+                prop_assert!(
+                    may.contains(&view.tenant) || !managed,
+                    "{:?} lost a page",
+                    view
+                );
+                let before = sharers.len();
+                sharers.retain(|&other| other != view.tenant);
+                prop_assert_eq!(sharers.len() + 1, before, "unmapped what was not mapped");
+            }
+        }
+        Ok(())
+    }
+
+    /// Every account follows from who has what mapped.
+    fn check(&self) -> TestCaseResult {
+        self.pager.audit().expect("invariants");
+        let mut held = 0;
+        for tenant in &self.tenants {
+            let account = self.account(tenant.id);
+            prop_assert!(account.balances(), "{:?}", account);
+            prop_assert_eq!(account.size, tenant.contract.frames);
+            prop_assert!(tenant.contract.kind == Kind::Firm || account.borrowed == 0);
+            prop_assert_eq!(account.locked, tenant.locked);
+            let (mut owned, mut foreign, mut returned) = (0, 0, 0);
+            let unlocked = self.areas.iter().filter(|area| !area.locked);
+            for (area, page) in unlocked.flat_map(|a| a.pages.iter().map(move |page| (a, page))) {
+                match page.sharers.iter().position(|&id| id == tenant.id) {
+                    Some(0) => owned += 1,
+                    Some(_) if area.sharing == Sharing::Conserve => foreign += 1,
+                    Some(_) if area.sharing == Sharing::Plain => returned += 1,
+                    _ => {}
+                }
+            }
+            prop_assert_eq!((account.owned, account.conserved), (owned, foreign));
+            prop_assert_eq!(account.returned, returned);
+            held += account.free + account.owned + account.conserved;
+        }
+        let locked = self.areas.iter().filter(|area| area.locked);
+        let locked = locked.flat_map(|area| &area.pages);
+        held += locked.filter(|page| !page.sharers.is_empty()).count() as u32;
+        prop_assert_eq!(held + self.pager.unreserved(), FRAMES);
+        Ok(())
+    }
+
+    fn apply(&mut self, op: Op) -> TestCaseResult {
+        match op {
+            Op::Reserve { frames, firm, swap } => self.reserve(frames, firm, swap)?,
+            Op::EndStep { reservation, limit } => self.end(reservation, Some(limit))?,
+            Op::End { reservation } => self.end(reservation, None)?,
+            Op::Create { pages, sharing } => match self.pager.create_area(pages, sharing) {
+                Err(refused) => prop_assert_eq!((refused, pages), (Refused::Empty, 0)),
+                Ok(id) => self.areas.push(Memory {
+                    id,
+                    sharing,
+                    locked: false,
+                    pages: vec![Contents::default(); pages as usize],
+                }),
+            },
+            Op::Attach { reservation, area } => self.attach(reservation, area)?,
+            Op::Detach { attachment } => self.detach(attachment)?,
+            Op::Access {
+                attachment,
+                page,
+                write,
+            } => self.access(attachment, page, write)?,
+            Op::Lock { area } => self.lock(area)?,
+            Op::Unlock { area } => self.unlock(area)?,
+            Op::Storage { fails } => {
+                self.fails = fails;
+                self.pager.backend_mut().memory.set_failing(fails);
+            }
+        }
+        self.check()
+    }
+
+    fn reserve(&mut self, frames: u32, firm: bool, swap: Option<u32>) -> TestCaseResult {
+        let contract = if firm {
+            Contract::firm(frames)
+        } else {
+            Contract::hard(frames)
+        };
+        let contract = swap.map_or(contract, |pages| contract.with_swap(pages));
+        let left = self.pager.unreserved() + self.pager.borrowed();
+        let may = self.borrowers();
+        let result = self.pager.reserve(&contract);
+        self.follow(&may)?;
+        match result {
+            Ok(id) => {
+                prop_assert!(frames > 0 && frames <= left);
+                self.tenants.push(Tenant {
+                    id,
+                    contract,
+                    ending: false,
+                    locked: 0,
+                });
+            }
+            Err(Refused::Empty) => prop_assert_eq!(frames, 0),
+            Err(Refused::Frames { needed, left: said }) if frames > left => {
+                prop_assert_eq!((needed, said), (frames, left));
+            }
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
+    /// The refusals that the baseline has and managed areas have not.
+    fn is_starving(&self, refused: Refused) -> bool {
+        // Sharers who lost pages to somebody who had to give frames back took some of those.
+        matches!(refused, Refused::Starved | Refused::Frames { .. })
+            && self.areas.iter().any(|area| area.sharing == Sharing::Plain)
+    }
+
+    fn attach(&mut self, tenant: usize, area: usize) -> TestCaseResult {
+        if self.tenants.is_empty() || self.areas.is_empty() {
+            return Ok(());
+        }
+        let tenant = self.tenants[tenant % self.tenants.len()].clone();
+        let area = self.areas[area % self.areas.len()].clone();
+        let pages = area.pages.len() as u32;
+        let attached = self.views.iter().filter(|view| view.tenant == tenant.id);
+        let attached: u32 = attached
+            .map(|view| self.area(view.area).pages.len() as u32)
+            .sum();
+        let most = tenant.contract.frames.saturating_add(tenant.contract.swap);
+        let result = self.pager.attach(tenant.id, area.id);
+        if let Ok(id) = result {
+            self.views.push(View {
+                id,
+                tenant: tenant.id,
+                area: area.id,
+            });
+        }
+        self.follow(&BTreeSet::from([tenant.id]))?;
+        match result {
+            Ok(_) => {
+                prop_assert!(!tenant.ending && attached + pages <= most);
+                if area.locked {
+                    prop_assert!(tenant.locked + pages < tenant.contract.frames);
+                    let mut tenants = self.tenants.iter_mut();
+                    tenants
+                        .find(|t| t.id == tenant.id)
+                        .expect("a tenant")
+                        .locked += pages;
+                }
+            }
+            Err(Refused::Stale) => {
+                let sharers = self.sharers(area.id);
+                let going = sharers.iter().all(|&id| self.tenant(id).ending);
+                prop_assert!(tenant.ending || (going && !sharers.is_empty()));
+            }
+            Err(Refused::Attached) => prop_assert!(self.sharers(area.id).contains(&tenant.id)),
+            Err(Refused::Swap { needed, left }) => {
+                prop_assert_eq!((needed, left), (pages, most - attached));
+                prop_assert!(needed > left);
+            }
+            Err(Refused::TooSmall { needed, size }) => {
+                prop_assert!(area.locked);
+                prop_assert_eq!(
+                    (needed, size),
+                    (tenant.locked + pages, tenant.contract.frames)
+                );
+                prop_assert!(needed >= size);
+            }
+            Err(Refused::Ending) => {
+                let mut sharers = self.sharers(area.id).into_iter();
+                prop_assert!(area.locked && sharers.any(|id| self.tenant(id).ending));
+            }
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, attachment: usize) -> TestCaseResult {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let view = self.views[attachment % self.views.len()];
+        let area = self.area(view.area).clone();
+        let (pages, last) = (area.pages.len() as u32, self.sharers(view.area).len() == 1);
+        let left = self.pager.unreserved() + self.pager.borrowed();
+        let mut may = self.borrowers();
+        may.insert(view.tenant);
+        let result = self.pager.detach(view.id);
+        self.follow(&may)?;
+        match result {
+            Ok(()) => {
+                prop_assert!(!self.tenant(view.tenant).ending);
+                if area.locked {
+                    let mut tenants = self.tenants.iter_mut();
+                    tenants
+                        .find(|t| t.id == view.tenant)
+                        .expect("a tenant")
+                        .locked -= pages;
+                }
+                self.forget(view);
+            }
+            Err(Refused::Stale) => prop_assert!(self.tenant(view.tenant).ending),
+            Err(Refused::Frames { needed, .. }) if left < pages => {
+                prop_assert!(area.locked && !last && needed == pages);
+            }
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
+    /// Drops a view, and its area if it was the last one.
+    fn forget(&mut self, view: View) {
+        self.views.retain(|other| other.id != view.id);
+        if self.sharers(view.area).is_empty() {
+            self.areas.retain(|area| area.id != view.area);
+        }
+    }
+
+    fn end(&mut self, tenant: usize, limit: Option<u32>) -> TestCaseResult {
+        if self.tenants.is_empty() {
+            return Ok(());
+        }
+        let tenant = tenant % self.tenants.len();
+        let id = self.tenants[tenant].id;
+        self.tenants[tenant].ending = true;
+        let before = self.areas.clone();
+        let done = match limit {
+            None => self.pager.end(id).map(|()| Ending::Done),
+            Some(limit) => self.pager.end_step(id, limit),
+        };
+        self.follow(&BTreeSet::from([id]))?;
+        if self.fails {
+            for (area, before) in self.areas.iter_mut().zip(before) {
+                for (page, before) in area.pages.iter_mut().zip(before.pages) {
+                    let left = before.sharers.contains(&id) && !page.sharers.contains(&id);
+                    page.endangered |= left && page.sharers.is_empty() && page.written;
+                }
+            }
+        }
+        // Attachments go one by one.
+        let attached = &self.pager.backend().attached;
+        let views = self.views.iter().copied();
+        let gone: Vec<View> = views.filter(|view| !attached.contains(&view.id)).collect();
+        gone.into_iter().for_each(|view| self.forget(view));
+        prop_assert!(done.is_ok());
+        if done == Ok(Ending::Done) {
+            prop_assert!(self.views.iter().all(|view| view.tenant != id));
+            self.tenants.remove(tenant);
+            prop_assert_eq!(self.pager.account(id), Err(Refused::Stale));
+        }
+        Ok(())
+    }
+
+    fn access(&mut self, attachment: usize, page: u32, write: bool) -> TestCaseResult {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let view = self.views[attachment % self.views.len()];
+        let tenant = self.tenant(view.tenant).clone();
+        let area = self.area(view.area).clone();
+        let Some(contents) = area.pages.get(page as usize) else {
+            let expected = if tenant.ending {
+                Refused::Stale
+            } else {
+                Refused::OutOfRange
+            };
+            let refused = self.pager.fault(view.id, page);
+            prop_assert!(refused == Err(Refused::OutOfRange) || refused == Err(expected));
+            return Ok(());
+        };
+        let others: Vec<(ReservationId, Account)> = self
+            .tenants
+            .iter()
+            .filter(|other| other.id != tenant.id)
+            .map(|other| (other.id, self.account(other.id)))
+            .collect();
+        let fault = self.pager.fault(view.id, page);
+        self.follow(&BTreeSet::from([tenant.id]))?;
+        if self
+            .areas
+            .iter()
+            .all(|area| area.sharing == Sharing::Conserve)
+        {
+            // Others' frames may be swapped for equal ones; the number they have stays.
+            for (id, before) in others {
+                let after = self.account(id);
+                prop_assert_eq!(after.free, before.free);
+                prop_assert_eq!(
+                    after.owned + after.conserved,
+                    before.owned + before.conserved
+                );
+            }
+        }
+        match fault {
+            Ok(Fault::Present) => prop_assert!(contents.sharers.contains(&tenant.id)),
+            Ok(Fault::Minor) => prop_assert!(!contents.sharers.is_empty()),
+            Ok(Fault::Zero) => prop_assert!(contents.sharers.is_empty() && !contents.written),
+            Ok(Fault::Major) => prop_assert!(contents.sharers.is_empty() && contents.written),
+            Err(Refused::Stale) => prop_assert!(tenant.ending),
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Lost) => prop_assert!(contents.endangered),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        if fault.is_err() {
+            return Ok(());
+        }
+        let word = self.pager.backend_mut().memory.load(view.id, page);
+        prop_assert_eq!(word, Some(contents.word));
+        if write {
+            self.next += 1;
+            let word = self.next;
+            prop_assert!(self.pager.backend_mut().memory.store(view.id, page, word));
+            let contents = &mut self.area_mut(view.area).pages[page as usize];
+            (contents.word, contents.written) = (word, true);
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, area: usize) -> TestCaseResult {
+        if self.areas.is_empty() {
+            return Ok(());
+        }
+        let area = self.areas[area % self.areas.len()].clone();
+        let (pages, sharers) = (area.pages.len() as u32, self.sharers(area.id));
+        let ending = sharers.iter().any(|&id| self.tenant(id).ending);
+        let small = sharers
+            .iter()
+            .map(|&id| self.tenant(id))
+            .any(|tenant| tenant.locked + pages >= tenant.contract.frames);
+        let result = self.pager.lock(area.id);
+        self.follow(&sharers.iter().copied().collect())?;
+        match result {
+            Ok(saved) => {
+                prop_assert!(!area.locked && !small && !ending && !sharers.is_empty());
+                prop_assert_eq!(saved, (sharers.len() as u32 - 1) * pages);
+                self.area_mut(area.id).locked = true;
+                for tenant in self.tenants.iter_mut().filter(|t| sharers.contains(&t.id)) {
+                    tenant.locked += pages;
+                }
+            }
+            Err(Refused::Locked) => prop_assert!(area.locked),
+            Err(Refused::Unmanaged) => prop_assert!(area.sharing != Sharing::Conserve),
+            Err(Refused::Unattached) => prop_assert!(sharers.is_empty()),
+            Err(Refused::Ending) => prop_assert!(ending),
+            Err(Refused::TooSmall { .. }) => prop_assert!(small),
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Lost) => prop_assert!(area.pages.iter().any(|page| page.endangered)),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, area: usize) -> TestCaseResult {
+        if self.areas.is_empty() {
+            return Ok(());
+        }
+        let area = self.areas[area % self.areas.len()].clone();
+        let (pages, sharers) = (area.pages.len() as u32, self.sharers(area.id));
+        let copies = pages * (sharers.len() as u32).saturating_sub(1);
+        let left = self.pager.unreserved() + self.pager.borrowed();
+        let result = {
+            let may = self.borrowers();
+            let result = self.pager.unlock(area.id);
+            self.follow(&may)?;
+            result
+        };
+        match result {
+            Ok(()) => {
+                prop_assert!(area.locked && copies <= left);
+                self.area_mut(area.id).locked = false;
+                for tenant in self.tenants.iter_mut().filter(|t| sharers.contains(&t.id)) {
+                    tenant.locked -= pages;
+                }
+            }
+            Err(Refused::NotLocked) => prop_assert!(!area.locked),
+            Err(Refused::Ending) => {
+                prop_assert!(sharers.iter().any(|&id| self.tenant(id).ending));
+            }
+            Err(Refused::Frames { needed, left: said }) if copies > left => {
+                prop_assert_eq!((needed, said), (copies, left));
+            }
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+}
+
+fn run(cases: u32, sharing: impl Strategy<Value = Sharing> + Clone + 'static) {
+    let cases = Cases {
+        cases,
+        failure_persistence: None,
+        ..Cases::default()
+    };
+    let script = proptest::collection::vec(op(sharing), 0..250);
+    let result = TestRunner::new(cases).run(&script, |script| {
+        let mut model = Model::new();
+        script.into_iter().try_for_each(|op| model.apply(op))
+    });
+    if let Err(failed) = result {
+        panic!("{failed}");
+    }
+}
+
+#[test]
+fn managed_reservations_do_what_the_model_does() {
+    run(1_000, Just(Sharing::Conserve));
+}
+
+#[test]
+fn baselines_beside_managed_areas_do_what_the_model_does() {
+    let sharing = [Sharing::Conserve, Sharing::Plain, Sharing::FirstTouch];
+    run(1_000, proptest::sample::select(sharing.to_vec()));
+}
