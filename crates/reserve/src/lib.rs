@@ -36,6 +36,8 @@
 
 extern crate alloc;
 
+pub mod admission;
+
 mod background;
 mod bandwidth;
 mod budget;

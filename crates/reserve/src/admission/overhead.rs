@@ -1,0 +1,205 @@
+//! What preemption takes from a budget: SPR eq. (2).
+
+use alloc::vec::Vec;
+
+use crate::config::Order;
+use crate::contract::{Contract, Nanos, Policy};
+
+/// `O^pre` of SPR §III-G: the most that one preemption costs the preempted: a timer interrupt, a
+/// scheduler invocation and a context switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overhead {
+    /// In nanoseconds.
+    pub per_preemption: Nanos,
+}
+
+/// What a server loses in one period in which it could always run.
+///
+/// The analysis itself is not changed by it: overhead is charged to the budgets of those who take
+/// part in a switch, so eq. (1) holds of budgets, and this says what is left of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// Preemptions against the server's will in one period; `None`: no contract bounds them.
+    pub preemptions: Option<u64>,
+    /// `L`: what they cost, and being dispatched once per period.
+    pub lost: Option<Nanos>,
+    /// `b − L`: what is left for the tenant's work; zero if the overhead eats it all.
+    pub useful: Option<Nanos>,
+}
+
+impl Overhead {
+    /// The loss of every contract, in the order given. Cost: `n log n`, and below servers that
+    /// track a single replenishment, `n` times the number of their priorities.
+    ///
+    /// Preemptions per period are bounded by the least of
+    ///
+    /// * `⌈b/η⌉ − 1`, if `η > 0` (SPR §III-F);
+    /// * zero, if nobody is of higher priority (servers of the same priority take turns, they do
+    ///   not preempt);
+    /// * `Σ (⌈p/p_h⌉ + 1)` over the servers `h` of higher priority, if all of them are sporadic
+    ///   and track a single replenishment: such a server, once it has run, has nothing until a
+    ///   period after its activation, so it preempts once a period. The one more is for a
+    ///   readiness that was deferred.
+    ///
+    /// Without any of these there is no bound: a server may suspend itself as often as it likes,
+    /// for as little budget as it likes, and each time it wakes it preempts (attack A3).
+    ///
+    /// *Limits.* As in the paper, a budget is taken to be in one piece at the start of a period.
+    /// A tenant that blocks cuts its sporadic budget into up to `S` pieces, and is dispatched for
+    /// each: that loss is its own making. Switches between tasks of one tenant are as well.
+    #[must_use]
+    pub fn losses(self, contracts: &[Contract], order: Order) -> Vec<Loss> {
+        let rivals = Rivals::of(contracts, order);
+        let loss = |contract| self.loss(contract, rivals.preemptions(contract));
+        contracts.iter().map(loss).collect()
+    }
+
+    fn loss(self, contract: &Contract, rivals: Option<u64>) -> Loss {
+        let region = contract.nonpreemptive();
+        let regions = (region > 0).then(|| contract.budget().div_ceil(region) - 1);
+        let preemptions = [rivals, regions].into_iter().flatten().min();
+        let lost = preemptions.map(|n| n.saturating_add(1).saturating_mul(self.per_preemption));
+        Loss {
+            preemptions,
+            lost,
+            useful: lost.map(|lost| contract.budget().saturating_sub(lost)),
+        }
+    }
+}
+
+/// Who can preempt whom, as far as contracts bound how often.
+struct Rivals {
+    order: Order,
+    servers: usize,
+    /// Priorities and periods of the servers that preempt once a period at most, by priority.
+    single: Vec<(u8, Nanos)>,
+    /// The highest priority of a server without a bound on how often it preempts.
+    unbounded: Option<u8>,
+    /// The highest priority of all.
+    highest: Option<u8>,
+}
+
+impl Rivals {
+    fn of(contracts: &[Contract], order: Order) -> Self {
+        let is_single = |c: &&Contract| c.policy() == Policy::Sporadic && c.replenishments() == 1;
+        let priority = |c: &Contract| c.priority().0;
+        let single = contracts.iter().filter(is_single);
+        let mut single: Vec<_> = single.map(|c| (priority(c), c.period())).collect();
+        single.sort_unstable();
+        let unbounded = contracts.iter().filter(|c| !is_single(c));
+        Self {
+            order,
+            servers: contracts.len(),
+            single,
+            unbounded: unbounded.map(priority).max(),
+            highest: contracts.iter().map(priority).max(),
+        }
+    }
+
+    fn preemptions(&self, contract: &Contract) -> Option<u64> {
+        let own = contract.priority().0;
+        match self.order {
+            // Whoever wakes can have an earlier deadline.
+            Order::EarliestDeadline => (self.servers == 1).then_some(0),
+            Order::FixedPriority if self.highest <= Some(own) => Some(0),
+            Order::FixedPriority if self.unbounded > Some(own) => None,
+            Order::FixedPriority => {
+                let above = self
+                    .single
+                    .partition_point(|(priority, _)| *priority <= own);
+                let times = |&(_, period): &(u8, Nanos)| contract.period().div_ceil(period) + 1;
+                let times = self.single[above..].iter().map(times);
+                Some(times.fold(0, u64::saturating_add))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Loss, Overhead};
+    use crate::config::Order;
+    use crate::contract::{Contract, Policy, Priority};
+
+    const OVERHEAD: Overhead = Overhead { per_preemption: 5 };
+
+    fn contract(budget: u64, period: u64, priority: u8) -> Contract {
+        Contract::new(budget, period)
+            .unwrap()
+            .with_priority(Priority(priority))
+    }
+
+    fn of_last(contracts: &[Contract]) -> Loss {
+        *OVERHEAD
+            .losses(contracts, Order::FixedPriority)
+            .last()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_region_bounds_the_loss_as_in_eq_2() {
+        // SPR fig. 6: a budget of 10 in regions of 6 is preempted once.
+        let last = contract(10, 60, 1).with_nonpreemptive(6).unwrap();
+        let loss = of_last(&[contract(10, 30, 3), last]);
+        let expected = Loss {
+            preemptions: Some(1),
+            lost: Some(10),
+            useful: Some(0),
+        };
+        assert_eq!(loss, expected);
+    }
+
+    #[test]
+    fn without_a_region_nothing_bounds_the_loss_below_others() {
+        let loss = of_last(&[contract(10, 30, 3), contract(10, 60, 1)]);
+        assert_eq!(
+            loss,
+            Loss {
+                preemptions: None,
+                lost: None,
+                useful: None
+            }
+        );
+        let deferrable = contract(10, 30, 3).with_replenishments(1).unwrap();
+        let deferrable = deferrable.with_policy(Policy::Deferrable);
+        assert_eq!(
+            of_last(&[deferrable, contract(10, 60, 1)]).preemptions,
+            None
+        );
+    }
+
+    #[test]
+    fn nobody_preempts_the_highest_priority() {
+        let loss = of_last(&[contract(10, 30, 3), contract(20, 60, 3)]);
+        assert_eq!(
+            loss,
+            Loss {
+                preemptions: Some(0),
+                lost: Some(5),
+                useful: Some(15)
+            }
+        );
+    }
+
+    #[test]
+    fn a_server_with_one_replenishment_preempts_once_a_period() {
+        let above = contract(10, 30, 3).with_replenishments(1).unwrap();
+        assert_eq!(of_last(&[above, contract(20, 60, 1)]).preemptions, Some(3));
+        // One more of equal priority changes nothing, one of any other kind everything.
+        let set = [above, contract(1, 60, 1), contract(20, 60, 1)];
+        assert_eq!(of_last(&set).preemptions, Some(3));
+        let set = [above, contract(1, 60, 2), contract(20, 60, 1)];
+        assert_eq!(of_last(&set).preemptions, None);
+    }
+
+    #[test]
+    fn under_earliest_deadline_only_a_region_bounds_the_loss() {
+        let last = contract(10, 60, 9).with_nonpreemptive(5).unwrap();
+        let set = [contract(1, 30, 3), contract(10, 60, 9), last];
+        let losses = OVERHEAD.losses(&set, Order::EarliestDeadline);
+        assert_eq!(losses[1].preemptions, None);
+        assert_eq!(losses[2].preemptions, Some(1));
+        let alone = OVERHEAD.losses(&set[..1], Order::EarliestDeadline);
+        assert_eq!(alone[0].preemptions, Some(0));
+    }
+}

@@ -1,0 +1,71 @@
+//! From the kill of a tenant to the end of its reclamation, in wall time.
+//!
+//! Ending a tenant runs under the tenant's own reservation, so that nobody else pays for it. What
+//! is charged for it in advance, the reclamation budget `C`, is processor time; how long that
+//! takes on the clock depends on the contract `(b, p)` and on the response time `R` of its budget.
+//!
+//! Let `C = n·b + r` with `0 < r ≤ b`. The tenant can have used up its budget just before it is
+//! killed, so nothing runs until budget comes back. From then on the server is always ready, and
+//! every period brings one whole budget, served within `R`; the last part of it, `r`, is served
+//! within `R − (b − r)`, because `b − r` less to do is as much less to wait for at least. So the
+//! end comes within
+//!
+//! ```text
+//! W + n·p + R − (b − r)
+//! ```
+//!
+//! of the kill, where `W` is the longest time until a budget has come back as a whole:
+//!
+//! * *deferrable:* `p − b`. Budgets come back at multiples of the period, and using one up takes
+//!   `b` at least.
+//! * *sporadic:* `p`. What is used at an instant comes back a period later; pieces that were used
+//!   earlier come back earlier, unless there were more than the server tracks: then they wait for
+//!   the last (Stanovich et al., see SPR §IV-A). A tenant can do that to itself just before its
+//!   end.
+//! * *hard constant-bandwidth:* `p − b`, with `R = p`: budgets come back at deadlines.
+//!
+//! With `W = p − b` this is the inverse of the supply bound function of the explicit deadline
+//! periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
+//!
+//! The rule of thumb `⌈C/b⌉ · p` is what remains of it if the response time is short.
+
+use crate::config::Order;
+use crate::contract::{Contract, Nanos, Policy};
+
+/// The longest time from the kill of a tenant until `reclaim > 0` nanoseconds of work were done
+/// under its reservation, if `response` is the bound on its response time from the admission of
+/// the whole set. `None`: more than a [`Nanos`].
+///
+/// The work is the only task of the server from the kill on, and does not block. What the tenant
+/// overran its budget by before (SPR Alg. 1) is to be added to `reclaim`, as is what preemption
+/// costs the work ([`Loss`](super::Loss)).
+///
+/// ```
+/// use leasehold_reserve::admission::reclaimed_within;
+/// use leasehold_reserve::{Contract, Order};
+///
+/// // 5 ms of work at 2 ms in every 10 ms, which are served within 3 ms.
+/// let contract = Contract::new(2_000_000, 10_000_000)?;
+/// let bound = reclaimed_within(&contract, Order::FixedPriority, 3_000_000, 5_000_000);
+/// assert_eq!(bound, Some(32_000_000)); // 10 + 2 · 10 + 3 - (2 - 1)
+/// # Ok::<(), leasehold_reserve::ContractError>(())
+/// ```
+#[must_use]
+pub fn reclaimed_within(
+    contract: &Contract,
+    order: Order,
+    response: Nanos,
+    reclaim: Nanos,
+) -> Option<Nanos> {
+    let (budget, period) = (u128::from(contract.budget()), u128::from(contract.period()));
+    let wait = match (order, contract.policy()) {
+        (Order::FixedPriority, Policy::Sporadic) => period,
+        (Order::FixedPriority, Policy::Deferrable) | (Order::EarliestDeadline, _) => {
+            period - budget
+        }
+    };
+    let whole = u128::from(reclaim.saturating_sub(1)) / budget;
+    let rest = u128::from(reclaim.max(1)) - whole * budget;
+    let last = u128::from(response).saturating_sub(budget - rest);
+    Nanos::try_from(wait + whole * period + last).ok()
+}

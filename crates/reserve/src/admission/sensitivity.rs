@@ -1,0 +1,280 @@
+//! How much could change: what a reservation could be at most, and what one that does not fit
+//! would have to be.
+//!
+//! All answers are found by halving an interval, which is right because the tests are monotone:
+//!
+//! * A longer *region* enlarges `I` or `B` of others and nothing else.
+//! * A longer *period* lowers the request bound, and loosens the server's own limit. (Under
+//!   earliest deadline first it also makes the server's region count for those whose periods it
+//!   exceeds; the search goes from one such period to the next.)
+//! * A larger *budget* raises the request bound of a sporadic server. That of a deferrable one can
+//!   fall, where the second of two budgets in a row begins later, but the solution of eq. (1) does
+//!   not: let `b < b′`, and let `R′` solve it for `b′`. If the number of budgets requested is not
+//!   larger for `b`, `R′` solves it for `b`. Otherwise `b + kp < R′ ≤ b′ + kp` for some `k`, where
+//!   the server requests `k + 1` budgets; the rest of the right-hand side, `C`, then is at most
+//!   `b′ + kp − (k + 1)b′ = k(p − b′)`, and `x = b + kp < R′` solves it for `b`, since
+//!   `C + (k + 1)b ≤ k(p − b′) + (k + 1)b ≤ b + kp`.
+
+use alloc::vec::Vec;
+
+use super::deadline::LongerRegions;
+use super::fits;
+use super::response_time::Alone;
+use super::utilisation::Utilisation;
+use crate::config::Order;
+use crate::contract::{Contract, Nanos, PERIOD_MAX};
+
+/// What one reservation could be, with everything else as it is, so that *all* of a set fit.
+/// `None`: no value of this parameter alone makes them fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headroom {
+    /// The largest budget.
+    pub budget: Option<Nanos>,
+    /// The shortest period.
+    pub period: Option<Nanos>,
+    /// The longest non-preemptive region; zero is a value.
+    pub nonpreemptive: Option<Nanos>,
+}
+
+/// What one reservation would have to be, with everything else as it is, to fit *itself*, whatever
+/// becomes of the others. `None`: no value of this parameter alone is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The largest budget.
+    pub budget: Option<Nanos>,
+    /// The shortest period.
+    pub period: Option<Nanos>,
+    /// The longest non-preemptive region that others may have: those of lower priority, or those
+    /// of longer periods under earliest deadline first.
+    pub blocking: Option<Nanos>,
+}
+
+/// The headroom of the server at `index`.
+///
+/// Cost: some hundred times [`fits`].
+///
+/// # Panics
+///
+/// There is no contract at `index`.
+#[must_use]
+pub fn headroom(contracts: &[Contract], order: Order, index: usize) -> Headroom {
+    let own = contracts[index];
+    let (budget, period, region) = (own.budget(), own.period(), own.nonpreemptive());
+    let mut set = Vec::from(contracts);
+    let mut fits_with = |budget, period, region| {
+        set[index] = changed(&own, budget, period, region);
+        fits(&set, order)
+    };
+    Headroom {
+        budget: largest(region.max(1), period, |budget| {
+            fits_with(budget, period, region)
+        }),
+        period: pieces(contracts, order, index).windows(2).find_map(|ends| {
+            smallest(ends[0], ends[1], |period| fits_with(budget, period, region))
+        }),
+        nonpreemptive: largest(0, budget, |region| fits_with(budget, period, region)),
+    }
+}
+
+/// The shortfall of the server at `index`, which may as well fit.
+///
+/// Cost: `n log n`, and some hundred searches for one response time.
+///
+/// # Panics
+///
+/// There is no contract at `index`.
+#[must_use]
+pub fn shortfall(contracts: &[Contract], order: Order, index: usize) -> Shortfall {
+    match order {
+        Order::FixedPriority => shortfall_of_priority(contracts, index),
+        Order::EarliestDeadline => shortfall_of_deadline(contracts, index),
+    }
+}
+
+fn shortfall_of_priority(contracts: &[Contract], index: usize) -> Shortfall {
+    let (own, alone) = (&contracts[index], Alone::among(contracts, index));
+    // Budget and blocking are one sum in eq. (1): how large may it be?
+    let sum = largest(1, own.period(), |sum| alone.fits(sum, own.period()));
+    let beside = |part: Nanos| sum.and_then(|sum| sum.checked_sub(part));
+    Shortfall {
+        budget: beside(alone.blocking).filter(|budget| *budget > 0),
+        period: alone.response(own.budget().saturating_add(alone.blocking)),
+        blocking: beside(own.budget()),
+    }
+}
+
+fn shortfall_of_deadline(contracts: &[Contract], index: usize) -> Shortfall {
+    let own = &contracts[index];
+    let mut others = Vec::from(contracts);
+    others.swap_remove(index);
+    let (shares, longer) = (Utilisation::of_all(&others), LongerRegions::of(&others));
+    let beside = |part: Nanos, period| shares.left_of(period)?.checked_sub(part);
+    let budget = |period| beside(longer.than(period), period);
+    let enough = |period| budget(period) >= Some(own.budget());
+    Shortfall {
+        budget: budget(own.period()).filter(|budget| *budget > 0),
+        period: smallest(own.budget() - 1, PERIOD_MAX, enough),
+        blocking: beside(own.budget(), own.period()),
+    }
+}
+
+/// Periods between which feasibility grows with the period of the server at `index`, ascending:
+/// in each interval beyond its lower end, up to its upper end.
+fn pieces(contracts: &[Contract], order: Order, index: usize) -> Vec<Nanos> {
+    let own = &contracts[index];
+    let mut ends = Vec::from([own.budget() - 1, PERIOD_MAX]);
+    if order == Order::EarliestDeadline && own.nonpreemptive() > 0 {
+        let others = contracts
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        let periods = others.map(|(_, contract)| contract.period());
+        ends.extend(periods.filter(|period| *period >= own.budget()));
+    }
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+fn changed(contract: &Contract, budget: Nanos, period: Nanos, region: Nanos) -> Contract {
+    Contract::new(budget, period)
+        .and_then(|new| new.with_nonpreemptive(region))
+        .and_then(|new| new.with_replenishments(contract.replenishments()))
+        .expect("the intervals searched keep region ≤ budget ≤ period")
+        .with_priority(contract.priority())
+        .with_policy(contract.policy())
+}
+
+/// The largest value of `least..=most` that `holds`, if those that do come before those that do
+/// not.
+fn largest(least: Nanos, most: Nanos, mut holds: impl FnMut(Nanos) -> bool) -> Option<Nanos> {
+    if least > most || !holds(least) {
+        return None;
+    }
+    let (mut low, mut high) = (least, most);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Some(low)
+}
+
+/// The smallest value above `below`, up to `most`, that `holds`, if those that do come after those
+/// that do not.
+fn smallest(below: Nanos, most: Nanos, mut holds: impl FnMut(Nanos) -> bool) -> Option<Nanos> {
+    if below >= most || !holds(most) {
+        return None;
+    }
+    let (mut low, mut high) = (below + 1, most);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{changed, headroom, shortfall};
+    use crate::admission::fits;
+    use crate::config::Order;
+    use crate::contract::{Contract, Policy, Priority};
+    use alloc::vec::Vec;
+    use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+
+    fn contract(budget: u64, period: u64, priority: u8) -> Contract {
+        Contract::new(budget, period)
+            .unwrap()
+            .with_priority(Priority(priority))
+    }
+
+    #[test]
+    fn a_tenant_that_does_not_fit_is_told_what_would() {
+        // SPR Table I: the last gets 10 of every 60 only if its period is 80: 10 + 3 · 10 + 2 · 20.
+        let set = [
+            contract(10, 30, 3),
+            contract(20, 40, 2),
+            contract(10, 60, 1),
+        ];
+        let missing = shortfall(&set, Order::FixedPriority, 2);
+        assert_eq!(
+            (missing.budget, missing.period, missing.blocking),
+            (None, Some(80), None)
+        );
+        // Without the one in the middle there is room for 20 more, in budget or in blocking.
+        let missing = shortfall(&[set[0], set[2]], Order::FixedPriority, 1);
+        assert_eq!((missing.budget, missing.blocking), (Some(40), Some(30)));
+    }
+
+    fn sets() -> impl Strategy<Value = Vec<Contract>> {
+        let server = (1..8_u64, 0..40_u64, 0..3_u8, any::<bool>(), 0..8_u64);
+        let server = server.prop_map(|(budget, more, priority, deferrable, region)| {
+            let policy = if deferrable {
+                Policy::Deferrable
+            } else {
+                Policy::Sporadic
+            };
+            contract(budget, budget + more, priority)
+                .with_policy(policy)
+                .with_nonpreemptive(region.min(budget))
+                .unwrap()
+        });
+        proptest::collection::vec(server, 1..5)
+    }
+
+    fn orders() -> impl Strategy<Value = Order> {
+        prop_oneof![Just(Order::FixedPriority), Just(Order::EarliestDeadline)]
+    }
+
+    proptest! {
+        #[test]
+        fn headroom_is_what_trying_every_value_finds(set in sets(), order in orders()) {
+            let own = set[0];
+            let (budget, period, region) = (own.budget(), own.period(), own.nonpreemptive());
+            let with = |budget, period, region| {
+                let mut set = set.clone();
+                set[0] = changed(&own, budget, period, region);
+                fits(&set, order)
+            };
+            let room = headroom(&set, order, 0);
+            let budgets = region.max(1)..=period;
+            prop_assert_eq!(room.budget, budgets.rev().find(|&b| with(b, period, region)));
+            let regions = 0..=budget;
+            prop_assert_eq!(room.nonpreemptive, regions.rev().find(|&r| with(budget, period, r)));
+            let shortest = (budget..3_000).find(|&p| with(budget, p, region));
+            prop_assert_eq!(room.period.filter(|p| *p < 3_000), shortest);
+        }
+
+        #[test]
+        fn a_shortfall_made_good_is_one_less_that_does_not_fit(set in sets(), order in orders()) {
+            let own = set[0];
+            let missing = shortfall(&set, order, 0);
+            let fits_with = |budget, period| {
+                let mut set = set.clone();
+                let region = own.nonpreemptive().min(budget);
+                set[0] = changed(&own, budget, period, region);
+                crate::admission::responses(&set, order)[0].is_some()
+            };
+            if let Some(budget) = missing.budget {
+                prop_assert_eq!(fits_with(budget, own.period()), true);
+                if budget < own.period() {
+                    prop_assert_eq!(fits_with(budget + 1, own.period()), false);
+                }
+            }
+            if let Some(period) = missing.period {
+                prop_assert_eq!(fits_with(own.budget(), period), true);
+                if period > own.budget() {
+                    prop_assert_eq!(fits_with(own.budget(), period - 1), false);
+                }
+            }
+        }
+    }
+}
