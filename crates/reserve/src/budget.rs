@@ -88,7 +88,7 @@ impl Budget {
         ring: &mut Ring,
         from: Nanos,
         now: Nanos,
-        watch: &mut impl Watch,
+        watch: &mut Watch<'_>,
     ) -> u64 {
         match self {
             Budget::Sporadic(sporadic) => {
@@ -113,7 +113,7 @@ impl Budget {
 
     /// The server has nothing to run any more.
     #[inline]
-    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
         if let Budget::Sporadic(sporadic) = self {
             sporadic.suspend(ring, now, watch);
         }
@@ -127,7 +127,7 @@ impl Budget {
         ring: &mut Ring,
         at: Nanos,
         now: Nanos,
-        watch: &mut impl Watch,
+        watch: &mut Watch<'_>,
     ) -> u64 {
         match self {
             Budget::Sporadic(sporadic) => u64::from(sporadic.resume(ring, at, now, watch)),
@@ -143,7 +143,7 @@ impl Budget {
 
     /// Processes the replenishments that are due; returns how many.
     #[inline]
-    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) -> u64 {
+    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u64 {
         match self {
             Budget::Sporadic(sporadic) => u64::from(sporadic.replenish(ring, now, watch)),
             Budget::Deferrable(deferrable) => {
@@ -159,6 +159,41 @@ impl Budget {
                 replenished
             }
             Budget::Unlimited => 0,
+        }
+    }
+
+    /// The timer of a replenishment fired that does not end a depletion. Sporadic servers note
+    /// nothing then: what is due is found when it is used.
+    pub(crate) fn note_due(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u64 {
+        match self {
+            Budget::Sporadic(_) => 1,
+            _ => self.replenish(ring, now, watch),
+        }
+    }
+
+    /// The deadline of a constant-bandwidth server.
+    #[inline]
+    pub(crate) const fn deadline(&self) -> Option<Nanos> {
+        match self {
+            Budget::Bandwidth(bandwidth) => Some(bandwidth.deadline()),
+            _ => None,
+        }
+    }
+
+    /// The deadline that a constant-bandwidth server will have when its timeout at `at` has been
+    /// processed.
+    #[inline]
+    pub(crate) fn deadline_at(&self, at: Nanos, is_activation: bool) -> Option<Nanos> {
+        match self {
+            Budget::Bandwidth(bandwidth) => Some(bandwidth.deadline_at(at, is_activation)),
+            _ => None,
+        }
+    }
+
+    /// Sees to it that the first replenishment is watched, if it is pending from the start.
+    pub(crate) fn start(&self, now: Nanos, watch: &mut Watch<'_>) {
+        if let Budget::Deferrable(deferrable) = self {
+            watch.pending(PERIODIC, deferrable.boundary_after(now));
         }
     }
 
@@ -186,7 +221,7 @@ impl Budget {
 
 /// A constant-bandwidth server has a replenishment pending while it is throttled.
 #[inline]
-fn watch_throttled(bandwidth: &Bandwidth, now: Nanos, watch: &mut impl Watch) {
+fn watch_throttled(bandwidth: &Bandwidth, now: Nanos, watch: &mut Watch<'_>) {
     let available = bandwidth.available_at();
     if available > now {
         watch.pending(PERIODIC, available);

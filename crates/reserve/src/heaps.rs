@@ -49,6 +49,20 @@ impl Heaps {
         (root != NOWHERE).then(|| (self.nodes[root as usize].key, root))
     }
 
+    /// The smallest key of all nodes but one.
+    pub(crate) fn first_but(&self, heap: Index, node: Index) -> Option<u64> {
+        let (key, root) = self.first(heap)?;
+        if root != node {
+            return Some(key);
+        }
+        let Node { left, right, .. } = self.nodes[root as usize];
+        [left, right]
+            .into_iter()
+            .filter(|&child| child != NOWHERE)
+            .map(|child| self.nodes[child as usize].key)
+            .min()
+    }
+
     #[inline]
     pub(crate) fn contains(&self, node: Index) -> bool {
         self.nodes[node as usize].rank != 0

@@ -31,8 +31,6 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
-// What the eager baseline and deadlines need comes next.
-#![allow(dead_code)]
 
 extern crate alloc;
 
@@ -43,12 +41,15 @@ mod bandwidth;
 mod budget;
 mod config;
 mod contract;
+mod deadlines;
 mod decision;
 mod deferrable;
 mod dispatch;
+mod eager;
 mod heaps;
 mod id;
 mod lists;
+mod ready;
 mod ring;
 mod runqueue;
 mod scheduler;
@@ -59,6 +60,8 @@ mod sporadic;
 mod supply;
 mod tasks;
 mod timeouts;
+mod timers;
+mod turns;
 mod urgency;
 
 pub use config::{Config, Order, Shielding};
@@ -67,6 +70,7 @@ pub use contract::{
 };
 pub use decision::Decision;
 pub use id::{Refused, ServerId, TaskId};
+pub use ring::Replenishment;
 pub use scheduler::Scheduler;
 pub use server::State;
 pub use supply::Supply;

@@ -6,34 +6,51 @@
 //! last entry is due, all are, and together they are the whole budget.
 
 use crate::contract::{Nanos, REPLENISHMENTS_MAX};
+use crate::id::Index;
+use crate::timers::Timers;
 
 /// Places of a ring, of which it uses as many as its capacity, rounded up to a power of two.
 pub(crate) const SLOTS: usize = REPLENISHMENTS_MAX as usize;
 
-/// `amount` of budget that can be used from `at` on.
+/// An entry of a replenishment queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Replenishment {
-    pub(crate) at: Nanos,
-    pub(crate) amount: Nanos,
+pub struct Replenishment {
+    /// The instant from which it can be used.
+    pub at: Nanos,
+    /// How much budget it is.
+    pub amount: Nanos,
 }
 
-/// Is told where pending replenishments are. The eager scheduler has a timer for each; the
-/// shielded one does not care.
-pub(crate) trait Watch {
+/// Who is told where replenishments are pending.
+#[derive(Debug)]
+pub(crate) enum Watch<'a> {
+    /// The shielded scheduler does not need to know.
+    Nobody,
+    /// The eager scheduler has a timer for each of a server's.
+    Timers(&'a mut Timers, Index),
+}
+
+impl Watch<'_> {
     /// The replenishment in `slot` is pending until `at`.
-    fn pending(&mut self, slot: u32, at: Nanos);
+    #[inline]
+    pub(crate) fn pending(&mut self, slot: u32, at: Nanos) {
+        if let Watch::Timers(timers, server) = self {
+            timers.set_replenishment(*server, slot, at);
+        }
+    }
+
     /// No replenishment is pending in `slot` any more.
-    fn gone(&mut self, slot: u32);
-}
-
-/// Nobody watches.
-pub(crate) struct Unwatched;
-
-impl Watch for Unwatched {
     #[inline]
-    fn pending(&mut self, _: u32, _: Nanos) {}
+    pub(crate) fn gone(&mut self, slot: u32) {
+        if let Watch::Timers(timers, server) = self {
+            timers.cancel_replenishment(*server, slot);
+        }
+    }
+
     #[inline]
-    fn gone(&mut self, _: u32) {}
+    const fn is_anybody(&self) -> bool {
+        matches!(self, Watch::Timers(..))
+    }
 }
 
 /// Invariants: `1 ≤ len ≤ capacity`; times do not decrease from the head on; the amounts are
@@ -100,7 +117,7 @@ impl Ring {
     /// The head leaves before its replenishment enters, where the paper has it the other way
     /// round: so a full ring has room for it and nothing needs to be postponed.
     #[inline]
-    pub(crate) fn recycle_head(&mut self, back: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn recycle_head(&mut self, back: Nanos, watch: &mut Watch<'_>) {
         let amount = self.head().amount;
         watch.gone(self.slot(0) as u32);
         self.head = (self.head + 1) & self.mask;
@@ -111,7 +128,7 @@ impl Ring {
     /// Splits `used` off the head, to come back at `back` (SPR Alg. 1 lines 11 and 12). `used`
     /// must be less than the head's amount.
     #[inline]
-    pub(crate) fn split_head(&mut self, used: Nanos, back: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn split_head(&mut self, used: Nanos, back: Nanos, watch: &mut Watch<'_>) {
         debug_assert!(0 < used && used < self.head().amount);
         let head = self.slot(0);
         self.slots[head].amount -= used;
@@ -127,7 +144,7 @@ impl Ring {
     /// Queues a replenishment. If the ring is full, the last one is postponed to it and takes
     /// its amount in (Stanovich et al., SPR §IV-A); if the last one has the same time, nothing
     /// is lost by that, and it happens too.
-    fn push(&mut self, new: Replenishment, watch: &mut impl Watch) {
+    fn push(&mut self, new: Replenishment, watch: &mut Watch<'_>) {
         if self.len > 0 {
             let last = self.slot(self.len - 1);
             let entry = &mut self.slots[last];
@@ -148,7 +165,7 @@ impl Ring {
     /// Makes one entry of all that are due, at the time of the last of them (SPR Alg. 3 lines 1
     /// to 3, fig. 8c); returns how many were taken in.
     #[inline]
-    pub(crate) fn merge_due(&mut self, now: Nanos, watch: &mut impl Watch) -> u32 {
+    pub(crate) fn merge_due(&mut self, now: Nanos, watch: &mut Watch<'_>) -> u32 {
         let before = self.len;
         if self.last().at <= now {
             // All are due, and all together are the budget.
@@ -172,9 +189,11 @@ impl Ring {
 
     /// Lets go of the first `count` entries; the next becomes the head, with `amount`.
     #[inline]
-    fn drop_front(&mut self, count: u32, amount: Nanos, watch: &mut impl Watch) {
-        for i in 0..count {
-            watch.gone(self.slot(i) as u32);
+    fn drop_front(&mut self, count: u32, amount: Nanos, watch: &mut Watch<'_>) {
+        if watch.is_anybody() {
+            for i in 0..count {
+                watch.gone(self.slot(i) as u32);
+            }
         }
         self.head = (self.head + count) & self.mask;
         self.len -= count;
@@ -191,7 +210,7 @@ impl Ring {
     }
 
     /// Moves all entries to later times.
-    pub(crate) fn delay_all(&mut self, by: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn delay_all(&mut self, by: Nanos, watch: &mut Watch<'_>) {
         for i in 0..self.len {
             let slot = self.slot(i);
             self.slots[slot].at = self.slots[slot].at.saturating_add(by);
@@ -214,5 +233,66 @@ impl Ring {
             self.total
         );
         assert!((1..self.len).all(|i| self.entry(i - 1).at <= self.entry(i).at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{Replenishment, Ring, Watch};
+
+    fn ring(capacity: u32, entries: &[(u64, u64)]) -> Ring {
+        let total = entries.iter().map(|entry| entry.1).sum();
+        let mut ring = Ring::new(capacity, entries[0].0, total);
+        // What is not the head's is split off it, to come back when it says.
+        for &(at, amount) in &entries[1..] {
+            ring.split_head(amount, at, &mut Watch::Nobody);
+        }
+        ring.check();
+        ring
+    }
+
+    fn entries(ring: &Ring) -> Vec<(u64, u64)> {
+        ring.check();
+        ring.entries()
+            .map(|Replenishment { at, amount }| (at, amount))
+            .collect()
+    }
+
+    #[test]
+    fn fig_8a_at_first_the_whole_budget_is_there() {
+        assert_eq!(entries(&Ring::new(4, 7, 20)), [(7, 20)]);
+    }
+
+    #[test]
+    fn fig_8b_a_used_head_comes_back_a_period_later() {
+        let mut ring = ring(4, &[(10, 5), (20, 6), (30, 9)]);
+        ring.recycle_head(10 + 40, &mut Watch::Nobody);
+        assert_eq!(entries(&ring), [(20, 6), (30, 9), (50, 5)]);
+    }
+
+    #[test]
+    fn fig_8c_what_is_due_becomes_one_entry_at_the_time_of_the_last() {
+        let mut some = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
+        assert_eq!(some.merge_due(35, &mut Watch::Nobody), 2);
+        assert_eq!(entries(&some), [(30, 20), (50, 2)]);
+        let mut all = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
+        assert_eq!(all.merge_due(50, &mut Watch::Nobody), 3);
+        assert_eq!(entries(&all), [(50, 22)]);
+        let mut none = ring(4, &[(10, 5), (20, 6)]);
+        assert_eq!(none.merge_due(9, &mut Watch::Nobody), 0);
+        assert_eq!(entries(&none), [(10, 5), (20, 6)]);
+    }
+
+    #[test]
+    fn a_full_ring_postpones_its_last_entry() {
+        let mut full = ring(2, &[(10, 5), (20, 6)]);
+        full.split_head(2, 50, &mut Watch::Nobody);
+        assert_eq!(entries(&full), [(10, 3), (50, 8)]);
+        // With room for one entry, what is left of the head waits too.
+        let mut single = ring(1, &[(10, 5)]);
+        single.split_head(2, 50, &mut Watch::Nobody);
+        assert_eq!(entries(&single), [(50, 5)]);
     }
 }

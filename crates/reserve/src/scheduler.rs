@@ -4,16 +4,16 @@ use alloc::vec::Vec;
 
 use crate::background::Background;
 use crate::budget::Budget;
-use crate::config::{Config, Order, Shielding};
+use crate::config::{Config, Shielding};
 use crate::contract::{Contract, Nanos};
 use crate::decision::Decision;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
-use crate::ring::{Ring, Unwatched};
-use crate::runqueue::Runqueue;
+use crate::ready::{Pending, Ready};
+use crate::ring::{Replenishment, Ring, Watch};
 use crate::server::{Server, Servers, State};
 use crate::supply::Supply;
 use crate::tasks::Tasks;
-use crate::timeouts::Timeouts;
+use crate::timers::Timers;
 use crate::urgency::Urgency;
 
 /// Processor reservations on one core.
@@ -31,8 +31,10 @@ pub struct Scheduler {
     /// The replenishment queues, by the places of their servers.
     pub(crate) rings: Vec<Ring>,
     pub(crate) tasks: Tasks,
-    pub(crate) ready: Runqueue,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) ready: Ready,
+    pub(crate) pending: Pending,
+    /// The timers of the eager scheduler, instead of `pending`.
+    pub(crate) timers: Option<Timers>,
     pub(crate) background: Background,
     /// The server whose task runs, `τ_p` in the next invocation.
     pub(crate) current: Option<Index>,
@@ -45,23 +47,21 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// A scheduler without servers. Allocates all that it will ever need.
-    ///
-    /// # Panics
-    /// [`Shielding::Eager`] and [`Order::EarliestDeadline`] are not there yet.
     pub fn new(config: Config) -> Self {
-        assert_eq!(
-            (config.shielding, config.order),
-            (Shielding::Shielded, Order::FixedPriority),
-            "not there yet"
-        );
-        let Config { servers, tasks, .. } = config;
+        let Config {
+            order,
+            shielding,
+            servers,
+            tasks,
+        } = config;
         Scheduler {
             config,
             servers: Servers::new(servers),
             rings: (0..servers).map(|_| Ring::new(1, 0, 1)).collect(),
             tasks: Tasks::new(servers, tasks),
-            ready: Runqueue::new(servers),
-            timeouts: Timeouts::new(servers),
+            ready: Ready::new(order, servers),
+            pending: Pending::new(order, servers),
+            timers: (shielding == Shielding::Eager).then(|| Timers::new(servers, tasks)),
             background: Background::new(servers),
             current: None,
             running: None,
@@ -85,6 +85,9 @@ impl Scheduler {
         server.nonpreemptive = contract.nonpreemptive();
         server.slice = contract.slice().unwrap_or(NEVER);
         server.contract = Some(*contract);
+        server
+            .budget
+            .start(now, &mut watch(&mut self.timers, id.index));
         Ok(id)
     }
 
@@ -99,7 +102,8 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Removes a server and all its tasks, in constant time whatever their number.
+    /// Removes a server and all its tasks, in constant time whatever their number; the eager
+    /// scheduler visits each.
     ///
     /// If one of them runs, call [`schedule`](Self::schedule) for who runs instead.
     ///
@@ -110,6 +114,12 @@ impl Scheduler {
         self.account(now);
         self.set_timeout(index, NEVER);
         self.leave(index);
+        if let Some(timers) = &mut self.timers {
+            timers.cancel_replenishments(index);
+            self.tasks
+                .of(index)
+                .for_each(|task| timers.cancel_wake_up(task));
+        }
         self.tasks.remove_all(index);
         self.servers.remove(index);
         if self.current == Some(index) {
@@ -149,6 +159,9 @@ impl Scheduler {
             return Ok(());
         }
         self.account(now);
+        if let Some(timers) = &mut self.timers {
+            timers.cancel_wake_up(task.index);
+        }
         self.tasks.wake(server, task.index);
         if self.servers.at(server).state == State::Blocked {
             let at = self.servers.at(server).timeout.min(self.accounted);
@@ -168,7 +181,7 @@ impl Scheduler {
         if self.tasks.first(server) == Some(task.index) {
             self.servers.at_mut(server).turn = 0;
         }
-        self.tasks.block(server, task.index, until.unwrap_or(NEVER));
+        self.put_to_sleep(server, task.index, until.unwrap_or(NEVER));
         if self.tasks.first(server).is_some() {
             return Ok(());
         }
@@ -201,7 +214,10 @@ impl Scheduler {
     /// The time since the last call is charged to the task that ran, so `now` should be read
     /// before anything else is done.
     pub fn schedule(&mut self, now: Nanos) -> Decision {
-        self.schedule_shielded(now)
+        match self.config.shielding {
+            Shielding::Eager => self.schedule_eager(now),
+            Shielding::Shielded => self.schedule_shielded(now),
+        }
     }
 
     /// The task that runs.
@@ -279,6 +295,20 @@ impl Scheduler {
             .overrun(&self.rings[id.index()], self.accounted))
     }
 
+    /// The replenishment queue of a sporadic server, earliest first: what it can use, and from
+    /// when on. Their amounts add up to the budget. Nothing for servers that need no queue.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if it has been removed.
+    pub fn replenishments(
+        &self,
+        id: ServerId,
+    ) -> Result<impl Iterator<Item = Replenishment>, Refused> {
+        let is_sporadic = matches!(self.server(id)?.budget, Budget::Sporadic(_));
+        let entries = self.rings[id.index()].entries();
+        Ok(entries.filter(move |_| is_sporadic))
+    }
+
     fn server(&self, id: ServerId) -> Result<&Server, Refused> {
         self.servers.find(id).map(|index| self.servers.at(index))
     }
@@ -289,8 +319,29 @@ impl Scheduler {
     }
 }
 
+/// Who is told about a server's replenishments.
+fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
+    match timers {
+        None => Watch::Nobody,
+        Some(timers) => Watch::Timers(timers, server),
+    }
+}
+
 /// What an event does to a server.
 impl Scheduler {
+    fn put_to_sleep(&mut self, server: Index, task: Index, until: Nanos) {
+        match &mut self.timers {
+            None => self.tasks.block(server, task, until),
+            Some(timers) => {
+                self.tasks.block(server, task, NEVER);
+                timers.cancel_wake_up(task);
+                if until != NEVER {
+                    timers.set_wake_up(task, until);
+                }
+            }
+        }
+    }
+
     /// Accounts for what ran since the last event (SPR Alg. 1), and sees to what that changes.
     pub(crate) fn account(&mut self, now: Nanos) {
         let from = self.accounted;
@@ -303,10 +354,18 @@ impl Scheduler {
         let ring = &mut self.rings[index as usize];
         server.supply.used += now - from;
         server.turn += now - from;
-        server.supply.replenishments += server.budget.charge(ring, from, now, &mut Unwatched);
+        // A timer that fired in time leaves no overrun.
+        if now > self.armed && server.state == State::Ready {
+            let overrun = now.saturating_sub(server.budget.depletion(ring, from));
+            server.supply.overrun_max = server.supply.overrun_max.max(overrun);
+        }
+        server.supply.replenishments +=
+            server
+                .budget
+                .charge(ring, from, now, &mut watch(&mut self.timers, index));
         let is_available = server.budget.is_available(ring, now);
         match server.state {
-            State::Ready if is_available => {}
+            State::Ready if is_available => self.follow_deadline(index),
             State::Ready => {
                 self.leave(index);
                 self.deplete(index);
@@ -314,6 +373,18 @@ impl Scheduler {
             // It ran on after the event that blocked it, until the scheduler was called.
             State::Blocked => self.suspend(index),
             State::Depleted => self.deplete(index),
+        }
+    }
+
+    /// A server that is past its deadline when its budget ends goes on with the next deadline.
+    #[inline]
+    fn follow_deadline(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        if let Some(deadline) = server.budget.deadline()
+            && Urgency::of_deadline(deadline) != server.urgency
+        {
+            self.leave(index);
+            self.enter(index);
         }
     }
 
@@ -342,7 +413,9 @@ impl Scheduler {
         let overrun = server.budget.overrun(ring, now);
         server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         server.state = State::Blocked;
-        server.budget.suspend(ring, now, &mut Unwatched);
+        server
+            .budget
+            .suspend(ring, now, &mut watch(&mut self.timers, index));
         self.set_blocked_timeout(index);
     }
 
@@ -371,7 +444,9 @@ impl Scheduler {
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
-        let replenished = server.budget.resume(ring, at, now, &mut Unwatched);
+        let replenished = server
+            .budget
+            .resume(ring, at, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
         server.supply.activations += 1;
         if server.budget.is_available(ring, now) {
@@ -388,7 +463,9 @@ impl Scheduler {
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
-        let replenished = server.budget.replenish(ring, now, &mut Unwatched);
+        let replenished = server
+            .budget
+            .replenish(ring, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
         self.enter(index);
         replenished
@@ -401,6 +478,9 @@ impl Scheduler {
         if server.is_background() {
             self.background.push_back(index);
         } else {
+            if let Some(deadline) = server.budget.deadline() {
+                server.urgency = Urgency::of_deadline(deadline);
+            }
             self.ready.push_back(server.urgency, index);
         }
     }
@@ -418,34 +498,37 @@ impl Scheduler {
         }
     }
 
-    /// Sets a server's timeout; `NEVER`: it has none.
+    /// The timer of a replenishment fired that does not make its server ready.
+    pub(crate) fn note_due(&mut self, index: Index) -> u64 {
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        let mut watch = watch(&mut self.timers, index);
+        let noted = match server.state {
+            State::Blocked => server.budget.replenish(ring, self.accounted, &mut watch),
+            _ => server.budget.note_due(ring, self.accounted, &mut watch),
+        };
+        server.supply.replenishments += noted;
+        noted
+    }
+
+    /// Sets a server's timeout; `NEVER`: it has none. The eager scheduler has timers instead.
     fn set_timeout(&mut self, index: Index, at: Nanos) {
+        if self.timers.is_some() {
+            return;
+        }
         let server = self.servers.at_mut(index);
         server.timeout = at;
         if server.is_background() {
             self.background.set_timeout(index, at);
-        } else if at == NEVER {
-            self.timeouts.remove(server.urgency, index);
-        } else {
-            self.timeouts.set(server.urgency, index, at);
+            return;
         }
-    }
-
-    /// Ends the turn of a server's running task, if another can have one: one whose time to
-    /// wake up has come included.
-    pub(crate) fn take_turn(&mut self, index: Index) {
-        self.tasks.wake_sleeper(index, self.accounted);
-        let is_background = self.servers.at(index).is_background();
-        if is_background && let Some(other) = self.background.expired(self.accounted) {
-            self.tasks.wake_sleeper(other, self.accounted);
-            self.activate(other, self.accounted);
-        }
-        if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
-            self.tasks.rotate(index);
-            self.servers.at_mut(index).turn = 0;
-            if is_background {
-                self.background.rotate();
+        self.pending.remove(server.urgency, index);
+        if at != NEVER {
+            let is_activation = server.state == State::Blocked;
+            if let Some(deadline) = server.budget.deadline_at(at, is_activation) {
+                server.urgency = Urgency::of_deadline(deadline);
             }
+            self.pending.set(server.urgency, index, at);
         }
     }
 }

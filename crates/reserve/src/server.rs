@@ -124,13 +124,6 @@ impl Servers {
         }
     }
 
-    pub(crate) fn id(&self, index: Index) -> ServerId {
-        ServerId {
-            index,
-            generation: self.at(index).generation,
-        }
-    }
-
     #[inline]
     pub(crate) fn at(&self, index: Index) -> &Server {
         &self.places[index as usize]

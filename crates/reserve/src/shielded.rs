@@ -15,6 +15,10 @@ use crate::scheduler::Scheduler;
 use crate::server::State;
 use crate::urgency::Urgency;
 
+/// How many budgets a late constant-bandwidth server is followed through; a timer that fires after
+/// that many may not switch.
+const LATE_ROUNDS: u32 = 64;
+
 impl Scheduler {
     pub(crate) fn schedule_shielded(&mut self, now: Nanos) -> Decision {
         let mut decision = Decision::default();
@@ -31,14 +35,6 @@ impl Scheduler {
         decision
     }
 
-    /// Ends the turn of the running task if its slice is used up.
-    fn end_turn(&mut self, index: Index) {
-        let server = self.servers.at(index);
-        if server.state == State::Ready && server.turn >= server.slice {
-            self.take_turn(index);
-        }
-    }
-
     /// Selects the server that runs next; processes its timeout if that has expired.
     fn select(&mut self, decision: &mut Decision) -> Option<Index> {
         let now = self.accounted;
@@ -52,7 +48,7 @@ impl Scheduler {
         }
         let first = self.ready.first();
         let least = first.map_or(Urgency::LEAST, |(urgency, _)| urgency);
-        if let Some((urgency, index)) = self.timeouts.most_urgent_expired(now)
+        if let Some((urgency, index)) = self.pending.most_urgent_expired(now)
             && urgency < least
         {
             self.process_timeout(index, decision);
@@ -89,23 +85,54 @@ impl Scheduler {
         decision.replenishments += replenished as u32;
     }
 
+    /// When the budget of the server that runs ends, or when it must give way as it ends.
+    ///
+    /// A constant-bandwidth server that is past its deadline by then goes on with its next budget
+    /// and a later deadline, and whether that is a reason to switch depends on the others.
+    fn depletion(&self, index: Index) -> Nanos {
+        let server = self.servers.at(index);
+        let mut end = server
+            .budget
+            .depletion(&self.rings[index as usize], self.accounted);
+        let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract)
+        else {
+            return end;
+        };
+        let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
+        for _ in 0..LATE_ROUNDS {
+            if end < deadline {
+                break;
+            }
+            deadline += contract.period();
+            let preemption = self
+                .pending
+                .earliest_above(Urgency::of_deadline(deadline))
+                .max(end);
+            if waiting < deadline || preemption <= end + contract.budget() {
+                return if waiting < deadline { end } else { preemption };
+            }
+            end += contract.budget();
+        }
+        end
+    }
+
     /// Says when the timer must fire (SPR Alg. 2).
     fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
         let now = self.accounted;
         self.armed = match next {
-            None => self.timeouts.earliest().min(self.background.earliest()),
+            None => self.pending.earliest().min(self.background.earliest()),
             Some(index) => {
                 let server = self.servers.at(index);
-                let depletion = server.budget.depletion(&self.rings[index as usize], now);
+                let depletion = self.depletion(index);
                 let preemption = if server.is_background() {
-                    self.timeouts.earliest()
+                    self.pending.earliest()
                 } else {
                     let waiting = match self.ready.first() {
                         Some((urgency, _)) if urgency < server.urgency => now,
                         _ => NEVER,
                     };
                     let end = server.dispatched + server.nonpreemptive;
-                    self.timeouts
+                    self.pending
                         .earliest_above(server.urgency)
                         .min(waiting)
                         .max(end)
@@ -114,24 +141,5 @@ impl Scheduler {
             }
         };
         decision.timer = (self.armed != NEVER).then_some(self.armed);
-    }
-
-    /// When the turn of a server's first task ends: when its slice is used up, but not before
-    /// another can have one.
-    fn turn_end(&self, index: Index) -> Nanos {
-        let server = self.servers.at(index);
-        if server.slice == NEVER {
-            return NEVER;
-        }
-        let is_background = server.is_background();
-        let end = self.accounted + server.slice.saturating_sub(server.turn);
-        if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
-            return end;
-        }
-        let mut other = self.tasks.next_wake(index);
-        if is_background {
-            other = other.min(self.background.earliest());
-        }
-        other.max(end)
     }
 }

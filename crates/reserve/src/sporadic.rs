@@ -41,7 +41,7 @@ impl Sporadic {
     /// used up come back one period after their own time. At most one round over the ring,
     /// whatever `ran` is: whole rounds put every entry off by a period each.
     #[inline]
-    pub(crate) fn charge(&mut self, ring: &mut Ring, ran: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn charge(&mut self, ring: &mut Ring, ran: Nanos, watch: &mut Watch<'_>) {
         self.used += ran;
         if self.used >= ring.total() {
             let rounds = self.used / ring.total();
@@ -57,7 +57,7 @@ impl Sporadic {
     /// The server has nothing to run any more. What it used comes back one period after it
     /// could first be used; the rest stays (SPR Alg. 1 lines 10 to 13). An overrun stays too.
     #[inline]
-    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) {
+    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
         let head = ring.head();
         if self.used > 0 && head.at <= now {
             ring.split_head(self.used, head.at.saturating_add(self.period), watch);
@@ -79,7 +79,7 @@ impl Sporadic {
         ring: &mut Ring,
         at: Nanos,
         now: Nanos,
-        watch: &mut impl Watch,
+        watch: &mut Watch<'_>,
     ) -> u32 {
         if at >= ring.head().at.saturating_add(self.period) {
             self.used = 0;
@@ -95,7 +95,7 @@ impl Sporadic {
     /// Budget of a server that was waiting for it came back (SPR Alg. 3 lines 1 to 3; line 5 has
     /// no effect then). Returns how many entries were taken in.
     #[inline]
-    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut impl Watch) -> u32 {
+    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u32 {
         ring.merge_due(now, watch)
     }
 

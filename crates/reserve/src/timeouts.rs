@@ -2,6 +2,8 @@
 //! tournament of the levels (the segment tree of TimerShield), so that what is needed takes
 //! logarithmic time in the levels, and in the servers of one level.
 
+use alloc::boxed::Box;
+
 use crate::contract::Nanos;
 use crate::heaps::Heaps;
 use crate::id::{Index, NEVER};
@@ -17,14 +19,14 @@ const ROOT: usize = 1;
 pub(crate) struct Timeouts {
     heaps: Heaps,
     /// The children of node `i` are `2i`, more urgent, and `2i + 1`.
-    earliest: [Nanos; 2 * LEAVES],
+    earliest: Box<[Nanos; 2 * LEAVES]>,
 }
 
 impl Timeouts {
     pub(crate) fn new(servers: u32) -> Self {
         Timeouts {
             heaps: Heaps::new(LEVELS, servers),
-            earliest: [NEVER; 2 * LEAVES],
+            earliest: Box::new([NEVER; 2 * LEAVES]),
         }
     }
 

@@ -1,6 +1,8 @@
 //! A scheduler in virtual time, and what ran when.
 #![allow(dead_code)]
 
+pub(crate) mod world;
+
 use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Priority, Scheduler, ServerId, Shielding, TaskId,
 };

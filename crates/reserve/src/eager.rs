@@ -1,0 +1,94 @@
+//! Eager scheduling, the baseline (SPR §III-A): every timer interrupts whoever runs when it is
+//! due, and all that have expired are processed at every invocation, whoever they are for.
+
+use crate::decision::Decision;
+use crate::id::{Index, NEVER};
+use crate::scheduler::Scheduler;
+use crate::server::State;
+use crate::timers::{Timer, Timers};
+
+impl Scheduler {
+    pub(crate) fn schedule_eager(&mut self, now: u64) -> Decision {
+        let mut decision = Decision::default();
+        self.account(now);
+        let previous = self.current;
+        if let Some(previous) = previous {
+            self.note_timer(previous);
+            self.end_turn(previous);
+        }
+        while let Some((at, timer)) = self.pop_timer() {
+            self.process_timer(at, timer, &mut decision);
+        }
+        let next = self.most_urgent();
+        self.dispatch(previous, next, &mut decision);
+        self.arm_eagerly(next, &mut decision);
+        decision
+    }
+
+    fn pop_timer(&mut self) -> Option<(u64, Timer)> {
+        let now = self.accounted;
+        self.timers.as_mut()?.pop(now)
+    }
+
+    fn process_timer(&mut self, at: u64, timer: Timer, decision: &mut Decision) {
+        decision.timeouts += 1;
+        let (index, replenished) = match timer {
+            Timer::Replenishment(index) => (index, self.process_replenishment(index)),
+            Timer::WakeUp(task) => {
+                let Ok(server) = self.tasks.server(self.tasks.id(task)) else {
+                    return;
+                };
+                self.tasks.wake(server.index, task);
+                let is_blocked = self.servers.at(server.index).state == State::Blocked;
+                let replenished = if is_blocked {
+                    self.activate(server.index, at)
+                } else {
+                    0
+                };
+                (server.index, replenished)
+            }
+        };
+        decision.replenishments += replenished as u32;
+        decision.touched += u32::from(!self.servers.at(index).is_background());
+    }
+
+    /// A replenishment has come due. What a ready server gets back needs no more than this
+    /// interrupt: the next timer is set later.
+    fn process_replenishment(&mut self, index: Index) -> u64 {
+        let server = self.servers.at(index);
+        let ring = &self.rings[index as usize];
+        let is_available = server.budget.is_available(ring, self.accounted);
+        match server.state {
+            State::Depleted if is_available => self.replenish(index),
+            _ => self.note_due(index),
+        }
+    }
+
+    /// The ready server that is to run; among equals the one that runs goes on.
+    fn most_urgent(&self) -> Option<Index> {
+        let Some((urgency, index)) = self.ready.first() else {
+            return self.background.first();
+        };
+        let goes_on = |&current: &Index| {
+            let server = self.servers.at(current);
+            server.state == State::Ready && !server.is_background() && server.urgency == urgency
+        };
+        Some(self.current.filter(goes_on).unwrap_or(index))
+    }
+
+    /// Says when the timer must fire: when what can be used now has been used, or when the next
+    /// timer is due, whoever it is for.
+    fn arm_eagerly(&mut self, next: Option<Index>, decision: &mut Decision) {
+        let now = self.accounted;
+        let mut armed = self.timers.as_ref().map_or(NEVER, Timers::earliest);
+        if let Some(index) = next {
+            let server = self.servers.at(index);
+            let left = server.budget.left(&self.rings[index as usize], now);
+            armed = armed
+                .min(now.saturating_add(left))
+                .min(self.turn_end(index));
+        }
+        self.armed = armed;
+        decision.timer = (armed != NEVER).then_some(armed);
+    }
+}

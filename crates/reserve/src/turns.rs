@@ -1,0 +1,57 @@
+//! Turns: how the ready tasks of one server, and the background servers, share what they get.
+//!
+//! A turn lasts as long as the server's slice, in time that its task really ran. Its end is a
+//! reason to fire the timer only if somebody else can have a turn then (SPR §III: a timer that
+//! does not switch is unnecessary). A task whose time to wake up has come waits like one that is
+//! ready: it joins in when a turn ends, one task at a time.
+
+use crate::contract::Nanos;
+use crate::id::{Index, NEVER};
+use crate::scheduler::Scheduler;
+use crate::server::State;
+
+impl Scheduler {
+    /// Ends the turn of the running task if its slice is used up.
+    pub(crate) fn end_turn(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        if server.state == State::Ready && server.turn >= server.slice {
+            self.take_turn(index);
+        }
+    }
+
+    /// Lets another task have a turn, if one can: a sleeping one whose time has come included.
+    pub(crate) fn take_turn(&mut self, index: Index) {
+        self.tasks.wake_sleeper(index, self.accounted);
+        let is_background = self.servers.at(index).is_background();
+        if is_background && let Some(other) = self.background.expired(self.accounted) {
+            self.tasks.wake_sleeper(other, self.accounted);
+            self.activate(other, self.accounted);
+        }
+        if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
+            self.tasks.rotate(index);
+            self.servers.at_mut(index).turn = 0;
+            if is_background {
+                self.background.rotate();
+            }
+        }
+    }
+
+    /// When the turn of a server's first task ends: when its slice is used up, but not before
+    /// another can have one.
+    pub(crate) fn turn_end(&self, index: Index) -> Nanos {
+        let server = self.servers.at(index);
+        if server.slice == NEVER {
+            return NEVER;
+        }
+        let is_background = server.is_background();
+        let end = self.accounted + server.slice.saturating_sub(server.turn);
+        if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
+            return end;
+        }
+        let mut other = self.tasks.next_wake(index);
+        if is_background {
+            other = other.min(self.background.earliest());
+        }
+        other.max(end)
+    }
+}

@@ -1,0 +1,305 @@
+//! Programs that run under a scheduler in virtual time, and what each server got.
+
+use leasehold_reserve::{
+    Config, Contract, Decision, Nanos, Policy, Scheduler, ServerId, Shielding, TaskId,
+};
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
+
+/// What a task does, over and over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    Run(Nanos),
+    Sleep(Nanos),
+    /// Blocks until somebody wakes it.
+    Wait,
+    Rotate,
+}
+
+/// A server and the programs of its tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant {
+    pub(crate) contract: Contract,
+    pub(crate) programs: Vec<Vec<Step>>,
+}
+
+/// A processor's whole load.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    pub(crate) tenants: Vec<Tenant>,
+    /// Wake-ups from outside: when, and the number of the task.
+    pub(crate) events: Vec<(Nanos, usize)>,
+    /// How late the timer fires, in turn.
+    pub(crate) latencies: Vec<Nanos>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    /// Who ran from when to when, by the number of the tenant.
+    pub(crate) slices: Vec<(Nanos, Nanos, usize)>,
+    /// Timers that fired with nothing else happening then, and whether they switched.
+    pub(crate) fired: Vec<(Nanos, bool)>,
+    pub(crate) servers: Vec<ServerId>,
+    pub(crate) decisions: Vec<Decision>,
+}
+
+impl History {
+    /// What a tenant got in `from .. to`.
+    pub(crate) fn supply(&self, tenant: usize, from: Nanos, to: Nanos) -> Nanos {
+        self.slices
+            .iter()
+            .filter(|slice| slice.2 == tenant)
+            .map(|&(start, end, _)| end.min(to).saturating_sub(start.max(from)))
+            .sum()
+    }
+
+    fn push(&mut self, start: Nanos, end: Nanos, tenant: usize) {
+        match self.slices.last_mut() {
+            _ if start == end => {}
+            Some(last) if last.1 == start && last.2 == tenant => last.1 = end,
+            _ => self.slices.push((start, end, tenant)),
+        }
+    }
+}
+
+struct Actor {
+    task: TaskId,
+    tenant: usize,
+    program: Vec<Step>,
+    at: usize,
+    /// What is left of the step it runs.
+    left: Nanos,
+}
+
+impl Actor {
+    /// Goes on to the next step.
+    fn advance(&mut self) -> Step {
+        self.at = (self.at + 1) % self.program.len();
+        let step = self.program[self.at];
+        if let Step::Run(length) = step {
+            self.left = length;
+        }
+        step
+    }
+}
+
+/// Lets a load run until `horizon`; `check` sees the scheduler after each decision.
+pub(crate) fn run(
+    load: &Load,
+    config: Config,
+    horizon: Nanos,
+    mut check: impl FnMut(&Scheduler, &[ServerId], Nanos),
+) -> (Scheduler, History) {
+    let mut scheduler = Scheduler::new(config);
+    let mut history = History::default();
+    let mut actors = Vec::new();
+    for (tenant, Tenant { contract, programs }) in load.tenants.iter().enumerate() {
+        let server = scheduler.add_server(contract, 0).unwrap();
+        history.servers.push(server);
+        for program in programs {
+            let task = scheduler.add_task(server).unwrap();
+            scheduler.wake(task, 0).unwrap();
+            let left = match program[0] {
+                Step::Run(length) => length,
+                _ => panic!("a program starts with running"),
+            };
+            actors.push(Actor {
+                task,
+                tenant,
+                program: program.clone(),
+                at: 0,
+                left,
+            });
+        }
+    }
+    let mut events = load.events.clone();
+    events.sort_unstable();
+    let mut events = events.into_iter().peekable();
+    let mut latencies = load.latencies.iter().copied().cycle();
+    let mut latency = latencies.next().unwrap_or(0);
+    let mut now = 0;
+    let mut decision = scheduler.schedule(0);
+    loop {
+        check(&scheduler, &history.servers, now);
+        history.decisions.push(decision);
+        assert!(
+            history.decisions.len() < 100_000,
+            "no end: {decision:?} at {now}"
+        );
+        let timer = decision.timer.map(|timer| timer + latency);
+        let running = decision
+            .run
+            .map(|task| actors.iter().position(|actor| actor.task == task).unwrap());
+        let done = running.map(|running| now + actors[running].left);
+        let event = events.peek().map(|&(at, _)| at);
+        let next = [timer, done, event, Some(horizon)]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap();
+        if let Some(running) = running {
+            actors[running].left -= next - now;
+            history.push(now, next, actors[running].tenant);
+        }
+        now = next;
+        if now >= horizon {
+            break;
+        }
+        if done == Some(now) {
+            let actor = &mut actors[running.unwrap()];
+            match actor.advance() {
+                Step::Run(_) => {
+                    decision = scheduler.schedule(now);
+                    continue;
+                }
+                Step::Sleep(length) => scheduler.block(actor.task, now, Some(now + length)),
+                Step::Wait => scheduler.block(actor.task, now, None),
+                Step::Rotate => scheduler.rotate(actor.task, now),
+            }
+            .unwrap();
+            // It goes on with what follows when it runs again.
+            actor.advance();
+            if actor.left == 0 {
+                actor.left = 1;
+            }
+            decision = scheduler.schedule(now);
+        } else if event == Some(now) {
+            let (_, who) = events.next().unwrap();
+            let who = who % actors.len();
+            scheduler.wake(actors[who].task, now).unwrap();
+            decision = scheduler.schedule(now);
+        } else {
+            decision = scheduler.schedule(now);
+            history.fired.push((now, decision.switched));
+            latency = latencies.next().unwrap_or(0);
+        }
+    }
+    (scheduler, history)
+}
+
+/// Says whether SPR eq. (1) holds for every tenant: the least fixed point of its response time
+/// is within its period. Servers of equal priority wait for each other, so they count too.
+pub(crate) fn is_schedulable(tenants: &[Tenant]) -> bool {
+    tenants.iter().enumerate().all(|(i, tenant)| {
+        let own = &tenant.contract;
+        let others = || tenants.iter().enumerate().filter(move |&(j, _)| j != i);
+        let blocking = others()
+            .map(|(_, other)| &other.contract)
+            .filter(|other| other.priority() < own.priority())
+            .map(Contract::nonpreemptive)
+            .max()
+            .unwrap_or(0);
+        let mut response = own.budget() + blocking;
+        loop {
+            let demand = blocking
+                + own.budget()
+                + others()
+                    .map(|(_, other)| &other.contract)
+                    .filter(|other| other.priority() >= own.priority())
+                    .map(|other| {
+                        let jitter = match other.policy() {
+                            Policy::Sporadic => 0,
+                            Policy::Deferrable => other.period() - other.budget(),
+                        };
+                        (response + jitter).div_ceil(other.period()) * other.budget()
+                    })
+                    .sum::<Nanos>();
+            if demand > own.period() {
+                return false;
+            }
+            if demand == response {
+                return true;
+            }
+            response = demand;
+        }
+    })
+}
+
+/// The first tenants that are schedulable together.
+pub(crate) fn admit(tenants: Vec<Tenant>) -> Vec<Tenant> {
+    let mut admitted = Vec::new();
+    for tenant in tenants {
+        admitted.push(tenant);
+        if !is_schedulable(&admitted) {
+            admitted.pop();
+        }
+    }
+    admitted
+}
+
+/// A program that never stops.
+pub(crate) fn busy() -> Vec<Step> {
+    vec![Step::Run(1_000_000)]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let stop = prop_oneof![
+        4 => (0..40u64).prop_map(Step::Sleep),
+        2 => (40..400u64).prop_map(Step::Sleep),
+        2 => Just(Step::Wait),
+        1 => Just(Step::Rotate),
+    ];
+    prop::collection::vec((1..30u64, stop), 1..5).prop_map(|pairs| {
+        pairs
+            .into_iter()
+            .flat_map(|(length, stop)| [Step::Run(length), stop])
+            .collect()
+    })
+}
+
+fn program() -> impl Strategy<Value = Vec<Step>> {
+    prop_oneof![1 => Just(busy()), 3 => steps()]
+}
+
+pub(crate) fn contracts() -> impl Strategy<Value = Contract> {
+    let parts = (
+        10..200u64,
+        1..60u64,
+        0..6u8,
+        any::<bool>(),
+        1..9u32,
+        0..15u64,
+    );
+    (parts, prop::option::of(1..10u64)).prop_map(
+        |((period, budget, priority, is_deferrable, replenishments, nonpreemptive), slice)| {
+            let budget = (period * budget / 100).max(1);
+            let policy = if is_deferrable {
+                Policy::Deferrable
+            } else {
+                Policy::Sporadic
+            };
+            Contract::new(budget, period)
+                .unwrap()
+                .with_priority(leasehold_reserve::Priority(priority))
+                .with_policy(policy)
+                .with_replenishments(replenishments)
+                .unwrap()
+                .with_nonpreemptive(nonpreemptive.min(budget))
+                .unwrap()
+                .with_slice(slice.unwrap_or(0))
+        },
+    )
+}
+
+fn tenant() -> impl Strategy<Value = Tenant> {
+    (contracts(), prop::collection::vec(program(), 1..4))
+        .prop_map(|(contract, programs)| Tenant { contract, programs })
+}
+
+/// Any load, admitted or not.
+pub(crate) fn loads() -> impl Strategy<Value = Load> {
+    let events = prop::collection::vec((0..2_000u64, any::<usize>()), 0..40);
+    (prop::collection::vec(tenant(), 1..7), events).prop_map(|(tenants, events)| Load {
+        tenants,
+        events,
+        latencies: Vec::new(),
+    })
+}
+
+pub(crate) fn config(shielding: Shielding) -> Config {
+    Config {
+        servers: 16,
+        tasks: 64,
+        ..super::config(shielding)
+    }
+}

@@ -1,0 +1,219 @@
+//! What holds for any load: invariants 4 and 5.
+
+mod common;
+
+use common::world::{self, Load, Step, Tenant, busy, loads};
+use leasehold_reserve::{Config, Nanos, Order, Policy, Scheduler, ServerId, Shielding};
+use proptest::prelude::{ProptestConfig, Strategy, prop, proptest};
+
+const HORIZON: Nanos = 3_000;
+const SHIELDINGS: [Shielding; 2] = [Shielding::Eager, Shielding::Shielded];
+const ORDERS: [Order; 2] = [Order::FixedPriority, Order::EarliestDeadline];
+
+fn config(shielding: Shielding, order: Order) -> Config {
+    Config {
+        order,
+        ..world::config(shielding)
+    }
+}
+
+fn add_up(scheduler: &Scheduler, servers: &[ServerId], _: Nanos) {
+    for &server in servers {
+        let contract = scheduler.contract(server).unwrap();
+        let entries = || scheduler.replenishments(server).unwrap();
+        if entries().next().is_some() {
+            let total: Nanos = entries().map(|entry| entry.amount).sum();
+            assert_eq!(total, contract.budget());
+            assert!(entries().count() <= contract.replenishments() as usize);
+            assert!(entries().is_sorted_by_key(|entry| entry.at));
+        }
+    }
+}
+
+/// A load that SPR eq. (1) admits, with non-preemptive regions as `with` says.
+fn admitted() -> impl Strategy<Value = Load> {
+    loads().prop_map(|mut load| {
+        load.tenants = world::admit(load.tenants);
+        load
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn replenishments_always_add_up_to_the_budget(load in loads(), latency in 0..5u64) {
+        for shielding in SHIELDINGS {
+            let load = Load { latencies: vec![0, latency, 1], ..load.clone() };
+            world::run(&load, config(shielding, Order::FixedPriority), HORIZON, add_up);
+        }
+    }
+
+    #[test]
+    fn shielded_at_most_two_reservations_and_one_timeout_are_touched(
+        load in loads(), latency in 0..5u64,
+    ) {
+        for order in ORDERS {
+            let load = Load { latencies: vec![0, latency, 1], ..load.clone() };
+            let config = config(Shielding::Shielded, order);
+            let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            for decision in history.decisions {
+                assert!(decision.touched <= 2 && decision.timeouts <= 1, "{decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shielded_every_timer_that_fires_switches(load in loads()) {
+        let config = config(Shielding::Shielded, Order::FixedPriority);
+        let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+        for (at, switched) in history.fired {
+            assert!(switched, "the timer at {at} did not switch");
+        }
+    }
+
+    #[test]
+    fn nobody_gets_more_than_a_budget_for_every_period_that_began(load in loads()) {
+        for shielding in SHIELDINGS {
+            let config = config(shielding, Order::FixedPriority);
+            let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            for (i, tenant) in load.tenants.iter().enumerate() {
+                let (budget, period) = (tenant.contract.budget(), tenant.contract.period());
+                for to in (0..HORIZON).step_by(7) {
+                    assert!(history.supply(i, 0, to) <= budget * (to / period + 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_most_important_sporadic_server_gets_at_most_its_budget_in_any_period(
+        load in loads(), latency in 0..5u64,
+    ) {
+        let mut load = load;
+        let top = leasehold_reserve::Priority(9);
+        for tenant in &mut load.tenants {
+            tenant.contract = tenant.contract.with_nonpreemptive(0).unwrap();
+        }
+        let first = &mut load.tenants[0];
+        first.contract = first.contract.with_priority(top).with_policy(Policy::Sporadic);
+        let (budget, period) = (first.contract.budget(), first.contract.period());
+        load.latencies = vec![latency, 0, latency.min(1)];
+        for shielding in SHIELDINGS {
+            let config = config(shielding, Order::FixedPriority);
+            let (scheduler, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            let overrun = scheduler.supply(history.servers[0]).unwrap().overrun_max;
+            for from in (0..HORIZON).step_by(3) {
+                let supply = history.supply(0, from, from + period);
+                // A timer that is late puts off what could have been used before.
+                let most = budget + overrun + latency;
+                assert!(supply <= most, "{supply} from {from} on");
+            }
+        }
+    }
+
+    #[test]
+    fn an_admitted_server_gets_at_most_one_budget_more_than_there_are_periods(load in admitted()) {
+        for shielding in SHIELDINGS {
+            let config = config(shielding, Order::FixedPriority);
+            let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            for (i, tenant) in load.tenants.iter().enumerate() {
+                let (budget, period) = (tenant.contract.budget(), tenant.contract.period());
+                for periods in 1..4 {
+                    for from in (0..HORIZON).step_by(11) {
+                        let supply = history.supply(i, from, from + periods * period);
+                        assert!(supply <= (periods + 1) * budget);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_admitted_server_that_is_always_active_gets_its_budget_every_period(load in admitted()) {
+        for shielding in SHIELDINGS {
+            for always in 0..load.tenants.len() {
+                let mut load = load.clone();
+                load.tenants[always].programs = vec![busy()];
+                let config = config(shielding, Order::FixedPriority);
+                let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+                let contract = load.tenants[always].contract;
+                for from in (0..HORIZON - contract.period()).step_by(contract.period() as usize) {
+                    let supply = history.supply(always, from, from + contract.period());
+                    assert!(supply >= contract.budget(), "{supply} from {from} on for {always}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn by_deadlines_an_always_active_server_gets_its_budget_every_period(load in loads()) {
+        let mut load = load;
+        let mut permille = 0;
+        load.tenants.retain_mut(|tenant| {
+            tenant.contract = tenant.contract.with_nonpreemptive(0).unwrap();
+            let share = (tenant.contract.budget() * 1000).div_ceil(tenant.contract.period());
+            let fits = permille + share <= 1000;
+            permille += if fits { share } else { 0 };
+            fits
+        });
+        for shielding in SHIELDINGS {
+            for always in 0..load.tenants.len() {
+                let mut load = load.clone();
+                load.tenants[always].programs = vec![busy()];
+                let config = config(shielding, Order::EarliestDeadline);
+                let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+                let contract = load.tenants[always].contract;
+                for from in (0..HORIZON - contract.period()).step_by(contract.period() as usize) {
+                    let supply = history.supply(always, from, from + contract.period());
+                    assert!(supply >= contract.budget(), "{supply} from {from} on for {always}");
+                }
+                if shielding == Shielding::Shielded && permille < 1000 {
+                    for (at, switched) in history.fired {
+                        assert!(switched, "the timer at {at} did not switch");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn busy_servers_run_at_the_same_times_eager_and_shielded(
+        contracts in prop::collection::vec(world::contracts(), 1..6),
+    ) {
+        let tenants = contracts.iter().enumerate().map(|(i, contract)| Tenant {
+            contract: contract
+                .with_priority(leasehold_reserve::Priority(i as u8))
+                .with_nonpreemptive(0)
+                .unwrap(),
+            programs: vec![busy()],
+        });
+        let load = Load { tenants: tenants.collect(), events: Vec::new(), latencies: Vec::new() };
+        let [eager, shielded] = SHIELDINGS.map(|shielding| {
+            let config = config(shielding, Order::FixedPriority);
+            world::run(&load, config, HORIZON, |_, _, _| {}).1
+        });
+        assert_eq!(eager.slices, shielded.slices);
+    }
+
+    #[test]
+    fn a_server_is_preempted_at_most_once_for_every_region_of_its_budget(
+        load in admitted(), length in 1..20u64,
+    ) {
+        for victim in 0..load.tenants.len() {
+            let mut load = load.clone();
+            let contract = load.tenants[victim].contract;
+            let length = length.min(contract.budget());
+            load.tenants[victim] = Tenant {
+                contract: contract.with_nonpreemptive(length).unwrap().with_policy(Policy::Sporadic),
+                programs: vec![vec![Step::Run(1_000_000)]],
+            };
+            let config = config(Shielding::Shielded, Order::FixedPriority);
+            let (scheduler, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            let supply = scheduler.supply(history.servers[victim]).unwrap();
+            // SPR §III-F, for as many budgets as it got.
+            let budgets = supply.used.div_ceil(contract.budget());
+            assert!(supply.preemptions <= budgets * (contract.budget().div_ceil(length) - 1));
+        }
+    }
+}
