@@ -12,7 +12,7 @@
 use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::execution::{Exit, Remains};
-use crate::local;
+use crate::local::{self, Holdings};
 use crate::pools::{Pools, Ticket};
 use crate::range_pool::STEP_PAGES;
 use leasehold_kernel::{End, ExecutionId, TenantId};
@@ -36,6 +36,8 @@ pub(crate) struct Ending {
     severed: Vec<u64>,
     /// Programs that were severed and are still to be dropped.
     stopped: Vec<Remains>,
+    /// What they held.
+    held: Holdings,
     reusable: Elapsed,
     pages: u64,
     steps: u64,
@@ -48,6 +50,11 @@ enum Phase {
     Done,
 }
 
+/// What an execution held is given back by the end of its tenant from now on.
+fn taken_over(execution: u64) -> Holdings {
+    local::with(|local| local.holdings.remove(&execution)).unwrap_or_default()
+}
+
 /// What the executor does for an ending tenant.
 pub(crate) trait Programs {
     /// Takes an execution out of the executor's hands.
@@ -57,13 +64,14 @@ pub(crate) trait Programs {
 impl Ending {
     /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
     ///
-    /// `program` is the tenant's own, if it has ended by itself and is still to be dropped.
+    /// `program` is the tenant's own execution, if it has ended by itself and is still to be
+    /// dropped.
     /// `detailed` asks for the tenant's account by class, which takes time for each of its
     /// descendants and is counted in the end's cost.
     pub(crate) fn begin(
         tenant: TenantId,
         exit: Exit,
-        program: Option<Remains>,
+        program: Option<(u64, Remains)>,
         reply: Option<Sender<Ended>>,
         detailed: bool,
     ) -> Option<Self> {
@@ -88,7 +96,11 @@ impl Ending {
             end,
             phase: Phase::Sever,
             severed: Vec::new(),
-            stopped: Vec::from_iter(program),
+            held: program
+                .as_ref()
+                .map(|(id, _)| taken_over(*id))
+                .unwrap_or_default(),
+            stopped: Vec::from_iter(program.map(|(_, remains)| remains)),
             reusable: Elapsed::default(),
             pages: 0,
             steps: 0,
@@ -137,6 +149,7 @@ impl Ending {
         if !pools.is_clean(ticket) {
             self.pages += pools.clean(ticket, STEP_PAGES) as u64;
         } else if self.step(programs) == Progress::Done {
+            local::with(|local| local.give_shares(&self.held));
             self.phase = Phase::Done;
         }
     }
@@ -146,6 +159,7 @@ impl Ending {
         let mut host = |ExecutionId(id)| severed.push(id);
         let progress = local::with(|local| local.kernel.step_end(&mut self.end, &mut host, SEVER));
         for id in self.severed.drain(..) {
+            self.held.join(&taken_over(id));
             self.stopped.extend(programs.remove(id));
         }
         progress

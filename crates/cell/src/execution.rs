@@ -85,7 +85,6 @@ impl Exit {
 /// Limits of an execution that do not change while it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    pub(crate) table_elements: u64,
     pub(crate) call_bytes: u64,
     /// Component-model handles: the engine keeps them in tables that a guest can fill without
     /// asking the host.
@@ -174,9 +173,6 @@ impl Blueprint {
             local.hold(tenant, execution, Held::Instance, inventory.instances)?;
             // The engine's failure to make the second of two memories would free the first: see
             // `Initial`.
-            if inventory.table_elements > self.limits.table_elements {
-                return Err(Errno::Limit);
-            }
             let elements = inventory.table_elements;
             local.hold(tenant, execution, Held::TableElement, elements)?;
             local.hold_memory(tenant, execution, inventory.memory_bytes)?;
@@ -199,9 +195,9 @@ impl Blueprint {
             Initial {
                 memories: inventory.memories,
                 memory_bytes: inventory.memory_bytes,
+                tables: inventory.tables,
                 table_elements: inventory.table_elements,
             },
-            self.limits.table_elements,
         );
         let stdin = self.surroundings.stdin.clone();
         let guest = Guest::new(tenant, execution, call_bytes, stdin, limiter, table, wasi);

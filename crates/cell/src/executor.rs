@@ -106,7 +106,6 @@ impl Programs for Executions {
         let removed = self.all.remove(&execution)?;
         local::with(|local| {
             local.woken.remove(&execution);
-            local.holdings.remove(&execution);
             if removed.main {
                 local.blueprints.remove(&removed.tenant);
             }
@@ -262,6 +261,9 @@ impl Executor {
         let memory = request.lease.memory.reserve.get();
         let admitted = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, memory)?;
+            let root = local.kernel.group_of(tenant)?;
+            let table_elements = request.lease.memory.table_elements;
+            local.shares.open(root, table_elements);
             let execution = local.next_execution;
             local.next_execution += 1;
             Ok((tenant, execution))
@@ -278,7 +280,6 @@ impl Executor {
             program: request.program,
             surroundings: request.surroundings,
             limits: Limits {
-                table_elements: request.lease.memory.table_elements,
                 call_bytes,
                 handles: handles(budget_ns, self.page_ps),
             },
@@ -428,7 +429,7 @@ impl Executor {
             self.executions.remove(id);
             let code = exit.code();
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(tenant, exit, Some(remains), None);
+            self.end(tenant, exit, Some((id, remains)), None);
         } else {
             self.end_task(id, exit.code(), Some(remains));
         }
@@ -472,14 +473,20 @@ impl Executor {
 
     /// Begins to end a tenant; `program` is its own, if that has ended already, and `caller` the
     /// execution that waits for it.
-    fn end(&mut self, tenant: TenantId, exit: Exit, program: Option<Remains>, caller: Option<u64>) {
+    fn end(
+        &mut self,
+        tenant: TenantId,
+        exit: Exit,
+        program: Option<(u64, Remains)>,
+        caller: Option<u64>,
+    ) {
+        local::with(|local| local.forget_shares(tenant));
         let controlled = self.controlled.remove(&tenant);
         let detailed = controlled
             .as_ref()
             .is_some_and(|controlled| controlled.detailed);
         if let Some(controlled) = &controlled {
             self.by_key.remove(&controlled.key);
-            local::with(|local| local.forget_shares(tenant));
         }
         let reply = controlled.map(|controlled| controlled.ended);
         if let Some(ending) = Ending::begin(tenant, exit, program, reply, detailed) {

@@ -13,7 +13,8 @@ const PAGE: usize = 4096;
 
 /// Most elements by which a table grows at once after it was made: the engine fills them in one
 /// step that cannot be interrupted. A guest that wants more grows again. (A table is made with
-/// what it declares, as the specification demands; the lease's limit bounds that step.)
+/// what it declares, as the specification demands: [`Initial`]; the lease's limit bounds that
+/// step.)
 const TABLE_STEP: u64 = 1 << 16;
 
 /// The limits of one execution.
@@ -24,8 +25,6 @@ pub(crate) struct Limiter {
     instances: usize,
     /// What is still to be made when the program is instantiated; charged.
     initial: Initial,
-    /// By which all tables may grow.
-    table_elements: u64,
     /// A charge of the last growth that was allowed, in case the engine fails to make it.
     pending: Growth,
     /// Why the last growth was refused, for the report of a program that did not start.
@@ -43,7 +42,9 @@ pub(crate) struct Initial {
     pub(crate) memories: u64,
     /// Their bytes.
     pub(crate) memory_bytes: u64,
-    /// Elements of all tables.
+    /// Tables.
+    pub(crate) tables: u64,
+    /// Their elements.
     pub(crate) table_elements: u64,
 }
 
@@ -63,8 +64,9 @@ impl Initial {
     /// Takes a table that is made with `elements` elements out of what was charged; false if it
     /// is not in it.
     fn take_table(&mut self, elements: u64) -> bool {
-        let covered = elements <= self.table_elements;
+        let covered = self.tables > 0 && elements <= self.table_elements;
         if covered {
+            self.tables -= 1;
             self.table_elements -= elements;
         }
         covered
@@ -79,22 +81,19 @@ struct Growth {
 }
 
 impl Limiter {
-    /// Limits for an execution of `tenant` with at most `instances` core instances and
-    /// `table_elements` elements in all tables. The caller has charged the instances and
-    /// `initial`.
+    /// Limits for an execution of `tenant` with at most `instances` core instances; the caller
+    /// has charged them and `initial`.
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
         instances: usize,
         initial: Initial,
-        table_elements: u64,
     ) -> Self {
         Self {
             tenant,
             execution,
             instances,
             initial,
-            table_elements: table_elements.saturating_sub(initial.table_elements),
             pending: Growth::default(),
             refused: None,
         }
@@ -183,21 +182,14 @@ impl ResourceLimiter for Limiter {
         if current == 0 && self.initial.take_table(elements) {
             return Ok(true);
         }
-        let one_step = current == 0 || elements <= TABLE_STEP;
-        if maximum.is_some_and(|maximum| desired > maximum)
-            || elements > self.table_elements
-            || !one_step
-        {
+        if maximum.is_some_and(|maximum| desired > maximum) || elements > TABLE_STEP {
             return Ok(false);
         }
         let charged = local::with(|local| {
             local.hold(self.tenant, self.execution, Held::TableElement, elements)
         });
         match charged {
-            Ok(()) => {
-                self.table_elements -= elements;
-                Ok(true)
-            }
+            Ok(()) => Ok(true),
             Err(errno) => {
                 self.refused = Some(errno);
                 Ok(false)

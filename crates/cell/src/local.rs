@@ -14,7 +14,7 @@ use crate::share::Shares;
 use crate::wasi::directory::Listing;
 use crate::wasi::poll::Source;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
-use leasehold_reclaim::{Class, Config};
+use leasehold_reclaim::{Class, Config, GroupId};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -49,7 +49,7 @@ pub(crate) struct Local {
     pub(crate) sleeps: Sleeps,
     /// What guests asked the executor for; it acts after the current poll.
     pub(crate) requests: Vec<Request>,
-    /// Places that tenants have taken in the cell's pools.
+    /// What top-level tenants have taken of what they have a limited share of.
     pub(crate) shares: Shares,
     /// What each execution holds.
     pub(crate) holdings: HashMap<u64, Holdings>,
@@ -88,12 +88,25 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Local) -> R) -> R {
     })
 }
 
-/// What one execution holds, by class, and how much linear memory: what is given back to its
-/// tenant when it ends before the tenant does.
+/// What executions hold, by class, and how much linear memory: what is given back to their tenant
+/// when they end before it does, or to those above it when it ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Holdings {
+    /// The top-level group that pays.
+    root: Option<GroupId>,
     counts: [u64; Held::ALL.len()],
     memory_bytes: u64,
+}
+
+impl Holdings {
+    /// Joins what another execution of the same tenant, or of one below it, held.
+    pub(crate) fn join(&mut self, other: &Holdings) {
+        self.root = self.root.or(other.root);
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.memory_bytes += other.memory_bytes;
+    }
 }
 
 impl Local {
@@ -148,40 +161,56 @@ impl Local {
     ) -> Result<(), Errno> {
         let group = self.kernel.group_of(tenant)?;
         let root = self.kernel.groups().root_of(group).ok_or(Errno::Gone)?;
-        let places = if held.takes_places() { n } else { 0 };
-        self.shares.take(root, places)?;
+        if let Some(shared) = held.shared() {
+            self.shares.take(root, shared, n)?;
+        }
         let class = self.meter.class(held);
         if let Err(refused) = self.kernel.groups_mut().charge(group, class, n) {
-            self.shares.give(root, places);
+            if let Some(shared) = held.shared() {
+                self.shares.give(root, shared, n);
+            }
             return Err(refused.into());
         }
-        self.holdings.entry(execution).or_default().counts[held.index()] += n;
+        let holdings = self.holdings.entry(execution).or_default();
+        holdings.root = Some(root);
+        holdings.counts[held.index()] += n;
         Ok(())
     }
 
     /// Takes back the charge for something that is no longer held, or was not allocated after
     /// all.
     pub(crate) fn release(&mut self, tenant: TenantId, execution: u64, held: Held, n: u64) {
-        if let Some(holdings) = self.holdings.get_mut(&execution) {
-            holdings.counts[held.index()] -= n;
+        let Some(holdings) = self.holdings.get_mut(&execution) else {
+            return;
+        };
+        holdings.counts[held.index()] -= n;
+        if let (Some(root), Some(shared)) = (holdings.root, held.shared()) {
+            self.shares.give(root, shared, n);
         }
         self.refund(tenant, held, n);
     }
 
     fn refund(&mut self, tenant: TenantId, held: Held, n: u64) {
-        let Ok(group) = self.kernel.group_of(tenant) else {
-            return;
-        };
-        let class = self.meter.class(held);
-        self.kernel.groups_mut().refund(group, class, n);
-        if held.takes_places()
-            && let Some(root) = self.kernel.groups().root_of(group)
-        {
-            self.shares.give(root, n);
+        if let Ok(group) = self.kernel.group_of(tenant) {
+            let class = self.meter.class(held);
+            self.kernel.groups_mut().refund(group, class, n);
         }
     }
 
-    /// A top-level tenant ends: its places are the pools' to clean.
+    /// What is held can be taken by others of the same top-level tenant.
+    pub(crate) fn give_shares(&mut self, holdings: &Holdings) {
+        let Some(root) = holdings.root else {
+            return;
+        };
+        for held in Held::ALL {
+            if let Some(shared) = held.shared() {
+                self.shares
+                    .give(root, shared, holdings.counts[held.index()]);
+            }
+        }
+    }
+
+    /// A tenant ends: if it is a top-level one, its places are the pools' to clean.
     pub(crate) fn forget_shares(&mut self, tenant: TenantId) {
         if let Ok(group) = self.kernel.group_of(tenant) {
             self.shares.forget(group);
@@ -213,6 +242,7 @@ impl Local {
 
     /// Gives back to a tenant what one of its executions held.
     pub(crate) fn give_back(&mut self, tenant: TenantId, holdings: &Holdings) {
+        self.give_shares(holdings);
         for held in Held::ALL {
             self.refund(tenant, held, holdings.counts[held.index()]);
         }

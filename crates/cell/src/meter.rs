@@ -4,6 +4,7 @@
 //! class ([`crate::profile`]), and given back to nobody until the tenant ends, unless it says
 //! otherwise.
 
+use crate::share::Shared;
 use leasehold_reclaim::Resource;
 
 /// A thing that a tenant holds and that is not a slot or an extent of its arena.
@@ -51,9 +52,13 @@ impl Held {
         }
     }
 
-    /// Whether it takes a place in a pool that all tenants of the cell share.
-    pub(crate) const fn takes_places(self) -> bool {
-        matches!(self, Held::Store | Held::Memory)
+    /// What of it a top-level tenant has a limited share of, besides what its budget pays for.
+    pub(crate) const fn shared(self) -> Option<Shared> {
+        match self {
+            Held::Store | Held::Memory => Some(Shared::Places),
+            Held::TableElement => Some(Shared::TableElements),
+            _ => None,
+        }
     }
 
     pub(crate) const fn index(self) -> usize {

@@ -358,6 +358,146 @@ const TASKS_IN_A_ROW: &str = r#"(module
       (if (i32.gt_u (local.get $tries) (i32.const 10000)) (then (call $exit (i32.const 1))))
       (br_if $next (i32.lt_u (local.get $done) (i32.const 100))))))"#;
 
+/// Runs a program from text under a lease; how it ended.
+fn run(text: &str, lease: Lease) -> Ended {
+    let cell = cell();
+    let tenant = cell.start_tenant(StartRequest {
+        program: cell.compile(text.as_bytes()).expect("compiles"),
+        lease,
+        surroundings: Surroundings {
+            args: vec!["main".to_owned()],
+            ..Surroundings::default()
+        },
+        detailed: true,
+    });
+    tenant.expect("starts").wait().expect("ends")
+}
+
+#[test]
+fn a_supervisor_starts_children_one_after_the_other_for_ever() {
+    // More than a tenant's share of the cell's places, were those of ended children not given back.
+    let ended = run(CHILDREN_IN_A_ROW, lease(1_000_000, 64 << 10));
+    assert_eq!(ended.exit, Exit::Code(0));
+}
+
+/// Has a child run to its end 600 times; a start is tried again as long as it is refused.
+const CHILDREN_IN_A_ROW: &str = r#"(module
+  (import "leasehold_kernel" "tenant_create" (func $create (param i64 i64) (result i64)))
+  (import "leasehold_kernel" "tenant_start" (func $start (param i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "tenant_wait" (func $wait (param i32) (result i64)))
+  (import "leasehold_kernel" "capability_drop" (func $drop (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff"
+    (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "c\00")
+  (func $sleep
+    (i32.store (i32.const 80) (i32.const 1))
+    (i64.store (i32.const 88) (i64.const 1000000))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
+  (func $once (local $child i64) (local $tries i32)
+    (local.set $child (call $create (i64.const 5000000) (i64.const 65536)))
+    (if (i64.lt_s (local.get $child) (i64.const 0)) (then (call $exit (i32.const 2))))
+    (block $started (loop $again
+      (br_if $started (i64.eqz (call $start (i32.wrap_i64 (local.get $child)) (i32.const 0) (i32.const 2))))
+      (call $sleep)
+      (local.set $tries (i32.add (local.get $tries) (i32.const 1)))
+      (br_if $again (i32.lt_u (local.get $tries) (i32.const 2000)))
+      (call $exit (i32.const 3))))
+    (if (i64.ne (call $wait (i32.wrap_i64 (local.get $child))) (i64.const 7))
+      (then (call $exit (i32.const 4))))
+    (drop (call $drop (i32.wrap_i64 (local.get $child)))))
+  (func (export "_start") (local $done i32)
+    (drop (call $args (i32.const 16) (i32.const 20)))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1)) (then (call $exit (i32.const 7))))
+    (loop $next
+      (call $once)
+      (local.set $done (i32.add (local.get $done) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $done) (i32.const 600))))))"#;
+
+#[test]
+fn table_elements_are_limited_for_a_tenant_in_total() {
+    // By which a program of the tenant's may grow its table when its main program has 600 elements
+    // of the 1,000 that the lease allows: as a task, and as a child tenant.
+    for start in ["(call $task (i32.const 0) (i32.const 2))", "(call $child)"] {
+        for (elements, exit) in [(400, 7), (401, 8)] {
+            let mut lease = lease(1_000_000, 64 << 10);
+            lease.memory.table_elements = 1000;
+            let text = TABLES
+                .replace("START", start)
+                .replace("ELEMENTS", &elements.to_string());
+            let ended = run(&text, lease);
+            assert_eq!(ended.exit, Exit::Code(exit), "{elements} by {start}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_declares_more_table_elements_than_its_lease_allows_is_refused() {
+    let mut lease = lease(1_000_000, 64 << 10);
+    lease.memory.table_elements = 1000;
+    let cell = cell();
+    for (elements, starts) in [(1000, true), (1001, false)] {
+        let text = format!("(module (table {elements} funcref) (func (export \"_start\")))");
+        let program = cell.compile(text.as_bytes()).expect("compiles");
+        let started = cell.start_tenant(StartRequest {
+            program,
+            lease,
+            surroundings: Surroundings::default(),
+            detailed: false,
+        });
+        assert_eq!(started.is_ok(), starts, "{elements}");
+    }
+}
+
+#[test]
+fn a_table_grows_by_a_bounded_number_of_elements_at_once_an_empty_one_too() {
+    for (declared, elements, grows) in [(0, 65_536, 1), (0, 65_537, 0), (1, 65_537, 0)] {
+        let text = format!(
+            r#"(module
+              (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+              (memory (export "memory") 0)
+              (table $table {declared} funcref)
+              (func (export "_start")
+                (call $exit (i32.ge_s
+                  (table.grow $table (ref.null func) (i32.const {elements})) (i32.const 0)))))"#
+        );
+        let ended = run(&text, lease(1_000_000, 64 << 10));
+        assert_eq!(ended.exit, Exit::Code(grows), "{declared} and {elements}");
+    }
+}
+
+/// Grows its table by 600 elements, has a program started that grows its own by ELEMENTS, and
+/// exits with that one's code: 7 if it could.
+const TABLES: &str = r#"(module
+  (import "leasehold_kernel" "task_start" (func $task (param i32 i32) (result i64)))
+  (import "leasehold_kernel" "task_wait" (func $task_wait (param i32) (result i64)))
+  (import "leasehold_kernel" "tenant_create" (func $create (param i64 i64) (result i64)))
+  (import "leasehold_kernel" "tenant_start" (func $start (param i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "tenant_wait" (func $tenant_wait (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (table $table 0 funcref)
+  (data (i32.const 0) "c\00")
+  (func $grow (param $elements i32) (result i32)
+    (i32.ge_s (table.grow $table (ref.null func) (local.get $elements)) (i32.const 0)))
+  (func $child (result i64) (local $child i64)
+    (local.set $child (call $create (i64.const 100000000) (i64.const 1048576)))
+    (drop (call $start (i32.wrap_i64 (local.get $child)) (i32.const 0) (i32.const 2)))
+    (local.get $child))
+  (func (export "_start") (local $program i64) (local $code i64)
+    (drop (call $args (i32.const 16) (i32.const 20)))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1))
+      (then (call $exit (select (i32.const 7) (i32.const 8) (call $grow (i32.const ELEMENTS))))))
+    (if (i32.eqz (call $grow (i32.const 600))) (then (call $exit (i32.const 2))))
+    (local.set $program START)
+    (local.set $code (call $task_wait (i32.wrap_i64 (local.get $program))))
+    (if (i64.lt_s (local.get $code) (i64.const 0))
+      (then (local.set $code (call $tenant_wait (i32.wrap_i64 (local.get $program))))))
+    (call $exit (i32.wrap_i64 (local.get $code)))))"#;
+
 #[test]
 fn the_same_work_ends_in_the_same_steps_whatever_the_number_of_objects() {
     let cell = cell();
