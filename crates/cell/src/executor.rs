@@ -188,8 +188,9 @@ impl Executor {
             let polled = self.poll_one();
             self.act_on_requests();
             let share = if polled { ENDING_SHARE } else { ENDING_BURST };
-            self.take_back(share);
-            if !polled && self.deaths.is_empty() && !self.stop {
+            let took_back = self.take_back(share);
+            // Who ends wakes others: a turn that took anything back is followed by another.
+            if !polled && !took_back && !self.stop {
                 self.wait();
             }
         }
@@ -499,10 +500,10 @@ impl Executor {
         }
     }
 
-    /// Takes up to `steps` steps of taking back what ended first.
-    fn take_back(&mut self, steps: usize) {
+    /// Takes up to `steps` steps of taking back what ended first; false if there is nothing to.
+    fn take_back(&mut self, steps: usize) -> bool {
         let Some(death) = self.deaths.front_mut() else {
-            return;
+            return false;
         };
         let done = match death {
             Death::Tenant { ending, caller } => {
@@ -523,7 +524,7 @@ impl Executor {
             }
         };
         if !done {
-            return;
+            return true;
         }
         match self.deaths.pop_front() {
             Some(Death::Tenant { ending, .. }) => ending.report(),
@@ -534,6 +535,7 @@ impl Executor {
             }
             None => {}
         }
+        true
     }
 
     /// Nothing to do: sleeps until a message comes or something is due.

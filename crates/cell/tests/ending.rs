@@ -452,6 +452,52 @@ fn a_program_that_declares_more_table_elements_than_its_lease_allows_is_refused(
 }
 
 #[test]
+fn who_ends_a_child_goes_on_when_nobody_else_runs() {
+    let cell = cell();
+    let program = cell.compile(ENDS_A_CHILD.as_bytes()).expect("compiles");
+    for _ in 0..20 {
+        let tenant = cell.start_tenant(StartRequest {
+            program: program.clone(),
+            lease: lease(1_000_000, 64 << 10),
+            surroundings: Surroundings {
+                args: vec!["main".to_owned()],
+                ..Surroundings::default()
+            },
+            detailed: false,
+        });
+        let ended = tenant.expect("starts").wait_for(Duration::from_secs(60));
+        let ended = ended.expect("the cell is there").expect("goes on");
+        assert_eq!(ended.exit, Exit::Code(0));
+    }
+}
+
+/// Has a child sleep, ends it, and exits with 0 if that worked.
+const ENDS_A_CHILD: &str = r#"(module
+  (import "leasehold_kernel" "tenant_create" (func $create (param i64 i64) (result i64)))
+  (import "leasehold_kernel" "tenant_start" (func $start (param i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "tenant_end" (func $end (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff"
+    (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "c\00")
+  (func $sleep (param $ns i64)
+    (i32.store (i32.const 80) (i32.const 1))
+    (i64.store (i32.const 88) (local.get $ns))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
+  (func (export "_start") (local $child i64)
+    (drop (call $args (i32.const 16) (i32.const 20)))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1))
+      (then (call $sleep (i64.const 1000000000000)) (call $exit (i32.const 7))))
+    (local.set $child (call $create (i64.const 100000000) (i64.const 1048576)))
+    (if (i64.ne (call $start (i32.wrap_i64 (local.get $child)) (i32.const 0) (i32.const 2)) (i64.const 0))
+      (then (call $exit (i32.const 2))))
+    ;; The child is asleep when it is ended.
+    (call $sleep (i64.const 1000000))
+    (call $exit (i64.ne (call $end (i32.wrap_i64 (local.get $child))) (i64.const 0)))))"#;
+
+#[test]
 fn a_table_grows_by_a_bounded_number_of_elements_at_once_an_empty_one_too() {
     for (declared, elements, grows) in [(0, 65_536, 1), (0, 65_537, 0), (1, 65_537, 0)] {
         let text = format!(
