@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use leasehold_lease::{ByteSize, Cpu, Directory, EnvVar, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{ByteSize, Cpu, Directory, EnvVar, LeaseFile, Nanoseconds, TenantSpec, Workload};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -14,7 +14,9 @@ fuzz_target!(|text: &str| {
     match LeaseFile::parse(text, origin) {
         Ok(file) => {
             let tenants: String = file.tenants.iter().map(toml_of).collect();
-            let written = format!("[cell]\norder = \"{}\"\n{tenants}", file.order);
+            let workloads: String = file.workloads.iter().map(workload_of).collect();
+            let order = file.order;
+            let written = format!("[cell]\norder = \"{order}\"\n{tenants}{workloads}");
             let read = LeaseFile::parse(&written, origin);
             assert_eq!(read.expect(&written), file, "{written}");
         }
@@ -39,6 +41,9 @@ fn flags(text: &str) {
     }
     if let Ok(cpu) = text.parse::<Cpu>() {
         assert_eq!(cpu.to_string().parse(), Ok(cpu));
+    }
+    if let Ok(workload) = text.parse::<Workload>() {
+        assert_eq!(workload.to_string().parse(), Ok(workload));
     }
     let _ = text.parse::<Directory>();
 }
@@ -91,6 +96,20 @@ fn cpu_of(cpu: Cpu) -> String {
         cpu.replenishments(),
         cpu.slice(),
     )
+}
+
+/// The workload as a table of a lease file: its flag form has the same keys, and numbers are those
+/// that do not end in a unit.
+fn workload_of((name, workload): (&String, &Workload)) -> String {
+    let flag = workload.to_string();
+    let mut table = format!("[simulate.{name}]\n");
+    for (key, value) in flag.split(',').filter_map(|part| part.split_once('=')) {
+        match value.ends_with(|last: char| last.is_ascii_digit()) {
+            true => table.push_str(&format!("{key} = {value}\n")),
+            false => table.push_str(&format!("{key} = \"{value}\"\n")),
+        }
+    }
+    table
 }
 
 /// `text` as a basic string of TOML.

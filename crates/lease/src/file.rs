@@ -1,6 +1,6 @@
 //! `lease.toml`: a table per tenant.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,14 +15,16 @@ use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::quantity::Quantity;
 use crate::tenant::{Directory, EnvVar, TenantSpec};
+use crate::workload::{Workload, WorkloadValues};
 
-const FILE_KEYS: &str = "tenant, cell";
+const FILE_KEYS: &str = "tenant, cell, simulate";
 const CELL_KEYS: &str = "order";
 const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory, cpu";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
 const MEMORY_KEYS: &str = "reserve, table_elements";
 
+const SIMULATED_NAME: &str = "the name of a tenant of this file";
 const TENANTS: &str = "at least one table [tenant.NAME]";
 const TENANT_COUNT: &str = "at most 10000 tables [tenant.NAME]";
 const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
@@ -39,6 +41,9 @@ pub struct LeaseFile {
     pub tenants: Vec<TenantSpec>,
     /// How the cell that runs them orders their processor reservations.
     pub order: Order,
+    /// What tenants do when they are simulated, by name; all of them are tenants of this file.
+    /// A cell does not look at it.
+    pub workloads: BTreeMap<String, Workload>,
 }
 
 impl LeaseFile {
@@ -83,7 +88,7 @@ impl LeaseFile {
     /// # Errors
     ///
     /// The first fault in the order of the file; a missing key counts where its table begins, but
-    /// after every fault inside that table.
+    /// after every fault inside that table, and what is to be simulated counts after all else.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
@@ -98,8 +103,10 @@ impl LeaseFile {
         let root = Node::document(source, document.get_ref());
         let mut tenants = Vec::new();
         let mut order = Order::default();
+        let mut simulated = Vec::new();
         for entry in root.entries()? {
             match entry.name() {
+                "simulate" => simulated = entry.entries()?,
                 "cell" => order = parse_cell(&entry)?,
                 "tenant" => {
                     let entries = entry.entries()?;
@@ -117,7 +124,12 @@ impl LeaseFile {
         if tenants.is_empty() {
             return Err(root.missing("tenant", TENANTS));
         }
-        Ok(Self { tenants, order })
+        let workloads = parse_workloads(&simulated, &tenants)?;
+        Ok(Self {
+            tenants,
+            order,
+            workloads,
+        })
     }
 
     /// The tenant called `name`.
@@ -311,6 +323,44 @@ fn parse_cpu(node: &Node<'_>) -> Result<Cpu, LeaseError> {
             stated.unwrap_or(node).refused(fault.allowed())
         }
     })
+}
+
+/// The workloads of tenants, all of which have to be there.
+fn parse_workloads(
+    nodes: &[Node<'_>],
+    tenants: &[TenantSpec],
+) -> Result<BTreeMap<String, Workload>, LeaseError> {
+    let names: HashSet<&str> = tenants.iter().map(|tenant| &*tenant.name).collect();
+    let mut workloads = BTreeMap::new();
+    for node in nodes {
+        if !names.contains(node.name()) {
+            return Err(node.misnamed(SIMULATED_NAME));
+        }
+        workloads.insert(node.name().to_owned(), parse_workload(node)?);
+    }
+    Ok(workloads)
+}
+
+fn parse_workload(node: &Node<'_>) -> Result<Workload, LeaseError> {
+    let mut values = WorkloadValues::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            "tasks" => {
+                let tasks = entry.integer(Workload::TASKS, Workload::TASKS_ALLOWED)?;
+                values.tasks = u8::try_from(tasks).ok();
+            }
+            "seed" => {
+                let seed = entry.integer(Workload::SEED, Workload::SEED_ALLOWED)?;
+                values.seed = u32::try_from(seed).ok();
+            }
+            name => match values.time(name) {
+                Some(place) => *place = Some(entry.quantity()?),
+                None => return Err(entry.unknown(Workload::KEYS)),
+            },
+        }
+    }
+    let refused = |allowed: &str| node.refused_as("another combination".to_owned(), allowed);
+    values.workload().map_err(refused)
 }
 
 /// Whether the host's and the guest's C interfaces can carry `text`.

@@ -53,6 +53,7 @@ mod node;
 mod order;
 mod quantity;
 mod tenant;
+mod workload;
 
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};
@@ -64,3 +65,4 @@ pub use nanoseconds::Nanoseconds;
 pub use order::Order;
 pub use quantity::{QuantityError, QuantityFault};
 pub use tenant::{Directory, EnvVar, TenantSpec};
+pub use workload::{Activity, Workload};

@@ -93,7 +93,7 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
     let rows = [
         (
             "tenants = 1",
-            "1:1: tenants: found an unknown key; allowed: tenant, cell",
+            "1:1: tenants: found an unknown key; allowed: tenant, cell, simulate",
         ),
         (
             &sound_tenant_with("disk = { budget = \"2ms\" }"),
