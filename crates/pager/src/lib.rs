@@ -59,6 +59,7 @@
 
 extern crate alloc;
 
+pub mod admission;
 mod area;
 mod attach;
 mod attachment;

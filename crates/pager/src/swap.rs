@@ -3,7 +3,7 @@
 //! A page that must be written before it is evicted takes the next ones in line with it: they
 //! stay mapped, and if they are not written to again, evicting them costs no input or output.
 
-use crate::area::AreaId;
+use crate::area::{AreaId, Sharing};
 use crate::backend::{Backend, Page};
 use crate::frame::Frame;
 use crate::lists::{ByAge, List};
@@ -30,7 +30,7 @@ impl<B: Backend> Pager<B> {
                 break;
             };
             let other = self.page_of(at);
-            if self.sharers_of(at) == 1 && self.backend.is_dirty(other.1) {
+            if self.would_be_written(at) && self.backend.is_dirty(other.1) {
                 cluster[filled] = other;
                 filled += 1;
             }
@@ -47,6 +47,12 @@ impl<B: Backend> Pager<B> {
         counts.written += filled as u64;
         counts.writes += 1;
         Ok(())
+    }
+
+    /// Says whether evicting the page now would write it out: a shared one is only unmapped,
+    /// unless it is not managed.
+    fn would_be_written(&self, at: u32) -> bool {
+        self.sharers_of(at) == 1 || self.sharing_of(at) != Sharing::Conserve
     }
 
     fn page_of(&self, mapping: u32) -> (Page, Frame) {
