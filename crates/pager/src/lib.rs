@@ -82,6 +82,7 @@ mod reservation;
 mod rule;
 mod second_chance;
 mod share;
+pub mod simulate;
 mod swap;
 mod table;
 mod usage;

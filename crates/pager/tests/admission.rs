@@ -95,7 +95,11 @@ fn a_plan_that_takes_one_frame_too_many_is_not_admitted() {
     assert_eq!(plan.check(frames), Err(NotAdmitted { needed, frames }));
 }
 
-fn areas() -> impl Strategy<Value = (Vec<u32>, Vec<(u32, Management, Vec<(usize, u32)>)>)> {
+/// Pages, management, and who uses how many pages.
+type Area = (u32, Management, Vec<(usize, u32)>);
+
+/// Sizes of reservations, and areas that they share.
+fn planned() -> impl Strategy<Value = (Vec<u32>, Vec<Area>)> {
     let management = prop_oneof![Just(SPC), Just(SPEL), Just(Management::Auto)];
     let sharers = prop::collection::btree_map(0usize..4, 0u32..20, 1..4);
     let area = (1u32..20, management, sharers).prop_map(|(pages, management, sharers)| {
@@ -113,7 +117,7 @@ fn areas() -> impl Strategy<Value = (Vec<u32>, Vec<(u32, Management, Vec<(usize,
 proptest! {
     /// The sum is what the pager takes when the plan is carried out, whatever the tenants do.
     #[test]
-    fn an_admitted_plan_takes_exactly_its_frames((reservations, areas) in areas()) {
+    fn an_admitted_plan_takes_exactly_its_frames((reservations, areas) in planned()) {
         let mut plan = Plan::new();
         for &frames in &reservations {
             plan.reservation(frames);
