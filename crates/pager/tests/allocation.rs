@@ -1,0 +1,104 @@
+//! Faults allocate nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use leasehold_pager::{
+    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Page, Pager, Sharing, StoreError,
+};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Everything is dirty and nothing is referenced: all work, and nothing remembered.
+#[derive(Default)]
+struct Oblivious {
+    written: usize,
+}
+
+impl Backend for Oblivious {
+    fn attach(&mut self, _: AttachmentId, _: AreaId, _: u32) {}
+
+    fn detach(&mut self, _: AttachmentId) {}
+
+    fn map(&mut self, _: AttachmentId, _: u32, _: Frame) {}
+
+    fn unmap(&mut self, _: AttachmentId, _: u32) {}
+
+    fn take_referenced(&mut self, _: AttachmentId, page: u32) -> bool {
+        page.is_multiple_of(3)
+    }
+
+    fn is_dirty(&mut self, _: Frame) -> bool {
+        true
+    }
+
+    fn clear(&mut self, _: Frame) {}
+
+    fn read(&mut self, _: Page, _: Frame) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
+        self.written += cluster.len();
+        Ok(())
+    }
+
+    fn discard(&mut self, _: AreaId) {}
+}
+
+#[test]
+fn no_fault_allocates_whatever_it_evicts() {
+    let mut pager = Pager::new(150, Oblivious::default());
+    let contracts = [Contract::hard(40), Contract::hard(30), Contract::firm(20)];
+    let ids = contracts.map(|contract| pager.reserve(&contract).expect("frames"));
+    let shared = pager.create_area(60, Sharing::Conserve).expect("an area");
+    let plain = pager.create_area(60, Sharing::Plain).expect("an area");
+    let touched = pager.create_area(60, Sharing::FirstTouch).expect("an area");
+    let mut attachments = vec![];
+    for id in ids {
+        let private = pager.create_area(60, Sharing::Conserve).expect("an area");
+        for area in [shared, plain, touched, private] {
+            attachments.push(pager.attach(id, area).expect("room to swap"));
+        }
+    }
+    let before = ALLOCATIONS.get();
+    let mut faults = [0u32; 4];
+    for round in 0..20u32 {
+        for step in 0..60 {
+            for (at, &attachment) in attachments.iter().enumerate() {
+                let page = (step * 7 + round * at as u32) % 60;
+                match pager.fault(attachment, page).expect("a frame") {
+                    Fault::Present => faults[0] += 1,
+                    Fault::Minor => faults[1] += 1,
+                    Fault::Zero => faults[2] += 1,
+                    Fault::Major => faults[3] += 1,
+                }
+            }
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!(faults.iter().all(|&count| count > 50), "{faults:?}");
+    assert!(pager.backend().written > 1_000);
+    pager.audit().expect("invariants");
+}
