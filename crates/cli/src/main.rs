@@ -1,8 +1,10 @@
 //! The `leasehold` program: run untrusted WebAssembly under contract, measure the contract.
 
+mod admit;
 mod calibrate;
 mod demo;
 mod exit;
+mod leases;
 mod report;
 mod run;
 mod study;
@@ -28,6 +30,8 @@ struct Arguments {
 enum Command {
     /// Run a WASI program (a preview 1 module or a preview 2 command component) under a lease.
     Run(run::Arguments),
+    /// Say whether the processor reservations of a lease file can be kept together.
+    Admit(admit::Arguments),
     /// Measure what reclaiming costs on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {
         Command::Run(arguments) => run::main(arguments, profile),
+        Command::Admit(arguments) => admit::main(&arguments),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Study(arguments) => study::main(arguments, profile),

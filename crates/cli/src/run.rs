@@ -2,14 +2,13 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::leases;
 use crate::report;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
     StartRequest, Surroundings, flush_output,
 };
-use leasehold_lease::{
-    ByteSize, Cpu, EnvVar, Lease, LeaseFile, LeaseFlags, Nanoseconds, TenantSpec,
-};
+use leasehold_lease::{ByteSize, Cpu, EnvVar, Lease, LeaseFlags, Nanoseconds, TenantSpec};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -175,13 +174,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
 }
 
 fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
-    if !path.exists() {
-        return Err(Failure::Missing(format!(
-            "no such lease file: {}",
-            path.display()
-        )));
-    }
-    let file = LeaseFile::load(path).map_err(|error| Failure::Configuration(error.to_string()))?;
+    let file = leases::load(path)?;
     let names = || {
         let names: Vec<_> = file
             .tenants

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::overhead::{Loss, Overhead};
+use super::reclamation::reclaimed_within;
 use super::responses;
 use super::utilisation::Utilisation;
 use crate::config::Order;
@@ -45,6 +46,20 @@ impl Verdict {
     #[must_use]
     pub fn schedulable(&self) -> bool {
         self.response.is_some()
+    }
+
+    /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work: what preemptions take in
+    /// each of the periods that it needs comes on top. `None` if nothing bounds that, or the time.
+    #[must_use]
+    pub fn reclaimed_within(
+        &self,
+        contract: &Contract,
+        order: Order,
+        reclaim: Nanos,
+    ) -> Option<Nanos> {
+        let useful = self.loss.useful.filter(|useful| *useful > 0)?;
+        let lost = self.loss.lost?.checked_mul(reclaim.div_ceil(useful))?;
+        reclaimed_within(contract, order, self.response?, reclaim.checked_add(lost)?)
     }
 }
 

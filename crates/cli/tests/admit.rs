@@ -1,0 +1,327 @@
+//! `leasehold admit` as a person meets it: what it prints, and its exit codes.
+
+use serde_json::Value;
+use std::fmt::Write;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A lease file, and `leasehold admit` on it.
+struct Leases {
+    directory: TempDir,
+}
+
+impl Leases {
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().expect("directory");
+        std::fs::write(directory.path().join("leases.toml"), text).expect("written");
+        Self { directory }
+    }
+
+    fn admit(&self, options: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .current_dir(self.directory.path())
+            .args(["admit", "leases.toml"])
+            .args(options)
+            .env("LEASEHOLD_PROFILE", self.directory.path().join("none.json"))
+            .output()
+            .expect("runs")
+    }
+
+    /// The JSON, with the exit code that belongs to it.
+    fn json(&self, options: &[&str]) -> Value {
+        let output = self.admit(&[options, &["--json"]].concat());
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let code = i32::from(json["schedulable"] == false);
+        assert_eq!(output.status.code(), Some(code), "{json}");
+        json
+    }
+
+    /// One line on standard error with all `words`, and nothing else.
+    fn refuses(&self, options: &[&str], code: i32, words: &[&str]) {
+        let output = self.admit(options);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
+        for word in words {
+            assert!(error.contains(word), "no {word:?} in {error}");
+        }
+        assert!(output.stdout.is_empty());
+    }
+}
+
+fn tenant(name: &str, cpu: &str) -> String {
+    format!(
+        "[tenant.{name}]\ncomponent = \"{name}.wasm\"\nreclaim = {{ budget = \"1ms\" }}\n{cpu}\n"
+    )
+}
+
+/// Three reservations and a tenant in the background. The response times, in milliseconds:
+/// 1 + 0.5 blocking; 1 + 2 + 0.5; 3 + 2 · 2 + 3 · 1 = 10.
+fn schedulable() -> String {
+    [
+        tenant("fast", "cpu = { budget = \"1ms\", period = \"4ms\", priority = 30 }"),
+        tenant("middle", "cpu = { budget = \"2ms\", period = \"6ms\", priority = 20 }"),
+        tenant(
+            "slow",
+            "cpu = { budget = \"3ms\", period = \"13ms\", priority = 10, nonpreemptive = \"500us\" }",
+        ),
+        tenant("idle", ""),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_set_that_fits_is_reported_tenant_by_tenant() {
+    let json = Leases::new(&schedulable()).json(&["--overhead", "10us"]);
+    assert_eq!(json["schedulable"], true);
+    assert_eq!(json["order"], "fixed-priority");
+    assert_eq!(json["overhead_ns"], 10_000);
+    let of = |key: &str| -> Vec<Value> {
+        let tenants = json["tenants"].as_array().expect("a list");
+        tenants.iter().map(|tenant| tenant[key].clone()).collect()
+    };
+    assert_eq!(of("name"), ["fast", "middle", "slow", "idle"]);
+    assert_eq!(of("schedulable"), [true, true, true, true]);
+    let responses = [1_500_000, 3_500_000, 10_000_000].map(Value::from);
+    assert_eq!(of("response_ns")[..3], responses);
+    assert_eq!(of("response_ns")[3], Value::Null);
+    // Nobody preempts the first; nothing bounds how often the second is preempted; the third has
+    // six regions.
+    assert_eq!(of("useful_ns")[0], 990_000);
+    assert_eq!(of("useful_ns")[1], Value::Null);
+    assert_eq!(of("useful_ns")[2], 2_940_000);
+    // 1 ms of reclamation, and what is lost in the one or two periods that it needs.
+    assert_eq!(
+        of("reclaimed_ns")[0],
+        4_000_000 + 4_000_000 + 1_500_000 - 980_000
+    );
+    assert_eq!(
+        of("reclaimed_ns")[2],
+        13_000_000 + 10_000_000 - (3_000_000 - 1_060_000)
+    );
+}
+
+#[test]
+fn the_table_says_the_same_to_people() {
+    let leases = Leases::new(&schedulable());
+    let output = leases.admit(&[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    for word in [
+        "fast",
+        "10.00 ms",
+        "background",
+        "schedulable: 3 reservations",
+        "fixed-priority",
+    ] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    let widths: Vec<_> = text
+        .lines()
+        .map_while(|line| {
+            let table = line.starts_with([' ', '─', '═']);
+            table.then(|| line.chars().count())
+        })
+        .collect();
+    assert!(
+        widths.len() > 5 && widths.iter().all(|width| *width == widths[0]),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_told_what_would() {
+    let lease = schedulable().replace("\"3ms\"", "\"5500us\"");
+    let leases = Leases::new(&lease);
+    let json = leases.json(&[]);
+    assert_eq!(json["schedulable"], false);
+    assert_eq!(json["tenants"][1]["schedulable"], true);
+    assert_eq!(json["tenants"][2]["schedulable"], false);
+    assert_eq!(json["tenants"][2]["response_ns"], Value::Null);
+    let advice = &json["would_fit"][0];
+    assert_eq!(advice["name"], "slow");
+
+    let text = String::from_utf8(leases.admit(&[]).stdout).expect("text");
+    assert!(text.contains("NOT schedulable"), "{text}");
+    // What is advised is enough, and a nanosecond beyond it is not.
+    for (key, written, step) in [
+        ("budget_ns", "\"5500us\"", 1),
+        ("period_ns", "\"13ms\"", -1),
+    ] {
+        let value = advice[key].as_i64().expect("a value");
+        let with = |value: i64| Leases::new(&lease.replace(written, &format!("\"{value}ns\"")));
+        assert_eq!(with(value).json(&[])["schedulable"], true, "{key}");
+        assert_eq!(with(value + step).json(&[])["schedulable"], false, "{key}");
+    }
+}
+
+#[test]
+fn headroom_is_as_far_as_the_set_still_fits() {
+    let leases = Leases::new(&schedulable());
+    let room = &leases.json(&["--headroom", "fast"])["headroom"];
+    for (key, written, step) in [
+        ("budget_ns", "\"1ms\", period = \"4", 1),
+        ("period_ns", "\"4ms\"", -1),
+    ] {
+        let value = room[key].as_i64().expect("a value");
+        let with = |value: i64| {
+            let new = match key {
+                "budget_ns" => format!("\"{value}ns\", period = \"4"),
+                _ => format!("\"{value}ns\""),
+            };
+            Leases::new(&schedulable().replace(written, &new))
+        };
+        assert_eq!(with(value).json(&[])["schedulable"], true, "{key}");
+        assert_eq!(with(value + step).json(&[])["schedulable"], false, "{key}");
+    }
+    let text = leases.admit(&["--headroom", "fast"]).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(
+        text.contains("fast, if nothing else changes: largest budget"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_order_of_the_file_or_of_the_flag_decides() {
+    // The set of SPR Table I uses the whole processor: too much for priorities, not for deadlines.
+    let table_1 = [
+        tenant(
+            "hi",
+            "cpu = { budget = \"10ms\", period = \"30ms\", priority = 3 }",
+        ),
+        tenant(
+            "mid",
+            "cpu = { budget = \"20ms\", period = \"40ms\", priority = 2 }",
+        ),
+        tenant(
+            "lo",
+            "cpu = { budget = \"10ms\", period = \"60ms\", priority = 1 }",
+        ),
+    ]
+    .concat();
+    let leases = Leases::new(&table_1);
+    assert_eq!(leases.json(&[])["schedulable"], false);
+    let json = leases.json(&["--order", "earliest-deadline"]);
+    assert_eq!(json["schedulable"], true);
+    assert_eq!(json["utilisation_millionths"], 1_000_000);
+    assert_eq!(json["tenants"][2]["response_ns"], 60_000_000);
+
+    let in_file = Leases::new(&format!("[cell]\norder = \"earliest-deadline\"\n{table_1}"));
+    assert_eq!(in_file.json(&[])["schedulable"], true);
+    assert_eq!(
+        in_file.json(&["--order", "fixed-priority"])["schedulable"],
+        false
+    );
+}
+
+#[test]
+fn more_than_a_processor_is_not_schedulable_in_any_order() {
+    let full = "cpu = { budget = \"10ms\", period = \"10ms\", priority = 3 }";
+    let leases = Leases::new(&[tenant("a", full), tenant("b", full)].concat());
+    for order in ["fixed-priority", "earliest-deadline"] {
+        let json = leases.json(&["--order", order]);
+        assert_eq!(json["schedulable"], false);
+        assert_eq!(json["utilisation_millionths"], 2_000_000);
+    }
+}
+
+#[test]
+fn tenants_without_reservations_always_fit() {
+    let json = Leases::new(&tenant("a", "")).json(&[]);
+    assert_eq!(json["schedulable"], true);
+    assert_eq!(json["tenants"][0]["reserved"], false);
+}
+
+#[test]
+fn what_is_not_a_reservation_is_one_clear_error_each() {
+    for (cpu, words) in [
+        (
+            "budget = \"0ms\", period = \"4ms\"",
+            ["cpu.budget", "found \"0ms\"", "allowed:"],
+        ),
+        (
+            "budget = \"1ms\", period = \"0ms\"",
+            ["cpu.period", "found \"0ms\"", "allowed:"],
+        ),
+        (
+            "budget = \"4ms\", period = \"1ms\"",
+            ["cpu.budget", "found \"4ms\"", "which is 1ms"],
+        ),
+        (
+            "budget = \"1ms\"",
+            ["cpu.period", "found nothing", "allowed:"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", nonpreemptive = \"2ms\"",
+            ["cpu.nonpreemptive", "found \"2ms\"", "which is 1ms"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", priority = 256",
+            ["cpu.priority", "found the number 256", "0 to 255"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", priority = \"high\"",
+            ["cpu.priority", "found \"high\"", "0 to 255"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", policy = \"fair\"",
+            [
+                "cpu.policy",
+                "found \"fair\"",
+                "\"sporadic\" or \"deferrable\"",
+            ],
+        ),
+    ] {
+        let leases = Leases::new(&tenant("a", &format!("cpu = {{ {cpu} }}")));
+        leases.refuses(&[], 78, &["leases.toml:4:"]);
+        leases.refuses(&[], 78, &words);
+    }
+    let leases = Leases::new(&schedulable());
+    leases.refuses(
+        &["--headroom", "nobody"],
+        78,
+        &["leases.toml", "no tenant \"nobody\""],
+    );
+    leases.refuses(
+        &["--headroom", "idle"],
+        78,
+        &["\"idle\" has no processor reservation"],
+    );
+
+    let missing = tempfile::tempdir().expect("directory");
+    Leases { directory: missing }.refuses(&[], 66, &["no such lease file: leases.toml"]);
+    for usage in [["--overhead", "5"], ["--order", "fair"]] {
+        let output = leases.admit(&usage);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("allowed:"),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_tenants_are_tested_and_more_are_refused() {
+    let leases = |count: u64| {
+        let mut text = String::new();
+        for n in 0..count {
+            let cpu = format!(
+                "cpu = {{ budget = \"1us\", period = \"{}us\", priority = {} }}",
+                20_000 + n,
+                n % 256
+            );
+            write!(text, "{}", tenant(&format!("t{n}"), &cpu)).expect("a string takes all text");
+        }
+        Leases::new(&text)
+    };
+    let json = leases(10_000).json(&[]);
+    assert_eq!(json["tenants"].as_array().map(Vec::len), Some(10_000));
+    assert_eq!(json["schedulable"], true);
+    let words = [
+        "tenant: found 100000 tables",
+        "allowed: at most 10000 tables",
+    ];
+    leases(100_000).refuses(&[], 78, &words);
+}
