@@ -27,6 +27,8 @@ use wasmparser::{
     Payload, TypeRef,
 };
 
+use crate::core_modules::rewrite_core_modules;
+
 /// Most bytes of linear memory that one instruction touches after rewriting.
 pub const CHUNK: u32 = 64 * 1024;
 
@@ -58,47 +60,7 @@ enum Bulk {
 ///
 /// The parser's, if `wasm` is not well-formed.
 pub fn chunk_bulk_operations(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    if Parser::is_component(wasm) {
-        rewrite_component(wasm)
-    } else {
-        rewrite_module(wasm)
-    }
-}
-
-/// Rewrites the modules of a component and of the components in it; copies everything else.
-fn rewrite_component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    let mut component = wasm_encoder::Component::new();
-    let mut changed = false;
-    let mut depth = 0_u32;
-    for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload?;
-        let nested = match &payload {
-            Payload::ModuleSection {
-                unchecked_range, ..
-            } if depth == 0 => Some(rewrite_module(&wasm[unchecked_range.clone()])?),
-            Payload::ComponentSection {
-                unchecked_range, ..
-            } if depth == 0 => Some(rewrite_component(&wasm[unchecked_range.clone()])?),
-            _ => None,
-        };
-        changed |= matches!(nested, Some(Cow::Owned(_)));
-        if depth == 0
-            && let Some((id, range)) = payload.as_section()
-        {
-            let data = nested.as_deref().unwrap_or(&wasm[range]);
-            component.section(&RawSection { id, data });
-        }
-        match payload {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    Ok(if changed {
-        component.finish().into()
-    } else {
-        wasm.into()
-    })
+    rewrite_core_modules(wasm, rewrite_module)
 }
 
 /// What the rewriting of a module has to know about it.

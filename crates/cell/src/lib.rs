@@ -49,6 +49,8 @@ pub mod calibrate;
 mod cell;
 mod cleaning;
 pub mod clock;
+mod core_modules;
+pub mod data_segments;
 mod ending;
 pub mod engine_config;
 mod execution;

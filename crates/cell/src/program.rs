@@ -15,6 +15,7 @@ use wasmtime::{Engine, Module, component::Component};
 
 use crate::artifact::{ArtifactCache, Key};
 use crate::bulk::chunk_bulk_operations;
+use crate::data_segments::merge_data_segments;
 use crate::engine_config::FEATURES;
 use crate::inventory::{Inventory, survey};
 
@@ -213,6 +214,7 @@ impl Program {
         if bytes > MAX_DATA_BYTES {
             return Err(ProgramError::TooMuchData { bytes });
         }
+        let binary = merge_data_segments(&binary)?;
         let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
