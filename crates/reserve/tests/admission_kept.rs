@@ -1,0 +1,389 @@
+//! What the admission test promises, the scheduler keeps: in virtual time, beside tenants that
+//! run, sleep and split their budgets as they like.
+
+use leasehold_reserve::admission::{Overhead, admit, reclaimed_within};
+use leasehold_reserve::{
+    Config, Contract, Decision, Nanos, Order, Policy, Priority, Scheduler, ServerId, Shielding,
+    State, TaskId,
+};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    /// A number of `0..bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// How a tenant behaves.
+#[derive(Debug, Clone, Copy)]
+enum Behaviour {
+    /// Runs whenever it may.
+    Busy,
+    /// Runs for up to `run` nanoseconds, then sleeps for up to `sleep`.
+    Bursts { run: Nanos, sleep: Nanos },
+}
+
+impl Behaviour {
+    fn run(self, random: &mut Random) -> Nanos {
+        match self {
+            Self::Busy => Nanos::MAX,
+            Self::Bursts { run, .. } => 1 + random.below(run),
+        }
+    }
+
+    fn sleep(self, random: &mut Random) -> Nanos {
+        match self {
+            Self::Busy => 1,
+            Self::Bursts { sleep, .. } => 1 + random.below(sleep),
+        }
+    }
+}
+
+struct Tenant {
+    server: ServerId,
+    task: TaskId,
+    behaviour: Behaviour,
+    /// What its task still runs before it sleeps.
+    left: Nanos,
+}
+
+/// A scheduler whose timer fires exactly when it is set, and its tenants, all awake at first.
+struct World {
+    scheduler: Scheduler,
+    tenants: Vec<Tenant>,
+    random: Random,
+    now: Nanos,
+    last: Decision,
+    /// When the first tenant was taken off the processor while it could have run.
+    preempted: Vec<Nanos>,
+}
+
+impl World {
+    fn new(order: Order, set: &[(Contract, Behaviour)], seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut scheduler = Scheduler::new(Config {
+            order,
+            shielding: Shielding::Shielded,
+            servers: set.len() as u32,
+            tasks: set.len() as u32 + 1,
+        });
+        let mut tenant = |(contract, behaviour): &(Contract, Behaviour)| {
+            let server = scheduler.add_server(contract, 0).expect("there is room");
+            let task = scheduler.add_task(server).expect("there is room");
+            Tenant {
+                server,
+                task,
+                behaviour: *behaviour,
+                left: behaviour.run(&mut random),
+            }
+        };
+        let tenants: Vec<_> = set.iter().map(&mut tenant).collect();
+        for tenant in &tenants {
+            scheduler.wake(tenant.task, 0).expect("it is there");
+        }
+        let last = scheduler.schedule(0);
+        Self {
+            scheduler,
+            tenants,
+            random,
+            now: 0,
+            last,
+            preempted: Vec::new(),
+        }
+    }
+
+    /// Who runs.
+    fn running(&self) -> Option<usize> {
+        let task = self.last.run?;
+        self.tenants.iter().position(|tenant| tenant.task == task)
+    }
+
+    /// Lets time pass up to `limit`, or to the end of what the tenant `until` has left to run.
+    fn run(&mut self, limit: Nanos, until: Option<usize>) {
+        while self.now < limit {
+            let running = self.running();
+            let end = running.map_or(Nanos::MAX, |i| {
+                self.now.saturating_add(self.tenants[i].left)
+            });
+            let to = limit.min(end).min(self.last.timer.unwrap_or(Nanos::MAX));
+            if let Some(index) = running {
+                self.tenants[index].left -= to - self.now;
+            }
+            self.now = to;
+            if let Some(index) = running
+                && self.tenants[index].left == 0
+            {
+                if until == running {
+                    return;
+                }
+                let tenant = &mut self.tenants[index];
+                let wake = to + tenant.behaviour.sleep(&mut self.random);
+                tenant.left = tenant.behaviour.run(&mut self.random);
+                self.scheduler
+                    .block(tenant.task, to, Some(wake))
+                    .expect("it is there");
+            }
+            self.last = self.scheduler.schedule(to);
+            if running == Some(0) && self.running() != Some(0) {
+                let state = self.scheduler.state(self.tenants[0].server);
+                if state.expect("it is there") == State::Ready {
+                    self.preempted.push(to);
+                }
+            }
+        }
+    }
+
+    /// Kills a tenant, whose server then has `reclaim` nanoseconds of work to do; returns how long
+    /// that took, or `None` if it took longer than `limit`.
+    fn kill(&mut self, index: usize, reclaim: Nanos, limit: Nanos) -> Option<Nanos> {
+        let killed = self.now;
+        let tenant = &mut self.tenants[index];
+        self.scheduler
+            .remove_task(tenant.task, killed)
+            .expect("it is there");
+        tenant.task = self
+            .scheduler
+            .add_task(tenant.server)
+            .expect("there is room");
+        tenant.left = reclaim;
+        self.scheduler
+            .wake(tenant.task, killed)
+            .expect("it is there");
+        self.last = self.scheduler.schedule(killed);
+        self.run(killed + limit, Some(index));
+        (self.tenants[index].left == 0).then_some(self.now - killed)
+    }
+}
+
+fn contracts() -> impl Strategy<Value = Contract> {
+    let policies = prop_oneof![Just(Policy::Sporadic), Just(Policy::Deferrable)];
+    (
+        1..30_u64,
+        0..150_u64,
+        0..4_u8,
+        policies,
+        0..20_u64,
+        0..4_u32,
+    )
+        .prop_map(|(budget, more, priority, policy, region, places)| {
+            Contract::new(budget, budget + more)
+                .and_then(|contract| contract.with_nonpreemptive(region.min(budget)))
+                .and_then(|contract| contract.with_replenishments(1 << places))
+                .expect("a contract")
+                .with_priority(Priority(priority))
+                .with_policy(policy)
+        })
+}
+
+fn behaviours() -> impl Strategy<Value = Behaviour> {
+    prop_oneof![
+        Just(Behaviour::Busy),
+        (1..40_u64, 1..150_u64).prop_map(|(run, sleep)| Behaviour::Bursts { run, sleep }),
+        // Splits its budget as finely as it can.
+        (1..4_u64, 1..3_u64).prop_map(|(run, sleep)| Behaviour::Bursts { run, sleep }),
+    ]
+}
+
+/// Tenants of which the first, at least, gets its budget in every period.
+fn sets() -> impl Strategy<Value = Vec<(Contract, Behaviour)>> {
+    let sets = proptest::collection::vec((contracts(), behaviours()), 1..6);
+    sets.prop_filter("the first does not fit", |set| {
+        response(set, Order::FixedPriority).is_some()
+    })
+}
+
+/// The admitted response time of the first.
+fn response(set: &[(Contract, Behaviour)], order: Order) -> Option<Nanos> {
+    let contracts: Vec<_> = set.iter().map(|(contract, _)| *contract).collect();
+    admit(&contracts, order, Overhead::default()).servers[0].response
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn a_killed_tenant_is_reclaimed_within_the_bound(
+        set in sets(),
+        seed in any::<u64>(),
+        kill in 0..2_000_u64,
+        reclaim in 1..120_u64,
+    ) {
+        let (contract, order) = (set[0].0, Order::FixedPriority);
+        let response = response(&set, order).expect("admitted");
+        let bound = reclaimed_within(&contract, order, response, reclaim).expect("small numbers");
+        let mut world = World::new(order, &set, seed);
+        world.run(kill, None);
+        let took = world.kill(0, reclaim, bound);
+        prop_assert!(took.is_some(), "more than {bound}");
+    }
+
+    #[test]
+    fn a_tenant_that_wakes_with_its_whole_budget_gets_it_within_its_response_time(
+        set in sets(),
+        seed in any::<u64>(),
+        start in 0..500_u64,
+    ) {
+        let order = Order::FixedPriority;
+        let response = response(&set, order).expect("admitted");
+        let contract = set[0].0;
+        let mut set = set;
+        // Nothing of its budget is used before.
+        set[0].1 = Behaviour::Bursts { run: 1, sleep: 1 };
+        let mut world = World::new(order, &set, seed);
+        let task = world.tenants[0].task;
+        world.scheduler.block(task, 0, None).expect("it is there");
+        world.last = world.scheduler.schedule(0);
+        // A deferrable budget that ends before it is used up is no promise: begin with a period.
+        let start = start.next_multiple_of(contract.period());
+        world.run(start, None);
+        let took = world.kill(0, contract.budget(), response);
+        prop_assert!(took.is_some(), "more than {response}");
+    }
+}
+
+/// The same with a first tenant that always runs, and cannot be preempted for some time.
+fn sets_with_a_region() -> impl Strategy<Value = Vec<(Contract, Behaviour)>> {
+    sets().prop_map(|mut set| {
+        let contract = set[0].0;
+        let region = contract.nonpreemptive().max(1 + contract.budget() / 4);
+        let contract = contract
+            .with_nonpreemptive(region)
+            .expect("within the budget");
+        set[0] = (contract, Behaviour::Busy);
+        set
+    })
+}
+
+/// The same without any region, where all others track one replenishment and are sporadic.
+fn sets_with_one_replenishment() -> impl Strategy<Value = Vec<(Contract, Behaviour)>> {
+    sets().prop_map(|mut set| {
+        for (contract, _) in &mut set {
+            let plain = contract.with_policy(Policy::Sporadic).with_nonpreemptive(0);
+            let single = plain.and_then(|contract| contract.with_replenishments(1));
+            *contract = single.expect("a contract");
+        }
+        set[0].1 = Behaviour::Busy;
+        set
+    })
+}
+
+fn admitted_preemptions(set: &[(Contract, Behaviour)]) -> u64 {
+    let contracts: Vec<_> = set.iter().map(|(contract, _)| *contract).collect();
+    let losses = Overhead::default().losses(&contracts, Order::FixedPriority);
+    losses[0].preemptions.expect("bounded")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_region_bounds_preemptions_as_in_eq_2(set in sets_with_a_region(), seed in any::<u64>()) {
+        let contract = set[0].0;
+        let mut world = World::new(Order::FixedPriority, &set, seed);
+        world.run(5_000, None);
+        let used = world.scheduler.supply(world.tenants[0].server).expect("it is there").used;
+        let regions = contract.budget().div_ceil(contract.nonpreemptive());
+        let most = used.div_ceil(contract.budget()) * (regions - 1);
+        let preemptions = world.preempted.len() as u64;
+        prop_assert!(preemptions <= most, "{preemptions}, {most} for {used}");
+    }
+
+    #[test]
+    fn servers_with_one_replenishment_preempt_once_a_period(
+        set in sets_with_one_replenishment(),
+        seed in any::<u64>(),
+    ) {
+        let most = admitted_preemptions(&set);
+        let period = set[0].0.period();
+        let mut world = World::new(Order::FixedPriority, &set, seed);
+        world.run(5_000, None);
+        for (first, from) in world.preempted.iter().enumerate() {
+            let in_period = |at: &&Nanos| **at < from + period;
+            let preemptions = world.preempted[first..].iter().take_while(in_period).count() as u64;
+            prop_assert!(preemptions <= most, "{preemptions} from {from} on, {most}");
+        }
+    }
+}
+
+/// The longest that a tenant of 10 in every 50 took to do 25, over many instants of its kill, and
+/// the bound. Its response time is 3 + 10 + 5 = 18: it runs below a tenant of 5 in every 20, and
+/// waits for a region of 3.
+fn longest(policy: Policy, places: u32, behaviour: Behaviour) -> (Nanos, Nanos) {
+    let contract = |budget, period, priority| {
+        let contract = Contract::new(budget, period).expect("a contract");
+        contract.with_priority(Priority(priority))
+    };
+    let killed = contract(10, 50, 2).with_policy(policy);
+    let killed = killed.with_replenishments(places).expect("a contract");
+    let below = contract(10, 100, 1)
+        .with_nonpreemptive(3)
+        .expect("a contract");
+    let set = [
+        (killed, behaviour),
+        (contract(5, 20, 3), Behaviour::Busy),
+        (below, Behaviour::Busy),
+    ];
+    let order = Order::FixedPriority;
+    let response = response(&set, order).expect("admitted");
+    assert_eq!(response, 18);
+    let bound = reclaimed_within(&killed, order, response, 25).expect("small numbers");
+    let took = (0..2_000_u64).map(|case| {
+        let mut world = World::new(order, &set, case / 200);
+        world.run(1_000 + case % 200, None);
+        world.kill(0, 25, bound).expect("within the bound")
+    });
+    (took.max().expect("some"), bound)
+}
+
+#[test]
+fn the_bound_on_reclamation_is_nearly_reached() {
+    // Killed when its budget is used up: 40 until there is more, two periods of 50, 18 − 5.
+    let (took, bound) = longest(Policy::Deferrable, 1, Behaviour::Busy);
+    assert_eq!((took, bound), (150, 153));
+    // The same for a sporadic tenant that used its budget in one piece.
+    let (took, bound) = longest(Policy::Sporadic, 16, Behaviour::Busy);
+    assert_eq!((took, bound), (150, 163));
+    // In pieces, of which one place is all that is tracked, it all comes back with the last.
+    let fine = Behaviour::Bursts { run: 1, sleep: 1 };
+    let (took, bound) = longest(Policy::Sporadic, 1, fine);
+    assert_eq!((took, bound), (159, 163));
+}
+
+#[test]
+fn the_bounds_on_preemptions_are_reached() {
+    let contract = |budget, period, priority| {
+        let contract = Contract::new(budget, period).expect("a contract");
+        contract.with_priority(Priority(priority))
+    };
+    // SPR fig. 6: a budget of 10 in regions of 6 is preempted once, however often it could be.
+    let low = contract(10, 60, 1)
+        .with_nonpreemptive(6)
+        .expect("a contract");
+    let often = Behaviour::Bursts { run: 1, sleep: 1 };
+    let set = [(low, Behaviour::Busy), (contract(20, 40, 2), often)];
+    let mut world = World::new(Order::FixedPriority, &set, 1);
+    world.run(6_000, None);
+    assert_eq!(world.preempted.len(), 100);
+
+    // A server with one replenishment of every 20 preempts one of 60 three times a period.
+    let single = contract(5, 20, 2)
+        .with_replenishments(1)
+        .expect("a contract");
+    let set = [(contract(40, 60, 1), Behaviour::Busy), (single, often)];
+    assert_eq!(admitted_preemptions(&set), 4);
+    let mut world = World::new(Order::FixedPriority, &set, 1);
+    world.run(6_000, None);
+    assert!(
+        (200..=300).contains(&world.preempted.len()),
+        "{}",
+        world.preempted.len()
+    );
+}
