@@ -190,10 +190,25 @@ impl Budget {
         }
     }
 
-    /// Sees to it that the first replenishment is watched, if it is pending from the start.
-    pub(crate) fn start(&self, now: Nanos, watch: &mut Watch<'_>) {
-        if let Budget::Deferrable(deferrable) = self {
-            watch.pending(PERIODIC, deferrable.boundary_after(now));
+    /// Sees to it that every replenishment is watched that is pending, those that are due
+    /// included if the server still waits for them.
+    pub(crate) fn watch_all(
+        &self,
+        ring: &Ring,
+        now: Nanos,
+        is_depleted: bool,
+        watch: &mut Watch<'_>,
+    ) {
+        match self {
+            Budget::Sporadic(_) => ring.watch_all(now, is_depleted, watch),
+            Budget::Deferrable(deferrable) => {
+                watch.pending(PERIODIC, deferrable.boundary_after(now));
+            }
+            Budget::Bandwidth(bandwidth) if is_depleted => {
+                watch.pending(PERIODIC, bandwidth.available_at());
+            }
+            Budget::Bandwidth(bandwidth) => watch_throttled(bandwidth, now, watch),
+            Budget::Unlimited => {}
         }
     }
 

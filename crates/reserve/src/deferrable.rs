@@ -19,9 +19,14 @@ pub(crate) struct Deferrable {
 
 impl Deferrable {
     pub(crate) const fn new(contract: &Contract, now: Nanos) -> Self {
+        Deferrable::with(contract, 0, now + contract.period())
+    }
+
+    /// Accounts in which something was used already.
+    pub(crate) const fn with(contract: &Contract, used: Nanos, boundary: Nanos) -> Self {
         Deferrable {
-            used: 0,
-            boundary: now + contract.period(),
+            used,
+            boundary,
             budget: contract.budget(),
             period: contract.period(),
         }

@@ -36,9 +36,11 @@ extern crate alloc;
 
 pub mod admission;
 
+mod account;
 mod background;
 mod bandwidth;
 mod budget;
+mod change;
 mod config;
 mod contract;
 mod deadlines;
@@ -56,6 +58,7 @@ mod scheduler;
 mod server;
 mod shielded;
 pub mod simulate;
+mod slack;
 mod sporadic;
 mod supply;
 mod tasks;
@@ -64,6 +67,7 @@ mod timers;
 mod turns;
 mod urgency;
 
+pub use account::SporadicAccount;
 pub use config::{Config, Order, Shielding};
 pub use contract::{
     Contract, ContractError, Nanos, PERIOD_MAX, Policy, Priority, REPLENISHMENTS_MAX,
@@ -73,4 +77,5 @@ pub use id::{Refused, ServerId, TaskId};
 pub use ring::Replenishment;
 pub use scheduler::Scheduler;
 pub use server::State;
+pub use slack::Slack;
 pub use supply::Supply;

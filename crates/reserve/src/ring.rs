@@ -55,7 +55,10 @@ impl Watch<'_> {
 
 /// Invariants: `1 ≤ len ≤ capacity`; times do not decrease from the head on; the amounts are
 /// positive and add up to `total`.
+///
+/// Laid out as written: what is used most shares its cache line with the first entries.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(crate) struct Ring {
     head: u32,
     len: u32,
@@ -76,6 +79,18 @@ impl Ring {
             total: budget,
             slots: [Replenishment { at, amount: budget }; SLOTS],
         }
+    }
+
+    /// A ring of the given entries, of which there is one at least and whose times must not
+    /// decrease. Those that find no room postpone the last.
+    pub(crate) fn of(capacity: u32, mut entries: impl Iterator<Item = Replenishment>) -> Self {
+        let first = entries.next().expect("a budget is not zero");
+        let mut ring = Ring::new(capacity, first.at, first.amount);
+        for entry in entries {
+            ring.total += entry.amount;
+            ring.push(entry, &mut Watch::Nobody);
+        }
+        ring
     }
 
     /// Where the `i`-th entry from the head on is. The second operation changes nothing, since
@@ -166,25 +181,46 @@ impl Ring {
     /// to 3, fig. 8c); returns how many were taken in.
     #[inline]
     pub(crate) fn merge_due(&mut self, now: Nanos, watch: &mut Watch<'_>) -> u32 {
-        let before = self.len;
         if self.last().at <= now {
             // All are due, and all together are the budget.
-            self.drop_front(self.len - 1, self.total, watch);
-            return before - 1;
+            let taken_in = self.len - 1;
+            self.drop_front(taken_in, self.total, watch);
+            return taken_in;
         }
-        if self.head().at > now {
-            // Nothing is due, and there may be no other entry to look at.
+        let due = self.count_due(now);
+        if due <= 1 {
             return 0;
         }
-        let mut amount = self.head().amount;
-        let mut due = 0;
-        // The head is due and the last entry is not, so this stops.
-        while self.entry(due + 1).at <= now {
-            due += 1;
-            amount += self.entry(due).amount;
+        // Whichever of the two parts is shorter says how much is due.
+        let amount = if 2 * due <= self.len {
+            self.sum(0, due)
+        } else {
+            self.total - self.sum(due, self.len)
+        };
+        self.drop_front(due - 1, amount, watch);
+        due - 1
+    }
+
+    /// How many entries are due: they are sorted by time.
+    #[inline]
+    fn count_due(&self, now: Nanos) -> u32 {
+        let (mut due, mut rest) = (0, self.len);
+        while rest > 0 {
+            let half = rest / 2;
+            if self.entry(due + half).at <= now {
+                due += half + 1;
+                rest -= half + 1;
+            } else {
+                rest = half;
+            }
         }
-        self.drop_front(due, amount, watch);
         due
+    }
+
+    /// The amounts of the entries `from .. to`.
+    #[inline]
+    fn sum(&self, from: u32, to: u32) -> Nanos {
+        (from..to).map(|i| self.entry(i).amount).sum()
     }
 
     /// Lets go of the first `count` entries; the next becomes the head, with `amount`.
@@ -218,6 +254,16 @@ impl Ring {
         }
     }
 
+    /// Tells about all entries that are pending, and about those that are due if `all`.
+    pub(crate) fn watch_all(&self, now: Nanos, all: bool, watch: &mut Watch<'_>) {
+        for i in 0..self.len {
+            let at = self.entry(i).at;
+            if all || at > now {
+                watch.pending(self.slot(i) as u32, at);
+            }
+        }
+    }
+
     /// The entries, from the head on.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Replenishment> {
         (0..self.len).map(|i| self.entry(i))
@@ -243,12 +289,10 @@ mod tests {
     use super::{Replenishment, Ring, Watch};
 
     fn ring(capacity: u32, entries: &[(u64, u64)]) -> Ring {
-        let total = entries.iter().map(|entry| entry.1).sum();
-        let mut ring = Ring::new(capacity, entries[0].0, total);
-        // What is not the head's is split off it, to come back when it says.
-        for &(at, amount) in &entries[1..] {
-            ring.split_head(amount, at, &mut Watch::Nobody);
-        }
+        let entries = entries
+            .iter()
+            .map(|&(at, amount)| Replenishment { at, amount });
+        let ring = Ring::of(capacity, entries);
         ring.check();
         ring
     }

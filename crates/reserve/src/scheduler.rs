@@ -11,6 +11,7 @@ use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
 use crate::ring::{Replenishment, Ring, Watch};
 use crate::server::{Server, Servers, State};
+use crate::slack::Ledger;
 use crate::supply::Supply;
 use crate::tasks::Tasks;
 use crate::timers::Timers;
@@ -43,6 +44,7 @@ pub struct Scheduler {
     pub(crate) accounted: Nanos,
     /// When the timer fires.
     pub(crate) armed: Nanos,
+    pub(crate) ledger: Ledger,
 }
 
 impl Scheduler {
@@ -67,6 +69,7 @@ impl Scheduler {
             running: None,
             accounted: 0,
             armed: NEVER,
+            ledger: Ledger::default(),
         }
     }
 
@@ -82,12 +85,11 @@ impl Scheduler {
         let server = self.servers.at_mut(id.index);
         server.budget = Budget::new(contract, self.config.order, now);
         server.urgency = Urgency::of_priority(contract.priority());
-        server.nonpreemptive = contract.nonpreemptive();
-        server.slice = contract.slice().unwrap_or(NEVER);
-        server.contract = Some(*contract);
-        server
-            .budget
-            .start(now, &mut watch(&mut self.timers, id.index));
+        server.set_contract(contract);
+        let watch = &mut watch(&mut self.timers, id.index);
+        let ring = &self.rings[id.index()];
+        server.budget.watch_all(ring, now, false, watch);
+        self.ledger.admit(contract, now);
         Ok(id)
     }
 
@@ -112,8 +114,10 @@ impl Scheduler {
     pub fn remove_server(&mut self, id: ServerId, now: Nanos) -> Result<(), Refused> {
         let index = self.servers.find(id)?;
         self.account(now);
-        self.set_timeout(index, NEVER);
-        self.leave(index);
+        self.withdraw(index);
+        if let Some(contract) = self.servers.at(index).contract() {
+            self.ledger.retire(contract, self.accounted);
+        }
         if let Some(timers) = &mut self.timers {
             timers.cancel_replenishments(index);
             self.tasks
@@ -239,7 +243,10 @@ impl Scheduler {
     /// # Errors
     /// [`Refused::Stale`] if it has been removed, [`Refused::Background`] if it has none.
     pub fn contract(&self, id: ServerId) -> Result<Contract, Refused> {
-        self.server(id)?.contract.ok_or(Refused::Background)
+        self.server(id)?
+            .contract()
+            .copied()
+            .ok_or(Refused::Background)
     }
 
     /// What a server has been given since it was added.
@@ -320,7 +327,7 @@ impl Scheduler {
 }
 
 /// Who is told about a server's replenishments.
-fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
+pub(crate) fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
     match timers {
         None => Watch::Nobody,
         Some(timers) => Watch::Timers(timers, server),
@@ -354,6 +361,9 @@ impl Scheduler {
         let ring = &mut self.rings[index as usize];
         server.supply.used += now - from;
         server.turn += now - from;
+        if !server.is_background() {
+            self.ledger.used += now - from;
+        }
         // A timer that fired in time leaves no overrun.
         if now > self.armed && server.state == State::Ready {
             let overrun = now.saturating_sub(server.budget.depletion(ring, from));
@@ -469,6 +479,23 @@ impl Scheduler {
         server.supply.replenishments += replenished;
         self.enter(index);
         replenished
+    }
+
+    /// Takes a server from wherever it waits.
+    pub(crate) fn withdraw(&mut self, index: Index) {
+        self.set_timeout(index, NEVER);
+        self.leave(index);
+    }
+
+    /// Puts a server back that was withdrawn and changed meanwhile.
+    pub(crate) fn reinstate(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        let ring = &self.rings[index as usize];
+        match server.state {
+            State::Blocked => self.set_blocked_timeout(index),
+            State::Ready if server.budget.is_available(ring, self.accounted) => self.enter(index),
+            State::Ready | State::Depleted => self.deplete(index),
+        }
     }
 
     /// Puts a server among the ready ones.

@@ -20,27 +20,30 @@ pub enum State {
 }
 
 /// One server, without its replenishment queue and its tasks.
+///
+/// Laid out as written: what every decision needs comes first.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(crate) struct Server {
-    generation: u32,
-    is_live: bool,
-    pub(crate) state: State,
+    pub(crate) budget: Budget,
     /// Its place among the ready servers, or, with a timeout, among the timeouts.
     pub(crate) urgency: Urgency,
     /// When it may become ready; `NEVER` if no time says so (SPR §IV-A, `τ.timeout`).
     pub(crate) timeout: Nanos,
-    pub(crate) budget: Budget,
+    /// How long its first task has run in this turn.
+    pub(crate) turn: Nanos,
+    /// How long a task runs while another is ready; `NEVER`: until it blocks.
+    pub(crate) slice: Nanos,
     /// When it was dispatched last, `x` (SPR §IV-A).
     pub(crate) dispatched: Nanos,
     /// `η`.
     pub(crate) nonpreemptive: Nanos,
-    /// How long a task runs while another is ready; `NEVER`: until it blocks.
-    pub(crate) slice: Nanos,
-    /// How long its first task has run in this turn.
-    pub(crate) turn: Nanos,
-    /// `None`: a background server.
-    pub(crate) contract: Option<Contract>,
+    generation: u32,
+    pub(crate) state: State,
+    is_live: bool,
+    is_background: bool,
     pub(crate) supply: Supply,
+    contract: Option<Contract>,
 }
 
 impl Server {
@@ -56,15 +59,29 @@ impl Server {
             nonpreemptive: 0,
             slice: NEVER,
             turn: 0,
+            is_background: true,
             contract: None,
             supply: Supply::default(),
         }
     }
 
+    /// Makes it carry a reservation. Its budget is not touched.
+    pub(crate) fn set_contract(&mut self, contract: &Contract) {
+        self.nonpreemptive = contract.nonpreemptive();
+        self.slice = contract.slice().unwrap_or(NEVER);
+        self.is_background = false;
+        self.contract = Some(*contract);
+    }
+
+    /// `None`: a background server.
+    pub(crate) const fn contract(&self) -> Option<&Contract> {
+        self.contract.as_ref()
+    }
+
     /// Says whether it runs only in time that nobody reserved.
     #[inline]
     pub(crate) const fn is_background(&self) -> bool {
-        self.contract.is_none()
+        self.is_background
     }
 
     /// Says whether it may not be preempted at `now` (SPR §IV-B, next task selection).

@@ -94,7 +94,7 @@ impl Scheduler {
         let mut end = server
             .budget
             .depletion(&self.rings[index as usize], self.accounted);
-        let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract)
+        let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract())
         else {
             return end;
         };

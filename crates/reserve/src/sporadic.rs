@@ -23,6 +23,11 @@ impl Sporadic {
         }
     }
 
+    #[inline]
+    pub(crate) const fn used(&self) -> Nanos {
+        self.used
+    }
+
     /// What was used beyond the budget.
     pub(crate) const fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
         if ring.head().at > now { self.used } else { 0 }

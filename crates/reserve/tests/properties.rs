@@ -188,7 +188,7 @@ proptest! {
                 .unwrap(),
             programs: vec![busy()],
         });
-        let load = Load { tenants: tenants.collect(), events: Vec::new(), latencies: Vec::new() };
+        let load = Load { tenants: tenants.collect(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new() };
         let [eager, shielded] = SHIELDINGS.map(|shielding| {
             let config = config(shielding, Order::FixedPriority);
             world::run(&load, config, HORIZON, |_, _, _| {}).1

@@ -95,3 +95,22 @@ fn ids_of_what_was_removed_are_refused_for_ever() {
     assert_eq!(machine.scheduler.add_task(server), Err(Refused::Stale));
     assert_eq!(machine.scheduler.server_of(new), Ok(again));
 }
+
+#[test]
+fn slack_is_what_nobody_reserved_and_what_nobody_used() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (first, task) = machine.server("a", contract(10, 40, 1));
+    let (second, _) = machine.server("b", contract(20, 40, 2));
+    assert_eq!(machine.scheduler.slack(0).unreserved_ppb, 250_000_000);
+    assert_eq!(machine.scheduler.slack(0).idle_for, u64::MAX);
+    machine.wake(task);
+    assert_eq!(machine.scheduler.slack(0).idle_for, 0);
+    machine.run_to(20);
+    let slack = machine.scheduler.slack(20);
+    assert_eq!(slack.idle_for, 20, "until the budget comes back");
+    assert_eq!(slack.unused, 20 * 3 / 4 - 10);
+    machine.scheduler.remove_server(second, 20).unwrap();
+    assert_eq!(machine.scheduler.slack(20).unreserved_ppb, 750_000_000);
+    machine.scheduler.remove_server(first, 20).unwrap();
+    assert_eq!(machine.scheduler.slack(20).idle_for, u64::MAX);
+}

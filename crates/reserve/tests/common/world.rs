@@ -28,6 +28,8 @@ pub(crate) struct Load {
     pub(crate) tenants: Vec<Tenant>,
     /// Wake-ups from outside: when, and the number of the task.
     pub(crate) events: Vec<(Nanos, usize)>,
+    /// Other contracts for tenants: when, whose, and what.
+    pub(crate) changes: Vec<(Nanos, usize, Contract)>,
     /// How late the timer fires, in turn.
     pub(crate) latencies: Vec<Nanos>,
 }
@@ -115,6 +117,9 @@ pub(crate) fn run(
     let mut events = load.events.clone();
     events.sort_unstable();
     let mut events = events.into_iter().peekable();
+    let mut changes = load.changes.clone();
+    changes.sort_by_key(|change| change.0);
+    let mut changes = changes.into_iter().peekable();
     let mut latencies = load.latencies.iter().copied().cycle();
     let mut latency = latencies.next().unwrap_or(0);
     let mut now = 0;
@@ -132,7 +137,8 @@ pub(crate) fn run(
             .map(|task| actors.iter().position(|actor| actor.task == task).unwrap());
         let done = running.map(|running| now + actors[running].left);
         let event = events.peek().map(|&(at, _)| at);
-        let next = [timer, done, event, Some(horizon)]
+        let change = changes.peek().map(|change| change.0);
+        let next = [timer, done, event, change, Some(horizon)]
             .into_iter()
             .flatten()
             .min()
@@ -162,6 +168,11 @@ pub(crate) fn run(
             if actor.left == 0 {
                 actor.left = 1;
             }
+            decision = scheduler.schedule(now);
+        } else if change == Some(now) {
+            let (_, who, contract) = changes.next().unwrap();
+            let server = history.servers[who % history.servers.len()];
+            scheduler.change_server(server, &contract, now).unwrap();
             decision = scheduler.schedule(now);
         } else if event == Some(now) {
             let (_, who) = events.next().unwrap();
@@ -292,6 +303,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
     (prop::collection::vec(tenant(), 1..7), events).prop_map(|(tenants, events)| Load {
         tenants,
         events,
+        changes: Vec::new(),
         latencies: Vec::new(),
     })
 }

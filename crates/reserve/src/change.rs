@@ -1,0 +1,169 @@
+//! Changing a contract while its server runs.
+//!
+//! The rule: *what was used under the old contract comes back as the old contract said; nothing
+//! is given twice.* Budget is a number of units, each of which is available or pending, and a
+//! unit that is used is pending for a period.
+//!
+//! * A smaller budget takes units away, pending ones first and of those the latest first, then
+//!   available ones. So the old units still to come are never more than the new budget.
+//! * A larger budget adds units that are pending: they come one new period after the change, as
+//!   if they had just been used.
+//! * The new period counts for units that are used from now on, as if the server had become
+//!   active by the change.
+//!
+//! So no window as long as the shorter period gets more than the larger budget, and no window
+//! after the change, as long as the new period, more than the new budget (of a sporadic server;
+//! of the others twice that, as without a change). And the smaller of both budgets is never
+//! missing: what is kept is available when the old contract said. The new contract holds in
+//! full once the longer of both periods has passed.
+
+use crate::bandwidth::Bandwidth;
+use crate::budget::Budget;
+use crate::config::Order;
+use crate::contract::{Contract, Nanos, Policy};
+use crate::deferrable::Deferrable;
+use crate::id::{Refused, ServerId};
+use crate::ring::{Replenishment, Ring, Watch};
+use crate::scheduler::{Scheduler, watch};
+use crate::server::State;
+use crate::sporadic::Sporadic;
+use crate::urgency::Urgency;
+
+impl Scheduler {
+    /// Replaces a server's contract. Priority, non-preemptive region and slice change at once.
+    /// A smaller budget takes effect at once, on what is pending first; a larger one when a new
+    /// period has passed. No window as long as the shorter period gets more than the larger
+    /// budget by it, so that changing often gives nothing.
+    ///
+    /// Call [`schedule`](Self::schedule) afterwards. O(S).
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if the server has been removed, [`Refused::Background`] if it has no
+    /// contract.
+    pub fn change_server(
+        &mut self,
+        id: ServerId,
+        contract: &Contract,
+        now: Nanos,
+    ) -> Result<(), Refused> {
+        let index = self.servers.find(id)?;
+        let old = *self
+            .servers
+            .at(index)
+            .contract()
+            .ok_or(Refused::Background)?;
+        self.account(now);
+        let now = self.accounted;
+        self.withdraw(index);
+        let ring = &mut self.rings[index as usize];
+        let server = self.servers.at_mut(index);
+        server.budget = changed(&server.budget, ring, contract, self.config.order, now);
+        server.urgency = Urgency::of_priority(contract.priority());
+        server.set_contract(contract);
+        if let Some(timers) = &mut self.timers {
+            timers.cancel_replenishments(index);
+        }
+        let ring = &self.rings[index as usize];
+        let is_depleted = server.state == State::Depleted;
+        server
+            .budget
+            .watch_all(ring, now, is_depleted, &mut watch(&mut self.timers, index));
+        self.ledger.retire(&old, now);
+        self.ledger.admit(contract, now);
+        self.reinstate(index);
+        Ok(())
+    }
+}
+
+/// The accounts of a server under a new contract.
+fn changed(
+    budget: &Budget,
+    ring: &mut Ring,
+    contract: &Contract,
+    order: Order,
+    now: Nanos,
+) -> Budget {
+    let mut budget = *budget;
+    budget.catch_up(now);
+    match (order, contract.policy(), &budget) {
+        (Order::EarliestDeadline, _, Budget::Bandwidth(old)) => {
+            Budget::Bandwidth(Bandwidth::changed(old, contract, now))
+        }
+        (_, Policy::Sporadic, Budget::Sporadic(old)) => {
+            Budget::Sporadic(old.changed(ring, contract, now))
+        }
+        (_, Policy::Deferrable, Budget::Deferrable(old)) => {
+            Budget::Deferrable(old.changed(contract, now))
+        }
+        (_, Policy::Sporadic, old) => {
+            // What is left stays, the rest is pending.
+            let left = old.left(ring, now).min(contract.budget());
+            let overrun = old.overrun(ring, now);
+            let parts = [
+                (now, left),
+                (now + contract.period(), contract.budget() - left),
+            ];
+            let parts = parts.map(|(at, amount)| Replenishment { at, amount });
+            let capacity = contract.replenishments();
+            *ring = Ring::of(capacity, parts.into_iter().filter(|part| part.amount > 0));
+            let mut sporadic = Sporadic::new(contract);
+            sporadic.charge(ring, overrun, &mut Watch::Nobody);
+            Budget::Sporadic(sporadic)
+        }
+        (_, Policy::Deferrable, old) => {
+            let left = old.left(ring, now).min(contract.budget());
+            let used = contract.budget() - left + old.overrun(ring, now);
+            Budget::Deferrable(Deferrable::with(contract, used, now + contract.period()))
+        }
+    }
+}
+
+impl Sporadic {
+    fn changed(&self, ring: &mut Ring, contract: &Contract, now: Nanos) -> Self {
+        let mut old = *self;
+        // What was used of the head is pending as of now.
+        old.suspend(ring, now, &mut Watch::Nobody);
+        let keep = contract.budget().min(ring.total());
+        let added = Replenishment {
+            at: ring.last().at.max(now + contract.period()),
+            amount: contract.budget() - keep,
+        };
+        let mut room = keep;
+        let kept = ring.entries().map(move |entry| {
+            let amount = entry.amount.min(room);
+            room -= amount;
+            Replenishment {
+                at: entry.at.max(now),
+                amount,
+            }
+        });
+        let parts = kept.chain([added]).filter(|entry| entry.amount > 0);
+        let renewed = Ring::of(contract.replenishments(), parts);
+        *ring = renewed;
+        let mut new = Sporadic::new(contract);
+        // An overrun may be more than the new head.
+        new.charge(ring, old.used(), &mut Watch::Nobody);
+        new
+    }
+}
+
+impl Deferrable {
+    fn changed(&self, contract: &Contract, now: Nanos) -> Self {
+        let left = self.left(now).min(contract.budget());
+        let used = contract.budget() - left + self.overrun();
+        let boundary = self.boundary_after(now).min(now + contract.period());
+        Deferrable::with(contract, used, boundary)
+    }
+}
+
+impl Bandwidth {
+    /// What is left must not be more than its share of the time to the deadline, so the
+    /// deadline may have to be later.
+    fn changed(old: &Bandwidth, contract: &Contract, now: Nanos) -> Self {
+        let left = old.left().min(contract.budget());
+        let used = contract.budget() - left + old.overrun();
+        let (budget, period) = (u128::from(contract.budget()), u128::from(contract.period()));
+        let share = (u128::from(left) * period).div_ceil(budget) as Nanos;
+        Bandwidth::with(contract, used, old.deadline().max(now + share))
+    }
+}
