@@ -20,6 +20,7 @@ impl Scheduler {
             self.process_timer(at, timer, &mut decision);
         }
         let next = self.most_urgent();
+        let next = self.begin_turn(next);
         self.dispatch(previous, next, &mut decision);
         self.arm_eagerly(next, &mut decision);
         decision

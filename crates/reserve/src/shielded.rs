@@ -29,6 +29,7 @@ impl Scheduler {
             self.end_turn(previous);
         }
         let next = self.select(&mut decision);
+        let next = self.begin_turn(next);
         self.dispatch(previous, next, &mut decision);
         self.arm(next, &mut decision);
         debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
@@ -98,18 +99,18 @@ impl Scheduler {
         else {
             return end;
         };
+        let region = server.dispatched + server.nonpreemptive;
         let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
         for _ in 0..LATE_ROUNDS {
             if end < deadline {
                 break;
             }
             deadline += contract.period();
-            let preemption = self
-                .pending
-                .earliest_above(Urgency::of_deadline(deadline))
-                .max(end);
-            if waiting < deadline || preemption <= end + contract.budget() {
-                return if waiting < deadline { end } else { preemption };
+            let waits = if waiting < deadline { end } else { NEVER };
+            let comes = self.pending.earliest_above(Urgency::of_deadline(deadline));
+            let gives_way = waits.min(comes).max(end).max(region);
+            if gives_way <= end + contract.budget() {
+                return gives_way;
             }
             end += contract.budget();
         }

@@ -19,6 +19,22 @@ impl Scheduler {
         }
     }
 
+    /// Sees to it that the server which runs next starts with a turn that has not ended: it may
+    /// have ended with the budget, or alone, before others joined in.
+    pub(crate) fn begin_turn(&mut self, next: Option<Index>) -> Option<Index> {
+        let server = self.servers.at(next?);
+        if server.turn < server.slice {
+            return next;
+        }
+        let is_background = server.is_background();
+        self.take_turn(next?);
+        if is_background {
+            self.background.first()
+        } else {
+            next
+        }
+    }
+
     /// Lets another task have a turn, if one can: a sleeping one whose time has come included.
     pub(crate) fn take_turn(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.accounted);

@@ -167,6 +167,7 @@ proptest! {
     ) {
         let load = Load {
             tenants: vec![Tenant { contract: top(first), programs: vec![busy()] }],
+            background: Vec::new(),
             events: Vec::new(),
             changes: changes.into_iter().map(|(at, _, new)| (at, 0, top(new))).collect(),
             latencies: Vec::new(),

@@ -26,6 +26,8 @@ pub(crate) struct Tenant {
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) tenants: Vec<Tenant>,
+    /// Background servers: the slices, and the programs of their tasks.
+    pub(crate) background: Vec<(Nanos, Vec<Vec<Step>>)>,
     /// Wake-ups from outside: when, and the number of the task.
     pub(crate) events: Vec<(Nanos, usize)>,
     /// Other contracts for tenants: when, whose, and what.
@@ -64,6 +66,9 @@ impl History {
     }
 }
 
+/// Whose slices those of background servers are.
+const BACKGROUND: usize = usize::MAX;
+
 struct Actor {
     task: TaskId,
     tenant: usize,
@@ -95,9 +100,17 @@ pub(crate) fn run(
     let mut scheduler = Scheduler::new(config);
     let mut history = History::default();
     let mut actors = Vec::new();
+    let mut loads = Vec::new();
     for (tenant, Tenant { contract, programs }) in load.tenants.iter().enumerate() {
         let server = scheduler.add_server(contract, 0).unwrap();
         history.servers.push(server);
+        loads.push((server, tenant, programs));
+    }
+    for (slice, programs) in &load.background {
+        let server = scheduler.add_background(*slice).unwrap();
+        loads.push((server, BACKGROUND, programs));
+    }
+    for (server, tenant, programs) in loads {
         for program in programs {
             let task = scheduler.add_task(server).unwrap();
             scheduler.wake(task, 0).unwrap();
@@ -126,6 +139,10 @@ pub(crate) fn run(
     let mut decision = scheduler.schedule(0);
     loop {
         check(&scheduler, &history.servers, now);
+        assert!(
+            decision.timer.is_none_or(|timer| timer > now),
+            "{decision:?} at {now}"
+        );
         history.decisions.push(decision);
         assert!(
             history.decisions.len() < 100_000,
@@ -300,8 +317,15 @@ fn tenant() -> impl Strategy<Value = Tenant> {
 /// Any load, admitted or not.
 pub(crate) fn loads() -> impl Strategy<Value = Load> {
     let events = prop::collection::vec((0..2_000u64, any::<usize>()), 0..40);
-    (prop::collection::vec(tenant(), 1..7), events).prop_map(|(tenants, events)| Load {
+    let background = (1..20u64, prop::collection::vec(program(), 1..3));
+    let parts = (
+        prop::collection::vec(tenant(), 1..7),
+        prop::collection::vec(background, 0..3),
+        events,
+    );
+    parts.prop_map(|(tenants, background, events)| Load {
         tenants,
+        background,
         events,
         changes: Vec::new(),
         latencies: Vec::new(),
