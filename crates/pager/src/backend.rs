@@ -52,6 +52,12 @@ pub trait Backend {
     /// [`StoreError`]; what the frame holds is then undefined, and nobody will see it.
     fn read(&mut self, page: Page, frame: Frame) -> Result<(), StoreError>;
 
+    /// Fills a frame with what another one holds; it is dirty.
+    fn copy(&mut self, from: Frame, to: Frame);
+
+    /// Makes a frame count as written to.
+    fn mark_dirty(&mut self, frame: Frame);
+
     /// Writes the frames of a cluster out, in one go; they are clean afterwards. They may be
     /// mapped meanwhile: a tenant's later writes must make them dirty again.
     ///

@@ -66,6 +66,7 @@ mod attachment;
 mod audit;
 mod backend;
 mod conserve;
+mod copy;
 mod end;
 mod evict;
 mod fault;

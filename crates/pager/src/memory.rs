@@ -181,6 +181,15 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
+    fn copy(&mut self, from: Frame, to: Frame) {
+        let word = self.frames[from.index() as usize].word;
+        self.frames[to.index() as usize] = Contents { word, dirty: true };
+    }
+
+    fn mark_dirty(&mut self, frame: Frame) {
+        self.frames[frame.index() as usize].dirty = true;
+    }
+
     fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
         self.works()?;
         for &(page, frame) in cluster {

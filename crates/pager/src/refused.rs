@@ -48,6 +48,9 @@ pub enum Refused {
     /// The area has an eviction lock already.
     #[error("the area is locked already")]
     Locked,
+    /// The attachments are not of the same reservation.
+    #[error("the attachments are of different reservations")]
+    Foreign,
     /// The area has no eviction lock.
     #[error("the area is not locked")]
     NotLocked,

@@ -101,6 +101,8 @@ pub struct Counts {
     pub minor: u64,
     /// Faults that made a page of zeros.
     pub zero: u64,
+    /// Pages copied because a tenant wrote to its view of them.
+    pub copied: u64,
     /// Pages of this reservation evicted from memory to make room in it.
     pub evicted: u64,
     /// Shared pages unmapped from this reservation alone, to make room in it.

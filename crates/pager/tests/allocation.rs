@@ -59,6 +59,10 @@ impl Backend for Oblivious {
         Ok(())
     }
 
+    fn copy(&mut self, _: Frame, _: Frame) {}
+
+    fn mark_dirty(&mut self, _: Frame) {}
+
     fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
         self.written += cluster.len();
         Ok(())

@@ -453,3 +453,89 @@ fn observed_use_decides_between_conserving_and_locking() {
     assert_eq!((usage.total_average(), usage.peak()), (13, 10));
     assert_eq!(usage.choice(10), Some(Technique::Spel));
 }
+
+#[test]
+fn writing_to_a_shared_page_copies_it_into_the_frame_conserved_for_it() {
+    let mut pager = Pager::new(8, MemoryBackend::new(8));
+    let image = pager.create_area(2, Sharing::Conserve).expect("an area");
+    let (first, _) = tenant(&mut pager, Contract::hard(4), 2);
+    let (second, own) = tenant(&mut pager, Contract::hard(4), 4);
+    let one = pager.attach(first, image).expect("attached");
+    let two = pager.attach(second, image).expect("attached");
+    for page in 0..2 {
+        pager.fault(one, page).expect("a frame");
+        assert!(pager.backend_mut().store(one, page, 10 + u64::from(page)));
+        pager.fault(two, page).expect("a frame");
+    }
+    touch_all(&mut pager, own, 2);
+    assert_eq!(account(&pager, second), (0, 2, 2));
+    // No frame is free, and nothing has to go.
+    assert_eq!(pager.copy_on_write(two, 0, own, 2), Ok(Fault::Minor));
+    assert_eq!(account(&pager, second), (0, 3, 1));
+    assert_eq!(pager.backend_mut().load(own, 2), Some(10));
+    assert!(!pager.backend().is_mapped(two, 0));
+    assert_eq!(pager.backend_mut().load(one, 0), Some(10));
+    // It is a page of its own now.
+    assert!(pager.backend_mut().store(own, 2, 99));
+    assert_eq!(pager.copy_on_write(two, 0, own, 2), Ok(Fault::Present));
+    assert_eq!(pager.backend_mut().load(own, 2), Some(99));
+    // The first is the only one to have the original: private, owned.
+    assert_eq!(account(&pager, first), (2, 2, 0));
+    let counts = pager.counts(second).expect("there");
+    assert_eq!((counts.evicted, counts.copied), (0, 1));
+    pager.audit().expect("invariants");
+}
+
+#[test]
+fn the_only_page_of_a_reservation_can_be_copied() {
+    let mut pager = Pager::new(2, MemoryBackend::new(2));
+    let (id, own) = tenant(&mut pager, Contract::hard(1), 1);
+    let image = pager.create_area(1, Sharing::Conserve).expect("an area");
+    let view = pager.attach(id, image).expect("attached");
+    pager.fault(view, 0).expect("a frame");
+    assert!(pager.backend_mut().store(view, 0, 5));
+    // Making room for the copy writes the original out, from where it is read.
+    assert_eq!(pager.copy_on_write(view, 0, own, 0), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(own, 0), Some(5));
+    // And the copy survives being evicted in turn.
+    assert_eq!(pager.fault(view, 0), Ok(Fault::Major));
+    assert_eq!(pager.fault(own, 0), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(own, 0), Some(5));
+}
+
+#[test]
+fn a_shared_page_is_not_written_out_with_a_private_one() {
+    let mut pager = Pager::new(12, MemoryBackend::new(12));
+    let area = pager.create_area(4, Sharing::Conserve).expect("an area");
+    let (first, own) = tenant(&mut pager, Contract::hard(8), 12);
+    let second = pager.reserve(&Contract::hard(4)).expect("frames");
+    let one = pager.attach(first, area).expect("attached");
+    let two = pager.attach(second, area).expect("attached");
+    for page in 0..4 {
+        for at in [own, one] {
+            pager.fault(at, page).expect("a frame");
+            assert!(pager.backend_mut().store(at, page, 7));
+        }
+        pager.fault(two, page).expect("a frame");
+    }
+    pager.fault(own, 4).expect("a frame");
+    // A third of eight is inactive: two dirty private pages, and a shared one between them.
+    assert_eq!(pager.backend().traffic().written, 2);
+}
+
+#[test]
+fn a_lock_is_not_joined_while_a_sharer_leaves_it() {
+    let mut pager = Pager::new(30, MemoryBackend::new(30));
+    let area = pager.create_area(4, Sharing::Conserve).expect("an area");
+    let ids = [0; 3].map(|_| pager.reserve(&Contract::hard(6)).expect("frames"));
+    pager.attach(ids[0], area).expect("attached");
+    let stays = pager.attach(ids[1], area).expect("attached");
+    assert_eq!(pager.lock(area), Ok(4));
+    assert_eq!(pager.end_step(ids[0], 2), Ok(Ending::More));
+    assert_eq!(pager.attach(ids[2], area), Err(Refused::Ending));
+    assert_eq!(pager.unlock(area), Err(Refused::Ending));
+    assert!((0..4).all(|page| pager.backend().is_mapped(stays, page)));
+    pager.end(ids[0]).expect("there");
+    pager.attach(ids[2], area).expect("attached");
+    pager.audit().expect("invariants");
+}

@@ -49,6 +49,12 @@ enum Op {
         page: u32,
         write: bool,
     },
+    Copy {
+        from: usize,
+        page: u32,
+        to: usize,
+        copy: u32,
+    },
     Lock {
         area: usize,
     },
@@ -73,6 +79,8 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         1 => any_of().prop_map(|attachment| Op::Detach { attachment }),
         40 => (any_of(), 0u32..7, any::<bool>())
             .prop_map(|(attachment, page, write)| Op::Access { attachment, page, write }),
+        6 => (any_of(), 0u32..7, any_of(), 0u32..7)
+            .prop_map(|(from, page, to, copy)| Op::Copy { from, page, to, copy }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
         1 => prop_oneof![1 => Just(true), 3 => Just(false)].prop_map(|fails| Op::Storage { fails }),
@@ -246,6 +254,12 @@ impl Model {
                 page,
                 write,
             } => self.access(attachment, page, write)?,
+            Op::Copy {
+                from,
+                page,
+                to,
+                copy,
+            } => self.copy(from, page, to, copy)?,
             Op::Lock { area } => self.lock(area)?,
             Op::Unlock { area } => self.unlock(area)?,
             Op::Storage { fails } => {
@@ -493,6 +507,50 @@ impl Model {
             prop_assert!(self.pager.backend_mut().memory.store(view.id, page, word));
             let contents = &mut self.area_mut(view.area).pages[page as usize];
             (contents.word, contents.written) = (word, true);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: usize, page: u32, to: usize, copy: u32) -> TestCaseResult {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let from = self.views[from % self.views.len()];
+        // Mostly of the same tenant.
+        let own: Vec<View> = self
+            .views
+            .iter()
+            .copied()
+            .filter(|view| view.tenant == from.tenant || to.is_multiple_of(8))
+            .collect();
+        let to = own[to % own.len()];
+        let ending = self.tenant(from.tenant).ending;
+        let source = self.area(from.area).pages.get(page as usize).cloned();
+        let target = self.area(to.area).pages.get(copy as usize).cloned();
+        let fault = self.pager.copy_on_write(from.id, page, to.id, copy);
+        self.follow(&BTreeSet::from([to.tenant]))?;
+        let (Some(source), Some(target)) = (source, target) else {
+            prop_assert!(fault == Err(Refused::OutOfRange) || fault == Err(Refused::Foreign));
+            return Ok(());
+        };
+        let untouched = target.sharers.is_empty() && !target.written;
+        match fault {
+            Err(Refused::Foreign) => prop_assert!(from.tenant != to.tenant),
+            Err(Refused::Stale) => prop_assert!(ending),
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Lost) => prop_assert!(source.endangered || target.endangered),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+            Ok(fault) => {
+                if untouched {
+                    prop_assert!(fault != Fault::Present);
+                    let page = &mut self.area_mut(to.area).pages[copy as usize];
+                    (page.word, page.written) = (source.word, fault != Fault::Zero);
+                    prop_assert!(fault != Fault::Zero || source.word == 0);
+                }
+                let word = self.area(to.area).pages[copy as usize].word;
+                let held = self.pager.backend_mut().memory.load(to.id, copy);
+                prop_assert_eq!(held, Some(word));
+            }
         }
         Ok(())
     }

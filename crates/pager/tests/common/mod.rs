@@ -70,6 +70,14 @@ impl Backend for Watched {
         self.memory.read(page, frame)
     }
 
+    fn copy(&mut self, from: Frame, to: Frame) {
+        self.memory.copy(from, to);
+    }
+
+    fn mark_dirty(&mut self, frame: Frame) {
+        self.memory.mark_dirty(frame);
+    }
+
     fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
         self.memory.write(cluster)
     }

@@ -1,0 +1,114 @@
+//! Copy-on-write: a tenant writes to a page that it may only read, and gets a copy of its own.
+//!
+//! With Shared-Page Conservation this needs no victim: leaving the shared page puts the frame on
+//! the free list that was conserved for it, and the copy goes there (SPC §IV-A counts
+//! copy-on-write among the sharing that it manages).
+
+use crate::area::{Sharing, State};
+use crate::attachment::AttachmentId;
+use crate::backend::{Backend, Page};
+use crate::fault::{Borrow, Fault};
+use crate::lists::Place;
+use crate::pager::Pager;
+use crate::refused::Refused;
+use crate::table::NIL;
+
+impl<B: Backend> Pager<B> {
+    /// Makes page `copy` of the attachment `to` a copy of page `page` of `from`, both of the same
+    /// reservation, and maps it. A shared page is unmapped from this reservation in exchange.
+    /// If `copy` was touched before, this is a [fault](Self::fault) on it.
+    ///
+    /// Returns [`Fault::Minor`] if the page was copied in memory, [`Fault::Major`] if it was read
+    /// from secondary storage, and [`Fault::Zero`] if nobody had written to it.
+    ///
+    /// # Errors
+    /// As [`fault`](Self::fault); [`Refused::Foreign`] for two reservations.
+    pub fn copy_on_write(
+        &mut self,
+        from: AttachmentId,
+        page: u32,
+        to: AttachmentId,
+        copy: u32,
+    ) -> Result<Fault, Refused> {
+        let source = self.attachments.find(from.0).ok_or(Refused::Stale)?;
+        let target = self.attachments.find(to.0).ok_or(Refused::Stale)?;
+        let reservation = self.attachments.at(target).reservation;
+        if self.attachments.at(source).reservation != reservation {
+            return Err(Refused::Foreign);
+        }
+        let (area, into) = (
+            self.attachments.at(source).area,
+            self.attachments.at(target).area,
+        );
+        if page >= self.areas.at(area).len() || copy >= self.areas.at(into).len() {
+            return Err(Refused::OutOfRange);
+        }
+        let record = self.areas.at(into).page(copy);
+        let untouched = record.state == State::Absent && !record.stored;
+        if !untouched || self.reservations.at(reservation).ending {
+            return self.fault(to, copy);
+        }
+        if self.areas.at(area).page(page).state == State::Lost {
+            return Err(Refused::Lost);
+        }
+        self.leave_if_shared(source, page);
+        self.fill_copy(area, page, target, copy)
+    }
+
+    fn leave_if_shared(&mut self, source: u32, page: u32) {
+        let attachment = self.attachments.at(source);
+        let (mapping, area) = (attachment.table[page as usize], attachment.area);
+        let area = self.areas.at(area);
+        let managed = area.sharing == Sharing::Conserve && !area.locked;
+        if mapping != NIL && managed && self.sharers_of(mapping) > 1 {
+            self.leave_conserving(mapping);
+        }
+    }
+
+    fn fill_copy(
+        &mut self,
+        area: u32,
+        page: u32,
+        target: u32,
+        copy: u32,
+    ) -> Result<Fault, Refused> {
+        let reservation = self.attachments.at(target).reservation;
+        let frame = self.take_frame(reservation, Borrow::Allowed)?;
+        // Only now: making room may have evicted the page itself.
+        let name = Page {
+            area: crate::AreaId(self.areas.key(area)),
+            number: page,
+        };
+        let record = self.areas.at(area).page(page);
+        let fault = match record.state {
+            State::Resident(held) => {
+                self.backend.copy(held, frame);
+                Fault::Minor
+            }
+            _ if record.stored => {
+                if let Err(failed) = self.backend.read(name, frame) {
+                    self.push_free(reservation, frame);
+                    return Err(failed.into());
+                }
+                // It is a page of its own, and storage has no copy of that one.
+                self.backend.mark_dirty(frame);
+                Fault::Major
+            }
+            _ => {
+                self.backend.clear(frame);
+                Fault::Zero
+            }
+        };
+        let into = self.attachments.at(target).area;
+        self.areas.at_mut(into).page_mut(copy).state = State::Resident(frame);
+        self.map(target, copy, Place::Active);
+        let mine = self.reservations.at_mut(reservation);
+        mine.owned += 1;
+        match fault {
+            Fault::Major => mine.counts.major += 1,
+            Fault::Zero => mine.counts.zero += 1,
+            Fault::Minor | Fault::Present => mine.counts.copied += 1,
+        }
+        Ok(fault)
+    }
+}
