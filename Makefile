@@ -49,11 +49,12 @@ lint: setup ## formatting and clippy, warnings denied
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 
-fuzz: setup ## fuzz lease files and system calls for a minute each (needs a nightly toolchain)
+fuzz: setup ## fuzz lease files, system calls and paging for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz
 	mkdir -p fuzz/corpus/lease
 	cd fuzz && cargo +nightly fuzz run lease corpus/lease seeds/lease -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run paging -- -max_total_time=60
 
 clean:
 	cargo clean
