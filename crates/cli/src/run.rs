@@ -176,12 +176,13 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
 fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
     let file = leases::load(path)?;
     let names = || {
-        let names: Vec<_> = file
-            .tenants
-            .iter()
-            .map(|tenant| tenant.name.as_str())
-            .collect();
-        names.join(", ")
+        const SHOWN: usize = 20;
+        let shown = file.tenants.iter().take(SHOWN);
+        let names: Vec<_> = shown.map(|tenant| tenant.name.as_str()).collect();
+        match file.tenants.len().checked_sub(SHOWN) {
+            None | Some(0) => names.join(", "),
+            Some(more) => format!("{} and {more} more", names.join(", ")),
+        }
     };
     let chosen = match name {
         Some(name) => file.tenants.iter().find(|tenant| tenant.name == name),

@@ -54,8 +54,13 @@ use crate::contract::{Contract, Nanos};
 /// Whether all of `contracts` can be kept on one processor: what [`admit`] says of the whole set.
 #[must_use]
 pub fn fits(contracts: &[Contract], order: Order) -> bool {
+    fits_with(contracts, order, 1)
+}
+
+/// The same with a `part` of the effort: a set that needs more does not fit.
+fn fits_with(contracts: &[Contract], order: Order, part: u64) -> bool {
     match order {
-        Order::FixedPriority => response_time::all_respond(contracts),
+        Order::FixedPriority => response_time::all_respond(contracts, part),
         Order::EarliestDeadline => meets_deadlines(contracts).into_iter().all(|meets| meets),
     }
 }

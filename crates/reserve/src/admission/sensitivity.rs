@@ -18,8 +18,8 @@
 use alloc::vec::Vec;
 
 use super::deadline::LongerRegions;
-use super::fits;
-use super::response_time::Alone;
+use super::fits_with;
+use super::response_time::{Alone, MANY};
 use super::utilisation::Utilisation;
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, PERIOD_MAX};
@@ -51,7 +51,9 @@ pub struct Shortfall {
 
 /// The headroom of the server at `index`.
 ///
-/// Cost: some hundred times [`fits`].
+/// Cost: some hundred times [`fits`](super::fits). (Under earliest deadline first, the shortest
+/// period of a server with a region may take as many more as there are periods.) A set that takes
+/// too much effort counts as one that does not fit.
 ///
 /// # Panics
 ///
@@ -61,18 +63,21 @@ pub fn headroom(contracts: &[Contract], order: Order, index: usize) -> Headroom 
     let own = contracts[index];
     let (budget, period, region) = (own.budget(), own.period(), own.nonpreemptive());
     let mut set = Vec::from(contracts);
-    let mut fits_with = |budget, period, region| {
+    let mut fits = |budget, period, region| {
         set[index] = changed(&own, budget, period, region);
-        fits(&set, order)
+        fits_with(&set, order, MANY)
     };
+    // Without a region it is the shorter the better; with one no shorter than that will do.
+    let least = smallest(budget - 1, PERIOD_MAX, |period| fits(budget, period, 0));
+    let shortest = least.and_then(|least| {
+        pieces(contracts, order, index, least)
+            .windows(2)
+            .find_map(|ends| smallest(ends[0], ends[1], |period| fits(budget, period, region)))
+    });
     Headroom {
-        budget: largest(region.max(1), period, |budget| {
-            fits_with(budget, period, region)
-        }),
-        period: pieces(contracts, order, index).windows(2).find_map(|ends| {
-            smallest(ends[0], ends[1], |period| fits_with(budget, period, region))
-        }),
-        nonpreemptive: largest(0, budget, |region| fits_with(budget, period, region)),
+        budget: largest(region.max(1), period, |budget| fits(budget, period, region)),
+        period: shortest,
+        nonpreemptive: largest(0, budget, |region| fits(budget, period, region)),
     }
 }
 
@@ -118,18 +123,17 @@ fn shortfall_of_deadline(contracts: &[Contract], index: usize) -> Shortfall {
     }
 }
 
-/// Periods between which feasibility grows with the period of the server at `index`, ascending:
-/// in each interval beyond its lower end, up to its upper end.
-fn pieces(contracts: &[Contract], order: Order, index: usize) -> Vec<Nanos> {
-    let own = &contracts[index];
-    let mut ends = Vec::from([own.budget() - 1, PERIOD_MAX]);
-    if order == Order::EarliestDeadline && own.nonpreemptive() > 0 {
+/// Periods from `least` on between which feasibility grows with the period of the server at
+/// `index`: in each interval beyond its lower end, up to its upper end.
+fn pieces(contracts: &[Contract], order: Order, index: usize, least: Nanos) -> Vec<Nanos> {
+    let mut ends = Vec::from([least - 1, PERIOD_MAX]);
+    if order == Order::EarliestDeadline && contracts[index].nonpreemptive() > 0 {
         let others = contracts
             .iter()
             .enumerate()
             .filter(|(other, _)| *other != index);
         let periods = others.map(|(_, contract)| contract.period());
-        ends.extend(periods.filter(|period| *period >= own.budget()));
+        ends.extend(periods.filter(|period| *period >= least));
     }
     ends.sort_unstable();
     ends.dedup();
