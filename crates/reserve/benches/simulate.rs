@@ -12,7 +12,10 @@ const MS: Nanos = 1_000_000;
 /// Virtual time that is simulated.
 const SPAN: Nanos = 20_000 * MS;
 const SERVERS: [u32; 4] = [1, 10, 100, 1_000];
-const SCHEDULERS: &[(Shielding, &str)] = &[(Shielding::Shielded, "shielded")];
+const SCHEDULERS: &[(Shielding, &str)] = &[
+    (Shielding::Shielded, "shielded"),
+    (Shielding::Eager, "eager"),
+];
 
 /// Counts what happens at an instant of its own.
 #[derive(Default)]

@@ -52,7 +52,7 @@ impl Scene {
 
 fn contracts() -> impl Strategy<Value = Contract> {
     (
-        1u64..=20_000,
+        100u64..=20_000,
         1u64..=4,
         any::<u8>(),
         any::<bool>(),
@@ -74,7 +74,7 @@ fn contracts() -> impl Strategy<Value = Contract> {
 }
 
 fn behaviours() -> impl Strategy<Value = Behaviour> {
-    let time = || 1u64..=30_000;
+    let time = || 100u64..=30_000;
     prop_oneof![
         Just(Behaviour::Busy),
         (time(), time(), time()).prop_map(|(phase, period, execution)| Behaviour::Periodic {
@@ -119,11 +119,11 @@ fn costs() -> impl Strategy<Value = CostModel> {
 }
 
 fn shieldings() -> impl Strategy<Value = Shielding> {
-    Just(Shielding::Shielded)
+    prop_oneof![Just(Shielding::Eager), Just(Shielding::Shielded)]
 }
 
 fn scenes() -> impl Strategy<Value = Scene> {
-    let order = Just(Order::FixedPriority);
+    let order = prop_oneof![Just(Order::FixedPriority), Just(Order::EarliestDeadline)];
     let server = (option::weighted(0.9, contracts()), vec(behaviours(), 1..4));
     (order, shieldings(), costs(), vec(server, 1..6)).prop_map(
         |(order, shielding, costs, servers)| Scene {
@@ -262,6 +262,41 @@ fn a_task_that_is_woken_runs_at_once_if_it_is_more_important() {
     let ran: Vec<_> = stretches(simulation.sink());
     let (waker, woken) = (Some(TaskIndex::new(0)), Some(TaskIndex::new(1)));
     assert_eq!(ran, [(0, 7, waker), (7, 12, woken), (12, 15, waker)]);
+}
+
+#[test]
+fn waking_others_takes_the_processor_even_at_the_beginning() {
+    let mut simulation = Simulation::new(FREE, CostModel::FREE, Trace::new(100, false));
+    let server = |simulation: &mut Simulation<Trace>, priority| {
+        simulation
+            .server(&contract(100, 100, priority))
+            .expect("room")
+    };
+    let low = server(&mut simulation, 1);
+    let high = server(&mut simulation, 2);
+    let woken = TaskIndex::new(1);
+    let wakes = Behaviour::Script {
+        steps: vec![Step::SleepUntil(0), Step::Wake(woken), Step::Wake(woken)],
+        repeat: false,
+    };
+    simulation.task(low, wakes).expect("takes time");
+    let steps = vec![Step::Await, Step::Run(5)];
+    let script = Behaviour::Script {
+        steps,
+        repeat: true,
+    };
+    simulation.task(high, script).expect("takes time");
+    simulation.run_until(50).expect("time passes");
+    let activations = simulation
+        .sink()
+        .events()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Activated { task, planned, .. } if *task == woken => Some(*planned),
+            _ => None,
+        });
+    // The second wake-up comes when the first job is done, since it is of higher priority.
+    assert_eq!(activations.collect::<Vec<_>>(), [0, 5]);
 }
 
 #[test]

@@ -157,6 +157,11 @@ impl Progress {
         })
     }
 
+    /// Gives the last step once more.
+    pub(super) fn step_back(&mut self) {
+        self.position -= 1;
+    }
+
     /// The next event from outside that wakes the task, in order; never asked twice for one.
     pub(super) fn next_arrival(&mut self) -> Option<Nanos> {
         let arrival = match &self.behaviour {

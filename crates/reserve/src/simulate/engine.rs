@@ -286,11 +286,11 @@ impl<S: Sink> Simulation<S> {
             let id = self.tasks[task.get()].id;
             wake(&mut self.scheduler, id, self.now);
             self.tasks[task.get()].suspended = false;
-            while let Some(call) = self.next_call(task) {
-                self.answer(task, call);
-                if self.tasks[task.get()].suspended {
-                    break;
-                }
+            match self.next_call(task) {
+                Some(call @ Call::Suspend(_)) => self.answer(task, call),
+                // It takes the processor to wake somebody: when the task runs.
+                Some(Call::Wake(_)) => self.tasks[task.get()].progress.step_back(),
+                None => {}
             }
         }
         self.decide(&CostModel::FREE);
