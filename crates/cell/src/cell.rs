@@ -183,7 +183,8 @@ impl Cell {
     ///
     /// # Errors
     /// When the host refuses a thread, address space, or the engine.
-    pub fn start(config: CellConfig) -> anyhow::Result<Self> {
+    pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
+        config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
         let mut engine_config = engine_config(config.preemption);
         let pools = Pools::new(config.max_memories)?;

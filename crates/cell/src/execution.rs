@@ -9,7 +9,7 @@ use crate::guest::Guest;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
 use crate::meter::Held;
-use crate::preempt::{GuestContext, Preemption};
+use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
@@ -104,7 +104,9 @@ impl Running {
         preemption: &Preemption,
         context: &mut Context<'_>,
     ) -> Poll<Finished> {
-        let _entered = preemption.enter(&self.guest);
+        // SAFETY: the future owns the store and gives it back when it ends, fibers take their
+        // stacks from the cell's pool, and a host call never runs another guest.
+        let _entered = unsafe { preemption.enter(&self.guest) };
         self.future.as_mut().poll(context)
     }
 }
@@ -191,7 +193,9 @@ impl Blueprint {
         let limiter = Limiter::new(
             tenant,
             execution,
-            usize::try_from(inventory.instances).unwrap_or(usize::MAX),
+            usize::try_from(inventory.instances)
+                .unwrap_or(usize::MAX)
+                .saturating_add(preempt::INSTANCES),
             Initial {
                 memories: inventory.memories,
                 memory_bytes: inventory.memory_bytes,
@@ -202,10 +206,13 @@ impl Blueprint {
         let stdin = self.surroundings.stdin.clone();
         let guest = Guest::new(tenant, execution, call_bytes, stdin, limiter, table, wasi);
         let mut store = Store::new(&self.engine, guest);
+        let guest = self
+            .preemption
+            .arm(&mut store, &self.program)
+            .map_err(BuildError::Link)?;
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
         store.set_max_component_handles(usize::try_from(handles).unwrap_or(usize::MAX));
-        let guest = self.preemption.arm(&mut store).map_err(BuildError::Link)?;
         Ok(Running {
             guest,
             future: Box::pin(run(store, prepared)),

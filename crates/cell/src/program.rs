@@ -5,6 +5,7 @@
 //! errors left at that point are the lease's.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::bulk::chunk_bulk_operations;
 use crate::data_segments::merge_data_segments;
 use crate::engine_config::FEATURES;
 use crate::inventory::{Inventory, survey};
+use crate::preempt::Bodies;
 
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
@@ -140,10 +142,22 @@ pub enum Code {
 
 /// A program that can be instantiated any number of times. Cloning is cheap.
 #[derive(Clone)]
-#[allow(missing_debug_implementations)]
 pub struct Program {
     code: Code,
+    bodies: Bodies,
     inventory: Inventory,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Program {
+            bodies, inventory, ..
+        } = self;
+        f.debug_struct("Program")
+            .field("bodies", bodies)
+            .field("inventory", inventory)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Program {
@@ -185,7 +199,7 @@ impl Program {
         };
         let key = Key::new(engine, &bytes);
         if let Some((code, inventory)) = cache.get(engine, &key) {
-            return Ok(Program { code, inventory });
+            return Ok(Program::new(code, inventory));
         }
         let program = Program::from_bytes(engine, &bytes)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
@@ -221,10 +235,20 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
-        Ok(Program {
+        Ok(Program::new(code, survey.inventory))
+    }
+
+    pub(crate) fn new(code: Code, inventory: Inventory) -> Program {
+        Program {
+            bodies: Bodies::of(&code),
             code,
-            inventory: survey.inventory,
-        })
+            inventory,
+        }
+    }
+
+    /// Where its function bodies are.
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// The compiled code.

@@ -20,7 +20,7 @@ fn load(text: &str) -> Result<Program, ProgramError> {
 }
 
 fn refusal(text: &str) -> String {
-    load(text).err().expect("must be refused").to_string()
+    load(text).expect_err("must be refused").to_string()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_command_module_is_loaded_and_counted() {
 fn what_is_not_webassembly_is_named_so() {
     let engine = engine();
     for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", b"\xff\xfe\0\0"] {
-        let error = Program::from_bytes(&engine, bytes).err().expect("refused");
+        let error = Program::from_bytes(&engine, bytes).expect_err("refused");
         assert!(matches!(error, ProgramError::NotWasm), "{error}");
     }
     assert!(matches!(load("(modul)"), Err(ProgramError::Text(_))));

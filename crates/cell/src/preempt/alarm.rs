@@ -12,6 +12,8 @@
 //! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
 
 use super::epoch;
+use super::guest_code::GuestCode;
+use super::injected_yield;
 use super::timer::{self, Timer};
 use crate::clock::monotonic_ns;
 use std::cell::Cell;
@@ -39,6 +41,8 @@ thread_local! {
 pub(super) enum Tell {
     /// By advancing the epoch of this engine.
     Epoch(Engine),
+    /// By changing where it continues, if it is in one of these functions.
+    Inject(GuestCode),
 }
 
 /// The alarm of one thread.
@@ -59,15 +63,14 @@ pub(super) struct Alarm {
 
 /// Makes an alarm due from any thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Interrupter {
+pub struct Interrupter {
     requested: Arc<AtomicBool>,
     thread: libc::pid_t,
 }
 
 impl Interrupter {
     /// Has the guest that runs on the alarm's thread yield as soon as it can. One signal.
-    #[allow(dead_code, reason = "part of the door")]
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         self.requested.store(true, Ordering::Release);
         timer::send(self.thread);
     }
@@ -129,6 +132,11 @@ impl Alarm {
         fired
     }
 
+    /// How guests are told.
+    pub(super) fn tell(&self) -> &Tell {
+        &self.tell
+    }
+
     /// Makes it due from other threads.
     pub(super) fn interrupter(&self) -> &Interrupter {
         &self.interrupter
@@ -143,7 +151,7 @@ impl Alarm {
     }
 
     /// The signal has come, on this thread. Neither allocates nor locks.
-    fn ring(&self, _context: *mut libc::c_void) {
+    fn ring(&self, context: *mut libc::c_void) {
         let now = monotonic_ns();
         let wanted = self.wanted.load(Ordering::Relaxed);
         let requested = self.interrupter.requested.swap(false, Ordering::Acquire);
@@ -156,6 +164,8 @@ impl Alarm {
         }
         let certain = match &self.tell {
             Tell::Epoch(engine) => epoch::tick(engine),
+            // SAFETY: the context that the signal handler of this thread was given.
+            Tell::Inject(code) => unsafe { injected_yield::interrupt(context, code) },
         };
         if certain {
             self.arm(NEVER, false);

@@ -7,27 +7,49 @@
 
 mod alarm;
 mod epoch;
+mod guest_code;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    path = "no_injection.rs"
+)]
+mod injected_yield;
+mod layout;
+#[cfg(test)]
+mod stress;
 mod timer;
 
+pub use alarm::Interrupter;
 #[allow(unused_imports, reason = "part of the door")]
-pub(crate) use alarm::{Interrupter, request};
+pub(crate) use alarm::request;
+pub(crate) use guest_code::Bodies;
 
+use crate::program::Program;
 use alarm::{Alarm, Tell};
+use guest_code::GuestCode;
+use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
-use wasmtime::{Config, Engine, Store};
+use wasmtime::{Config, Engine, Module, Store, UpdateDeadline};
 
 /// How long a guest runs before the executor looks at everything else.
 pub const QUANTUM: Duration = Duration::from_millis(1);
+
+/// Instances that [`Preemption::arm`] may make in a store.
+pub const INSTANCES: usize = 1;
 
 /// How a guest that runs is made to yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// Guests check a counter at every loop back edge and function entry.
+    /// Guests are compiled without any checks; a signal makes them call the engine's yield. Needs
+    /// x86-64 Linux and the engine as it is known; where that is missing, epochs are used.
     #[default]
+    Injected,
+    /// Guests check a counter at every loop back edge and function entry.
     Epochs,
 }
 
@@ -43,6 +65,22 @@ impl Mechanism {
             Self::default()
         })
     }
+
+    /// This mechanism if it works here, otherwise epochs. Some milliseconds for the first call in
+    /// a process.
+    pub fn or_fallback(self) -> Self {
+        if self == Mechanism::Injected
+            && let Err(reason) =
+                injected_yield::processor_supported().and_then(|()| layout::verified())
+        {
+            tracing::warn!(
+                reason,
+                "guests are preempted by epochs, which slows some of them down"
+            );
+            return Mechanism::Epochs;
+        }
+        self
+    }
 }
 
 impl FromStr for Mechanism {
@@ -50,8 +88,9 @@ impl FromStr for Mechanism {
 
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
+            "injected" => Ok(Mechanism::Injected),
             "epochs" => Ok(Mechanism::Epochs),
-            _ => Err(format!("\"{name}\"; allowed: epochs")),
+            _ => Err(format!("\"{name}\"; allowed: injected, epochs")),
         }
     }
 }
@@ -59,54 +98,83 @@ impl FromStr for Mechanism {
 /// Makes guests compiled under `config` preemptible.
 pub(crate) fn configure(config: &mut Config, mechanism: Mechanism) {
     match mechanism {
+        Mechanism::Injected => {}
         Mechanism::Epochs => epoch::configure(config),
     }
 }
 
 /// The preemption of one cell, on its thread.
 #[derive(Debug)]
-pub(crate) struct Preemption {
+pub struct Preemption {
     alarm: Box<Alarm>,
+    /// What finds a store's context; `None` with epochs.
+    companion: Option<Module>,
     /// The alarm belongs to the thread that made it.
     not_send: PhantomData<*const ()>,
 }
 
 /// What the mechanism has to know of a guest.
 #[derive(Debug)]
-pub(crate) struct GuestContext {
-    not_send: PhantomData<*const ()>,
+pub struct GuestContext {
+    /// The companion's `vmctx` in the guest's store; `None` with epochs.
+    vmctx: Option<NonNull<c_void>>,
+    /// Its code stays known as long as it may run.
+    _program: Arc<Program>,
 }
 
 /// Until it is dropped, the guest that was named runs on this thread.
 #[derive(Debug)]
-pub(crate) struct Entered<'a> {
-    preemption: PhantomData<&'a Preemption>,
+pub struct Entered<'a> {
+    guest: PhantomData<&'a GuestContext>,
+    injected: bool,
 }
 
 impl Preemption {
-    /// Preemption for the calling thread, which must not have it already.
+    /// Preemption for the calling thread, which must not have it already. The mechanism must be
+    /// what [`Mechanism::or_fallback`] allows, and the engine configured for it.
     ///
     /// # Errors
-    /// When the system refuses a timer.
-    pub(crate) fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
-        let tell = match mechanism {
-            Mechanism::Epochs => Tell::Epoch(engine.clone()),
+    /// When the system refuses a timer, or the engine to compile.
+    pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
+        let (tell, companion) = match mechanism {
+            Mechanism::Injected => {
+                let companion = Module::new(engine, layout::COMPANION).map_err(io::Error::other)?;
+                (Tell::Inject(GuestCode::new()), Some(companion))
+            }
+            Mechanism::Epochs => (Tell::Epoch(engine.clone()), None),
         };
         Ok(Self {
             alarm: Alarm::new(tell)?,
+            companion,
             not_send: PhantomData,
         })
     }
 
-    /// Makes the guest of `store` yield when the alarm is due. Before anything is instantiated in
-    /// the store.
+    /// Makes the guest of `store`, which runs `program`, yield when the alarm is due. To be called
+    /// before the store has limits: it may make [`INSTANCES`] instances there. About a microsecond.
     ///
     /// # Errors
     /// The engine's.
-    pub(crate) fn arm<T>(&self, store: &mut Store<T>) -> wasmtime::Result<GuestContext> {
-        epoch::arm(store);
+    pub fn arm<T: 'static>(
+        &self,
+        store: &mut Store<T>,
+        program: &Arc<Program>,
+    ) -> wasmtime::Result<GuestContext> {
+        let vmctx = match (self.alarm.tell(), &self.companion) {
+            (Tell::Inject(code), Some(companion)) => {
+                code.add(program);
+                let vmctx = layout::companion(store, companion)?;
+                store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(0)));
+                Some(vmctx)
+            }
+            _ => {
+                epoch::arm(store);
+                None
+            }
+        };
         Ok(GuestContext {
-            not_send: PhantomData,
+            vmctx,
+            _program: program.clone(),
         })
     }
 
@@ -114,33 +182,47 @@ impl Preemption {
     /// [`monotonic_ns`](crate::clock::monotonic_ns), yields; `None` switches it off. It fires
     /// once, and stays due until it is taken or set anew. Some nanoseconds, or a system call when
     /// the time is earlier than the one before.
-    pub(crate) fn set_timer(&self, at_ns: Option<u64>) {
+    pub fn set_timer(&self, at_ns: Option<u64>) {
         self.alarm.set(at_ns);
     }
 
     /// Whether the alarm has come, or another thread has asked, since it was set or taken.
-    #[allow(dead_code, reason = "part of the door")]
-    pub(crate) fn fired(&self) -> bool {
+    pub fn fired(&self) -> bool {
         self.alarm.fired()
     }
 
     /// Like [`Preemption::fired`]; the alarm is not due afterwards, and not set.
-    #[allow(dead_code, reason = "part of the door")]
-    pub(crate) fn take_fired(&self) -> bool {
+    pub fn take_fired(&self) -> bool {
         self.alarm.take()
     }
 
     /// For other threads, and for host calls of the guest that runs: has it yield as soon as it
     /// can.
-    #[allow(dead_code, reason = "part of the door")]
-    pub(crate) fn interrupter(&self) -> Interrupter {
+    pub fn interrupter(&self) -> Interrupter {
         self.alarm.interrupter().clone()
     }
 
-    /// Says which guest is polled until the result is dropped.
-    pub(crate) fn enter<'a>(&'a self, _guest: &'a GuestContext) -> Entered<'a> {
+    /// Says which guest is polled until the result is dropped. Some nanoseconds.
+    ///
+    /// # Safety
+    /// Until then the store must exist for which [`Preemption::arm`] made `guest`, its fiber
+    /// stacks must stay mapped (as those of [`crate::stack`] do), and no guest of another store may
+    /// run on this thread.
+    pub unsafe fn enter<'a>(&'a self, guest: &'a GuestContext) -> Entered<'a> {
+        if let Some(vmctx) = guest.vmctx {
+            injected_yield::enter(vmctx);
+        }
         Entered {
-            preemption: PhantomData,
+            guest: PhantomData,
+            injected: guest.vmctx.is_some(),
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if self.injected {
+            injected_yield::leave();
         }
     }
 }

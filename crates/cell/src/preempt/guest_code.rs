@@ -1,0 +1,112 @@
+//! Where the function bodies of guests are, for a signal handler.
+//!
+//! A program's code also has trampolines between guest and host, in which a guest must not be
+//! interrupted: only the bodies of its functions count. They lie side by side, so that a program
+//! has about one range of them.
+//!
+//! The table is published by a pointer. Only the thread that owns it changes it, and the handler
+//! interrupts that thread: when the pointer has been exchanged, no handler looks at the old table.
+
+use crate::program::{Code, Program};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use wasmtime::ModuleFunction;
+
+/// Functions are aligned with fewer bytes than this between them: too few for a trampoline.
+const PADDING: usize = 32;
+
+/// Address ranges of the function bodies in a program's compiled code, in order.
+#[derive(Debug, Clone)]
+pub(crate) struct Bodies(Arc<[Range<usize>]>);
+
+impl Bodies {
+    /// Those of a compiled program. O(n log n) in its functions.
+    pub(crate) fn of(code: &Code) -> Self {
+        let (text, mut bodies) = match code {
+            Code::Module(module) => (module.text(), ranges(module.functions())),
+            Code::Component(component) => (component.text(), ranges(component.functions())),
+        };
+        bodies.sort_unstable_by_key(|body| body.start);
+        let mut merged: Vec<Range<usize>> = Vec::new();
+        for body in bodies {
+            match merged.last_mut() {
+                Some(last) if body.start < last.end + PADDING => last.end = body.end,
+                _ => merged.push(body),
+            }
+        }
+        let start = text.as_ptr() as usize;
+        Self(
+            merged
+                .into_iter()
+                .map(|body| start + body.start..start + body.end)
+                .collect(),
+        )
+    }
+}
+
+fn ranges(functions: impl Iterator<Item = ModuleFunction>) -> Vec<Range<usize>> {
+    functions
+        .map(|function| function.offset..function.offset + function.len)
+        .collect()
+}
+
+/// The function bodies of all programs that may run on a thread.
+#[derive(Debug)]
+pub(super) struct GuestCode {
+    /// Sorted, from [`Box::into_raw`].
+    published: AtomicPtr<Vec<Range<usize>>>,
+    /// The programs; holding one keeps its code where it is.
+    programs: RefCell<Vec<Arc<Program>>>,
+}
+
+impl GuestCode {
+    pub(super) fn new() -> Self {
+        Self {
+            published: AtomicPtr::new(Box::into_raw(Box::default())),
+            programs: RefCell::default(),
+        }
+    }
+
+    /// Puts a program in, if it is not in yet. Some nanoseconds if it is.
+    pub(super) fn add(&self, program: &Arc<Program>) {
+        let mut programs = self.programs.borrow_mut();
+        if programs.iter().any(|known| Arc::ptr_eq(known, program)) {
+            return;
+        }
+        // Nobody can start those that only the table holds.
+        programs.retain(|known| Arc::strong_count(known) > 1);
+        programs.push(program.clone());
+        let mut bodies: Vec<_> = programs
+            .iter()
+            .flat_map(|program| program.bodies().0.iter().cloned())
+            .collect();
+        bodies.sort_unstable_by_key(|body| body.start);
+        self.publish(Box::into_raw(Box::new(bodies)));
+    }
+
+    /// Whether this is the address of an instruction in a function body. O(log n) in the programs;
+    /// may be called from a signal handler.
+    pub(super) fn contains(&self, pc: usize) -> bool {
+        // SAFETY: never null, and not freed while anybody on this thread looks at it.
+        let bodies = unsafe { &*self.published.load(Ordering::Acquire) };
+        let after = bodies.partition_point(|body| body.start <= pc);
+        after > 0 && pc < bodies[after - 1].end
+    }
+
+    fn publish(&self, bodies: *mut Vec<Range<usize>>) {
+        let before = self.published.swap(bodies, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: from `Box::into_raw`, and nobody finds it any more.
+            drop(unsafe { Box::from_raw(before) });
+        }
+    }
+}
+
+impl Drop for GuestCode {
+    fn drop(&mut self) {
+        self.publish(ptr::null_mut());
+    }
+}

@@ -1,0 +1,439 @@
+//! Guests that check their own results, preempted at random instants and ended in mid-run.
+//!
+//! Six fibers take turns on one thread. Each runs jobs whose results are known, among them jobs
+//! that end in a trap, jobs that keep every vector register and many general ones busy, tail calls
+//! with arguments on the stack, host calls that wait and host calls that do not, and bulk
+//! operations. Every turn is cut off 3 to 43 microseconds after it began.
+
+use super::{Mechanism, Preemption};
+use crate::clock::monotonic_ns;
+use crate::engine_config::engine_config;
+use crate::inventory::Inventory;
+use crate::preempt::GuestContext;
+use crate::program::{Code, Program};
+use crate::slot::SlotPool;
+use crate::stack::StackPool;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use wasmtime::{Caller, Engine, Instance, Linker, Module, Store, Trap};
+
+const GUEST: &str = include_str!("stress.wat");
+
+/// A small generator of test input (Marsaglia's xorshift, 64 bits).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// Returns `Pending` once.
+#[derive(Default)]
+struct OneTurn(bool);
+
+impl Future for OneTurn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// What a job must come to.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Value(i64),
+    Trap(Trap),
+}
+
+struct Job {
+    function: &'static str,
+    expected: fn(i64) -> Outcome,
+}
+
+/// The same computations as in the guest.
+mod expected {
+    use super::Outcome;
+    use wasmtime::Trap;
+
+    pub(super) fn product(seed: i64) -> Outcome {
+        const N: usize = 24;
+        let cell = |i: usize, salt: i64| (((i as i64) * 7 + seed + salt) % 17) as f64 * 0.5;
+        let a: Vec<f64> = (0..N * N).map(|i| cell(i, 0)).collect();
+        let b: Vec<f64> = (0..N * N).map(|i| cell(i, 3)).collect();
+        let mut sum = 0.0;
+        for i in 0..N {
+            for j in 0..N {
+                let mut dot = 0.0;
+                for k in 0..N {
+                    dot += a[i * N + k] * b[k * N + j];
+                }
+                sum += dot * (1 + (i ^ j)) as f64;
+            }
+        }
+        Outcome::Value((sum * 4.0) as i64)
+    }
+
+    pub(super) fn memory(seed: i64) -> Outcome {
+        let mut x = seed | 1;
+        let mut words = vec![0i64; 4096];
+        for word in &mut words {
+            x ^= x << 13;
+            x ^= ((x as u64) >> 7) as i64;
+            x ^= x << 17;
+            *word = x;
+        }
+        let mut sum = 0i64;
+        for word in &words {
+            sum = sum.rotate_left(5).wrapping_add(*word);
+        }
+        Outcome::Value(sum)
+    }
+
+    fn fibonacci(n: i64) -> i64 {
+        if n < 2 {
+            n
+        } else {
+            fibonacci(n - 1) + fibonacci(n - 2)
+        }
+    }
+
+    pub(super) fn recursion(seed: i64) -> Outcome {
+        Outcome::Value(fibonacci(12 + seed % 7))
+    }
+
+    pub(super) fn waits(seed: i64) -> Outcome {
+        Outcome::Value((0..10).map(|i| (seed + i) * 3).sum())
+    }
+
+    pub(super) fn calls(seed: i64) -> Outcome {
+        let mut sum = seed;
+        for i in 0..2000 {
+            sum = sum.wrapping_mul(31).wrapping_add(i + 1);
+        }
+        Outcome::Value(sum)
+    }
+
+    pub(super) fn vectors(seed: i64) -> Outcome {
+        let start = seed as i32;
+        let mut lanes: Vec<[i32; 4]> = (0..12)
+            .map(|v| [start.wrapping_add(v); 4].map(|x| x.wrapping_mul(2 * v + 1)))
+            .collect();
+        for _ in 0..3000 {
+            for v in 0..12 {
+                let next = lanes[(v + 1) % 12];
+                for (lane, next) in lanes[v].iter_mut().zip(next) {
+                    *lane = lane.wrapping_mul(1_103_515_245) ^ next;
+                }
+            }
+        }
+        let sum = lanes
+            .iter()
+            .fold([0i32; 4], |sum, v| {
+                std::array::from_fn(|lane| sum[lane].wrapping_add(v[lane]))
+            })
+            .iter()
+            .fold(0i64, |sum, lane| sum * 31 + i64::from(*lane));
+        Outcome::Value(sum)
+    }
+
+    pub(super) fn integers(seed: i64) -> Outcome {
+        let mut x: Vec<i64> = (0..14).map(|i| seed + i).collect();
+        for _ in 0..2000 {
+            for i in 0..14 {
+                x[i] = x[i]
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(x[(i + 1) % 14])
+                    .rotate_left(i as u32 + 1);
+            }
+        }
+        Outcome::Value(x.iter().fold(0, |sum, x| sum ^ x))
+    }
+
+    pub(super) fn tail_calls(seed: i64) -> Outcome {
+        let n = 4000;
+        let mut x: Vec<i64> = (0..12).map(|i| seed + i).collect();
+        for _ in 0..n {
+            let first = x[0].wrapping_add(x[11]);
+            x.rotate_left(1);
+            x[11] = first;
+        }
+        Outcome::Value(x.iter().enumerate().fold(0i64, |sum, (i, x)| {
+            sum.wrapping_add(x.wrapping_mul(i as i64 + 1))
+        }))
+    }
+
+    pub(super) fn bulk(seed: i64) -> Outcome {
+        Outcome::Value((seed & 255) * 200_000)
+    }
+
+    pub(super) fn tables(seed: i64) -> Outcome {
+        Outcome::Value((0..600).map(|i| (seed + i) % 2 * 2 + 1).sum())
+    }
+
+    pub(super) fn out_of_bounds(_: i64) -> Outcome {
+        Outcome::Trap(Trap::MemoryOutOfBounds)
+    }
+
+    pub(super) fn divide(_: i64) -> Outcome {
+        Outcome::Trap(Trap::IntegerDivisionByZero)
+    }
+
+    pub(super) fn unreachable(_: i64) -> Outcome {
+        Outcome::Trap(Trap::UnreachableCodeReached)
+    }
+
+    pub(super) fn overflow(_: i64) -> Outcome {
+        Outcome::Trap(Trap::StackOverflow)
+    }
+}
+
+const JOBS: [Job; 14] = [
+    Job {
+        function: "product",
+        expected: expected::product,
+    },
+    Job {
+        function: "memory",
+        expected: expected::memory,
+    },
+    Job {
+        function: "recursion",
+        expected: expected::recursion,
+    },
+    Job {
+        function: "waits",
+        expected: expected::waits,
+    },
+    Job {
+        function: "calls",
+        expected: expected::calls,
+    },
+    Job {
+        function: "vectors",
+        expected: expected::vectors,
+    },
+    Job {
+        function: "integers",
+        expected: expected::integers,
+    },
+    Job {
+        function: "tail_calls",
+        expected: expected::tail_calls,
+    },
+    Job {
+        function: "bulk",
+        expected: expected::bulk,
+    },
+    Job {
+        function: "tables",
+        expected: expected::tables,
+    },
+    Job {
+        function: "out_of_bounds",
+        expected: expected::out_of_bounds,
+    },
+    Job {
+        function: "divide",
+        expected: expected::divide,
+    },
+    Job {
+        function: "unreachable",
+        expected: expected::unreachable,
+    },
+    Job {
+        function: "overflow",
+        expected: expected::overflow,
+    },
+];
+
+/// A store that runs jobs until it is dropped.
+struct Fiber {
+    guest: GuestContext,
+    future: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+struct Host {
+    engine: Engine,
+    linker: Linker<()>,
+    program: Arc<Program>,
+    preemption: Preemption,
+    slots: SlotPool,
+    stacks: StackPool,
+}
+
+impl Host {
+    fn new(mechanism: Mechanism) -> Self {
+        let mut config = engine_config(mechanism);
+        let slots = SlotPool::new(16, 1 << 20).expect("address space");
+        let stacks = StackPool::new(16, 1 << 16).expect("address space");
+        config.with_host_memory(Arc::new(slots.clone()));
+        config.with_host_stack(Arc::new(stacks.clone()));
+        let engine = Engine::new(&config).expect("a valid configuration");
+        let mut linker = Linker::new(&engine);
+        linker
+            .func_wrap_async("host", "wait", |_: Caller<'_, ()>, (x,): (i64,)| {
+                Box::new(async move {
+                    OneTurn::default().await;
+                    x * 3
+                })
+            })
+            .expect("linked once");
+        linker
+            .func_wrap("host", "next", |x: i64| x + 1)
+            .expect("linked once");
+        let module = Module::new(&engine, GUEST).expect("valid");
+        let program = Program::new(Code::Module(module), Inventory::default());
+        let preemption = Preemption::new(&engine, mechanism).expect("a timer");
+        Self {
+            engine,
+            linker,
+            program: Arc::new(program),
+            preemption,
+            slots,
+            stacks,
+        }
+    }
+
+    /// Cleans what guests that were ended have left.
+    fn clean(&self) {
+        while self.slots.state().dirty + self.stacks.state().dirty > 0 {
+            self.slots.clean_step(1 << 16);
+            self.stacks.clean_step(1 << 16);
+        }
+    }
+
+    fn fiber(&self, mut random: Random) -> Fiber {
+        let mut store = Store::new(&self.engine, ());
+        let guest = self
+            .preemption
+            .arm(&mut store, &self.program)
+            .expect("instantiated");
+        let Code::Module(module) = self.program.code() else {
+            unreachable!("made from a module")
+        };
+        let instance = self
+            .linker
+            .instantiate_pre(module)
+            .expect("everything is linked");
+        let future = Box::pin(async move {
+            let instance = instance
+                .instantiate_async(&mut store)
+                .await
+                .expect("it fits");
+            loop {
+                let job = &JOBS[random.below(JOBS.len() as u64) as usize];
+                let seed = random.below(1000) as i64;
+                let outcome = run(&mut store, &instance, job.function, seed).await;
+                assert_eq!(outcome, (job.expected)(seed), "{}({seed})", job.function);
+            }
+        });
+        Fiber { guest, future }
+    }
+}
+
+async fn run(store: &mut Store<()>, instance: &Instance, function: &str, seed: i64) -> Outcome {
+    let function = instance
+        .get_typed_func::<i64, i64>(&mut *store, function)
+        .expect("exported");
+    match function.call_async(store, seed).await {
+        Ok(value) => Outcome::Value(value),
+        Err(error) => Outcome::Trap(*error.downcast_ref().expect("a trap, not an error")),
+    }
+}
+
+/// Runs the guests until `preemptions` turns were cut off; returns how many were ended in mid-run.
+fn preempt_and_kill(mechanism: Mechanism, preemptions: u64) -> u64 {
+    let host = Host::new(mechanism);
+    let mut random = Random(0x5DEE_CE66_D1CE_4E5B);
+    let mut fibers: Vec<Fiber> = (0..6).map(|i| host.fiber(Random(i + 1))).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut preempted, mut killed) = (0, 0);
+    while preempted < preemptions {
+        let chosen = random.below(6) as usize;
+        let fiber = &mut fibers[chosen];
+        let length = 3_000 + random.below(40_000);
+        host.preemption.set_timer(Some(monotonic_ns() + length));
+        // SAFETY: the future owns the store and does not end, and its stacks are the pool's.
+        let entered = unsafe { host.preemption.enter(&fiber.guest) };
+        assert!(fiber.future.as_mut().poll(&mut context).is_pending());
+        drop(entered);
+        preempted += u64::from(host.preemption.take_fired());
+        if random.below(64) == 0 {
+            // In the middle of whatever it is doing.
+            let seed = random.next() | 1;
+            fibers[chosen] = host.fiber(Random(seed));
+            killed += 1;
+        }
+        host.clean();
+    }
+    killed
+}
+
+#[test]
+fn an_injected_yield_changes_no_result_wherever_it_comes() {
+    assert_eq!(
+        Mechanism::Injected.or_fallback(),
+        Mechanism::Injected,
+        "this host has what it needs"
+    );
+    assert!(preempt_and_kill(Mechanism::Injected, 120_000) > 1_000);
+}
+
+#[test]
+fn an_epoch_yield_changes_no_result_wherever_it_comes() {
+    assert!(preempt_and_kill(Mechanism::Epochs, 20_000) > 100);
+}
+
+#[test]
+fn a_guest_that_is_in_host_calls_all_the_time_yields_after_the_call() {
+    let host = Host::new(Mechanism::Injected);
+    let mut store = Store::new(&host.engine, ());
+    let guest = host
+        .preemption
+        .arm(&mut store, &host.program)
+        .expect("instantiated");
+    let mut linker = host.linker.clone();
+    linker.allow_shadowing(true);
+    // As long as a large step of a host call, so that the guest is hardly ever in its own code.
+    let busy = |x: i64| {
+        let end = monotonic_ns() + 20_000;
+        while monotonic_ns() < end {
+            std::hint::spin_loop();
+        }
+        x
+    };
+    linker.func_wrap("host", "next", busy).expect("shadows");
+    let Code::Module(module) = host.program.code() else {
+        unreachable!("made from a module")
+    };
+    let instance = linker.instantiate_pre(module).expect("linked");
+    let mut future = Box::pin(async move {
+        let instance = instance.instantiate_async(&mut store).await.expect("fits");
+        run(&mut store, &instance, "for_ever", 1).await
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..500 {
+        let due = monotonic_ns() + 50_000;
+        host.preemption.set_timer(Some(due));
+        // SAFETY: as above.
+        let entered = unsafe { host.preemption.enter(&guest) };
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        drop(entered);
+        assert!(host.preemption.take_fired());
+    }
+}
