@@ -37,8 +37,8 @@ miri: setup ## run the unsafe code of the arena under Miri (needs a nightly tool
 	@scripts/setup nightly miri
 	MIRIFLAGS="-Zmiri-strict-provenance" cargo +nightly miri test --package leasehold-reclaim --target-dir target/miri
 
-bench: setup ## costs of the data structures: create, free, end
-	cargo bench --package leasehold-reclaim --package leasehold-kernel
+bench: setup ## costs of the data structures: create, free, end, decide
+	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve
 
 study: guests ## every figure and table, in full; writes target/study/index.html
 	@cargo build --release --package leasehold-cli
@@ -49,12 +49,13 @@ lint: setup ## formatting and clippy, warnings denied
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 
-fuzz: setup ## fuzz lease files, system calls and paging for a minute each (needs a nightly toolchain)
+fuzz: setup ## fuzz lease files, system calls, paging and the scheduler for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz
 	mkdir -p fuzz/corpus/lease
 	cd fuzz && cargo +nightly fuzz run lease corpus/lease seeds/lease -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run paging -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run schedule -- -max_total_time=60
 
 clean:
 	cargo clean

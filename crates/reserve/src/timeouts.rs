@@ -107,3 +107,50 @@ impl Timeouts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::{any, prop, proptest};
+
+    use super::Timeouts;
+    use crate::contract::Priority;
+    use crate::id::NEVER;
+    use crate::urgency::Urgency;
+
+    proptest! {
+        #[test]
+        fn the_tournament_answers_as_a_list_would(
+            steps in prop::collection::vec((0..12u32, any::<u8>(), 0..20u64, any::<bool>()), 0..100),
+        ) {
+            let mut timeouts = Timeouts::new(12);
+            let mut list = vec![None; 12];
+            for (server, priority, at, is_set) in steps {
+                if let Some((urgency, _)) = list[server as usize].take() {
+                    timeouts.remove(urgency, server);
+                }
+                if is_set {
+                    let urgency = Urgency::of_priority(Priority(priority));
+                    timeouts.set(urgency, server, at);
+                    list[server as usize] = Some((urgency, at));
+                }
+                let all = || list.iter().flatten().copied();
+                assert_eq!(timeouts.earliest(), all().map(|entry| entry.1).min().unwrap_or(NEVER));
+                for level in (0..256).step_by(15) {
+                    let urgency = Urgency::of_level(level);
+                    let above = all().filter(|entry| entry.0 < urgency).map(|entry| entry.1).min();
+                    assert_eq!(timeouts.earliest_above(urgency), above.unwrap_or(NEVER));
+                }
+                for now in 0..21 {
+                    let expired = timeouts.most_urgent_expired(now);
+                    let most = all().filter(|entry| entry.1 <= now).min();
+                    assert_eq!(expired.map(|entry| entry.0), most.map(|entry| entry.0));
+                    // The earliest of its level.
+                    let found = expired.and_then(|entry| list[entry.1 as usize]);
+                    assert_eq!(found, most);
+                }
+            }
+        }
+    }
+}
