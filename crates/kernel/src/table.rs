@@ -140,6 +140,7 @@ impl Table {
     }
 
     /// Undoes the last [`take_fresh`](Self::take_fresh).
+    #[inline]
     pub(crate) const fn leave_fresh(&mut self) {
         self.next -= 1;
     }
@@ -339,16 +340,19 @@ fn cell_mut<B: Backing>(groups: &mut Objects<B>, place: Place) -> Option<&mut Ce
 }
 
 /// Place of an index in its leaf.
+#[inline]
 const fn position(index: u32) -> usize {
     index as usize % LEAF
 }
 
 /// Bits that one child of a node at `level` resolves.
+#[inline]
 const fn bits_below(level: u32) -> u32 {
     LEAF_BITS + NODE_BITS * level
 }
 
 /// Which child of a node leads to an index; the nodes right above the leaves are level 0.
+#[inline]
 const fn slot_at(index: u32, level: u32) -> usize {
     (index >> bits_below(level)) as usize % NODE
 }
