@@ -37,8 +37,8 @@ miri: setup ## run the unsafe code of the arena under Miri (needs a nightly tool
 	@scripts/setup nightly miri
 	MIRIFLAGS="-Zmiri-strict-provenance" cargo +nightly miri test --package leasehold-reclaim --target-dir target/miri
 
-bench: setup ## costs of the data structures: create, free, end, decide
-	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve
+bench: setup ## costs of the data structures: create, free, end, decide, page
+	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager
 
 study: guests ## every figure and table, in full; writes target/study/index.html
 	@cargo build --release --package leasehold-cli

@@ -10,7 +10,8 @@ use crate::table::NIL;
 
 impl<B: Backend> Pager<B> {
     /// Makes an area visible to a tenant. Maps nothing, unless the area is
-    /// [locked](Self::lock): then the reservation joins the lock.
+    /// [locked](Self::lock): then the reservation joins the lock, which takes a step per page,
+    /// and makes room for each in the reservation first.
     ///
     /// # Errors
     /// [`Refused::Swap`] if more pages would be attached than the contract allows, and

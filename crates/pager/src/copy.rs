@@ -4,7 +4,7 @@
 //! the free list that was conserved for it, and the copy goes there (SPC §IV-A counts
 //! copy-on-write among the sharing that it manages).
 
-use crate::area::{Sharing, State};
+use crate::area::{AreaId, Sharing, State};
 use crate::attachment::AttachmentId;
 use crate::backend::{Backend, Page};
 use crate::fault::{Borrow, Fault};
@@ -76,7 +76,7 @@ impl<B: Backend> Pager<B> {
         let frame = self.take_frame(reservation, Borrow::Allowed)?;
         // Only now: making room may have evicted the page itself.
         let name = Page {
-            area: crate::AreaId(self.areas.key(area)),
+            area: AreaId(self.areas.key(area)),
             number: page,
         };
         let record = self.areas.at(area).page(page);

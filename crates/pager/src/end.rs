@@ -140,6 +140,6 @@ impl<B: Backend> Pager<B> {
         );
         self.frames.append(&mut gone.free, &mut self.unreserved);
         self.borrowed -= gone.borrowed;
-        self.mappings_needed -= self.mappings_for(gone.kind, gone.size);
+        self.discount_mappings(&gone);
     }
 }

@@ -1,7 +1,7 @@
 //! Page faults: the only way for a page to get into a page table, but for locks.
 
-use crate::area::{Sharing, State};
-use crate::attachment::AttachmentId;
+use crate::area::{AreaId, Sharing, State};
+use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Page};
 use crate::frame::Frame;
 use crate::lists::Place;
@@ -60,7 +60,7 @@ impl<B: Backend> Pager<B> {
 
     /// Maps a page that others have mapped.
     fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
-        let &crate::attachment::Attachment {
+        let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
         match self.areas.at(area).sharing {
@@ -74,14 +74,14 @@ impl<B: Backend> Pager<B> {
 
     /// Gives a page a frame of the reservation, which owns it from now on.
     fn bring_in(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
-        let &crate::attachment::Attachment {
+        let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
         let frame = self.take_frame(reservation, Borrow::Allowed)?;
         let stored = self.areas.at(area).page(page).stored;
         if stored {
             let name = Page {
-                area: crate::AreaId(self.areas.key(area)),
+                area: AreaId(self.areas.key(area)),
                 number: page,
             };
             if let Err(failed) = self.backend.read(name, frame) {

@@ -5,10 +5,11 @@
 //! and the area itself holds `S`: together `n·(R − S) + S`. So `(n−1)·S` frames are unreserved
 //! again, and no sharer owns the pages: any of them may end, and the others notice nothing.
 
-use crate::area::AreaId;
+use crate::area::{AreaId, Sharing, State};
+use crate::attachment::AttachmentId;
 use crate::backend::Backend;
 use crate::fault::Borrow;
-use crate::frame::Stack;
+use crate::frame::{Frame, Stack};
 use crate::lists::{BySharer, List, Place};
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -31,7 +32,7 @@ impl<B: Backend> Pager<B> {
         if target.locked {
             return Err(Refused::Locked);
         }
-        if target.sharing != crate::Sharing::Conserve {
+        if target.sharing != Sharing::Conserve {
             return Err(Refused::Unmanaged);
         }
         let (pages, sharers) = (target.len(), target.attachments.len());
@@ -125,7 +126,7 @@ impl<B: Backend> Pager<B> {
         for page in 0..self.areas.at(area).len() {
             for sharer in 0..self.areas.at(area).attachments.len() {
                 let attachment = self.areas.at(area).attachments[sharer];
-                let id = crate::AttachmentId(self.attachments.key(attachment));
+                let id = AttachmentId(self.attachments.key(attachment));
                 self.fault(id, page)?;
                 let target = self.attachments.at(attachment);
                 let (reservation, at) = (target.reservation, target.table[page as usize]);
@@ -234,10 +235,10 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Unmaps one page of a locked area from one sharer; returns its frame if that was the last.
-    pub(crate) fn leave_locked_page(&mut self, attachment: u32, page: u32) -> Option<crate::Frame> {
+    pub(crate) fn leave_locked_page(&mut self, attachment: u32, page: u32) -> Option<Frame> {
         let at = self.attachments.at(attachment).table[page as usize];
         let gone = self.unmap(at);
         let last = self.areas.at(gone.area).page(page).sharers.len() == 0;
-        last.then(|| self.vacate(gone.area, page, crate::area::State::Absent))
+        last.then(|| self.vacate(gone.area, page, State::Absent))
     }
 }

@@ -1,10 +1,10 @@
 //! The pager: the memory of one node, and who has which frame of it.
 
-use crate::area::{Area, AreaId, Sharing};
-use crate::attachment::Attachment;
+use crate::area::{Area, AreaId, PageRecord, Sharing};
+use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::Backend;
 use crate::frame::{Frame, Frames, Stack};
-use crate::lists::{Mappings, Place};
+use crate::lists::{Mapping, Mappings, Place};
 use crate::refused::Refused;
 use crate::reservation::{Account, Contract, Counts, Kind, Reservation, ReservationId};
 use crate::table::{NIL, Table};
@@ -25,8 +25,10 @@ pub struct Pager<B> {
     pub(crate) areas: Table<Area>,
     pub(crate) attachments: Table<Attachment>,
     pub(crate) mappings: Mappings,
-    /// Mappings that the reservations of now may need.
+    /// Mappings that the reservations of now may need within their size.
     pub(crate) mappings_needed: u64,
+    /// Firm reservations.
+    pub(crate) firm: u32,
 }
 
 /// What a mapping was before it was undone.
@@ -40,6 +42,10 @@ pub(crate) struct Unmapped {
 }
 
 impl<B: Backend> Pager<B> {
+    /// Bytes of memory for a mapping, and for a page of an area (SPC §VI-A). There are as many
+    /// mappings as reserved frames, or more with firm reservations.
+    pub const BYTES: (usize, usize) = (size_of::<Mapping>(), size_of::<PageRecord>());
+
     /// A node of `frames` frames, all unreserved.
     pub fn new(frames: u32, backend: B) -> Self {
         let (frames, unreserved) = Frames::new(frames);
@@ -53,6 +59,7 @@ impl<B: Backend> Pager<B> {
             attachments: Table::new(),
             mappings: Mappings::new(),
             mappings_needed: 0,
+            firm: 0,
         }
     }
 
@@ -70,24 +77,32 @@ impl<B: Backend> Pager<B> {
         let n = contract.frames;
         self.frames
             .shift(&mut self.unreserved, &mut reservation.free, n);
-        self.mappings_needed += self.mappings_for(reservation.kind, n);
-        self.make_room_for_mappings();
+        self.count_mappings(&reservation);
         Ok(ReservationId(self.reservations.add(reservation)))
     }
 
-    /// Each frame can be mapped once by whoever holds it, conserves it, or gave it up for a lock.
-    pub(crate) fn mappings_for(&self, kind: Kind, frames: u32) -> u64 {
-        let borrowable = match kind {
-            Kind::Hard => 0,
-            Kind::Firm => self.frames.total(),
-        };
-        u64::from(frames) + u64::from(borrowable)
+    /// Makes room for the mappings of a reservation: each frame can be mapped once by whoever
+    /// holds it, conserves it, or gave it up for a lock.
+    fn count_mappings(&mut self, reservation: &Reservation) {
+        self.mappings_needed += u64::from(reservation.size);
+        self.firm += u32::from(reservation.kind == Kind::Firm);
+        self.make_room_for_mappings();
     }
 
+    pub(crate) fn discount_mappings(&mut self, reservation: &Reservation) {
+        self.mappings_needed -= u64::from(reservation.size);
+        self.firm -= u32::from(reservation.kind == Kind::Firm);
+    }
+
+    /// All firm reservations together borrow no more frames than there are.
     pub(crate) fn make_room_for_mappings(&mut self) {
-        let more = self
-            .mappings_needed
-            .saturating_sub(self.mappings.capacity().into());
+        let borrowable = if self.firm > 0 {
+            self.frames.total()
+        } else {
+            0
+        };
+        let needed = self.mappings_needed + u64::from(borrowable);
+        let more = needed.saturating_sub(self.mappings.capacity().into());
         // Places are numbered by `u32`, as frames are.
         self.mappings
             .grow(u32::try_from(more).expect("fewer mappings than a number can tell apart"));
@@ -208,7 +223,7 @@ impl<B: Backend> Pager<B> {
 
     /// Puts a resident page into a page table, last in its ownership list.
     pub(crate) fn map(&mut self, attachment: u32, page: u32, place: Place) {
-        let id = crate::AttachmentId(self.attachments.key(attachment));
+        let id = AttachmentId(self.attachments.key(attachment));
         let at = self.mappings.take(attachment, page);
         let target = self.attachments.at_mut(attachment);
         target.table[page as usize] = at;
@@ -223,10 +238,10 @@ impl<B: Backend> Pager<B> {
 
     /// Takes a page out of one page table and its mapping off every list. Nobody's frames move.
     pub(crate) fn unmap(&mut self, at: u32) -> Unmapped {
-        let &crate::lists::Mapping {
+        let &Mapping {
             attachment, page, ..
         } = self.mappings.at(at);
-        let id = crate::AttachmentId(self.attachments.key(attachment));
+        let id = AttachmentId(self.attachments.key(attachment));
         let source = self.attachments.at_mut(attachment);
         let (reservation, area) = (source.reservation, source.area);
         source.table[page as usize] = NIL;

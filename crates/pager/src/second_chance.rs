@@ -6,7 +6,7 @@
 
 use crate::attachment::AttachmentId;
 use crate::backend::Backend;
-use crate::lists::Place;
+use crate::lists::{Mapping, Place};
 use crate::pager::Pager;
 
 /// Most moves between the lists for one victim: the time for a fault must not depend on how many
@@ -44,7 +44,7 @@ impl<B: Backend> Pager<B> {
     }
 
     fn take_referenced(&mut self, at: u32) -> bool {
-        let &crate::lists::Mapping {
+        let &Mapping {
             attachment, page, ..
         } = self.mappings.at(at);
         let id = AttachmentId(self.attachments.key(attachment));

@@ -539,3 +539,19 @@ fn a_lock_is_not_joined_while_a_sharer_leaves_it() {
     pager.attach(ids[2], area).expect("attached");
     pager.audit().expect("invariants");
 }
+
+#[test]
+fn many_firm_reservations_take_no_more_memory_than_one_for_what_they_may_borrow() {
+    // Each might borrow all frames, and all together no more than that.
+    let mut pager = Pager::new(100_000, MemoryBackend::new(100_000));
+    let ids: Vec<_> = (0..50_000)
+        .map(|_| pager.reserve(&Contract::firm(1)).expect("a frame"))
+        .collect();
+    let area = pager
+        .create_area(50_001, Sharing::Conserve)
+        .expect("an area");
+    let at = pager.attach(ids[0], area).expect("attached");
+    touch_all(&mut pager, at, 50_001);
+    assert_eq!((pager.borrowed(), pager.unreserved()), (50_000, 0));
+    pager.audit().expect("invariants");
+}

@@ -81,8 +81,13 @@ impl Experiment {
     /// Plays it from time 0 to `end`.
     ///
     /// # Errors
-    /// What the pager [refuses](Refused): reservations that are too small for a lock.
+    /// What the pager [refuses](Refused): reservations that are too small for a lock, or empty.
+    ///
+    /// # Panics
+    /// If a task reads no shared pages, or if `first` is not a task.
     pub fn run(&self, end: Nanos) -> Result<History, Refused> {
+        let reads = self.tasks.iter().all(|task| task.shared > 0);
+        assert!(reads && self.first < self.tasks.len(), "not an experiment");
         let mut machine = self.start()?;
         machine.play(end)?;
         let total = machine.pager.total_frames();
