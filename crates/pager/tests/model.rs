@@ -127,6 +127,8 @@ struct Model {
     areas: Vec<Memory>,
     views: Vec<View>,
     fails: bool,
+    /// Somebody made an area without management; what it did to reservations outlives it.
+    plain: bool,
     next: u64,
 }
 
@@ -138,6 +140,7 @@ impl Model {
             areas: vec![],
             views: vec![],
             fails: false,
+            plain: false,
             next: 1,
         }
     }
@@ -240,12 +243,15 @@ impl Model {
             Op::End { reservation } => self.end(reservation, None)?,
             Op::Create { pages, sharing } => match self.pager.create_area(pages, sharing) {
                 Err(refused) => prop_assert_eq!((refused, pages), (Refused::Empty, 0)),
-                Ok(id) => self.areas.push(Memory {
-                    id,
-                    sharing,
-                    locked: false,
-                    pages: vec![Contents::default(); pages as usize],
-                }),
+                Ok(id) => {
+                    self.plain |= sharing == Sharing::Plain;
+                    self.areas.push(Memory {
+                        id,
+                        sharing,
+                        locked: false,
+                        pages: vec![Contents::default(); pages as usize],
+                    });
+                }
             },
             Op::Attach { reservation, area } => self.attach(reservation, area)?,
             Op::Detach { attachment } => self.detach(attachment)?,
@@ -301,11 +307,10 @@ impl Model {
         Ok(())
     }
 
-    /// The refusals that the baseline has and managed areas have not.
+    /// The refusals that the baseline has and managed areas have not: frames that are missing, and
+    /// frames given back for others that were taken by those who lost pages to that.
     fn is_starving(&self, refused: Refused) -> bool {
-        // Sharers who lost pages to somebody who had to give frames back took some of those.
-        matches!(refused, Refused::Starved | Refused::Frames { .. })
-            && self.areas.iter().any(|area| area.sharing == Sharing::Plain)
+        self.plain && matches!(refused, Refused::Starved | Refused::Frames { .. })
     }
 
     fn attach(&mut self, tenant: usize, area: usize) -> TestCaseResult {
