@@ -2,8 +2,9 @@
 
 use crate::backend::StoreError;
 
-/// A request that was refused. No account changed, no page of anybody else was touched; pages of
-/// the requester's own reservation may have been written out on the way.
+/// A request that was refused: nobody has more or fewer frames, and nobody else lost a page. On the
+/// way, pages of the requester's own may have been evicted, and borrowed frames may have gone back
+/// to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {

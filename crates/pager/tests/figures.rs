@@ -189,7 +189,7 @@ fn a_lock_is_cancelled_only_if_its_frames_can_be_had() {
 }
 
 #[test]
-fn a_lock_that_fails_changes_no_account() {
+fn a_lock_that_fails_leaves_everybody_their_frames() {
     let mut pager = Pager::new(12, MemoryBackend::new(12));
     let area = pager.create_area(4, Sharing::Conserve).expect("an area");
     let (first, own) = tenant(&mut pager, Contract::hard(6), 6);
