@@ -24,9 +24,10 @@ use crate::contract::{Contract, Nanos, Policy};
 use crate::deferrable::Deferrable;
 use crate::id::{Refused, ServerId};
 use crate::ring::{Replenishment, Ring, Watch};
-use crate::scheduler::{Scheduler, watch};
+use crate::scheduler::Scheduler;
 use crate::server::State;
 use crate::sporadic::Sporadic;
+use crate::transitions::watch;
 use crate::urgency::Urgency;
 
 impl Scheduler {

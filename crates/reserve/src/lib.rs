@@ -86,6 +86,7 @@ mod supply;
 mod tasks;
 mod timeouts;
 mod timers;
+mod transitions;
 mod turns;
 mod urgency;
 

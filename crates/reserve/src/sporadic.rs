@@ -150,7 +150,7 @@ impl Sporadic {
         if rounds == NEVER {
             return NEVER;
         }
-        end += rounds * ring.total();
+        end = end.saturating_add(rounds.saturating_mul(ring.total()));
         for entry in ring.entries() {
             if end
                 < entry
@@ -159,7 +159,7 @@ impl Sporadic {
             {
                 break;
             }
-            end += entry.amount;
+            end = end.saturating_add(entry.amount);
         }
         end
     }

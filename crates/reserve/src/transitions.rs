@@ -1,0 +1,244 @@
+//! What events do to a server: the transitions between ready, blocked and depleted (SPR Alg. 1
+//! and 3), and where it waits meanwhile.
+
+use crate::contract::Nanos;
+use crate::id::{Index, NEVER};
+use crate::ring::Watch;
+use crate::scheduler::Scheduler;
+use crate::server::State;
+use crate::timers::Timers;
+use crate::urgency::Urgency;
+
+/// Who is told about a server's replenishments.
+pub(crate) fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
+    match timers {
+        None => Watch::Nobody,
+        Some(timers) => Watch::Timers(timers, server),
+    }
+}
+
+impl Scheduler {
+    /// Makes a task sleep until an instant, or until it is woken.
+    pub(crate) fn put_to_sleep(&mut self, server: Index, task: Index, until: Nanos) {
+        match &mut self.timers {
+            None => self.tasks.block(server, task, until),
+            Some(timers) => {
+                self.tasks.block(server, task, NEVER);
+                timers.cancel_wake_up(task);
+                if until != NEVER {
+                    timers.set_wake_up(task, until);
+                }
+            }
+        }
+    }
+
+    /// Accounts for what ran since the last event (SPR Alg. 1), and sees to what that changes.
+    pub(crate) fn account(&mut self, now: Nanos) {
+        let from = self.accounted;
+        let now = from.max(now);
+        self.accounted = now;
+        let Some(index) = self.current.filter(|_| now > from) else {
+            return;
+        };
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        server.supply.used += now - from;
+        server.turn += now - from;
+        if !server.is_background() {
+            self.ledger.used += now - from;
+        }
+        // A timer that fired in time leaves no overrun.
+        if now > self.armed && server.state == State::Ready {
+            let overrun = now.saturating_sub(server.budget.depletion(ring, from));
+            server.supply.overrun_max = server.supply.overrun_max.max(overrun);
+        }
+        server.supply.replenishments +=
+            server
+                .budget
+                .charge(ring, from, now, &mut watch(&mut self.timers, index));
+        let is_available = server.budget.is_available(ring, now);
+        match server.state {
+            State::Ready if is_available => self.follow_deadline(index),
+            State::Ready => {
+                self.leave(index);
+                self.deplete(index);
+            }
+            // It ran on after the event that blocked it, until the scheduler was called.
+            State::Blocked => self.suspend(index),
+            State::Depleted => self.deplete(index),
+        }
+    }
+
+    /// A server that is past its deadline when its budget ends goes on with the next deadline.
+    #[inline]
+    fn follow_deadline(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        if let Some(deadline) = server.budget.deadline()
+            && Urgency::of_deadline(deadline) != server.urgency
+        {
+            self.leave(index);
+            self.enter(index);
+        }
+    }
+
+    /// A server with ready tasks has no budget: it waits for its replenishment (SPR Alg. 1 lines
+    /// 15 to 19).
+    fn deplete(&mut self, index: Index) {
+        let now = self.accounted;
+        let server = self.servers.at_mut(index);
+        let ring = &self.rings[index as usize];
+        if server.state == State::Ready {
+            server.supply.depletions += 1;
+        }
+        let overrun = server.budget.overrun(ring, now);
+        server.supply.overrun_max = server.supply.overrun_max.max(overrun);
+        server.state = State::Depleted;
+        let available = server.budget.available_at(ring);
+        self.set_timeout(index, available);
+    }
+
+    /// A server has no ready tasks any more (SPR Alg. 1 lines 5 to 13).
+    pub(crate) fn suspend(&mut self, index: Index) {
+        let now = self.accounted;
+        self.leave(index);
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        let overrun = server.budget.overrun(ring, now);
+        server.supply.overrun_max = server.supply.overrun_max.max(overrun);
+        server.state = State::Blocked;
+        server
+            .budget
+            .suspend(ring, now, &mut watch(&mut self.timers, index));
+        self.set_blocked_timeout(index);
+    }
+
+    /// Sets the timeout of a blocked server: when its first task wakes up, but not before there
+    /// is budget (SPR §III-C, Alg. 1 lines 7 to 9).
+    pub(crate) fn set_blocked_timeout(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        let timeout = match self.tasks.next_wake(index) {
+            NEVER => NEVER,
+            wake => {
+                let available = server.budget.available_at(&self.rings[index as usize]);
+                if available > self.accounted {
+                    wake.max(available)
+                } else {
+                    wake
+                }
+            }
+        };
+        self.set_timeout(index, timeout);
+    }
+
+    /// A blocked server has a ready task again, since `at` (SPR Alg. 3); returns how many
+    /// replenishments were processed.
+    pub(crate) fn activate(&mut self, index: Index, at: Nanos) -> u64 {
+        let now = self.accounted;
+        self.set_timeout(index, NEVER);
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        let replenished = server
+            .budget
+            .resume(ring, at, now, &mut watch(&mut self.timers, index));
+        server.supply.replenishments += replenished;
+        server.supply.activations += 1;
+        if server.budget.is_available(ring, now) {
+            self.enter(index);
+        } else {
+            self.deplete(index);
+        }
+        replenished
+    }
+
+    /// A depleted server has budget again.
+    pub(crate) fn replenish(&mut self, index: Index) -> u64 {
+        let now = self.accounted;
+        self.set_timeout(index, NEVER);
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        let replenished = server
+            .budget
+            .replenish(ring, now, &mut watch(&mut self.timers, index));
+        server.supply.replenishments += replenished;
+        self.enter(index);
+        replenished
+    }
+
+    /// Takes a server from wherever it waits.
+    pub(crate) fn withdraw(&mut self, index: Index) {
+        self.set_timeout(index, NEVER);
+        self.leave(index);
+    }
+
+    /// Puts a server back that was withdrawn and changed meanwhile.
+    pub(crate) fn reinstate(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        let ring = &self.rings[index as usize];
+        match server.state {
+            State::Blocked => self.set_blocked_timeout(index),
+            State::Ready if server.budget.is_available(ring, self.accounted) => self.enter(index),
+            State::Ready | State::Depleted => self.deplete(index),
+        }
+    }
+
+    /// Puts a server among the ready ones.
+    fn enter(&mut self, index: Index) {
+        let server = self.servers.at_mut(index);
+        server.state = State::Ready;
+        if server.is_background() {
+            self.background.push_back(index);
+        } else {
+            if let Some(deadline) = server.budget.deadline() {
+                server.urgency = Urgency::of_deadline(deadline);
+            }
+            self.ready.push_back(server.urgency, index);
+        }
+    }
+
+    /// Takes a server from among the ready ones, if it is there.
+    fn leave(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        if server.state != State::Ready {
+            return;
+        }
+        if server.is_background() {
+            self.background.remove(index);
+        } else {
+            self.ready.remove(server.urgency, index);
+        }
+    }
+
+    /// The timer of a replenishment fired that does not make its server ready.
+    pub(crate) fn note_due(&mut self, index: Index) -> u64 {
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        let mut watch = watch(&mut self.timers, index);
+        let noted = match server.state {
+            State::Blocked => server.budget.replenish(ring, self.accounted, &mut watch),
+            _ => server.budget.note_due(ring, self.accounted, &mut watch),
+        };
+        server.supply.replenishments += noted;
+        noted
+    }
+
+    /// Sets a server's timeout; `NEVER`: it has none. The eager scheduler has timers instead.
+    fn set_timeout(&mut self, index: Index, at: Nanos) {
+        if self.timers.is_some() {
+            return;
+        }
+        let server = self.servers.at_mut(index);
+        server.timeout = at;
+        if server.is_background() {
+            self.background.set_timeout(index, at);
+            return;
+        }
+        self.pending.remove(server.urgency, index);
+        if at != NEVER {
+            let is_activation = server.state == State::Blocked;
+            if let Some(deadline) = server.budget.deadline_at(at, is_activation) {
+                server.urgency = Urgency::of_deadline(deadline);
+            }
+            self.pending.set(server.urgency, index, at);
+        }
+    }
+}
