@@ -113,7 +113,9 @@ pub enum StartError {
 /// Which part of ending a tenant a measurement covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// The bound that was charged: what ending this tenant may cost, ns of processor time.
+    /// The bound that was charged: what ending this tenant may cost, ns of processor time. All
+    /// that it and those below it were charged, if its end reports the account by class; else what
+    /// it was charged and the budgets of its children, which is no less.
     pub predicted_ns: u64,
     /// Until everything was severed and the tenant's slots could be used again.
     pub reusable: Elapsed,

@@ -67,7 +67,8 @@ impl Ending {
     /// `program` is the tenant's own execution, if it has ended by itself and is still to be
     /// dropped.
     /// `detailed` asks for the tenant's account by class, which takes time for each of its
-    /// descendants and is counted in the end's cost.
+    /// descendants and is counted in the end's cost. It makes the prediction exact: without it,
+    /// budgets set aside for children that live count as a whole.
     pub(crate) fn begin(
         tenant: TenantId,
         exit: Exit,
@@ -77,11 +78,14 @@ impl Ending {
     ) -> Option<Self> {
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
         let (predicted_ns, statement, end) = local::with(|local| {
-            let predicted_ns = local.kernel.account(tenant).ok()?.charged_ns;
             let statement = if detailed {
                 local.kernel.statement(tenant).ok()
             } else {
                 None
+            };
+            let predicted_ns = match &statement {
+                Some(statement) => statement.predicted().0.div_ceil(1000),
+                None => local.kernel.account(tenant).ok()?.charged_ns,
             };
             let end = local.kernel.begin_end(tenant).ok()?;
             Some((predicted_ns, statement, end))

@@ -241,6 +241,25 @@ fn a_parent_ends_its_children_and_learns_how_they_exited() {
 }
 
 #[test]
+fn a_prediction_counts_what_children_are_charged_and_not_what_they_might_be() {
+    let cell = cell();
+    // The tree divides the whole budget among its tenants.
+    let lease = lease(2_000_000, 1 << 20);
+    let tenant = start(&cell, "tenant-tree.wasm", &["2", "3", "spin"], lease);
+    tenant.wait_for("ready");
+    let statement = tenant.handle.statement().expect("lives");
+    assert!(statement.carved.0 > statement.budget.0 / 2, "{statement:?}");
+    let ended = tenant.kill();
+    check(&ended, lease);
+    let (predicted, statement) = (
+        ended.reclaimed.predicted_ns,
+        ended.statement.expect("asked for"),
+    );
+    assert!(predicted >= statement.charged.0 / 1000);
+    assert!(predicted < lease.reclaim.budget.get() / 20, "{predicted}");
+}
+
+#[test]
 fn when_a_client_ends_its_service_is_told_and_lives_on() {
     let cell = cell();
     let lease = lease(2_000_000, 1 << 20);

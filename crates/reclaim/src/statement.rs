@@ -26,7 +26,12 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Everything charged in the tree: what ending the group is predicted to cost.
+    /// Everything charged in the tree: what ending the group now is predicted to cost.
+    ///
+    /// A bound, though children's budgets allow more than is charged to them: from the mark on
+    /// nothing in the tree can be charged any more (BRR §III charges before each allocation, and
+    /// every handle to a marked group is stale), so what a child has left pays for nothing that
+    /// exists. `charged + carved` is the bound that does not need a look at the tree.
     pub fn predicted(&self) -> Picos {
         Picos(
             self.rows
