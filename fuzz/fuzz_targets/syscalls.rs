@@ -4,10 +4,15 @@
 
 use arbitrary::Arbitrary;
 use leasehold_kernel::{
-    Call, ExecutionId, Kernel, KernelConfig, KernelCosts, Reply, Rights, Selector, TenantId,
+    Call, ExecutionId, Kernel, KernelConfig, Reply, Rights, Selector, TenantId,
 };
-use leasehold_reclaim::{Config, CostModel, HeapBacking, Mode, Progress};
+use leasehold_reclaim::{Config, HeapBacking, Mode, Progress};
 use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/kernel/tests/common/costs.rs"]
+mod costs;
+
+use costs::costs;
 
 #[derive(Debug, Arbitrary)]
 struct Script {
@@ -88,21 +93,7 @@ fuzz_target!(|script: Script| {
         max_region_bytes: 1 << 16,
         timer_floor_ns: 1,
     };
-    let model =
-        CostModel { root_ps: 1_000, group_ps: 500, scrub_ps: 400, chunk_ps: 300, page_ps: 256 };
-    let costs = KernelCosts {
-        model,
-        semaphore_ps: 11,
-        channel_ps: 13,
-        region_ps: 17,
-        timer_ps: 19,
-        task_ps: 23,
-        tenant_ps: 29,
-        capability_ps: 7,
-        parcel_ps: 31,
-        execution_ps: 37,
-    };
-    let mut kernel = Kernel::new(config, costs, HeapBacking);
+    let mut kernel = Kernel::new(config, costs(), HeapBacking);
     let mut tenants: Vec<TenantId> = Vec::new();
     let mut next = 0u64;
     for step in &script.steps {

@@ -10,6 +10,12 @@ object! {
     Channel
 }
 
+/// The call that sends: with waiting or without.
+type Send = unsafe extern "C" fn(u32, *const u8, usize, *const u32, usize) -> i64;
+
+/// The call that receives: with waiting or without.
+type Receive = unsafe extern "C" fn(u32, *mut u8, usize, *mut u32, usize) -> i64;
+
 /// How much of the receiver's buffers a message filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -45,17 +51,7 @@ impl Channel {
     /// [`Errno::TooLarge`] if the channel could never hold it; [`Errno::Gone`];
     /// [`Errno::Rights`]; what the leases of sender and receiver do not cover.
     pub fn send(self, bytes: &[u8], capabilities: &[Selector]) -> Result<(), Errno> {
-        // SAFETY: both ranges are borrowed for the whole call, which only reads them;
-        // `Selector` is a transparent `u32`.
-        done(unsafe {
-            abi::channel_send(
-                self.0.number(),
-                bytes.as_ptr(),
-                bytes.len(),
-                capabilities.as_ptr().cast(),
-                capabilities.len(),
-            )
-        })
+        self.give(abi::channel_send, bytes, capabilities)
     }
 
     /// Sends a message if there is room for it now.
@@ -63,16 +59,7 @@ impl Channel {
     /// # Errors
     /// [`Errno::Full`] if there is none; otherwise as [`send`](Self::send).
     pub fn try_send(self, bytes: &[u8], capabilities: &[Selector]) -> Result<(), Errno> {
-        // SAFETY: as in `send`.
-        done(unsafe {
-            abi::channel_try_send(
-                self.0.number(),
-                bytes.as_ptr(),
-                bytes.len(),
-                capabilities.as_ptr().cast(),
-                capabilities.len(),
-            )
-        })
+        self.give(abi::channel_try_send, bytes, capabilities)
     }
 
     /// Receives a message, waiting for one as long as necessary.
@@ -85,18 +72,7 @@ impl Channel {
         bytes: &mut [u8],
         capabilities: &mut [Selector],
     ) -> Result<Received, Errno> {
-        // SAFETY: both ranges are borrowed mutably for the whole call, which writes inside them;
-        // `Selector` is a transparent `u32`, for which every value is valid.
-        result(unsafe {
-            abi::channel_receive(
-                self.0.number(),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-                capabilities.as_mut_ptr().cast(),
-                capabilities.len(),
-            )
-        })
-        .map(Received::unpack)
+        self.take(abi::channel_receive, bytes, capabilities)
     }
 
     /// Receives a message if there is one now.
@@ -108,9 +84,33 @@ impl Channel {
         bytes: &mut [u8],
         capabilities: &mut [Selector],
     ) -> Result<Received, Errno> {
-        // SAFETY: as in `receive`.
+        self.take(abi::channel_try_receive, bytes, capabilities)
+    }
+
+    fn give(self, send: Send, bytes: &[u8], capabilities: &[Selector]) -> Result<(), Errno> {
+        // SAFETY: both ranges are borrowed for the whole call, which only reads them;
+        // `Selector` is a transparent `u32`.
+        done(unsafe {
+            send(
+                self.0.number(),
+                bytes.as_ptr(),
+                bytes.len(),
+                capabilities.as_ptr().cast(),
+                capabilities.len(),
+            )
+        })
+    }
+
+    fn take(
+        self,
+        receive: Receive,
+        bytes: &mut [u8],
+        capabilities: &mut [Selector],
+    ) -> Result<Received, Errno> {
+        // SAFETY: both ranges are borrowed mutably for the whole call, which writes inside them;
+        // `Selector` is a transparent `u32`, for which every value is valid.
         result(unsafe {
-            abi::channel_try_receive(
+            receive(
                 self.0.number(),
                 bytes.as_mut_ptr(),
                 bytes.len(),
