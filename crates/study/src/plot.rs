@@ -21,6 +21,10 @@ use crate::unit::Unit;
 
 /// Width and height of a panel in pixels, legible at the width of a page with three in a row.
 const PANEL: (u32, u32) = (460, 360);
+/// The same of a panel that has a row to itself.
+const WIDE: (u32, u32) = (1180, 330);
+/// Panels in a row.
+const ROW: usize = 3;
 /// Height of a figure's title.
 const TITLE: u32 = 36;
 /// Height of a panel's legend.
@@ -41,12 +45,12 @@ const COLOURS: [RGBColor; 6] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticked, Ticked>>;
 
-/// A picture of one or more panels side by side. One without panels is an empty picture.
+/// A picture of one or more panels in rows. One without panels is an empty picture.
 #[derive(Debug, Clone, Default)]
 pub struct Figure {
     /// What the whole shows.
     pub title: String,
-    /// From left to right.
+    /// From left to right, and then downwards.
     pub panels: Vec<Panel>,
 }
 
@@ -206,28 +210,41 @@ fn step(length: f64, logarithmic: bool) -> f64 {
 }
 
 impl Figure {
-    /// Draws the figure.
+    /// Draws the figure, up to three panels in a row.
     ///
     /// # Errors
     /// If the plotting crate refuses, which it does for no figure that can be described here.
     pub fn to_svg(&self) -> Result<String> {
-        let count = u32::try_from(self.panels.len().max(1))?;
-        let size = (PANEL.0 * count, PANEL.1 + TITLE);
+        self.drawn_in(self.panels.len().clamp(1, ROW), PANEL)
+    }
+
+    /// Draws the figure with a row for each panel, for bars of many groups.
+    ///
+    /// # Errors
+    /// As [`to_svg`](Self::to_svg).
+    pub fn to_svg_in_rows(&self) -> Result<String> {
+        self.drawn_in(1, WIDE)
+    }
+
+    fn drawn_in(&self, columns: usize, panel: (u32, u32)) -> Result<String> {
+        let rows = self.panels.len().max(1).div_ceil(columns);
+        let width = panel.0 * u32::try_from(columns)?;
+        let height = panel.1 * u32::try_from(rows)? + TITLE;
         let mut svg = String::new();
         {
-            let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            let root = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
             let drawn = self
-                .draw(&root, count as usize)
+                .draw(&root, (rows, columns))
                 .and_then(|()| Ok(root.present()?));
             drawn.map_err(|error| anyhow!("cannot draw the figure {:?}: {error}", self.title))?;
         }
         Ok(svg)
     }
 
-    fn draw(&self, root: &Area<'_>, columns: usize) -> Result<()> {
+    fn draw(&self, root: &Area<'_>, rows_and_columns: (usize, usize)) -> Result<()> {
         root.fill(&WHITE)?;
         let body = root.titled(&self.title, (FONT, 19).into_font().color(&INK))?;
-        for (panel, area) in self.panels.iter().zip(body.split_evenly((1, columns))) {
+        for (panel, area) in self.panels.iter().zip(body.split_evenly(rows_and_columns)) {
             panel.draw(&area)?;
         }
         Ok(())
@@ -352,7 +369,7 @@ impl Panel {
         spread: &Spread,
         colour: RGBColor,
     ) -> Result<()> {
-        let Some(high) = self.y.place(spread.p95) else {
+        let Some(high) = self.y.place(spread.p95).filter(|_| spread.p5 < spread.p95) else {
             return Ok(());
         };
         let floor = chart.y_range().start;
@@ -511,6 +528,29 @@ mod tests {
                 .expect("drawable")
                 .contains("\nb\n")
         );
+    }
+
+    #[test]
+    fn panels_beyond_a_row_go_below() {
+        let panel = curves().panels.remove(0);
+        let figure = |panels: usize| Figure {
+            title: String::new(),
+            panels: vec![panel.clone(); panels],
+        };
+        let size = |svg: String| -> (u32, u32) {
+            let number = |key: &str| {
+                let (_, rest) = svg.split_once(key)?;
+                rest.split('"').next()?.parse().ok()
+            };
+            let (width, height) = (number("width=\""), number("height=\""));
+            (width.expect("a width"), height.expect("a height"))
+        };
+        let drawn = |panels| size(figure(panels).to_svg().expect("drawable"));
+        let ((one, low), (three, same), (four, high)) = (drawn(1), drawn(3), drawn(4));
+        assert_eq!((three, same), (3 * one, low));
+        assert_eq!((four, high > low), (three, true));
+        let (wide, tall) = size(figure(3).to_svg_in_rows().expect("drawable"));
+        assert!(wide > one && tall > high);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod attack;
 mod runtime;
+mod together;
 mod trial;
 
 use std::fs;
@@ -21,6 +22,7 @@ use crate::unit::Unit;
 
 pub use attack::{Attack, Damage, Surroundings, When, hostile, require};
 pub use runtime::{BUDGET, Death, Runtime};
+pub use together::{Ending, Round, Together};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
 /// What a neighbour may feel at most while a tenant of Leasehold is ended.
@@ -106,10 +108,14 @@ impl Study for Rogue {
         )?;
         let load = load_average();
         let arms = arms(scale.placements);
-        let mut progress = Progress::new(self.name(), (attacks.len() * arms.len()) as u64);
+        let trials = attacks.iter().flat_map(|attack| {
+            let arms = arms.iter();
+            arms.filter(|arm| attack.is_for(arm.runtime))
+        });
+        let mut progress = Progress::new(self.name(), trials.count() as u64);
         let mut points = Vec::new();
         for attack in &attacks {
-            for &arm in &arms {
+            for &arm in arms.iter().filter(|arm| attack.is_for(arm.runtime)) {
                 progress.at(format!("{} in {}", attack.name, arm.runtime.name()));
                 points.push(Point {
                     guest: attack.name,
@@ -144,8 +150,10 @@ const NOTES: [&str; 6] = [
      either runtime: nothing here reserves time for either",
     "kernel objects on stock wasmtime are what a plain embedder offers: boxed entries of the \
      store's resource table; a tenant that was not started has no store there",
-    "left out, without a counterpart on stock wasmtime: blocker, delegator (waits and \
-     capabilities across tenants) and instance-flood (which it would expand without bound)",
+    "in Leasehold only, since stock wasmtime has neither waits nor capabilities across tenants: \
+     `waits` (tasks that wait for a semaphore of their tenant's) and `delegations` (a service's \
+     tasks wait for the semaphore of the tenant that is ended); left out: instance-flood, which \
+     stock wasmtime would expand without bound",
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
 

@@ -144,6 +144,12 @@ impl Stock {
         })
     }
 
+    /// Has every guest that is running yield to the others, as an embedder who runs many tenants
+    /// does now and then.
+    pub fn turn(&self) {
+        self.engine.increment_epoch();
+    }
+
     /// Compiles and links a program: a WASI preview 1 command or a component with the world
     /// `wasi:cli/command`, binary or text. A module may import `leasehold_kernel` too, and gets
     /// what a plain embedder would offer: see `objects`.

@@ -62,7 +62,12 @@ fn every_guest_is_ended_in_both_runtimes() {
     let guests = |rows: &[&leasehold_study::report::Row]| -> Vec<Value> {
         rows.iter().map(|row| row["guest"].clone()).collect()
     };
-    assert_eq!(guests(&leasehold), guests(&wasmtime));
+    let mut ours = guests(&leasehold);
+    for alone in ["waits", "delegations"] {
+        let place = ours.iter().position(|guest| guest == alone);
+        ours.remove(place.expect("measured"));
+    }
+    assert_eq!(ours, guests(&wasmtime));
     assert_eq!(guests(&apart), guests(&wasmtime));
     for row in &report.rows {
         for key in ["end_ns_p50", "end_ns_max", "neighbour_max_ns"] {

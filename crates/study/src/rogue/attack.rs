@@ -7,10 +7,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
+use super::runtime::Runtime;
+
 /// Name, for the guest, of the directory that every guest gets.
 const DIRECTORY: &str = "/data";
 /// The file in it; a descriptor bomb opens it again and again.
 const FILE: &str = "bomb";
+
+/// Executions that wait when their tenant, or whom they wait for, is ended: each takes two of the
+/// 256 places that a tenant may have in a cell of 1,024.
+const WAITERS: u32 = 100;
 
 /// When a guest is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,10 @@ pub struct Attack {
     pub stdin: Vec<u8>,
     /// When it is ended.
     pub when: When,
+    /// A stranger that it is connected to: file and argument of the service, which outlives it.
+    pub(super) service: Option<(&'static str, &'static str)>,
+    /// Whether stock wasmtime has what it attacks.
+    pub(super) in_stock: bool,
 }
 
 impl Attack {
@@ -47,7 +57,30 @@ impl Attack {
             args: args.split_ascii_whitespace().map(str::to_owned).collect(),
             stdin: Vec::new(),
             when: When::Ready(Duration::ZERO),
+            service: None,
+            in_stock: true,
         }
+    }
+
+    /// The same on what only Leasehold has.
+    fn without_counterpart(self) -> Self {
+        Self {
+            in_stock: false,
+            ..self
+        }
+    }
+
+    /// The same, connected to a service.
+    fn served_by(self, file: &'static str, argument: &'static str) -> Self {
+        Self {
+            service: Some((file, argument)),
+            ..self
+        }
+    }
+
+    /// Whether `runtime` has what this attacks.
+    pub fn is_for(&self, runtime: Runtime) -> bool {
+        runtime == Runtime::Leasehold || self.in_stock
     }
 
     /// The same, ended at another time.
@@ -76,10 +109,9 @@ pub struct Damage {
 
 /// The hostile guests of the study.
 ///
-/// Left out are those without a counterpart on stock wasmtime: `blocker` and `delegator` (waits
-/// and capabilities across tenants, which it does not have), `instance-flood` (which it would
-/// expand until the host is out of memory), and `copy` and `start-loop`, which are `fill` and
-/// `spin` once more.
+/// `waits` and `delegations` are without a counterpart on stock wasmtime, which has neither waits
+/// nor capabilities across tenants. Left out are `instance-flood` (which it would expand until the
+/// host is out of memory), and `copy` and `start-loop`, which are `fill` and `spin` once more.
 pub fn hostile(damage: Damage) -> Vec<Attack> {
     let Damage {
         objects,
@@ -118,6 +150,10 @@ pub fn hostile(damage: Damage) -> Vec<Attack> {
             "tenant-tree.wasm",
             &format!("1 {tenants} sleep 1073741824"),
         ),
+        Attack::new("waits", "blocker.wasm", &format!("{WAITERS} sleep")).without_counterpart(),
+        Attack::new("delegations", "delegator.wasm", &format!("{WAITERS} sleep"))
+            .served_by("service.wasm", "wait")
+            .without_counterpart(),
         Attack::new("table", "table-bomb.wat", ""),
         Attack::new("instances", "instance-bomb.wat", ""),
         Attack::new("fill", "fill.wat", "").ended(filling),
@@ -159,11 +195,12 @@ impl Surroundings {
 /// # Errors
 /// If one is not; says how to build them.
 pub fn require(attacks: &[Attack], guests: &Path) -> Result<()> {
-    for attack in attacks {
+    let services = attacks.iter().filter_map(|attack| attack.service);
+    let files = attacks.iter().map(|attack| attack.file);
+    for file in files.chain(services.map(|(file, _)| file)) {
         ensure!(
-            guests.join(attack.file).is_file(),
-            "{} is missing in {}: build the guests with `make guests`",
-            attack.file,
+            guests.join(file).is_file(),
+            "{file} is missing in {}: build the guests with `make guests`",
             guests.display()
         );
     }

@@ -25,7 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether it was said.
 const LOOK: Duration = Duration::from_micros(200);
 /// Output that is kept of a guest.
-const OUTPUT_BYTES: usize = 1 << 20;
+const OUTPUT_BYTES: usize = 16 << 20;
+/// The channel between a guest and its service, and how many links of the guest's the service may
+/// use: all but a few of them wait when the guest is ended.
+const CHANNEL_BYTES: u32 = 1 << 16;
+const LINKS: u32 = 64;
+/// What a service gets to receive what was sent to it.
+const RECEIVE: Duration = Duration::from_millis(20);
 
 /// Reclamation budget of every guest in Leasehold: more than any of them needs, so that the
 /// damage is the same in both runtimes.
@@ -35,6 +41,23 @@ const LIMITS: Limits = Limits {
     memory_bytes: 2 << 30,
     table_elements: 1_000_000,
 };
+
+/// Charges that are not for something a guest asked for, or for memory.
+const OVERHEAD: [&str; 13] = [
+    "root group",
+    "child group",
+    "scrub entry",
+    "chunk",
+    "memory (16 bytes)",
+    "left by ended groups (ps)",
+    "tenant",
+    "capability table leaf",
+    "capability table node",
+    "execution",
+    "store",
+    "memory_page",
+    "host_page",
+];
 
 /// Which runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +84,24 @@ pub(super) enum Host {
     Wasmtime(Box<Stock>),
 }
 
-/// A program, compiled for one host.
+/// A guest's program, compiled for one host.
 pub(super) enum Program {
-    Leasehold(Arc<leasehold_cell::Program>),
+    Leasehold {
+        guest: Arc<leasehold_cell::Program>,
+        service: Option<Arc<leasehold_cell::Program>>,
+    },
     Wasmtime(stock::Program),
+}
+
+/// A guest that was started.
+pub(super) enum Living {
+    Leasehold {
+        tenant: TenantHandle,
+        output: Capture,
+        service: Option<TenantHandle>,
+        started_ns: u64,
+    },
+    Wasmtime(stock::Running),
 }
 
 /// How one guest ended.
@@ -80,6 +117,25 @@ pub struct Death {
     pub reclaimed: Option<Reclaimed>,
     /// Its account before it was killed, if it was asked for.
     pub statement: Option<Statement>,
+}
+
+impl Death {
+    /// What the guest had when it was killed: objects, handles, instances, elements; without the
+    /// book-keeping for them and without memory. `None` if its account was not asked for.
+    pub fn objects(&self) -> Option<u64> {
+        let rows = self.statement.as_ref()?.rows.iter();
+        let things = rows.filter(|row| !OVERHEAD.contains(&row.name));
+        Some(things.map(|row| row.count).sum())
+    }
+
+    /// What a cell predicted that the end costs at the most, ns. Of a tenant that had children,
+    /// the charges of all in its account before it was killed, if there is one: otherwise their
+    /// budgets are counted as a whole.
+    pub fn predicted_ns(&self) -> Option<u64> {
+        let whole = self.reclaimed?.predicted_ns;
+        let tree = self.statement.as_ref().filter(|s| s.carved.0 > 0);
+        Some(tree.map_or(whole, |s| s.predicted().0.div_ceil(1000).min(whole)))
+    }
 }
 
 impl Host {
@@ -99,12 +155,20 @@ impl Host {
         })
     }
 
-    pub(super) fn load(&self, path: &Path) -> Result<Program> {
+    /// Compiles a guest's program, and that of the service that it is connected to.
+    pub(super) fn load(&self, guests: &Path, attack: &Attack) -> Result<Program> {
+        let path = guests.join(attack.file);
         let loading = || format!("loading {}", path.display());
         Ok(match self {
-            Self::Leasehold(cell) => Program::Leasehold(cell.load(path).with_context(loading)?),
+            Self::Leasehold(cell) => Program::Leasehold {
+                guest: cell.load(&path).with_context(loading)?,
+                service: match attack.service {
+                    Some((file, _)) => Some(cell.load(&guests.join(file)).context(file)?),
+                    None => None,
+                },
+            },
             Self::Wasmtime(stock) => {
-                let bytes = fs::read(path).with_context(loading)?;
+                let bytes = fs::read(&path).with_context(loading)?;
                 Program::Wasmtime(stock.load(&bytes).with_context(loading)?)
             }
         })
@@ -119,16 +183,40 @@ impl Host {
         surroundings: &Surroundings,
         account: bool,
     ) -> Result<Death> {
-        let life = match (self, program) {
-            (Self::Leasehold(cell), Program::Leasehold(program)) => {
-                in_cell(cell, program, attack, surroundings, account)
+        let life = || {
+            let mut living = self.start_guest(program, attack, surroundings)?;
+            match attack.when {
+                When::Ready(after) => {
+                    living.wait_until_ready()?;
+                    thread::sleep(after);
+                    living.kill(account)
+                }
+                When::After(time) => {
+                    thread::sleep(time);
+                    living.kill(account)
+                }
+                When::ByItself => living.wait(),
+            }
+        };
+        life().with_context(|| format!("guest {}", attack.name))
+    }
+
+    /// Starts a guest.
+    pub(super) fn start_guest(
+        &self,
+        program: &Program,
+        attack: &Attack,
+        surroundings: &Surroundings,
+    ) -> Result<Living> {
+        match (self, program) {
+            (Self::Leasehold(cell), Program::Leasehold { guest, service }) => {
+                in_cell(cell, guest, service.as_ref(), attack, surroundings)
             }
             (Self::Wasmtime(stock), Program::Wasmtime(program)) => {
                 in_stock(stock, program, attack, surroundings)
             }
             _ => Err(anyhow!("compiled for another runtime")),
-        };
-        life.with_context(|| format!("guest {}", attack.name))
+        }
     }
 }
 
@@ -150,62 +238,168 @@ fn lease() -> Result<Lease> {
     Ok(lease)
 }
 
-fn in_cell(
-    cell: &Cell,
+fn request(
     program: &Arc<leasehold_cell::Program>,
+    args: Vec<String>,
     attack: &Attack,
     surroundings: &Surroundings,
-    account: bool,
-) -> Result<Death> {
+    output: &Capture,
+) -> Result<StartRequest> {
     let (host, guest) = surroundings.directory();
-    let capture = Capture::new(OUTPUT_BYTES);
-    let started_ns = monotonic_ns();
-    let tenant = cell.start_tenant(StartRequest {
+    Ok(StartRequest {
         program: Arc::clone(program),
         lease: lease()?,
         surroundings: leasehold_cell::Surroundings {
-            args: arguments(attack),
+            args,
             dirs: vec![Directory {
                 host: host.to_owned(),
                 guest: guest.to_owned(),
                 write: true,
             }],
             stdin: Input::Bytes(attack.stdin.clone()),
-            stdout: Output::Capture(capture.clone()),
+            stdout: Output::Capture(output.clone()),
             ..leasehold_cell::Surroundings::default()
         },
         detailed: false,
-    })?;
-    let by_itself = match attack.when {
-        When::Ready(after) => {
-            wait_until_ready(&tenant, &capture)?;
-            thread::sleep(after);
-            None
+    })
+}
+
+fn in_cell(
+    cell: &Cell,
+    program: &Arc<leasehold_cell::Program>,
+    service: Option<&Arc<leasehold_cell::Program>>,
+    attack: &Attack,
+    surroundings: &Surroundings,
+) -> Result<Living> {
+    let output = Capture::new(OUTPUT_BYTES);
+    let guest = request(program, arguments(attack), attack, surroundings, &output)?;
+    let started_ns = monotonic_ns();
+    let (tenant, service) = match (service, attack.service) {
+        (Some(program), Some((file, argument))) => {
+            let args = vec![file.to_owned(), argument.to_owned()];
+            let ignored = Capture::new(OUTPUT_BYTES);
+            let service = request(program, args, attack, surroundings, &ignored)?;
+            let (tenant, service) = (cell.start_held(guest)?, cell.start_held(service)?);
+            let connected = cell.connect(&tenant, &service, CHANNEL_BYTES, LINKS);
+            connected.context("connecting the guest to its service")?;
+            service.go();
+            tenant.go();
+            (tenant, Some(service))
         }
-        When::After(time) => tenant.wait_for(time)?,
-        When::ByItself => Some(
-            tenant
-                .wait_for(PATIENCE)?
-                .context("it does not end by itself")?,
-        ),
+        _ => (cell.start_tenant(guest)?, None),
     };
-    let killed = by_itself.is_none();
-    let statement = if killed && account {
-        tenant.statement()
-    } else {
-        None
-    };
-    let (start_ns, ended) = match by_itself {
-        Some(ended) => (started_ns, ended),
-        None => {
-            let killed_ns = monotonic_ns();
-            tenant.kill();
-            (killed_ns, tenant.wait()?)
+    Ok(Living::Leasehold {
+        tenant,
+        output,
+        service,
+        started_ns,
+    })
+}
+
+fn in_stock(
+    stock: &Stock,
+    program: &stock::Program,
+    attack: &Attack,
+    surroundings: &Surroundings,
+) -> Result<Living> {
+    let (host, guest) = surroundings.directory();
+    let running = stock.start(
+        program,
+        Invocation {
+            args: arguments(attack),
+            dirs: vec![(host.to_owned(), guest.to_owned())],
+            stdin: attack.stdin.clone(),
+            limits: LIMITS,
+        },
+    )?;
+    Ok(Living::Wasmtime(running))
+}
+
+impl Living {
+    /// Waits until the guest's damage is done, and what it did to its service too.
+    pub(super) fn wait_until_ready(&mut self) -> Result<()> {
+        match self {
+            Self::Leasehold {
+                tenant,
+                output,
+                service,
+                ..
+            } => {
+                wait_until_ready(tenant, output)?;
+                if service.is_some() {
+                    thread::sleep(RECEIVE);
+                }
+                Ok(())
+            }
+            Self::Wasmtime(running) => running.wait_for_output(READY, PATIENCE),
         }
-    };
+    }
+
+    /// What the guest has written so far.
+    pub(super) fn output(&self) -> Vec<u8> {
+        match self {
+            Self::Leasehold { output, .. } => output.bytes(),
+            Self::Wasmtime(running) => running.output(),
+        }
+    }
+
+    /// Ends the guest, unless it has ended by itself. With `account`, a cell's statement is asked
+    /// for before.
+    pub(super) fn kill(self, account: bool) -> Result<Death> {
+        match self {
+            Self::Leasehold {
+                tenant,
+                service,
+                started_ns,
+                ..
+            } => {
+                let death = match tenant.wait_for(Duration::ZERO)? {
+                    Some(ended) => death(&ended, started_ns, false, None),
+                    None => {
+                        let statement = if account { tenant.statement() } else { None };
+                        let killed_ns = monotonic_ns();
+                        tenant.kill();
+                        let ended = tenant.wait()?;
+                        death(&ended, killed_ns, true, statement)
+                    }
+                };
+                if let Some(service) = service {
+                    service.kill();
+                    service.wait()?;
+                }
+                Ok(death)
+            }
+            Self::Wasmtime(running) => {
+                let end = running.kill();
+                let mut times = end.times;
+                if times.dropped_ns == 0 {
+                    // Its task was dropped before it ran for the first time, and stamped nothing.
+                    times.dropped_ns = monotonic_ns();
+                }
+                Ok(death_in_stock(Some(end.killed_ns), times))
+            }
+        }
+    }
+
+    /// Waits until the guest has ended by itself.
+    pub(super) fn wait(self) -> Result<Death> {
+        match self {
+            Self::Leasehold {
+                tenant, started_ns, ..
+            } => {
+                let ended = tenant.wait_for(PATIENCE)?;
+                let ended = ended.context("it does not end by itself")?;
+                Ok(death(&ended, started_ns, false, None))
+            }
+            Self::Wasmtime(running) => Ok(death_in_stock(None, running.wait(PATIENCE)?.1)),
+        }
+    }
+}
+
+fn death(ended: &Ended, start_ns: u64, killed: bool, statement: Option<Statement>) -> Death {
     let end_ns = monotonic_ns();
-    let Ended { reclaimed, .. } = ended;
-    Ok(Death {
+    let reclaimed = ended.reclaimed;
+    Death {
         ending: Interval { start_ns, end_ns },
         end_ns: if killed {
             end_ns - start_ns
@@ -215,7 +409,21 @@ fn in_cell(
         killed,
         reclaimed: Some(reclaimed),
         statement,
-    })
+    }
+}
+
+fn death_in_stock(killed_ns: Option<u64>, times: stock::Times) -> Death {
+    let killed_ns = killed_ns.filter(|killed_ns| *killed_ns < times.dropped_ns);
+    Death {
+        ending: Interval {
+            start_ns: killed_ns.unwrap_or(times.started_ns),
+            end_ns: times.dropped_ns,
+        },
+        end_ns: times.dropped_ns - killed_ns.unwrap_or(times.stopped_ns),
+        killed: killed_ns.is_some(),
+        reclaimed: None,
+        statement: None,
+    }
 }
 
 fn wait_until_ready(tenant: &TenantHandle, capture: &Capture) -> Result<()> {
@@ -234,55 +442,4 @@ fn wait_until_ready(tenant: &TenantHandle, capture: &Capture) -> Result<()> {
             bail!("it was not ready in {PATIENCE:?}");
         }
     }
-}
-
-fn in_stock(
-    stock: &Stock,
-    program: &stock::Program,
-    attack: &Attack,
-    surroundings: &Surroundings,
-) -> Result<Death> {
-    let (host, guest) = surroundings.directory();
-    let running = stock.start(
-        program,
-        Invocation {
-            args: arguments(attack),
-            dirs: vec![(host.to_owned(), guest.to_owned())],
-            stdin: attack.stdin.clone(),
-            limits: LIMITS,
-        },
-    )?;
-    let (killed_ns, times) = match attack.when {
-        When::Ready(after) => {
-            running.wait_for_output(READY, PATIENCE)?;
-            thread::sleep(after);
-            kill(running)
-        }
-        When::After(time) => {
-            thread::sleep(time);
-            kill(running)
-        }
-        When::ByItself => (None, running.wait(PATIENCE)?.1),
-    };
-    let killed_ns = killed_ns.filter(|killed_ns| *killed_ns < times.dropped_ns);
-    Ok(Death {
-        ending: Interval {
-            start_ns: killed_ns.unwrap_or(times.started_ns),
-            end_ns: times.dropped_ns,
-        },
-        end_ns: times.dropped_ns - killed_ns.unwrap_or(times.stopped_ns),
-        killed: killed_ns.is_some(),
-        reclaimed: None,
-        statement: None,
-    })
-}
-
-fn kill(running: stock::Running) -> (Option<u64>, stock::Times) {
-    let end = running.kill();
-    let mut times = end.times;
-    if times.dropped_ns == 0 {
-        // Its task was dropped before it ran for the first time, and stamped nothing.
-        times.dropped_ns = monotonic_ns();
-    }
-    (Some(end.killed_ns), times)
 }

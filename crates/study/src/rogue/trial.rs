@@ -21,23 +21,6 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// Between two windows of a quiet time, so that no operation reaches into both.
 const APART: Duration = Duration::from_micros(200);
 
-/// Charges that are not for something a guest asked for, or for memory.
-const OVERHEAD: [&str; 13] = [
-    "root group",
-    "child group",
-    "scrub entry",
-    "chunk",
-    "memory (16 bytes)",
-    "left by ended groups (ps)",
-    "tenant",
-    "capability table leaf",
-    "capability table node",
-    "execution",
-    "store",
-    "memory_page",
-    "host_page",
-];
-
 /// Where the guest and the neighbour run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
@@ -125,16 +108,6 @@ impl Trial {
         self.disturbed.ratio_to(&self.undisturbed, q)
     }
 
-    /// What the guest had when it was killed: objects, handles, instances, elements; without the
-    /// book-keeping for them and without memory. `None` outside of cells, and if it was never
-    /// killed.
-    pub fn objects(&self) -> Option<u64> {
-        let statement = self.deaths.first()?.statement.as_ref()?;
-        let rows = statement.rows.iter();
-        let things = rows.filter(|row| !OVERHEAD.contains(&row.name));
-        Some(things.map(|row| row.count).sum())
-    }
-
     /// The greatest share of what was predicted that an end in a cell took, in processor time.
     pub fn share_of_prediction(&self) -> Option<f64> {
         self.deaths
@@ -166,11 +139,7 @@ impl Bench {
         surroundings: Surroundings,
         placements: &[Placement],
     ) -> Result<Self> {
-        let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
-        let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-        let (Some(guest_cpu), Some(neighbour_cpu)) = (cpus.next(), cpus.next_back()) else {
-            anyhow::bail!("a neighbour on another processor needs two of them");
-        };
+        let (guest_cpu, neighbour_cpu) = two_processors()?;
         let mut hosts = Vec::new();
         for &placement in placements {
             let cpu = match placement {
@@ -202,7 +171,7 @@ impl Bench {
             .iter()
             .find(|(r, p, _)| (*r, *p) == (arm.runtime, arm.placement))
             .context("no such runtime was started")?;
-        let program = host.load(&self.guests.join(attack.file))?;
+        let program = host.load(&self.guests, attack)?;
         bound_to(self.guest_cpu, || {
             self.observe(host, &program, attack, arm, effort)
         })
@@ -275,8 +244,18 @@ fn felt(diary: &Diary, deaths: &[Death], quiets: &[Interval]) -> (Samples, Sampl
     (diary.during(&endings), diary.during(&windows))
 }
 
+/// The first and the last processor that this program may use.
+pub(super) fn two_processors() -> Result<(usize, usize)> {
+    let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    match (cpus.next(), cpus.next_back()) {
+        (Some(first), Some(last)) => Ok((first, last)),
+        _ => anyhow::bail!("a neighbour on another processor needs two of them"),
+    }
+}
+
 /// Does `work` in a thread that is bound to processor `cpu`, as are the threads that it starts.
-fn bound_to<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(super) fn bound_to<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
             pin(cpu)?;
