@@ -49,12 +49,17 @@
 //! ```
 
 pub mod alloc;
+pub mod batching;
 pub mod bulk;
 pub mod child;
 pub mod clock;
 pub mod deadline;
+pub mod decide;
 pub mod freshness;
+pub mod herd;
 pub mod host;
+pub mod interference;
+pub mod lanes;
 pub mod neighbour;
 mod objects;
 mod page;
@@ -63,10 +68,12 @@ pub mod processes;
 pub mod progress;
 pub mod random;
 pub mod report;
+mod reservation;
 pub mod rogue;
 pub mod samples;
 pub mod startup;
 pub mod stock;
+pub mod storm;
 pub mod study;
 pub mod unit;
 

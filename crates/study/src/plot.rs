@@ -27,13 +27,14 @@ const WIDE: (u32, u32) = (1180, 330);
 const ROW: usize = 3;
 /// Height of a figure's title.
 const TITLE: u32 = 36;
-/// Height of a panel's legend.
-const LEGEND: u32 = 26;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
+/// Height of a panel's legend, and of each further line of it.
+const LEGEND: i32 = 26;
+const LEGEND_LINE: i32 = 20;
+pub(crate) const FONT: &str = "sans-serif";
+pub(crate) const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
+pub(crate) const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 /// Colours that people who do not tell red from green can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -387,22 +388,34 @@ impl Panel {
 }
 
 /// Draws the legend into a strip of its own, where it hides no mark, if there is more than one
-/// series to tell apart; the rest of the area is for the chart.
+/// series to tell apart; the rest of the area is for the chart. What does not fit beside the others
+/// goes into another line.
 fn legend<'a, X>(area: &Area<'a>, series: &[Series<X>]) -> Result<Area<'a>> {
+    /// The first entry stands above the chart's left edge.
+    const LEFT: i32 = 86;
     if series.len() < 2 {
         return Ok(area.clone());
     }
-    let (strip, rest) = area.split_vertically(LEGEND);
-    let mut left = 86;
-    for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+    let right = i32::try_from(area.dim_in_pixel().0)?;
+    let mut places = Vec::new();
+    let (mut left, mut line) = (LEFT, 0);
+    for series in series {
+        // The renderer of the picture chooses the font: allow for a wide one.
+        let width = 18 + 8 * i32::try_from(series.name.chars().count())?;
+        if left > LEFT && left + width > right {
+            (left, line) = (LEFT, line + 1);
+        }
+        places.push((left, line * LEGEND_LINE));
+        left += width + 14;
+    }
+    let (strip, rest) = area.split_vertically(LEGEND + line * LEGEND_LINE);
+    for ((series, colour), (left, top)) in series.iter().zip(COLOURS.iter().cycle()).zip(places) {
         strip.draw(&Rectangle::new(
-            [(left, 9), (left + 12, 21)],
+            [(left, top + 9), (left + 12, top + 21)],
             colour.filled(),
         ))?;
         let font = (FONT, 13).into_font().color(&INK);
-        strip.draw(&Text::new(series.name.clone(), (left + 18, 9), font))?;
-        // The renderer of the picture chooses the font: allow for a wide one.
-        left += 18 + 8 * i32::try_from(series.name.chars().count())? + 14;
+        strip.draw(&Text::new(series.name.clone(), (left + 18, top + 9), font))?;
     }
     Ok(rest)
 }

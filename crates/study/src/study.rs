@@ -8,14 +8,19 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
 use crate::alloc::Alloc;
+use crate::batching::Batching;
 use crate::bulk::Bulk;
 use crate::deadline::Deadline;
+use crate::decide::Decide;
 use crate::freshness::Freshness;
+use crate::herd::Herd;
+use crate::interference::Interference;
 use crate::page;
 use crate::processes::Processes;
 use crate::report::Report;
 use crate::rogue::Rogue;
 use crate::startup::Startup;
+use crate::storm::Storm;
 
 /// One experiment, in a file named as on the command line.
 pub trait Study: Sync {
@@ -66,7 +71,18 @@ impl Default for Options {
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
     &[
-        &Processes, &Bulk, &Alloc, &Startup, &Deadline, &Rogue, &Freshness,
+        &Processes,
+        &Bulk,
+        &Alloc,
+        &Startup,
+        &Deadline,
+        &Rogue,
+        &Freshness,
+        &Interference,
+        &Batching,
+        &Herd,
+        &Storm,
+        &Decide,
     ]
 }
 

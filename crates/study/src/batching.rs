@@ -1,0 +1,294 @@
+//! `batching`: what processing a batch of replenishments takes (SPR §V-A, table II).
+//!
+//! Because a shielded scheduler defers replenishments, it may have to process many at once before
+//! it dispatches a server. The code that does is timed on queues filled in two ways: *deferred*,
+//! where all replenishments but the last came due while the server slept (Alg. 3 lines 1 to 3); and
+//! *early*, where all of them will come due while it runs (Alg. 2 lines 1 to 4). An eager scheduler
+//! processes them *one by one*, each after an interrupt of its own, which is not timed here.
+
+use std::hint::black_box;
+
+use anyhow::Result;
+use leasehold_reserve::{Nanos, Policy, SporadicAccount};
+
+use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::progress::Progress;
+use crate::report::{Finding, Report, Row, row};
+use crate::reservation::{Cycles, contract, policy_name};
+use crate::samples::{Samples, Spread};
+use crate::study::{Options, Study};
+use crate::unit::Unit;
+
+/// Capacities of the queue, each with the average cycles that SPR table II has for it.
+const TABLE: [(u32, f64); 4] = [(1, 52.0), (4, 61.0), (16, 95.0), (32, 159.0)];
+/// Accounts that are prepared, and then timed one after another.
+const PREPARED: usize = 64;
+/// A sample of more cycles was interrupted: it is counted, and left out.
+const INTERRUPTED: u64 = 5_000;
+const PERIOD: Nanos = 1_000_000;
+
+/// The study; see the [module](self).
+pub struct Batching;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    Deferred,
+    Early,
+    OneByOne,
+}
+
+impl Batch {
+    const ALL: [Self; 3] = [Self::Deferred, Self::Early, Self::OneByOne];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Deferred => "deferred",
+            Self::Early => "early",
+            Self::OneByOne => "one by one",
+        }
+    }
+
+    const fn policy(self) -> &'static str {
+        match self {
+            Self::Deferred | Self::Early => "shielded",
+            Self::OneByOne => "eager",
+        }
+    }
+}
+
+struct Point {
+    batch: Batch,
+    ring: u32,
+    cycles: Samples,
+    total: u64,
+    interrupted: u64,
+}
+
+impl Study for Batching {
+    fn name(&self) -> &'static str {
+        "batching"
+    }
+
+    fn paper(&self) -> &'static str {
+        "SPR table II"
+    }
+
+    fn about(&self) -> &'static str {
+        "Processor cycles to process a full queue of S replenishments in a batch; measured on \
+         this host."
+    }
+
+    fn run(&self, options: &Options) -> Result<Report> {
+        let samples = if options.quick { 50_000 } else { 1_000_000 };
+        let mut report = Report::new(self, options);
+        let cycles = Cycles::calibrate();
+        let points = measured(self.name(), &cycles, samples);
+        report.rows = points.iter().map(Point::row).collect();
+        report.findings = findings(&points);
+        report.notes.push(format!(
+            "time-stamp counter, {}; a sample of more than {INTERRUPTED} cycles was interrupted by \
+             the host and is left out of average, percentiles and maximum",
+            cycles.summary()
+        ));
+        report.notes.push(
+            "one by one is the sum of S calls without the interrupts that an eager scheduler \
+             takes for them; of a deferrable server nothing is queued, it multiplies"
+                .into(),
+        );
+        report.figure = figure(&points);
+        Ok(report)
+    }
+}
+
+/// Every batch and capacity, timed on this host.
+fn measured(name: &'static str, cycles: &Cycles, samples: u64) -> Vec<Point> {
+    let mut progress = Progress::new(name, (TABLE.len() * Batch::ALL.len()) as u64);
+    let mut points = Vec::new();
+    for batch in Batch::ALL {
+        for (ring, _) in TABLE {
+            progress.at(format!("{}, S = {ring}", batch.name()));
+            points.push(measure(batch, ring, cycles, samples));
+            progress.step();
+        }
+    }
+    points
+}
+
+fn measure(batch: Batch, ring: u32, cycles: &Cycles, samples: u64) -> Point {
+    let mut point = Point {
+        batch,
+        ring,
+        cycles: Samples::new(),
+        total: 0,
+        interrupted: 0,
+    };
+    let spacing = match batch {
+        // Each is due when those before it are used up.
+        Batch::Early => 0,
+        Batch::Deferred | Batch::OneByOne => 9,
+    };
+    let full = full(ring, spacing);
+    let mut accounts = vec![full.clone(); PREPARED];
+    // The first round is a rehearsal.
+    for round in 0..=samples / PREPARED as u64 {
+        accounts.fill(full.clone());
+        for account in &mut accounts {
+            let start = cycles.start();
+            process(batch, ring, black_box(account));
+            let taken = cycles.stop(start);
+            if round > 0 {
+                point.record(taken);
+            }
+        }
+    }
+    point
+}
+
+/// An account whose queue is full: its server ran for a unit and slept for `spacing`, `ring`
+/// times.
+fn full(ring: u32, spacing: Nanos) -> SporadicAccount {
+    let budget = u64::from(ring);
+    let contract = contract(budget, PERIOD, 0, Policy::Sporadic, ring);
+    let mut account = SporadicAccount::new(&contract, 0);
+    for unit in 0..budget {
+        let now = unit * (spacing + 1);
+        account.resume(now, now);
+        account.charge(1);
+        account.suspend(now + 1);
+    }
+    account
+}
+
+/// What is timed.
+#[inline(never)]
+fn process(batch: Batch, ring: u32, account: &mut SporadicAccount) {
+    let last = PERIOD + 10 * u64::from(ring - 1);
+    match batch {
+        Batch::Deferred => {
+            // The last one is not due yet, unless it is the only one.
+            let now = if ring == 1 { last } else { last - 1 };
+            black_box(account.resume(now, now));
+        }
+        Batch::Early => {
+            black_box(account.depletion(PERIOD));
+        }
+        Batch::OneByOne => {
+            for unit in 0..u64::from(ring) {
+                black_box(account.replenish(PERIOD + 10 * unit));
+            }
+        }
+    }
+}
+
+impl Point {
+    fn record(&mut self, cycles: u64) {
+        if cycles > INTERRUPTED {
+            self.interrupted += 1;
+        } else {
+            self.cycles.record(cycles);
+            self.total += cycles;
+        }
+    }
+
+    fn average(&self) -> Option<f64> {
+        let count = self.cycles.count();
+        (count > 0).then(|| (self.total as f64 / count as f64 * 10.0).round() / 10.0)
+    }
+
+    fn row(&self) -> Row {
+        row([
+            ("policy", self.batch.policy().into()),
+            ("server", policy_name(Policy::Sporadic).into()),
+            ("batch", self.batch.name().into()),
+            ("s", self.ring.into()),
+            ("cycles_avg", self.average().into()),
+            ("cycles_max", self.cycles.max().into()),
+            ("cycles_p99", self.cycles.p99().into()),
+            ("interrupted", self.interrupted.into()),
+            ("platform", "cell".into()),
+        ])
+    }
+}
+
+fn findings(points: &[Point]) -> Vec<Finding> {
+    points
+        .iter()
+        .filter(|point| point.batch != Batch::OneByOne)
+        .filter_map(|point| {
+            let (_, bound) = TABLE.into_iter().find(|(ring, _)| *ring == point.ring)?;
+            Some(Finding::at_most(
+                format!(
+                    "average cycles, {}, S = {}, against the paper's",
+                    point.batch.name(),
+                    point.ring
+                ),
+                Unit::Count,
+                point.average(),
+                bound,
+            ))
+        })
+        .collect()
+}
+
+fn figure(points: &[Point]) -> Figure {
+    let mut series: Vec<Series<f64>> = Batch::ALL
+        .into_iter()
+        .map(|batch| Series {
+            name: batch.name().into(),
+            points: points
+                .iter()
+                .filter(|point| point.batch == batch)
+                .filter_map(|point| {
+                    let spread = Spread::of_samples(&point.cycles)?;
+                    Some((f64::from(point.ring), spread))
+                })
+                .collect(),
+        })
+        .collect();
+    series.push(Series {
+        name: "SPR table II".into(),
+        points: TABLE
+            .into_iter()
+            .filter_map(|(ring, cycles)| Some((f64::from(ring), Spread::of([cycles])?)))
+            .collect(),
+    });
+    Figure {
+        title: "Processing a batch of replenishments".into(),
+        panels: vec![Panel {
+            y: Axis::linear("cycles", Unit::Count),
+            marks: Marks::Curves {
+                x: Axis::linear("replenishments, S", Unit::Count),
+                series,
+            },
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, PERIOD, TABLE, findings, full, measured};
+    use crate::reservation::Cycles;
+
+    #[test]
+    fn queues_are_full_and_their_batches_are_what_they_are_called() {
+        for (ring, _) in TABLE {
+            let mut account = full(ring, 9);
+            assert_eq!(account.replenishments().count(), ring as usize);
+            let last = PERIOD + 10 * u64::from(ring - 1);
+            let due = if ring == 1 { 0 } else { ring - 2 };
+            let now = if ring == 1 { last } else { last - 1 };
+            assert_eq!(account.resume(now, now), due);
+            // Early: what is there at one period lasts for the whole budget.
+            let early = full(ring, 0);
+            assert_eq!(early.depletion(PERIOD), PERIOD + u64::from(ring));
+        }
+    }
+
+    #[test]
+    fn every_batch_is_timed() {
+        let points = measured("test", &Cycles::calibrate(), 640);
+        assert_eq!(points.len(), Batch::ALL.len() * TABLE.len());
+        assert!(points.iter().all(|point| point.cycles.count() > 0));
+        assert_eq!(findings(&points).len(), 2 * TABLE.len());
+    }
+}
