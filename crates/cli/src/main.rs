@@ -7,6 +7,7 @@ mod exit;
 mod leases;
 mod report;
 mod run;
+mod simulate;
 mod study;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +33,8 @@ enum Command {
     Run(run::Arguments),
     /// Say whether the processor reservations of a lease file can be kept together.
     Admit(admit::Arguments),
+    /// Play the processor reservations of a lease file in virtual time.
+    Simulate(simulate::Arguments),
     /// Measure what reclaiming costs on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => run::main(arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments),
+        Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Study(arguments) => study::main(arguments, profile),
