@@ -91,14 +91,15 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     assert_eq!(of("useful_ns")[0], 990_000);
     assert_eq!(of("useful_ns")[1], Value::Null);
     assert_eq!(of("useful_ns")[2], 2_940_000);
-    // 1 ms of reclamation, and what is lost in the one or two periods that it needs.
+    // 1 ms of reclamation, and what is lost in the one or two periods that it needs: two periods
+    // until pieces of the budget are back, and the response time of the rest.
     assert_eq!(
         of("reclaimed_ns")[0],
-        4_000_000 + 4_000_000 + 1_500_000 - 980_000
+        8_000_000 + 4_000_000 + 1_500_000 - 980_000
     );
     assert_eq!(
         of("reclaimed_ns")[2],
-        13_000_000 + 10_000_000 - (3_000_000 - 1_060_000)
+        26_000_000 + 10_000_000 - (3_000_000 - 1_060_000)
     );
 }
 

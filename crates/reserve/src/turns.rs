@@ -48,6 +48,10 @@ impl Scheduler {
             self.servers.at_mut(index).turn = 0;
             if is_background {
                 self.background.rotate();
+                // Another server's turn begins, whatever is left of its last.
+                if let Some(first) = self.background.first() {
+                    self.servers.at_mut(first).turn = 0;
+                }
             }
         }
     }

@@ -54,6 +54,33 @@ fn background_servers_share_what_nobody_reserved() {
 }
 
 #[test]
+fn a_background_server_that_ran_alone_for_long_starts_with_a_turn_of_its_own() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let [a, b, c] = ["a", "b", "c"].map(|name| {
+        let server = machine.scheduler.add_background(5).unwrap();
+        machine.task(name, server)
+    });
+    let (_, top) = machine.server("top", contract(10, 100, 0));
+    // Each runs alone until its turn is long over, and is preempted then.
+    machine.wake(a);
+    machine.run_to(20);
+    machine.wake(top);
+    machine.wake(b);
+    machine.wake(c);
+    machine.run_to(50);
+    let runs = [
+        (0, 20, "a"),
+        (20, 30, "top"),
+        (30, 35, "b"),
+        (35, 40, "c"),
+        (40, 45, "a"),
+        (45, 50, "b"),
+    ];
+    assert_eq!(machine.slices, runs);
+    assert!(machine.idle_fires.is_empty());
+}
+
+#[test]
 fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let (server, a) = machine.server("a", contract(100, 100, 0).with_slice(10));

@@ -18,13 +18,16 @@
 //!
 //! * *deferrable:* `p − b`. Budgets come back at multiples of the period, and using one up takes
 //!   `b` at least.
-//! * *sporadic:* `p`. What is used at an instant comes back a period later; pieces that were used
-//!   earlier come back earlier, unless there were more than the server tracks: then they wait for
-//!   the last (Stanovich et al., see SPR §IV-A). A tenant can do that to itself just before its
-//!   end.
+//! * *sporadic:* `p`, if one replenishment is tracked: what is used at an instant comes back a
+//!   period later, and earlier pieces wait for the last. A tenant can cut its budget like that
+//!   just before its end. If `S > 1` are tracked, pieces come back by then as well, but a piece
+//!   that has to wait for the processor until the next one is due is joined with it from then on
+//!   (SPR Alg. 3 lines 1 to 3), and comes back at the time of the later one. A piece waits `R − b`
+//!   at most, there are `S − 1` gaps to cross, and all of them together are a period: so
+//!   `p + min(p, (S − 1)(R − b))`.
 //! * *hard constant-bandwidth:* `p − b`, with `R = p`: budgets come back at deadlines.
 //!
-//! With `W = p − b` this is the inverse of the supply bound function of the explicit deadline
+//! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of the supply bound function of the explicit deadline
 //! periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
 //!
 //! The rule of thumb `⌈C/b⌉ · p` is what remains of it if the response time is short.
@@ -42,12 +45,12 @@ use crate::contract::{Contract, Nanos, Policy};
 ///
 /// ```
 /// use leasehold_reserve::admission::reclaimed_within;
-/// use leasehold_reserve::{Contract, Order};
+/// use leasehold_reserve::{Contract, Order, Policy};
 ///
 /// // 5 ms of work at 2 ms in every 10 ms, which are served within 3 ms.
-/// let contract = Contract::new(2_000_000, 10_000_000)?;
+/// let contract = Contract::new(2_000_000, 10_000_000)?.with_policy(Policy::Deferrable);
 /// let bound = reclaimed_within(&contract, Order::FixedPriority, 3_000_000, 5_000_000);
-/// assert_eq!(bound, Some(32_000_000)); // 10 + 2 · 10 + 3 - (2 - 1)
+/// assert_eq!(bound, Some(30_000_000)); // 8 until there is budget, 2 · 10, 3 − (2 − 1)
 /// # Ok::<(), leasehold_reserve::ContractError>(())
 /// ```
 #[must_use]
@@ -59,7 +62,11 @@ pub fn reclaimed_within(
 ) -> Option<Nanos> {
     let (budget, period) = (u128::from(contract.budget()), u128::from(contract.period()));
     let wait = match (order, contract.policy()) {
-        (Order::FixedPriority, Policy::Sporadic) => period,
+        (Order::FixedPriority, Policy::Sporadic) => {
+            let gaps = u128::from(contract.replenishments()) - 1;
+            let wait = u128::from(response.saturating_sub(contract.budget()));
+            period + period.min(gaps * wait)
+        }
         (Order::FixedPriority, Policy::Deferrable) | (Order::EarliestDeadline, _) => {
             period - budget
         }

@@ -320,7 +320,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
     let background = (1..20u64, prop::collection::vec(program(), 1..3));
     let parts = (
         prop::collection::vec(tenant(), 1..7),
-        prop::collection::vec(background, 0..3),
+        prop::collection::vec(background, 0..4),
         events,
     );
     parts.prop_map(|(tenants, background, events)| Load {
