@@ -89,3 +89,71 @@ pub fn admit(contracts: &[Contract], order: Order, overhead: Overhead) -> Report
         utilisation: Utilisation::of_all(contracts),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::admit;
+    use crate::admission::{Overhead, fits, headroom, shortfall};
+    use crate::config::Order;
+    use crate::contract::{Contract, PERIOD_MAX, Policy, Priority};
+    use alloc::vec::Vec;
+    use proptest::prelude::{
+        Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    };
+
+    /// Any contracts at all, of all magnitudes up to the largest.
+    fn sets() -> impl Strategy<Value = Vec<Contract>> {
+        let time = || {
+            let magnitude = (0..=60_u32).prop_flat_map(|bits| 0..=(PERIOD_MAX >> bits));
+            prop_oneof![magnitude, Just(1), Just(PERIOD_MAX)]
+        };
+        let contract = (time(), time(), time(), any::<(u8, bool)>(), 1..=64_u32).prop_map(
+            |(one, other, region, (priority, deferrable), replenishments)| {
+                let budget = one.min(other).max(1);
+                let policy = if deferrable {
+                    Policy::Deferrable
+                } else {
+                    Policy::Sporadic
+                };
+                Contract::new(budget, one.max(other).max(1))
+                    .and_then(|contract| contract.with_nonpreemptive(region.min(budget)))
+                    .and_then(|contract| contract.with_replenishments(replenishments))
+                    .expect("a contract")
+                    .with_priority(Priority(priority))
+                    .with_policy(policy)
+            },
+        );
+        proptest::collection::vec(contract, 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_contracts_are_nothing_overflows_and_all_answers_agree(
+            set in sets(),
+            overhead in any::<u64>(),
+            reclaim in any::<u64>(),
+        ) {
+            for order in [Order::FixedPriority, Order::EarliestDeadline] {
+                let overhead = Overhead { per_preemption: overhead };
+                let report = admit(&set, order, overhead);
+                prop_assert_eq!(report.schedulable(), fits(&set, order));
+                prop_assert!(!report.schedulable() || report.utilisation.fits());
+                for (index, (contract, verdict)) in set.iter().zip(&report.servers).enumerate() {
+                    let response = verdict.response.unwrap_or(contract.budget());
+                    prop_assert!((contract.budget()..=contract.period()).contains(&response));
+                    prop_assert!(verdict.loss.useful <= Some(contract.budget()));
+                    let time = verdict.reclaimed_within(contract, order, reclaim.max(1));
+                    prop_assert!(time.is_none_or(|time| time >= reclaim));
+                    let missing = shortfall(&set, order, index);
+                    let enough = missing.budget >= Some(contract.budget());
+                    prop_assert_eq!(verdict.schedulable(), enough);
+                }
+                if !set.is_empty() {
+                    let room = headroom(&set, order, 0);
+                    let fits = room.budget >= Some(set[0].budget());
+                    prop_assert_eq!(report.schedulable(), fits);
+                }
+            }
+        }
+    }
+}
