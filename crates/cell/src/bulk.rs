@@ -453,15 +453,7 @@ fn helper(outline: &Outline, bulk: Bulk) -> Function {
         step(f, FROM, &I::I32Add, chunk);
     }
     step(f, COUNT, &I::I32Sub, chunk);
-    for i in [
-        I::LocalGet(COUNT),
-        I::I32Const(chunk),
-        I::I32GtU,
-        I::BrIf(0),
-    ] {
-        f.instruction(&i);
-    }
-    f.instruction(&I::End);
+    again_while_more_than(f, chunk);
     f.instruction(&I::End);
     for i in [
         I::LocalGet(TO),
@@ -493,18 +485,24 @@ fn upwards(f: &mut Function, bulk: Bulk, chunk: i32) {
     for i in [I::I32Const(chunk), bulk.instruction()] {
         f.instruction(&i);
     }
+    again_while_more_than(f, chunk);
+    // Out of the block, to the head.
+    f.instruction(&I::Br(1));
+    f.instruction(&I::End);
+}
+
+/// The end of a loop that has cut a chunk off: again while more than one is left.
+fn again_while_more_than(f: &mut Function, chunk: i32) {
+    use Instruction as I;
     for i in [
         I::LocalGet(COUNT),
         I::I32Const(chunk),
         I::I32GtU,
         I::BrIf(0),
+        I::End,
     ] {
         f.instruction(&i);
     }
-    f.instruction(&I::End);
-    // Out of the block, to the head.
-    f.instruction(&I::Br(1));
-    f.instruction(&I::End);
 }
 
 /// `local = local op amount`.

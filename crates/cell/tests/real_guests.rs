@@ -104,3 +104,49 @@ fn a_program_sees_its_directories_and_environment_and_sets_its_exit_code() {
         );
     }
 }
+
+#[test]
+fn a_directory_of_any_size_is_listed_through_a_window_of_one_page() {
+    let directory = tempfile::tempdir().expect("directory");
+    let files = 3000;
+    for file in 0..files {
+        let name = format!("a-file-with-a-name-of-some-length-{file}");
+        std::fs::write(directory.path().join(name), "word\n").expect("written");
+    }
+    let cell = cell();
+    for artifact in ["wordcount.wasm", "wordcount-p2.wasm"] {
+        let output = Capture::new(1 << 20);
+        let ended = cell
+            .start_tenant(StartRequest {
+                program: cell.load(&guest(artifact)).expect("loads"),
+                lease: Lease::default(),
+                surroundings: Surroundings {
+                    args: vec![artifact.to_owned(), "/data".to_owned()],
+                    dirs: vec![leasehold_cell::Directory {
+                        host: directory.path().to_owned(),
+                        guest: "/data".to_owned(),
+                        write: false,
+                    }],
+                    stdout: Output::Capture(output.clone()),
+                    ..Surroundings::default()
+                },
+                detailed: true,
+            })
+            .expect("starts")
+            .wait()
+            .expect("ends");
+        assert_eq!(ended.exit, Exit::Code(0), "{artifact}");
+        let text = String::from_utf8(output.bytes()).expect("text");
+        assert!(
+            text.contains(&format!("words {files}")),
+            "{artifact}: {text}"
+        );
+        let statement = ended.statement.expect("asked for");
+        let units = statement
+            .rows
+            .iter()
+            .find(|row| row.name == "memory (16 bytes)");
+        let bytes = units.map_or(0, |row| row.count * 16);
+        assert!(bytes < 16 << 10, "{artifact}: {bytes} bytes in the arena");
+    }
+}

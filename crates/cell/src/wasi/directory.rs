@@ -1,29 +1,52 @@
 //! `wasi:filesystem` directory listings in the tenant's arena.
 //!
-//! `wasmtime-wasi` keeps the rest of a listing as a vector of strings: a directory with a million
-//! files is a million strings to free when its reader is killed, uncharged. Here a listing is one
-//! extent of the tenant's arena, charged by its size before it is kept.
+//! `wasmtime-wasi` reads a whole directory into a vector of strings: one with a million files is a
+//! million strings to free when its reader is killed, uncharged. Here a listing is a window of
+//! fixed size on the directory, charged before anything is read into it, and read again when the
+//! guest has come to its end.
 
 use super::rep;
 use crate::guest::Guest;
 use crate::local;
 use leasehold_kernel::Errno;
-use leasehold_reclaim::Extent;
+use leasehold_reclaim::{Extent, Handle};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
 use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime::error::Context as _;
 use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorType, DirectoryEntry, ErrorCode, HostDescriptor,
-};
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
+use wasmtime_wasi::runtime::spawn_blocking;
 
-/// The rest of a directory listing: entries of (kind, length of the name, name) in `entries`.
+/// Bytes of a window: what is read at once, some hundred entries; with its head it is a page.
+const WINDOW: usize = 3 << 10;
+
+/// A listing: entries of (kind, length of the name, name) in `window`, of which `next` is the
+/// next, and where in the directory the next window begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listing {
-    entries: Extent,
+    window: Extent,
     used: usize,
     next: usize,
+    place: Place,
+    /// The [`Directory`] in the guest's resource table.
+    directory: u32,
 }
+
+/// How far a directory was read.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// To before the entry that the host's kernel calls by this number; 0 is the first.
+    Before(u64),
+    End,
+}
+
+/// The directory of a listing: in the resource table, which is charged for the descriptor that it
+/// keeps open.
+struct Directory(Arc<File>);
 
 const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
 
@@ -35,90 +58,96 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     types.resource(
         "directory-entry-stream",
         ResourceType::host::<Listing>(),
-        |store: StoreContextMut<'_, Guest>, rep| {
-            close(store.data(), &Resource::new_own(rep));
-            Ok(())
-        },
-    )?;
-    types.func_wrap_async(
-        "[method]descriptor.read-directory",
-        |mut store: StoreContextMut<'_, Guest>, (directory,): (Resource<Descriptor>,)| {
-            Box::new(async move { Ok((open(store.data_mut(), directory).await?,)) })
+        |mut store: StoreContextMut<'_, Guest>, rep| {
+            close(store.data_mut(), &Resource::new_own(rep))
         },
     )?;
     types.func_wrap(
+        "[method]descriptor.read-directory",
+        |mut store: StoreContextMut<'_, Guest>, (directory,): (Resource<Descriptor>,)| {
+            Ok((open(store.data_mut(), &directory)?,))
+        },
+    )?;
+    types.func_wrap_async(
         "[method]directory-entry-stream.read-directory-entry",
-        |store: StoreContextMut<'_, Guest>, (listing,): (Resource<Listing>,)| {
-            Ok((Ok::<_, ErrorCode>(next(store.data(), &listing)?),))
+        |mut store: StoreContextMut<'_, Guest>, (listing,): (Resource<Listing>,)| {
+            Box::new(async move { Ok((read(store.data_mut(), &listing).await?,)) })
         },
     )?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-async fn open(
+fn open(
     guest: &mut Guest,
-    directory: Resource<Descriptor>,
+    directory: &Resource<Descriptor>,
 ) -> Result<Result<Resource<Listing>, ErrorCode>> {
-    let mut filesystem = guest.filesystem();
-    let iterator = match filesystem.read_directory(directory).await {
-        Ok(stream) => filesystem.table.delete(stream)?,
-        Err(error) => return error.downcast().map(Err),
+    let table = guest.charged_table();
+    let file = match table.get(directory)? {
+        Descriptor::Dir(directory) => Arc::clone(&directory.dir),
+        Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),
     };
-    let mut bytes = Vec::new();
-    for entry in iterator {
-        let DirectoryEntry { type_, name } = match entry {
-            Ok(entry) => entry,
-            Err(error) => return error.downcast().map(Err),
-        };
-        let Ok(length) = u16::try_from(name.len()) else {
-            return Ok(Err(ErrorCode::NameTooLong));
-        };
-        bytes.push(encode(type_));
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(name.as_bytes());
-    }
-    match keep(guest, &bytes) {
+    let directory = table.push(Directory(file))?;
+    match charge(guest, directory.rep()) {
         Ok(listing) => Ok(Ok(listing)),
-        // The interface's word for «the host does not have the memory for this».
-        Err(_) => Ok(Err(ErrorCode::InsufficientMemory)),
+        Err(_) => {
+            guest.charged_table().delete(directory)?;
+            // The interface's word for «the host does not have the memory for this».
+            Ok(Err(ErrorCode::InsufficientMemory))
+        }
     }
 }
 
-fn keep(guest: &Guest, bytes: &[u8]) -> Result<Resource<Listing>, Errno> {
-    let (class, entries) = local::with(|local| {
+/// Charges for a listing and makes it; nothing has been read.
+fn charge(guest: &Guest, directory: u32) -> Result<Resource<Listing>, Errno> {
+    let (class, window) = local::with(|local| {
         let group = local.kernel.group_of(guest.tenant)?;
-        let groups = local.kernel.groups_mut();
-        let entries = groups.alloc_bytes(group, bytes.len().max(1))?;
-        if let Some(place) = groups.bytes_mut(entries) {
-            place[..bytes.len()].copy_from_slice(bytes);
-        }
-        Ok::<_, Errno>((local.classes.listing, entries))
+        let window = local.kernel.groups_mut().alloc_bytes(group, WINDOW)?;
+        Ok::<_, Errno>((local.classes.listing, window))
     })?;
-    rep::create(
-        guest,
-        class,
-        Listing {
-            entries,
-            used: bytes.len(),
-            next: 0,
-        },
-    )
-    .inspect_err(|_| {
-        local::with(|local| local.kernel.groups_mut().free_bytes(entries));
+    let listing = Listing {
+        window,
+        used: 0,
+        next: 0,
+        place: Place::Before(0),
+        directory,
+    };
+    rep::create(guest, class, listing).inspect_err(|_| {
+        local::with(|local| local.kernel.groups_mut().free_bytes(window));
     })
 }
 
-fn next(guest: &Guest, listing: &Resource<Listing>) -> Result<Option<DirectoryEntry>> {
+/// The next entry, or `None` after the last; reads another window when it has to.
+async fn read(
+    guest: &mut Guest,
+    listing: &Resource<Listing>,
+) -> Result<Result<Option<DirectoryEntry>, ErrorCode>> {
     let handle = rep::find::<Listing, _>(guest, listing).context("unknown directory listing")?;
+    loop {
+        let (entry, listing) = next(handle)?;
+        let place = match listing.place {
+            Place::Before(place) if entry.is_none() => place,
+            _ => return Ok(Ok(entry)),
+        };
+        let directory = Resource::<Directory>::new_borrow(listing.directory);
+        let directory = Arc::clone(&guest.charged_table().get(&directory)?.0);
+        match spawn_blocking(move || Window::read(&directory, place)).await {
+            Ok(window) => show(handle, &window)?,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+/// The next entry of the window, if there is one left, and the listing.
+fn next(handle: Handle<Listing>) -> Result<(Option<DirectoryEntry>, Listing)> {
     local::with(|local| {
         let groups = local.kernel.groups_mut();
         let listing = *groups.get(handle).context("unknown directory listing")?;
         if listing.next == listing.used {
-            return Ok(None);
+            return Ok((None, listing));
         }
         let bytes = groups
-            .bytes(listing.entries)
+            .bytes(listing.window)
             .context("unknown directory listing")?;
         let entry = &bytes[listing.next..listing.used];
         let length = usize::from(u16::from_le_bytes([entry[1], entry[2]]));
@@ -127,20 +156,121 @@ fn next(guest: &Guest, listing: &Resource<Listing>) -> Result<Option<DirectoryEn
         if let Some(listing) = groups.get_mut(handle) {
             listing.next += 3 + length;
         }
-        Ok(Some(DirectoryEntry { type_, name }))
+        Ok((Some(DirectoryEntry { type_, name }), listing))
     })
 }
 
-fn close(guest: &Guest, listing: &Resource<Listing>) {
-    let Some(handle) = rep::find::<Listing, _>(guest, listing) else {
-        return;
-    };
+/// Puts another window in the place of the one that was read to its end.
+fn show(handle: Handle<Listing>, window: &Window) -> Result<()> {
     local::with(|local| {
         let groups = local.kernel.groups_mut();
-        if let Some(listing) = groups.free(handle) {
-            groups.free_bytes(listing.entries);
-        }
+        let listing = groups
+            .get_mut(handle)
+            .context("unknown directory listing")?;
+        listing.next = 0;
+        listing.used = window.entries.len();
+        listing.place = window.next;
+        let extent = listing.window;
+        let bytes = groups
+            .bytes_mut(extent)
+            .context("unknown directory listing")?;
+        bytes[..window.entries.len()].copy_from_slice(&window.entries);
+        Ok(())
+    })
+}
+
+fn close(guest: &mut Guest, listing: &Resource<Listing>) -> Result<()> {
+    let Some(handle) = rep::find::<Listing, _>(guest, listing) else {
+        return Ok(());
+    };
+    let listing = local::with(|local| {
+        let groups = local.kernel.groups_mut();
+        let listing = groups.free(handle)?;
+        groups.free_bytes(listing.window);
+        Some(listing)
     });
+    if let Some(listing) = listing {
+        let directory = Resource::<Directory>::new_own(listing.directory);
+        guest.charged_table().delete(directory)?;
+    }
+    Ok(())
+}
+
+/// What was read of a directory at once.
+struct Window {
+    entries: Vec<u8>,
+    next: Place,
+}
+
+impl Window {
+    /// Reads what begins at `place`. On a thread that may block; it holds no more than a window.
+    fn read(directory: &File, place: u64) -> Result<Window, ErrorCode> {
+        // A descriptor of its own: the guest's may be for finding files only, and its position is
+        // not to be moved.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(directory, c".", flags, Mode::empty()).map_err(code)?;
+        seek(&directory, SeekFrom::Start(place)).map_err(code)?;
+        let mut buffer = [MaybeUninit::uninit(); WINDOW];
+        let mut found = RawDir::new(&directory, &mut buffer);
+        let mut window = Window {
+            entries: Vec::with_capacity(WINDOW),
+            next: Place::End,
+        };
+        loop {
+            let Some(entry) = found.next() else {
+                window.next = Place::End;
+                break;
+            };
+            let entry = entry.map_err(code)?;
+            window.next = Place::Before(entry.next_entry_cookie());
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                let kind = match entry.file_type() {
+                    // Not every file system says it.
+                    FileType::Unknown => statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                        .map(|stat| FileType::from_raw_mode(stat.st_mode))
+                        .map_err(code)?,
+                    kind => kind,
+                };
+                window.add(kind, name.to_bytes())?;
+            }
+            // Otherwise the next turn would read another window's worth.
+            if found.is_buffer_empty() && !window.entries.is_empty() {
+                break;
+            }
+        }
+        Ok(window)
+    }
+
+    /// Adds an entry. An entry of the kernel's is longer by 17 bytes and more, so that all of a
+    /// buffer fit.
+    fn add(&mut self, kind: FileType, name: &[u8]) -> Result<(), ErrorCode> {
+        if std::str::from_utf8(name).is_err() {
+            return Err(ErrorCode::IllegalByteSequence);
+        }
+        let length = u16::try_from(name.len()).map_err(|_| ErrorCode::NameTooLong)?;
+        self.entries.push(encode(descriptor_type(kind)));
+        self.entries.extend_from_slice(&length.to_le_bytes());
+        self.entries.extend_from_slice(name);
+        Ok(())
+    }
+}
+
+fn code(errno: rustix::io::Errno) -> ErrorCode {
+    std::io::Error::from(errno).into()
+}
+
+fn descriptor_type(kind: FileType) -> DescriptorType {
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::Fifo => DescriptorType::Fifo,
+        FileType::Socket => DescriptorType::Socket,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::Unknown => DescriptorType::Unknown,
+    }
 }
 
 const KINDS: [DescriptorType; 8] = [
