@@ -118,14 +118,7 @@ impl Scheduler {
         let server = self.servers.at(index);
         let timeout = match self.tasks.next_wake(index) {
             NEVER => NEVER,
-            wake => {
-                let available = server.budget.available_at(&self.rings[index as usize]);
-                if available > self.accounted {
-                    wake.max(available)
-                } else {
-                    wake
-                }
-            }
+            wake => wake.max(server.budget.available_at(&self.rings[index as usize])),
         };
         self.set_timeout(index, timeout);
     }

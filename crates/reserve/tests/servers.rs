@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Machine, config, contract};
-use leasehold_reserve::{Policy, Refused, Shielding};
+use leasehold_reserve::{Config, Order, Policy, Refused, Shielding};
 
 #[test]
 fn a_busy_sporadic_server_gets_its_budget_once_a_period() {
@@ -98,6 +98,26 @@ fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
     let runs = [(0, 25, "a"), (25, 35, "b"), (35, 45, "a"), (45, 50, "b")];
     assert_eq!(machine.slices, runs);
     assert!(machine.idle_fires.is_empty());
+}
+
+#[test]
+fn a_wake_up_time_in_the_past_does_not_bring_an_old_deadline_back() {
+    let mut machine = Machine::new(Config {
+        order: Order::EarliestDeadline,
+        ..config(Shielding::Shielded)
+    });
+    let (_, a) = machine.server("a", contract(9, 10, 0));
+    let (_, b) = machine.server("b", contract(1, 5, 0));
+    machine.wake(a);
+    machine.run_to(9);
+    machine.block(a, None);
+    machine.scheduler.block(b, 9, Some(11)).unwrap();
+    // The budget came back at 10, and with it the deadline of 20; the other's is 16.
+    machine.now = 12;
+    machine.scheduler.block(a, 12, Some(5)).unwrap();
+    assert_eq!(machine.schedule().run, Some(b));
+    machine.run_to(13);
+    assert_eq!(machine.last.run, Some(a));
 }
 
 #[test]
