@@ -2,8 +2,8 @@
 //!
 //! 1. *Set once, fires once.* An alarm that has fired is due until it is taken or set anew.
 //! 2. *Never lost.* While it is due it comes again every [`RETRY_NS`], unless the guest is certain
-//!    to yield: a deadline that falls into host code, or that a guest could not see, must not let
-//!    the guest run for ever.
+//!    to yield: a deadline that falls between guest and host, or that a guest could not see, must
+//!    not let the guest run for ever.
 //! 3. *Setting it later costs nothing.* The timer keeps the earlier time; when that comes, the
 //!    handler sets it to the time wanted. So a cell whose guests block after some microseconds
 //!    makes no system call for each.
@@ -189,6 +189,13 @@ pub(crate) fn request() {
     if let Some(alarm) = unsafe { ALARM.get().as_ref() } {
         alarm.interrupter.interrupt();
     }
+}
+
+/// Takes this thread's alarm, as [`Alarm::take`] does.
+#[cfg(test)]
+pub(super) fn take_request() -> bool {
+    // SAFETY: as in `fired`.
+    unsafe { ALARM.get().as_ref() }.is_some_and(Alarm::take)
 }
 
 /// Whether this thread's alarm is due.

@@ -18,9 +18,14 @@ use wasmtime::ModuleFunction;
 /// Functions are aligned with fewer bytes than this between them: too few for a trampoline.
 const PADDING: usize = 32;
 
-/// Address ranges of the function bodies in a program's compiled code, in order.
+/// Where a program's compiled code is.
 #[derive(Debug, Clone)]
-pub(crate) struct Bodies(Arc<[Range<usize>]>);
+pub(crate) struct Bodies {
+    /// Address ranges of the function bodies, in order.
+    bodies: Arc<[Range<usize>]>,
+    /// All of it: trampolines, too.
+    text: Range<usize>,
+}
 
 impl Bodies {
     /// Those of a compiled program. O(n log n) in its functions.
@@ -38,12 +43,13 @@ impl Bodies {
             }
         }
         let start = text.as_ptr() as usize;
-        Self(
-            merged
+        Self {
+            bodies: merged
                 .into_iter()
                 .map(|body| start + body.start..start + body.end)
                 .collect(),
-        )
+            text: start..start + text.len(),
+        }
     }
 }
 
@@ -53,11 +59,35 @@ fn ranges(functions: impl Iterator<Item = ModuleFunction>) -> Vec<Range<usize>> 
         .collect()
 }
 
+/// Sorted address ranges.
+#[derive(Debug, Default)]
+struct Ranges(Vec<Range<usize>>);
+
+impl Ranges {
+    fn of(ranges: impl Iterator<Item = Range<usize>>) -> Self {
+        let mut ranges: Vec<_> = ranges.collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Self(ranges)
+    }
+
+    fn contain(&self, address: usize) -> bool {
+        let after = self.0.partition_point(|range| range.start <= address);
+        after > 0 && address < self.0[after - 1].end
+    }
+}
+
+/// What the handler looks at.
+#[derive(Debug, Default)]
+struct Table {
+    bodies: Ranges,
+    texts: Ranges,
+}
+
 /// The function bodies of all programs that may run on a thread.
 #[derive(Debug)]
 pub(super) struct GuestCode {
-    /// Sorted, from [`Box::into_raw`].
-    published: AtomicPtr<Vec<Range<usize>>>,
+    /// From [`Box::into_raw`].
+    published: AtomicPtr<Table>,
     /// The programs; holding one keeps its code where it is.
     programs: RefCell<Vec<Arc<Program>>>,
 }
@@ -79,25 +109,33 @@ impl GuestCode {
         // Nobody can start those that only the table holds.
         programs.retain(|known| Arc::strong_count(known) > 1);
         programs.push(program.clone());
-        let mut bodies: Vec<_> = programs
-            .iter()
-            .flat_map(|program| program.bodies().0.iter().cloned())
-            .collect();
-        bodies.sort_unstable_by_key(|body| body.start);
-        self.publish(Box::into_raw(Box::new(bodies)));
+        let code = || programs.iter().map(|program| program.bodies());
+        let table = Table {
+            bodies: Ranges::of(code().flat_map(|code| code.bodies.iter().cloned())),
+            texts: Ranges::of(code().map(|code| code.text.clone())),
+        };
+        self.publish(Box::into_raw(Box::new(table)));
     }
 
     /// Whether this is the address of an instruction in a function body. O(log n) in the programs;
     /// may be called from a signal handler.
     pub(super) fn contains(&self, pc: usize) -> bool {
-        // SAFETY: never null, and not freed while anybody on this thread looks at it.
-        let bodies = unsafe { &*self.published.load(Ordering::Acquire) };
-        let after = bodies.partition_point(|body| body.start <= pc);
-        after > 0 && pc < bodies[after - 1].end
+        self.table().bodies.contain(pc)
     }
 
-    fn publish(&self, bodies: *mut Vec<Range<usize>>) {
-        let before = self.published.swap(bodies, Ordering::AcqRel);
+    /// Whether this is the address of compiled code of any kind. As [`GuestCode::contains`].
+    pub(super) fn is_compiled(&self, pc: usize) -> bool {
+        self.table().texts.contain(pc)
+    }
+
+    fn table(&self) -> &Table {
+        // SAFETY: never null, and not freed while anybody on this thread looks at it: `self` is
+        // changed by this thread only, outside of signal handlers, and never while borrowed.
+        unsafe { &*self.published.load(Ordering::Acquire) }
+    }
+
+    fn publish(&self, table: *mut Table) {
+        let before = self.published.swap(table, Ordering::AcqRel);
         if !before.is_null() {
             // SAFETY: from `Box::into_raw`, and nobody finds it any more.
             drop(unsafe { Box::from_raw(before) });

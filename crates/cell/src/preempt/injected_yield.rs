@@ -22,10 +22,13 @@
 //!    the call was to return is remembered. It is put back only if it is still there: a host call
 //!    that ends with a trap does not return, and its frame may have been used for something else.
 //!    Fiber stacks stay mapped when they are given back ([`crate::stack`]).
-//! 5. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
+//! 5. *What ends a host call with a trap ends the guest*: no host function of a cell calls a guest
+//!    and goes on when that traps. So a call whose return address was changed either returns, or
+//!    nothing of the guest runs any more: it is certain to yield.
+//! 6. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
 //!    walks only when the guest is ended there, and nobody reads that backtrace.
-//! 6. *The handler neither allocates nor locks*, and runs with its own signal masked.
+//! 7. *The handler neither allocates nor locks*, and runs with its own signal masked.
 
 use super::alarm;
 use super::guest_code::GuestCode;
@@ -122,11 +125,12 @@ impl Run {
         }
     }
 
-    /// Has the host call that the guest is in, if it is in one, return into the trampoline.
+    /// Has the host call that the guest is in, if it is in one, return into the trampoline; true
+    /// if it is in one.
     ///
     /// # Safety
     /// `sp` is the stack pointer of the interrupted code, on the thread of `self`.
-    unsafe fn catch_return(&self, vmctx: *const usize, sp: usize, code: &GuestCode) {
+    unsafe fn catch_return(&self, vmctx: *const usize, sp: usize, code: &GuestCode) -> bool {
         // SAFETY: the `vmctx` is valid (invariant 2) and laid out as verified. The engine writes
         // its store context on this thread, one word at a time.
         let (frame, pc) = unsafe {
@@ -141,7 +145,7 @@ impl Run {
         // some instructions, the frame of a call that has returned.
         let below = frame.wrapping_sub(sp);
         if frame == 0 || below == 0 || below > FIBER_STACK || !code.contains(pc) {
-            return;
+            return false;
         }
         let slot = (frame + size_of::<usize>()) as *mut usize;
         // SAFETY: the slot is above the stack pointer on a mapped stack. If it does not hold the
@@ -149,19 +153,24 @@ impl Run {
         // it is either that of one, or of one that has returned and whose stack nobody has used
         // since, where writing changes nothing.
         unsafe {
+            let caught = trampoline_after_call as *const () as usize;
+            if slot.read() == caught {
+                return slot as usize == self.return_slot.load(Relaxed);
+            }
             if slot.read() != pc {
-                return;
+                return false;
             }
             self.put_back_return();
             self.return_pc.store(pc, Relaxed);
             self.return_slot.store(slot as usize, Relaxed);
-            slot.write(trampoline_after_call as *const () as usize);
+            slot.write(caught);
+            true
         }
     }
 }
 
-/// The alarm rang: makes the guest that runs yield. True if it is certain to; false if it is in
-/// host code, and may or may not yield when it comes back.
+/// The alarm rang: makes the guest that runs yield. True if it is certain to; false between guest
+/// and host, where it has to be tried again.
 ///
 /// # Safety
 /// To be called in a signal handler on the thread that it interrupted, with the context that the
@@ -177,9 +186,9 @@ pub(super) unsafe fn interrupt(context: *mut c_void, code: &GuestCode) -> bool {
         let pc = registers[libc::REG_RIP as usize] as usize;
         let sp = registers[libc::REG_RSP as usize] as usize;
         if !code.contains(pc) {
+            // In a trampoline it has not been told yet, or not any more, where the guest was left.
             // SAFETY: `sp` is what was interrupted.
-            unsafe { run.catch_return(vmctx, sp, code) };
-            return false;
+            return !code.is_compiled(pc) && unsafe { run.catch_return(vmctx, sp, code) };
         }
         let sp = sp - RED_ZONE - size_of::<usize>();
         // SAFETY: below the guest's stack pointer and its red zone nothing is in use, and a guest

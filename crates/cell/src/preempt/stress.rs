@@ -261,10 +261,10 @@ const JOBS: [Job; 14] = [
     },
 ];
 
-/// A store that runs jobs until it is dropped.
-struct Fiber {
-    guest: GuestContext,
-    future: Pin<Box<dyn Future<Output = ()>>>,
+/// A future that owns its store, and what the mechanism knows of it.
+struct Guest<T> {
+    context: GuestContext,
+    future: Pin<Box<dyn Future<Output = (T, Store<()>)>>>,
 }
 
 struct Host {
@@ -317,9 +317,13 @@ impl Host {
         }
     }
 
-    fn fiber(&self, mut random: Random) -> Fiber {
+    /// A guest that does this with its instance.
+    fn guest<T: 'static>(
+        &self,
+        body: impl AsyncFnOnce(&mut Store<()>, Instance) -> T + 'static,
+    ) -> Guest<T> {
         let mut store = Store::new(&self.engine, ());
-        let guest = self
+        let context = self
             .preemption
             .arm(&mut store, &self.program)
             .expect("instantiated");
@@ -335,14 +339,33 @@ impl Host {
                 .instantiate_async(&mut store)
                 .await
                 .expect("it fits");
+            let result = body(&mut store, instance).await;
+            (result, store)
+        });
+        Guest { context, future }
+    }
+
+    /// A guest that runs jobs for ever.
+    fn worker(&self, mut random: Random) -> Guest<()> {
+        self.guest(async move |store, instance| {
             loop {
                 let job = &JOBS[random.below(JOBS.len() as u64) as usize];
                 let seed = random.below(1000) as i64;
-                let outcome = run(&mut store, &instance, job.function, seed).await;
+                let outcome = run(store, &instance, job.function, seed).await;
                 assert_eq!(outcome, (job.expected)(seed), "{}({seed})", job.function);
             }
-        });
-        Fiber { guest, future }
+        })
+    }
+
+    fn poll<T>(&self, guest: &mut Guest<T>) -> Poll<T> {
+        let polled = {
+            // SAFETY: the future owns the store and gives it back when it ends, its stacks are the
+            // pool's, and no host call runs another guest.
+            let _entered = unsafe { self.preemption.enter(&guest.context) };
+            let mut context = Context::from_waker(Waker::noop());
+            guest.future.as_mut().poll(&mut context)
+        };
+        polled.map(|(result, _store)| result)
     }
 }
 
@@ -360,23 +383,18 @@ async fn run(store: &mut Store<()>, instance: &Instance, function: &str, seed: i
 fn preempt_and_kill(mechanism: Mechanism, preemptions: u64) -> u64 {
     let host = Host::new(mechanism);
     let mut random = Random(0x5DEE_CE66_D1CE_4E5B);
-    let mut fibers: Vec<Fiber> = (0..6).map(|i| host.fiber(Random(i + 1))).collect();
-    let mut context = Context::from_waker(Waker::noop());
+    let mut guests: Vec<_> = (0..6).map(|i| host.worker(Random(i + 1))).collect();
     let (mut preempted, mut killed) = (0, 0);
     while preempted < preemptions {
         let chosen = random.below(6) as usize;
-        let fiber = &mut fibers[chosen];
         let length = 3_000 + random.below(40_000);
         host.preemption.set_timer(Some(monotonic_ns() + length));
-        // SAFETY: the future owns the store and does not end, and its stacks are the pool's.
-        let entered = unsafe { host.preemption.enter(&fiber.guest) };
-        assert!(fiber.future.as_mut().poll(&mut context).is_pending());
-        drop(entered);
+        assert!(host.poll(&mut guests[chosen]).is_pending());
         preempted += u64::from(host.preemption.take_fired());
         if random.below(64) == 0 {
             // In the middle of whatever it is doing.
             let seed = random.next() | 1;
-            fibers[chosen] = host.fiber(Random(seed));
+            guests[chosen] = host.worker(Random(seed));
             killed += 1;
         }
         host.clean();
@@ -399,41 +417,94 @@ fn an_epoch_yield_changes_no_result_wherever_it_comes() {
     assert!(preempt_and_kill(Mechanism::Epochs, 20_000) > 100);
 }
 
+/// A host whose function `next` is this one, and a guest of it that is to run `function`.
+fn host_and_guest(
+    function: &'static str,
+    next: impl Fn(i64) -> i64 + Send + Sync + 'static,
+) -> (Host, Guest<i64>) {
+    let mut host = Host::new(Mechanism::Injected);
+    host.linker.allow_shadowing(true);
+    host.linker
+        .func_wrap("host", "next", next)
+        .expect("shadows");
+    let guest =
+        host.guest(
+            async move |store, instance| match run(store, &instance, function, 7).await {
+                Outcome::Value(value) => value,
+                Outcome::Trap(trap) => panic!("{function}: {trap}"),
+            },
+        );
+    (host, guest)
+}
+
 #[test]
-fn a_guest_that_is_in_host_calls_all_the_time_yields_after_the_call() {
-    let host = Host::new(Mechanism::Injected);
-    let mut store = Store::new(&host.engine, ());
-    let guest = host
-        .preemption
-        .arm(&mut store, &host.program)
-        .expect("instantiated");
-    let mut linker = host.linker.clone();
-    linker.allow_shadowing(true);
+fn a_guest_yields_when_the_host_call_returns_during_which_the_alarm_rang() {
+    // As if it had rung there: `request` sends the signal to its own thread.
+    let (host, mut guest) = host_and_guest("calls", |x| {
+        super::request();
+        x + 1
+    });
+    let mut yields = 0;
+    let value = loop {
+        host.preemption.set_timer(None);
+        if let Poll::Ready(value) = host.poll(&mut guest) {
+            break value;
+        }
+        assert!(host.preemption.take_fired());
+        yields += 1;
+    };
+    assert_eq!(yields, 2000, "once for each call");
+    assert_eq!(Outcome::Value(value), expected::calls(7));
+}
+
+#[test]
+fn an_alarm_that_was_taken_during_a_host_call_does_not_stop_the_guest() {
+    let (host, mut guest) = host_and_guest("calls", |x| {
+        super::request();
+        // What the executor would do when it has heard of the reason.
+        super::alarm::take_request();
+        x + 1
+    });
+    assert!(host.poll(&mut guest).is_ready());
+}
+
+/// The guest runs for ever; it has to yield time and again.
+fn yields_time_and_again(host: &Host, guest: &mut Guest<i64>) {
+    for _ in 0..500 {
+        host.preemption.set_timer(Some(monotonic_ns() + 50_000));
+        assert!(host.poll(guest).is_pending());
+        assert!(host.preemption.take_fired());
+    }
+}
+
+#[test]
+fn a_guest_that_is_in_host_calls_all_the_time_yields() {
     // As long as a large step of a host call, so that the guest is hardly ever in its own code.
-    let busy = |x: i64| {
+    let (host, mut guest) = host_and_guest("calls_for_ever", |x| {
         let end = monotonic_ns() + 20_000;
         while monotonic_ns() < end {
             std::hint::spin_loop();
         }
         x
-    };
-    linker.func_wrap("host", "next", busy).expect("shadows");
-    let Code::Module(module) = host.program.code() else {
-        unreachable!("made from a module")
-    };
-    let instance = linker.instantiate_pre(module).expect("linked");
-    let mut future = Box::pin(async move {
-        let instance = instance.instantiate_async(&mut store).await.expect("fits");
-        run(&mut store, &instance, "for_ever", 1).await
     });
-    let mut context = Context::from_waker(Waker::noop());
-    for _ in 0..500 {
-        let due = monotonic_ns() + 50_000;
-        host.preemption.set_timer(Some(due));
-        // SAFETY: as above.
-        let entered = unsafe { host.preemption.enter(&guest) };
-        assert!(future.as_mut().poll(&mut context).is_pending());
-        drop(entered);
-        assert!(host.preemption.take_fired());
+    yields_time_and_again(&host, &mut guest);
+}
+
+#[test]
+fn a_guest_that_is_in_bulk_instructions_all_the_time_yields() {
+    let (host, mut guest) = host_and_guest("fills_for_ever", |x| x);
+    yields_time_and_again(&host, &mut guest);
+}
+
+#[test]
+fn a_guest_that_is_ended_during_a_call_whose_return_was_changed_is_gone() {
+    for _ in 0..200 {
+        let (host, mut guest) = host_and_guest("calls", |x| {
+            super::request();
+            x + 1
+        });
+        host.preemption.set_timer(None);
+        assert!(host.poll(&mut guest).is_pending());
+        drop(guest);
     }
 }

@@ -79,7 +79,7 @@
       (local.set $sum (i64.add (i64.mul (local.get $sum) (i64.const 31)) (call $next (local.get $i))))
       (br_if $again (i64.lt_s (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 2000))))
     (local.get $sum))
-  (func (export "for_ever") (param $x i64) (result i64)
+  (func (export "calls_for_ever") (param $x i64) (result i64)
     (loop $again
       (local.set $x (call $next (local.get $x)))
       (br $again))
@@ -183,6 +183,13 @@
       (local.set $sum (i64.add (local.get $sum) (i64.load8_u offset=100000 (local.get $i))))
       (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 200000))))
     (local.get $sum))
+
+  ;; As the splitting of bulk instructions leaves it.
+  (func (export "fills_for_ever") (param $x i64) (result i64)
+    (loop $again
+      (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536))
+      (br $again))
+    (unreachable))
 
   (func $one (result i64) (i64.const 1))
   (func $three (result i64) (i64.const 3))
