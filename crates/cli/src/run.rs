@@ -4,6 +4,7 @@ use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::leases;
 use crate::report;
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
     StartRequest, Surroundings, flush_output,
@@ -66,6 +67,16 @@ pub(crate) struct Arguments {
     #[arg(long = "env", value_name = "VAR")]
     env: Vec<EnvVar>,
 
+    /// How the program is preempted: injected (compiled without checks) or epochs
+    /// [default: injected].
+    #[arg(
+        long,
+        value_name = "MECHANISM",
+        env = "LEASEHOLD_PREEMPT",
+        hide_env = true
+    )]
+    preempt: Option<Mechanism>,
+
     /// Kill the program after this time.
     #[arg(long, value_name = "TIME")]
     kill_after: Option<Nanoseconds>,
@@ -94,6 +105,9 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let profile = profile_or_calibrate(profile)?;
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
+    if let Some(mechanism) = arguments.preempt {
+        config.preemption = mechanism;
+    }
     let cell = Cell::start(config)?;
     let program = load(&cell, &tenant.component)?;
     let handle = cell
