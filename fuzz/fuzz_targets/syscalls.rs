@@ -119,7 +119,8 @@ fuzz_target!(|script: Script| {
             236..=239 => kernel.execution_finished(id, 1),
             240 => kernel.cancel_wait(id),
             241..=243 => {
-                kernel.expire(u64::from(step.number), 8);
+                kernel.expire(tenant, u64::from(step.number), 8);
+                while kernel.next_rearmed().is_some() {}
             }
             244..=247 => {
                 let to = tenants[usize::from(step.other) % tenants.len()];

@@ -2,9 +2,14 @@
 //!
 //! The armed timers of a tenant are a leftist heap (Crane 1972) through their own slots: arming
 //! and disarming take O(log n) in the worst case and allocate nothing. A child tenant is among
-//! its parent's deadlines with one timer that stands for its earliest, and a top-level tenant
-//! among the cell's with one entry. So ending a tenant takes one entry out, and never looks at
-//! its timers.
+//! its parent's deadlines with one timer that stands for its earliest. So ending a tenant takes
+//! one entry out, and never looks at its timers.
+//!
+//! There is no queue of all tenants' timers: firing a timer is work, and whose work it is decides
+//! who fires it and when. The kernel only says whose earliest deadline has changed
+//! ([`Kernel::next_rearmed`]); a scheduler fires a tenant's timers in that tenant's own time
+//! ([`Kernel::expire`]), so that no number of them holds up a tenant of higher priority (SPR
+//! §III-D).
 
 use alloc::vec::Vec;
 
@@ -161,102 +166,87 @@ fn set_parent<B: Backing>(groups: &mut Objects<B>, node: Place, parent: Place) {
     }
 }
 
-/// The top-level tenants that have armed timers: a binary heap in which each tenant knows its
-/// place.
+/// The top-level tenants whose earliest deadline has changed since that was last asked: each
+/// once, and each knows its place.
 #[derive(Debug, Default)]
-pub(crate) struct Roots {
-    heap: Vec<(u64, TenantId)>,
-    /// Top-level tenants that exist; the heap has room for all of them.
-    tenants: usize,
+pub(crate) struct Rearmed {
+    tenants: Vec<TenantId>,
+    /// Top-level tenants that exist; the list has room for all of them.
+    existing: usize,
 }
 
-impl Roots {
+impl Rearmed {
     /// Makes room for one more tenant.
     pub(crate) fn reserve(&mut self) -> Result<(), Errno> {
-        let further = self.tenants + 1 - self.heap.len();
-        self.heap.try_reserve(further).map_err(|_| Errno::Memory)
+        let further = self.existing + 1 - self.tenants.len();
+        self.tenants
+            .try_reserve(further)
+            .map_err(|_| Errno::Memory)
     }
 
     pub(crate) const fn opened(&mut self) {
-        self.tenants += 1;
+        self.existing += 1;
     }
 
-    pub(crate) const fn ended(&mut self) {
-        self.tenants -= 1;
-    }
-
-    /// Sets the earliest deadline of a tenant; `None` takes it out. O(log n).
-    fn set<B: Backing>(
-        &mut self,
-        groups: &mut Objects<B>,
-        tenant: TenantId,
-        deadline: Option<u64>,
-    ) {
-        let turn = groups.get(tenant.0).and_then(|tenant| tenant.turn);
-        let mut at = match (turn, deadline) {
-            (None, None) => return,
-            (None, Some(deadline)) => {
-                self.heap.push((deadline, tenant));
-                self.heap.len() - 1
-            }
-            (Some(turn), Some(deadline)) => {
-                self.heap[turn as usize].0 = deadline;
-                turn as usize
-            }
-            (Some(turn), None) => {
-                self.heap.swap_remove(turn as usize);
-                note(groups, tenant, None);
-                if turn as usize == self.heap.len() {
-                    return;
-                }
-                turn as usize
-            }
+    fn add<B: Backing>(&mut self, groups: &mut Objects<B>, tenant: TenantId) {
+        let Some(record) = groups.get_mut(tenant.0) else {
+            return;
         };
-        while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
-            self.heap.swap(at, (at - 1) / 2);
-            note(groups, self.heap[at].1, Some(at));
-            at = (at - 1) / 2;
+        if record.rearmed.is_none() {
+            record.rearmed = Some(self.tenants.len() as u32);
+            self.tenants.push(tenant);
         }
-        loop {
-            let children = 2 * at + 1..(2 * at + 3).min(self.heap.len());
-            let Some(child) = children.min_by_key(|&child| self.heap[child].0) else {
-                break;
-            };
-            if self.heap[at].0 <= self.heap[child].0 {
-                break;
-            }
-            self.heap.swap(at, child);
-            note(groups, self.heap[at].1, Some(at));
-            at = child;
-        }
-        note(groups, self.heap[at].1, Some(at));
     }
-}
 
-fn note<B: Backing>(groups: &mut Objects<B>, tenant: TenantId, turn: Option<usize>) {
-    if let Some(tenant) = groups.get_mut(tenant.0) {
-        tenant.turn = turn.map(|turn| turn as u32);
+    fn next<B: Backing>(&mut self, groups: &mut Objects<B>) -> Option<TenantId> {
+        let tenant = self.tenants.pop()?;
+        if let Some(record) = groups.get_mut(tenant.0) {
+            record.rearmed = None;
+        }
+        Some(tenant)
+    }
+
+    /// The tenant ends.
+    fn ended<B: Backing>(&mut self, groups: &mut Objects<B>, tenant: TenantId) {
+        self.existing -= 1;
+        let place = groups
+            .get_mut(tenant.0)
+            .and_then(|record| record.rearmed.take());
+        let Some(place) = place else { return };
+        self.tenants.swap_remove(place as usize);
+        if let Some(&moved) = self.tenants.get(place as usize)
+            && let Some(record) = groups.get_mut(moved.0)
+        {
+            record.rearmed = Some(place);
+        }
     }
 }
 
 impl<B: Backing> Kernel<B> {
-    /// When the next timer of the cell fires, in the time given to
-    /// [`timer_set`](Self::timer_set).
-    pub fn next_deadline(&self) -> Option<u64> {
-        self.roots.heap.first().map(|&(deadline, _)| deadline)
+    /// A top-level tenant whose earliest deadline has changed since it was last named here, and
+    /// that deadline now: in the time given to [`timer_set`](Self::timer_set), `None` if none of
+    /// its timers is armed. O(1).
+    pub fn next_rearmed(&mut self) -> Option<(TenantId, Option<u64>)> {
+        let tenant = self.rearmed.next(&mut self.groups)?;
+        Some((tenant, self.next_deadline(tenant)))
     }
 
-    /// Fires up to `limit` timers whose time has come; returns how many. If it is `limit`, there
-    /// may be more. A periodic timer fires once however many periods have passed, and counts
-    /// them. O(log n) and the tenant's depth, for each.
-    pub fn expire(&mut self, now_ns: u64, limit: u32) -> u32 {
+    /// When the next timer of a tenant or its descendants fires.
+    pub fn next_deadline(&self, tenant: TenantId) -> Option<u64> {
+        self.tenant(tenant).ok()?.deadlines.earliest(&self.groups)
+    }
+
+    /// Fires up to `limit` timers of a tenant and its descendants whose time has come; returns
+    /// how many. If it is `limit`, there may be more. A periodic timer fires once however many
+    /// periods have passed, and counts them. O(log n) and the owner's depth, for each.
+    pub fn expire(&mut self, tenant: TenantId, now_ns: u64, limit: u32) -> u32 {
         let mut fired = 0;
         while fired < limit
             && self
-                .next_deadline()
+                .next_deadline(tenant)
                 .is_some_and(|deadline| deadline <= now_ns)
         {
-            if !self.fire_first(now_ns) {
+            if !self.fire_first(tenant, now_ns) {
                 break;
             }
             fired += 1;
@@ -264,10 +254,7 @@ impl<B: Backing> Kernel<B> {
         fired
     }
 
-    fn fire_first(&mut self, now: u64) -> bool {
-        let Some(&(_, mut tenant)) = self.roots.heap.first() else {
-            return false;
-        };
+    fn fire_first(&mut self, mut tenant: TenantId, now: u64) -> bool {
         let handle = loop {
             let Ok(record) = self.tenant(tenant) else {
                 return false;
@@ -364,7 +351,7 @@ impl<B: Backing> Kernel<B> {
             };
             let earliest = deadlines.earliest(&self.groups);
             let Some(parent) = parent else {
-                self.roots.set(&mut self.groups, at, earliest);
+                self.rearmed.add(&mut self.groups, at);
                 return;
             };
             if key(&self.groups, parent.alarm) == earliest {
@@ -388,10 +375,7 @@ impl<B: Backing> Kernel<B> {
                 self.disarm(parent.tenant, parent.alarm);
                 self.announce(parent.tenant);
             }
-            None => {
-                self.roots.set(&mut self.groups, tenant, None);
-                self.roots.ended();
-            }
+            None => self.rearmed.ended(&mut self.groups, tenant),
         }
     }
 }

@@ -7,7 +7,7 @@ use leasehold_reclaim::{
 
 use crate::allowance::{self, Allowance};
 use crate::capability::{Capability, Derivation, ObjectClass, Place, Selector};
-use crate::deadline::Roots;
+use crate::deadline::Rearmed;
 use crate::errno::Errno;
 use crate::execution::{ExecutionId, Executions, Role, Wake};
 use crate::link::{Link, Objects};
@@ -122,7 +122,7 @@ pub(crate) struct Classes {
 pub struct Kernel<B: Backing> {
     pub(crate) groups: Objects<B>,
     pub(crate) executions: Executions,
-    pub(crate) roots: Roots,
+    pub(crate) rearmed: Rearmed,
     pub(crate) classes: Classes,
     pub(crate) config: KernelConfig,
     pub(crate) costs: KernelCosts,
@@ -180,7 +180,7 @@ impl<B: Backing> Kernel<B> {
         Kernel {
             groups,
             executions,
-            roots: Roots::default(),
+            rearmed: Rearmed::default(),
             classes,
             config,
             costs,

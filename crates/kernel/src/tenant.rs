@@ -38,8 +38,8 @@ pub(crate) struct Tenant {
     pub(crate) table: Table,
     /// Its armed timers, and those of its children.
     pub(crate) deadlines: Heap,
-    /// Of a top-level tenant: where it is among those with armed timers.
-    pub(crate) turn: Option<u32>,
+    /// Of a top-level tenant: where it is among those whose earliest deadline has changed.
+    pub(crate) rearmed: Option<u32>,
     /// The memory reservation, and what of it is in use or carved for children; bytes.
     pub(crate) memory: Memory,
     /// In [`Mode::Individual`](leasehold_reclaim::Mode::Individual): how far its end has come.
@@ -72,13 +72,13 @@ impl<B: Backing> Kernel<B> {
     /// [`Errno::Budget`] if the budget does not even pay for an empty tenant, [`Errno::Memory`]
     /// if there is no arena, [`Errno::Limit`] if there are too many tenants.
     pub fn admit(&mut self, budget_ns: u64, memory_bytes: u64) -> Result<TenantId, Errno> {
-        self.roots.reserve()?;
+        self.rearmed.reserve()?;
         let group = self.groups.open_root(Nanos(budget_ns))?;
         let opened = self.open_tenant(group, None, 0, budget_ns, memory_bytes);
         if opened.is_err() {
             self.groups.reclaim(group, &mut |_: &mut _, _| {});
         } else {
-            self.roots.opened();
+            self.rearmed.opened();
         }
         opened
     }
@@ -105,7 +105,7 @@ impl<B: Backing> Kernel<B> {
             budget_ns,
             table,
             deadlines,
-            turn: None,
+            rearmed: None,
             memory,
             swept: 0,
         };

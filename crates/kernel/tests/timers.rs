@@ -33,6 +33,7 @@ proptest! {
         }
         let mut alive = [true; 7];
         let mut timers: Vec<Timer> = Vec::new();
+        let mut announced = None;
         let mut now = 0u64;
         for (what, which, after, period) in ops {
             let owner = usize::from(which) % 7;
@@ -82,10 +83,17 @@ proptest! {
                         *fired += passed + 1;
                         *deadline = (*period > 0).then(|| first + (passed + 1) * *period);
                     }
-                    assert_eq!(kernel.expire(now, u32::MAX), due);
+                    assert_eq!(kernel.expire(tenants[0], now, u32::MAX), due);
                 }
             }
-            assert_eq!(kernel.next_deadline(), timers.iter().filter_map(|timer| timer.2).min());
+            let earliest = timers.iter().filter_map(|timer| timer.2).min();
+            assert_eq!(kernel.next_deadline(tenants[0]), earliest);
+            if let Some((tenant, deadline)) = kernel.next_rearmed() {
+                assert_eq!((tenant, deadline), (tenants[0], earliest));
+                announced = earliest;
+            }
+            assert_eq!(announced, earliest, "every change is announced");
+            assert_eq!(kernel.next_rearmed(), None, "and once");
         }
     }
 }
@@ -106,13 +114,34 @@ fn an_expiry_wakes_one_waiter_and_no_more_timers_than_asked_for_fire() {
         kernel.timer_wait(tenant, waiter, timers[1]),
         Ok(Outcome::Blocked)
     );
-    assert_eq!(kernel.expire(9, 8), 0);
-    assert_eq!(kernel.expire(100, 1), 1);
+    assert_eq!(kernel.expire(tenant, 9, 8), 0);
+    assert_eq!(kernel.expire(tenant, 100, 1), 1);
     assert_eq!(kernel.next_wake(), Some((waiter, Wake::Ready)));
     assert_eq!(
         kernel.timer_wait(tenant, waiter, timers[1]),
         Ok(Outcome::Done(1))
     );
-    assert_eq!(kernel.next_deadline(), Some(20));
-    assert_eq!(kernel.expire(100, 8), 2);
+    assert_eq!(kernel.next_deadline(tenant), Some(20));
+    assert_eq!(kernel.expire(tenant, 100, 8), 2);
+}
+
+#[test]
+fn each_tenants_timers_are_fired_and_announced_apart_from_all_others() {
+    let mut kernel = sized(Mode::Grouped, 1 << 20, 8);
+    let tenants = [(); 3].map(|()| kernel.admit(1_000_000, 0).expect("admitted"));
+    for (tenant, after) in tenants.into_iter().zip([30, 10, 20]) {
+        let timer = kernel.timer_create(tenant).expect("timer");
+        kernel.timer_set(tenant, timer, 0, after, 0).expect("set");
+    }
+    kernel.end(tenants[0], &mut |_| {}).expect("ended");
+    let mut announced: Vec<_> = std::iter::from_fn(|| kernel.next_rearmed()).collect();
+    announced.sort_by_key(|&(_, deadline)| deadline);
+    assert_eq!(
+        announced,
+        [(tenants[1], Some(10)), (tenants[2], Some(20))],
+        "not the one that has ended"
+    );
+    assert_eq!(kernel.expire(tenants[2], 100, 8), 1);
+    assert_eq!(kernel.next_rearmed(), Some((tenants[2], None)));
+    assert_eq!(kernel.next_deadline(tenants[1]), Some(10), "still to fire");
 }
