@@ -1,7 +1,7 @@
 //! The cell's pools together: linear-memory slots and fiber stacks, and what of them still has to
 //! be cleaned.
 
-use crate::range_pool::{PoolState, STEP_PAGES};
+use crate::range_pool::Claim;
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
 use std::sync::Arc;
@@ -21,15 +21,18 @@ pub(crate) struct Pools {
     stacks: StackPool,
 }
 
-/// Everything that was dirty at one moment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticket {
-    slots: u64,
-    stacks: u64,
+/// What one tenant left behind in the pools, to be cleaned at its expense.
+#[derive(Debug, Default)]
+pub(crate) struct Leavings {
+    slots: Claim,
+    stacks: Claim,
 }
 
-fn reached(state: PoolState, ticket: u64) -> bool {
-    state.cleaned >= ticket
+impl Leavings {
+    /// Whether all of it is clean.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.slots.is_empty() && self.stacks.is_empty()
+    }
 }
 
 impl Pools {
@@ -50,37 +53,23 @@ impl Pools {
         config.with_host_stack(Arc::new(self.stacks.clone()));
     }
 
-    /// What is dirty now.
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket {
-            slots: self.slots.state().detached,
-            stacks: self.stacks.state().detached,
+    /// Takes everything that was left behind since this was last asked, in constant time.
+    ///
+    /// All programs of a cell are dropped on its thread, one tenant's at a time: so asking after
+    /// a tenant's programs were dropped gives what that tenant left.
+    pub(crate) fn leavings(&self) -> Leavings {
+        Leavings {
+            slots: self.slots.claim(),
+            stacks: self.stacks.claim(),
         }
     }
 
-    /// Whether all that was dirty when the ticket was taken is clean.
-    pub(crate) fn is_clean(&self, ticket: Ticket) -> bool {
-        reached(self.slots.state(), ticket.slots) && reached(self.stacks.state(), ticket.stacks)
-    }
-
-    /// Cleans up to `pages` pages of what has been dirty for the longest time, slots first;
-    /// returns how many.
-    pub(crate) fn clean(&self, ticket: Ticket, pages: usize) -> usize {
-        if reached(self.slots.state(), ticket.slots) {
-            self.stacks.clean_step(pages).pages
+    /// Cleans up to `pages` pages, slots first; returns how many.
+    pub(crate) fn clean(&self, leavings: &mut Leavings, pages: usize) -> usize {
+        if leavings.slots.is_empty() {
+            self.stacks.clean_claimed(&mut leavings.stacks, pages)
         } else {
-            self.slots.clean_step(pages).pages
+            self.slots.clean_claimed(&mut leavings.slots, pages)
         }
-    }
-
-    /// Takes up to `steps` cleaning steps; true when all that the ticket stands for is clean.
-    pub(crate) fn clean_steps(&self, ticket: Ticket, steps: usize) -> bool {
-        for _ in 0..steps {
-            if self.is_clean(ticket) {
-                return true;
-            }
-            self.clean(ticket, STEP_PAGES);
-        }
-        self.is_clean(ticket)
     }
 }

@@ -6,7 +6,6 @@
 //! ranges are cleaned in steps of a bounded number of pages, under whichever reservation should
 //! pay.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,19 +31,13 @@ pub struct PoolState {
     pub clean: usize,
     /// In use.
     pub taken: usize,
-    /// Waiting to be cleaned.
+    /// Waiting to be cleaned, claimed or not.
     pub dirty: usize,
     /// Pages that cleaning has still to visit.
     pub dirty_pages: usize,
     /// Given up because the system refused a call on them. Zero unless the host is out of
     /// mappings or memory.
     pub lost: usize,
-    /// How many have been put into the queue of dirty ranges so far; those with nothing to clean
-    /// are not.
-    pub detached: u64,
-    /// How many have left the queue. It is first in, first out: what is dirty now is clean as soon
-    /// as this reaches what [`detached`](PoolState::detached) is now.
-    pub cleaned: u64,
 }
 
 /// A clean range: all of it reads as zero.
@@ -65,9 +58,40 @@ struct Ranges {
     clean: Vec<CleanRange>,
     /// Ranges from this one on have never been used.
     unused: usize,
-    /// The one that has been dirty for the longest time first.
-    dirty: VecDeque<(CleanRange, Dirty)>,
+    /// What is to be cleaned, by the number of the range.
+    dirty: Vec<Option<DirtyRange>>,
+    /// Detached, and claimed by nobody yet.
+    unclaimed: Queue,
     state: PoolState,
+}
+
+/// A dirty range in its queue.
+#[derive(Debug)]
+struct DirtyRange {
+    then: CleanRange,
+    dirty: Dirty,
+    next: Option<u32>,
+}
+
+/// Dirty ranges in the order in which they were detached, linked through [`Ranges::dirty`]: so
+/// that detaching and claiming take constant time and allocate nothing.
+#[derive(Debug, Default)]
+struct Queue {
+    ends: Option<(u32, u32)>,
+}
+
+/// Dirty ranges that one tenant left behind and that are cleaned at its expense.
+///
+/// Ranges of a claim that is dropped before it [is empty](Claim::is_empty) stay dirty for ever.
+#[derive(Debug, Default)]
+#[must_use = "the ranges of a claim are cleaned by whoever holds it"]
+pub(crate) struct Claim(Queue);
+
+impl Claim {
+    /// Whether all of it has been cleaned.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.ends.is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -99,7 +123,8 @@ impl RangePool {
             ranges: Mutex::new(Ranges {
                 clean: Vec::with_capacity(capacity),
                 unused: 0,
-                dirty: VecDeque::with_capacity(capacity),
+                dirty: (0..capacity).map(|_| None).collect(),
+                unclaimed: Queue::default(),
                 state: PoolState {
                     clean: capacity,
                     ..PoolState::default()
@@ -163,42 +188,43 @@ impl RangePool {
             ranges.clean.push(range);
             return;
         }
-        ranges.state.detached += 1;
         ranges.state.dirty += 1;
         ranges.state.dirty_pages += dirty.pages();
-        ranges.dirty.push_back((range, dirty));
+        let number = (range.start / self.stride) as u32;
+        let last = ranges.unclaimed.ends;
+        ranges.unclaimed.ends = Some((last.map_or(number, |(first, _)| first), number));
+        if let Some((_, last)) = last
+            && let Some(last) = &mut ranges.dirty[last as usize]
+        {
+            last.next = Some(number);
+        }
+        ranges.dirty[number as usize] = Some(DirtyRange {
+            then: range,
+            dirty,
+            next: None,
+        });
     }
 
-    /// Cleans at most `pages` pages of the range that has been dirty for the longest time.
+    /// Takes all that was detached since the last claim, in constant time: the caller cleans it.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim(std::mem::take(&mut self.ranges().unclaimed))
+    }
+
+    /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+        self.ranges()
+            .clean_first(&self.reservation, &mut claim.0, pages)
+    }
+
+    /// Cleans at most `pages` pages of the unclaimed range that has been dirty for the longest
+    /// time.
     pub(crate) fn clean_step(&self, pages: usize) -> Cleaned {
         let mut ranges = self.ranges();
-        let Some((range, mut dirty)) = ranges.dirty.pop_front() else {
-            return Cleaned::default();
-        };
-        let before = dirty.pages();
-        // SAFETY: the promises made when the range was detached; it is in the queue since.
-        let step = unsafe { dirty.step(&self.reservation, pages) };
-        let visited = before - dirty.pages();
-        if step.is_ok() && dirty.pages() > 0 {
-            ranges.state.dirty_pages -= visited;
-            ranges.dirty.push_front((range, dirty));
-        } else {
-            ranges.state.dirty_pages -= before;
-            ranges.state.dirty -= 1;
-            ranges.state.cleaned += 1;
-            match step {
-                Ok(()) => {
-                    ranges.state.clean += 1;
-                    ranges.clean.push(range);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, start = range.start, "an address range is lost");
-                    ranges.state.lost += 1;
-                }
-            }
-        }
+        let mut queue = std::mem::take(&mut ranges.unclaimed);
+        let pages = ranges.clean_first(&self.reservation, &mut queue, pages);
+        ranges.unclaimed = queue;
         Cleaned {
-            pages: visited,
+            pages,
             remaining: ranges.state.dirty_pages,
         }
     }
@@ -206,5 +232,41 @@ impl RangePool {
     fn ranges(&self) -> MutexGuard<'_, Ranges> {
         // Every update leaves the lists whole, so that a panic elsewhere spoils nothing.
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ranges {
+    fn clean_first(&mut self, reservation: &Reservation, queue: &mut Queue, pages: usize) -> usize {
+        let Some((first, last)) = queue.ends else {
+            return 0;
+        };
+        let Some(mut range) = self.dirty[first as usize].take() else {
+            debug_assert!(false, "a queued range is dirty");
+            queue.ends = None;
+            return 0;
+        };
+        let before = range.dirty.pages();
+        // SAFETY: the promises made when the range was detached; it is in a queue since.
+        let step = unsafe { range.dirty.step(reservation, pages) };
+        let visited = before - range.dirty.pages();
+        if step.is_ok() && range.dirty.pages() > 0 {
+            self.state.dirty_pages -= visited;
+            self.dirty[first as usize] = Some(range);
+            return visited;
+        }
+        queue.ends = range.next.map(|next| (next, last));
+        self.state.dirty_pages -= before;
+        self.state.dirty -= 1;
+        match step {
+            Ok(()) => {
+                self.state.clean += 1;
+                self.clean.push(range.then);
+            }
+            Err(error) => {
+                tracing::warn!(%error, start = range.then.start, "an address range is lost");
+                self.state.lost += 1;
+            }
+        }
+        visited
     }
 }

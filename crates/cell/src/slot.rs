@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::cleaning::Dirty;
 use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
-use crate::range_pool::{CleanRange, Cleaned, PoolState, RangePool};
+use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
 use crate::reservation::PAGE;
 
 /// Address space of one slot's memory, in bytes.
@@ -89,6 +89,16 @@ impl SlotPool {
     /// 0.1 to 0.4 µs per page, and never a page fault.
     pub fn clean_step(&self, pages: usize) -> Cleaned {
         self.ranges.clean_step(pages)
+    }
+
+    /// Takes all that was detached since the last claim.
+    pub(crate) fn claim(&self) -> Claim {
+        self.ranges.claim()
+    }
+
+    /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+        self.ranges.clean_claimed(claim, pages)
     }
 
     /// Takes a clean slot of which exactly the first `bytes` bytes are accessible, all zero.

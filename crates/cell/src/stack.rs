@@ -13,7 +13,7 @@ use wasmtime::{StackCreator, StackMemory};
 
 use crate::cleaning::Dirty;
 use crate::engine_config::FIBER_STACK;
-use crate::range_pool::{CleanRange, Cleaned, PoolState, RangePool};
+use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
 use crate::reservation::PAGE;
 
 /// Inaccessible bytes below a stack. The code of host functions touches every page it passes, so
@@ -55,6 +55,16 @@ impl StackPool {
     /// Cleans at most `pages` pages of the stack that has been dirty for the longest time.
     pub fn clean_step(&self, pages: usize) -> Cleaned {
         self.ranges.clean_step(pages)
+    }
+
+    /// Takes all that was detached since the last claim.
+    pub(crate) fn claim(&self) -> Claim {
+        self.ranges.claim()
+    }
+
+    /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+        self.ranges.clean_claimed(claim, pages)
     }
 }
 

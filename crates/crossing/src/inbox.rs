@@ -3,14 +3,50 @@
 //!
 //! This is where the cell's thread meets all others, so it is small and model-checked
 //! (`RUSTFLAGS="--cfg loom" cargo test -p leasehold-crossing --release`): no message is lost,
-//! and a cell that went to sleep is woken by every message put after its last look.
+//! a cell that went to sleep is woken by every message put after its last look, and a running
+//! guest is interrupted by every message that is urgent enough.
+//!
+//! Every message has an [`Urgency`]: the priority of whom it is for. The most urgent is taken
+//! first, and what is less urgent than the running guest neither interrupts it nor costs the
+//! cell anything until the guest has stopped: SPR §III-D (deferred processing of activations),
+//! carried over to wake-ups that come from other threads.
 //!
 //! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): however often a
 //! hostile guest makes its waker fire, it occupies at most one place in the inbox.
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Condvar, Mutex, lock};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+/// How urgent a message is; the greater, the more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Urgency(u32);
+
+impl Urgency {
+    /// Whom nothing was reserved for.
+    pub const BACKGROUND: Urgency = Urgency(0);
+    /// The controller's: before all tenants.
+    pub const CONTROL: Urgency = Urgency(u32::MAX);
+
+    /// The urgency of a reservation of this priority.
+    pub const fn of_priority(priority: u32) -> Self {
+        // Below `CONTROL`, also when one more is asked for.
+        Urgency(if priority < u32::MAX - 2 {
+            priority + 1
+        } else {
+            u32::MAX - 2
+        })
+    }
+
+    /// The least urgency above this one.
+    #[must_use]
+    pub const fn above(self) -> Self {
+        Urgency(self.0.saturating_add(1))
+    }
+}
 
 /// What arrives in an [`Inbox`].
 #[derive(Debug)]
@@ -21,19 +57,56 @@ pub enum Message<C> {
     Command(C),
 }
 
+/// A message in its queue: the most urgent first, and the oldest of those.
+struct Waiting<C> {
+    rank: (Urgency, Reverse<u64>),
+    message: Message<C>,
+}
+
+impl<C> PartialEq for Waiting<C> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl<C> Eq for Waiting<C> {}
+
+impl<C> PartialOrd for Waiting<C> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<C> Ord for Waiting<C> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
 struct Queue<C> {
-    messages: Vec<Message<C>>,
+    messages: BinaryHeap<Waiting<C>>,
+    arrivals: u64,
     /// The cell's thread is waiting, or about to, and needs a notification.
     sleeping: bool,
+}
+
+/// In [`Inbox::waiting`]: nothing. In [`Inbox::threshold`]: no guest runs, or it has been
+/// interrupted already.
+const NONE: u64 = 0;
+
+fn level(urgency: Urgency) -> u64 {
+    u64::from(urgency.0) + 1
 }
 
 /// Messages to one cell; any number of senders, one receiver.
 pub struct Inbox<C> {
     queue: Mutex<Queue<C>>,
     arrived: Condvar,
-    /// True while `queue.messages` may hold something: lets the executor's loop look without
-    /// taking the lock.
-    nonempty: AtomicBool,
+    /// The [`level`] of the most urgent message: lets the executor look without taking the lock.
+    waiting: AtomicU64,
+    /// The [`level`] from which on a message interrupts the guest that runs.
+    threshold: AtomicU64,
+    interrupt: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[cfg(not(loom))]
@@ -48,37 +121,93 @@ impl<C> Inbox<C> {
     pub fn new() -> Self {
         Self {
             queue: Mutex::new(Queue {
-                messages: Vec::new(),
+                messages: BinaryHeap::new(),
+                arrivals: 0,
                 sleeping: false,
             }),
             arrived: Condvar::new(),
-            nonempty: AtomicBool::new(false),
+            waiting: AtomicU64::new(NONE),
+            threshold: AtomicU64::new(NONE),
+            interrupt: OnceLock::new(),
         }
     }
 
-    /// Puts a message in and wakes the cell if it sleeps.
-    pub fn put(&self, message: Message<C>) {
+    /// Says how a sender interrupts the guest that runs on the cell's thread. The first call
+    /// counts.
+    pub fn interrupt_with(&self, interrupt: impl Fn() + Send + Sync + 'static) {
+        let _ = self.interrupt.set(Box::new(interrupt));
+    }
+
+    /// Puts a message in, wakes the cell if it sleeps, and interrupts the guest that runs if the
+    /// message is urgent enough: at most once for each [`Inbox::enter_guest`]. O(log n) in the
+    /// messages that wait.
+    pub fn put(&self, message: Message<C>, urgency: Urgency) {
         let wake = {
             let mut queue = lock(&self.queue);
-            queue.messages.push(message);
-            self.nonempty.store(true, Ordering::Release);
+            let rank = (urgency, Reverse(queue.arrivals));
+            queue.arrivals += 1;
+            queue.messages.push(Waiting { rank, message });
+            self.publish(&queue);
             queue.sleeping
         };
         if wake {
             self.arrived.notify_one();
         }
+        // Either this thread sees the guest that is being entered, or the cell sees the message:
+        // each writes, passes a fence, and reads what the other writes.
+        fence(Ordering::SeqCst);
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        if threshold != NONE
+            && level(urgency) >= threshold
+            && self
+                .threshold
+                .compare_exchange(threshold, NONE, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            && let Some(interrupt) = self.interrupt.get()
+        {
+            interrupt();
+        }
     }
 
-    /// Moves everything that has arrived into `into`, without waiting.
+    fn publish(&self, queue: &Queue<C>) {
+        let first = queue.messages.peek();
+        let waiting = first.map_or(NONE, |first| level(first.rank.0));
+        self.waiting.store(waiting, Ordering::Release);
+    }
+
+    /// Takes out the most urgent message, if it is at least as urgent as `least`.
     ///
-    /// Costs one atomic load when nothing has arrived.
-    pub fn take(&self, into: &mut Vec<Message<C>>) {
-        if !self.nonempty.load(Ordering::Acquire) {
-            return;
+    /// Costs one atomic load when there is none.
+    pub fn take(&self, least: Urgency) -> Option<Message<C>> {
+        if self.waiting.load(Ordering::Acquire) < level(least) {
+            return None;
         }
         let mut queue = lock(&self.queue);
-        self.nonempty.store(false, Ordering::Relaxed);
-        into.append(&mut queue.messages);
+        let first = queue.messages.peek()?;
+        if first.rank.0 < least {
+            return None;
+        }
+        let taken = queue.messages.pop();
+        self.publish(&queue);
+        taken.map(|waiting| waiting.message)
+    }
+
+    /// Says that a guest is about to run which messages from urgency `least` on interrupt. False
+    /// if such a message waits already: then the guest must not be entered. A fence, a store and
+    /// a load.
+    pub fn enter_guest(&self, least: Urgency) -> bool {
+        self.threshold.store(level(least), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) < level(least) {
+            return true;
+        }
+        self.leave_guest();
+        false
+    }
+
+    /// Says that no guest runs: the cell looks for messages itself.
+    pub fn leave_guest(&self) {
+        self.threshold.store(NONE, Ordering::Relaxed);
     }
 
     /// Sleeps until a message has arrived, or for `timeout` at most.
@@ -111,15 +240,17 @@ impl<C> Inbox<C> {
 /// The waker of one execution.
 pub struct WakeFlag<C> {
     execution: u64,
+    urgency: Urgency,
     queued: AtomicBool,
     inbox: Arc<Inbox<C>>,
 }
 
 impl<C> WakeFlag<C> {
     /// The flag of one execution, which reports to `inbox`.
-    pub fn new(execution: u64, inbox: Arc<Inbox<C>>) -> Self {
+    pub fn new(execution: u64, urgency: Urgency, inbox: Arc<Inbox<C>>) -> Self {
         Self {
             execution,
+            urgency,
             queued: AtomicBool::new(false),
             inbox,
         }
@@ -128,7 +259,7 @@ impl<C> WakeFlag<C> {
     /// Asks for the execution to be polled. Idempotent until [`WakeFlag::clear`].
     pub fn set(&self) {
         if !self.queued.swap(true, Ordering::AcqRel) {
-            self.inbox.put(Message::Wake(self.execution));
+            self.inbox.put(Message::Wake(self.execution), self.urgency);
         }
     }
 
@@ -151,10 +282,12 @@ impl<C: Send> std::task::Wake for WakeFlag<C> {
 
 #[cfg(all(test, loom))]
 mod model {
-    use super::{Inbox, Message, WakeFlag};
+    use super::{Inbox, Message, Urgency, WakeFlag};
     use loom::sync::Arc;
-    use loom::sync::atomic::{AtomicBool, Ordering};
+    use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use loom::thread;
+
+    const LOW: Urgency = Urgency::BACKGROUND;
 
     #[test]
     fn no_message_is_lost_and_a_sleeping_cell_wakes() {
@@ -163,15 +296,15 @@ mod model {
             let senders: Vec<_> = (0..2)
                 .map(|n| {
                     let inbox = inbox.clone();
-                    thread::spawn(move || inbox.put(Message::Command(n)))
+                    thread::spawn(move || inbox.put(Message::Command(n), LOW))
                 })
                 .collect();
-            let mut got = Vec::new();
-            while got.len() < 2 {
-                inbox.take(&mut got);
-                if got.len() < 2 {
+            let mut got = 0;
+            while got < 2 {
+                match inbox.take(LOW) {
+                    Some(_) => got += 1,
                     // Deadlocks under the model if a message could arrive unnoticed.
-                    inbox.wait(None);
+                    None => inbox.wait(None),
                 }
             }
             for sender in senders {
@@ -184,7 +317,7 @@ mod model {
     fn a_wake_after_the_flag_was_cleared_is_delivered() {
         loom::model(|| {
             let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
-            let flag = Arc::new(WakeFlag::new(7, inbox.clone()));
+            let flag = Arc::new(WakeFlag::new(7, LOW, inbox.clone()));
             let event = Arc::new(AtomicBool::new(false));
             let waker = {
                 let (flag, event) = (flag.clone(), event.clone());
@@ -193,7 +326,6 @@ mod model {
                     flag.set();
                 })
             };
-            let mut messages = Vec::new();
             // The executor: clear, look for the event, sleep if it is not there yet.
             loop {
                 flag.clear();
@@ -201,42 +333,113 @@ mod model {
                     break;
                 }
                 inbox.wait(None);
-                inbox.take(&mut messages);
+                while inbox.take(LOW).is_some() {}
             }
             waker.join().expect("waker");
+        });
+    }
+
+    #[test]
+    fn an_urgent_message_is_seen_before_a_guest_is_entered_or_interrupts_it() {
+        loom::model(|| {
+            let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
+            // The guest runs until it is interrupted.
+            let interrupts = Arc::new(AtomicUsize::new(0));
+            let counted = interrupts.clone();
+            inbox.interrupt_with(move || {
+                counted.fetch_add(1, Ordering::Release);
+            });
+            let senders: Vec<_> = [3, 4]
+                .map(|priority| {
+                    let inbox = inbox.clone();
+                    let urgency = Urgency::of_priority(priority);
+                    thread::spawn(move || inbox.put(Message::Command(priority), urgency))
+                })
+                .into();
+            let entered = inbox.enter_guest(Urgency::of_priority(3));
+            for sender in senders {
+                sender.join().expect("sender");
+            }
+            inbox.leave_guest();
+            let interrupted = interrupts.load(Ordering::Acquire);
+            if entered {
+                assert_eq!(interrupted, 1, "by one of the two, and once");
+            } else {
+                assert!(interrupted <= 1);
+            }
+            let first = inbox.take(LOW);
+            assert!(
+                matches!(first, Some(Message::Command(4))),
+                "the most urgent"
+            );
         });
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Inbox, Message, WakeFlag};
+    use super::{Inbox, Message, Urgency, WakeFlag};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const LOW: Urgency = Urgency::BACKGROUND;
 
     #[test]
     fn a_waker_that_fires_often_occupies_one_place() {
         let inbox: Arc<Inbox<()>> = Arc::new(Inbox::new());
-        let flag = Arc::new(WakeFlag::new(3, inbox.clone()));
+        let flag = Arc::new(WakeFlag::new(3, LOW, inbox.clone()));
         for _ in 0..1000 {
             flag.set();
         }
-        let mut messages = Vec::new();
-        inbox.take(&mut messages);
-        assert_eq!(messages.len(), 1);
-        assert!(matches!(messages[0], Message::Wake(3)));
+        assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
+        assert!(inbox.take(LOW).is_none());
         flag.clear();
         flag.set();
-        inbox.take(&mut messages);
-        assert_eq!(messages.len(), 2);
+        assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
     }
 
     #[test]
     fn waiting_returns_at_once_when_a_message_is_there() {
         let inbox: Inbox<u32> = Inbox::new();
-        inbox.put(Message::Command(1));
+        inbox.put(Message::Command(1), LOW);
         inbox.wait(None);
-        let mut messages = Vec::new();
-        inbox.take(&mut messages);
-        assert!(matches!(messages[..], [Message::Command(1)]));
+        assert!(matches!(inbox.take(LOW), Some(Message::Command(1))));
+    }
+
+    #[test]
+    fn the_most_urgent_is_taken_first_and_equals_in_the_order_of_arrival() {
+        let inbox: Inbox<u32> = Inbox::new();
+        for (n, priority) in [(0, 7), (1, 9), (2, 7), (3, 9)] {
+            inbox.put(Message::Command(n), Urgency::of_priority(priority));
+        }
+        inbox.put(Message::Command(4), Urgency::CONTROL);
+        inbox.put(Message::Command(5), LOW);
+        let taken: Vec<_> = std::iter::from_fn(|| match inbox.take(LOW)? {
+            Message::Command(n) => Some(n),
+            Message::Wake(_) => None,
+        })
+        .collect();
+        assert_eq!(taken, [4, 1, 3, 0, 2, 5]);
+    }
+
+    #[test]
+    fn what_is_less_urgent_than_the_guest_waits_and_does_not_interrupt_it() {
+        let interrupts = Arc::new(AtomicU32::new(0));
+        let inbox: Inbox<u32> = Inbox::new();
+        let counted = interrupts.clone();
+        inbox.interrupt_with(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let seven = Urgency::of_priority(7);
+        assert!(inbox.enter_guest(seven));
+        inbox.put(Message::Command(1), Urgency::of_priority(6));
+        assert_eq!(interrupts.load(Ordering::Relaxed), 0);
+        assert!(inbox.take(seven).is_none());
+        for n in 0..3 {
+            inbox.put(Message::Command(n), seven);
+        }
+        assert_eq!(interrupts.load(Ordering::Relaxed), 1, "once is enough");
+        assert!(!inbox.enter_guest(seven), "somebody waits");
+        assert!(inbox.enter_guest(seven.above()));
     }
 }

@@ -7,25 +7,28 @@
 //! Principles:
 //!
 //! 1. **A cell's thread never waits for another thread**, except in [`Inbox::wait`], when it has
-//!    nothing to do.
+//!    nothing to do, and for the length of a sender's push into a queue.
 //! 2. **What a guest can multiply is bounded here**: a wake-up is a flag, not a message; a pipe
 //!    has a capacity.
 //! 3. **Every interleaving is explored**: `RUSTFLAGS="--cfg loom" cargo test -p
 //!    leasehold-crossing --release` swaps the standard library's primitives for loom's.
 //!
 //! ```
-//! use leasehold_crossing::{Inbox, Message};
+//! use leasehold_crossing::{Inbox, Message, Urgency};
 //! use std::sync::Arc;
 //!
 //! let inbox: Arc<Inbox<&str>> = Arc::new(Inbox::new());
 //! let theirs = inbox.clone();
-//! let sender = std::thread::spawn(move || theirs.put(Message::Command("start")));
-//! let mut messages = Vec::new();
-//! while messages.is_empty() {
-//!     inbox.wait(None);
-//!     inbox.take(&mut messages);
-//! }
-//! assert!(matches!(messages[..], [Message::Command("start")]));
+//! let sender = std::thread::spawn(move || {
+//!     theirs.put(Message::Command("start"), Urgency::CONTROL);
+//! });
+//! let message = loop {
+//!     match inbox.take(Urgency::BACKGROUND) {
+//!         Some(message) => break message,
+//!         None => inbox.wait(None),
+//!     }
+//! };
+//! assert!(matches!(message, Message::Command("start")));
 //! # sender.join().unwrap();
 //! ```
 
@@ -35,5 +38,5 @@ mod inbox;
 mod pipe;
 mod sync;
 
-pub use inbox::{Inbox, Message, WakeFlag};
+pub use inbox::{Inbox, Message, Urgency, WakeFlag};
 pub use pipe::{CAPACITY, Pipe, Progress};
