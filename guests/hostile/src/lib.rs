@@ -32,6 +32,7 @@ mod memory;
 mod output;
 mod secret;
 mod tally;
+mod time;
 mod wasi;
 
 pub use aftermath::Aftermath;
@@ -43,4 +44,5 @@ pub use memory::{PAGE_BYTES, Page, Pages, grow, own, untouched};
 pub use output::Line;
 pub use secret::Secret;
 pub use tally::{Tally, tally};
-pub use wasi::{Descriptor, exit};
+pub use time::{next_multiple, work_for};
+pub use wasi::{Descriptor, exit, nap, nap_until, now};

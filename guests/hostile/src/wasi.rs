@@ -32,6 +32,7 @@ mod import {
             count: usize,
             happened: *mut usize,
         ) -> u32;
+        pub(super) fn clock_time_get(clock: u32, precision_ns: u64, now: *mut u64) -> u32;
         pub(super) safe fn proc_exit(code: u32) -> !;
     }
 }
@@ -71,16 +72,27 @@ pub fn exit(code: u32) -> ! {
     import::proc_exit(code)
 }
 
+const MONOTONIC: u32 = 1;
+
 /// Sleeps for `nanoseconds`, or not at all if the host refuses.
-pub(crate) fn nap(nanoseconds: u64) {
-    const MONOTONIC: u32 = 1;
+pub fn nap(nanoseconds: u64) {
+    wait(nanoseconds, 0);
+}
+
+/// Sleeps until [`now`] is `instant`, or not at all if the host refuses.
+pub fn nap_until(instant: u64) {
+    const ABSOLUTE: u16 = 1;
+    wait(instant, ABSOLUTE);
+}
+
+fn wait(timeout_ns: u64, flags: u16) {
     let subscription = Subscription {
         user_data: 0,
         kind: 0,
         clock: MONOTONIC,
-        timeout_ns: nanoseconds,
+        timeout_ns,
         precision_ns: 0,
-        flags: 0,
+        flags,
     };
     let mut event = Event([0; 32]);
     let mut happened = 0;
@@ -93,6 +105,15 @@ pub(crate) fn nap(nanoseconds: u64) {
             &raw mut happened,
         )
     };
+}
+
+/// Nanoseconds of the monotonic clock; 0 if the host refuses.
+#[must_use]
+pub fn now() -> u64 {
+    let mut now = 0;
+    // SAFETY: one instant to write.
+    unsafe { import::clock_time_get(MONOTONIC, 0, &raw mut now) };
+    now
 }
 
 /// Writes to standard output; what the host does not take is lost.
