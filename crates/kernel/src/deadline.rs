@@ -179,9 +179,7 @@ impl Rearmed {
     /// Makes room for one more tenant.
     pub(crate) fn reserve(&mut self) -> Result<(), Errno> {
         let further = self.existing + 1 - self.tenants.len();
-        self.tenants
-            .try_reserve(further)
-            .map_err(|_| Errno::Memory)
+        self.tenants.try_reserve(further).map_err(|_| Errno::Memory)
     }
 
     pub(crate) const fn opened(&mut self) {

@@ -54,6 +54,8 @@ pub(crate) struct Execution {
     pub(crate) tenant: TenantId,
     pub(crate) role: Role,
     stop: LinkId,
+    /// How much the cell cares that it goes on.
+    urgency: u32,
     state: State,
     /// Set while it is on the list of woken ones.
     wake: Option<Wake>,
@@ -72,6 +74,8 @@ pub(crate) struct Executions {
     /// Open-addressed hash table from identifiers to numbers, at most half full.
     index: Box<[Option<Number>]>,
     woken: List,
+    /// The greatest urgency of those that joined the woken ones since it was found empty.
+    most_urgent: u32,
 }
 
 impl Executions {
@@ -84,6 +88,7 @@ impl Executions {
             used: 0,
             index: (0..most.next_power_of_two() * 2).map(|_| None).collect(),
             woken: List::default(),
+            most_urgent: 0,
         }
     }
 
@@ -134,6 +139,7 @@ impl Executions {
             tenant,
             role,
             stop,
+            urgency: 0,
             state: State::Running,
             wake: None,
             previous: None,
@@ -188,10 +194,25 @@ impl Executions {
 
     /// The first on the list of woken executions, which leaves it.
     pub(crate) fn pop_woken(&mut self) -> Option<(ExecutionId, Wake)> {
-        let number = self.woken.first?;
+        let Some(number) = self.woken.first else {
+            self.most_urgent = 0;
+            return None;
+        };
         self.unlist(None, number);
         let execution = self.get_mut(number)?;
         Some((execution.id, execution.wake.take()?))
+    }
+
+    /// The greatest urgency of those that were woken since [`pop_woken`](Self::pop_woken) last
+    /// found nobody; 0 if there was none.
+    pub(crate) const fn most_urgent(&self) -> u32 {
+        self.most_urgent
+    }
+
+    pub(crate) fn set_urgency(&mut self, id: ExecutionId, urgency: u32) {
+        if let Some(execution) = self.find(id).and_then(|number| self.get_mut(number)) {
+            execution.urgency = urgency;
+        }
     }
 
     /// Queues an execution for an object.
@@ -318,6 +339,8 @@ impl Executions {
         if let Some(execution) = self.get_mut(number) {
             execution.state = state;
             execution.wake = Some(wake);
+            let urgency = execution.urgency;
+            self.most_urgent = self.most_urgent.max(urgency);
         }
         let mut woken = self.woken;
         self.list(&mut woken, number);

@@ -301,6 +301,19 @@ impl<B: Backing> Kernel<B> {
         self.executions.pop_woken()
     }
 
+    /// Says how urgent it is that an execution goes on once it is woken: a number that only the
+    /// cell gives a meaning to, 0 unless it is set.
+    pub fn set_urgency(&mut self, id: ExecutionId, urgency: u32) {
+        self.executions.set_urgency(id, urgency);
+    }
+
+    /// At least the greatest urgency among the executions that [`next_wake`](Self::next_wake) has
+    /// still to report; 0 if there are none. So whoever made a call can tell at once whether it
+    /// woke somebody who should not wait. O(1).
+    pub fn most_urgent_wake(&self) -> u32 {
+        self.executions.most_urgent()
+    }
+
     #[inline]
     pub(crate) fn tenant(&self, tenant: TenantId) -> Result<&Tenant, Errno> {
         self.groups.get(tenant.0).ok_or(Errno::Gone)

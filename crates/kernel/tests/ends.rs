@@ -444,3 +444,24 @@ fn every_execution_of_a_tree_is_stopped_once() {
         run(&mut kernel, next, 0..20);
     }
 }
+
+#[test]
+fn a_call_that_wakes_somebody_urgent_can_be_told_from_one_that_does_not() {
+    let mut kernel = sized(Mode::Grouped, 1 << 20, 8);
+    let tenant = kernel.admit(1_000_000, 0).expect("admitted");
+    run(&mut kernel, tenant, 1..4);
+    kernel.set_urgency(ExecutionId(2), 7);
+    kernel.set_urgency(ExecutionId(3), 4);
+    let semaphore = kernel.semaphore_create(tenant, 0).expect("created");
+    for waiter in 1..4 {
+        let waited = kernel.semaphore_down(tenant, ExecutionId(waiter), semaphore);
+        assert_eq!(waited, Ok(Outcome::Blocked));
+    }
+    for (up, urgency) in [(1, 0), (2, 7)] {
+        assert_eq!(kernel.most_urgent_wake(), 0);
+        kernel.semaphore_up(tenant, semaphore, up).expect("up");
+        assert_eq!(kernel.most_urgent_wake(), urgency, "of the {up} woken");
+        while kernel.next_wake().is_some() {}
+    }
+    assert_eq!(kernel.most_urgent_wake(), 0);
+}
