@@ -75,7 +75,7 @@ pub(crate) struct Executions {
     index: Box<[Option<Number>]>,
     woken: List,
     /// The greatest urgency of those that joined the woken ones since it was found empty.
-    most_urgent: u32,
+    most_urgent: Option<u32>,
 }
 
 impl Executions {
@@ -88,7 +88,7 @@ impl Executions {
             used: 0,
             index: (0..most.next_power_of_two() * 2).map(|_| None).collect(),
             woken: List::default(),
-            most_urgent: 0,
+            most_urgent: None,
         }
     }
 
@@ -195,7 +195,7 @@ impl Executions {
     /// The first on the list of woken executions, which leaves it.
     pub(crate) fn pop_woken(&mut self) -> Option<(ExecutionId, Wake)> {
         let Some(number) = self.woken.first else {
-            self.most_urgent = 0;
+            self.most_urgent = None;
             return None;
         };
         self.unlist(None, number);
@@ -204,8 +204,8 @@ impl Executions {
     }
 
     /// The greatest urgency of those that were woken since [`pop_woken`](Self::pop_woken) last
-    /// found nobody; 0 if there was none.
-    pub(crate) const fn most_urgent(&self) -> u32 {
+    /// found nobody.
+    pub(crate) const fn most_urgent(&self) -> Option<u32> {
         self.most_urgent
     }
 
@@ -340,7 +340,7 @@ impl Executions {
             execution.state = state;
             execution.wake = Some(wake);
             let urgency = execution.urgency;
-            self.most_urgent = self.most_urgent.max(urgency);
+            self.most_urgent = self.most_urgent.max(Some(urgency));
         }
         let mut woken = self.woken;
         self.list(&mut woken, number);

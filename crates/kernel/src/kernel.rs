@@ -308,9 +308,9 @@ impl<B: Backing> Kernel<B> {
     }
 
     /// At least the greatest urgency among the executions that [`next_wake`](Self::next_wake) has
-    /// still to report; 0 if there are none. So whoever made a call can tell at once whether it
-    /// woke somebody who should not wait. O(1).
-    pub fn most_urgent_wake(&self) -> u32 {
+    /// still to report; `None` if nobody was woken since it last reported that there is none. So
+    /// whoever made a call can tell at once whether it woke somebody who should not wait. O(1).
+    pub fn most_urgent_wake(&self) -> Option<u32> {
         self.executions.most_urgent()
     }
 

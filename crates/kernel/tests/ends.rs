@@ -458,10 +458,10 @@ fn a_call_that_wakes_somebody_urgent_can_be_told_from_one_that_does_not() {
         assert_eq!(waited, Ok(Outcome::Blocked));
     }
     for (up, urgency) in [(1, 0), (2, 7)] {
-        assert_eq!(kernel.most_urgent_wake(), 0);
+        assert_eq!(kernel.most_urgent_wake(), None);
         kernel.semaphore_up(tenant, semaphore, up).expect("up");
-        assert_eq!(kernel.most_urgent_wake(), urgency, "of the {up} woken");
+        assert_eq!(kernel.most_urgent_wake(), Some(urgency), "of {up} woken");
         while kernel.next_wake().is_some() {}
     }
-    assert_eq!(kernel.most_urgent_wake(), 0);
+    assert_eq!(kernel.most_urgent_wake(), None);
 }
