@@ -14,7 +14,7 @@
 //! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): however often a
 //! hostile guest makes its waker fire, it occupies at most one place in the inbox.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,6 +39,11 @@ impl Urgency {
         } else {
             u32::MAX - 2
         })
+    }
+
+    /// The number behind it.
+    pub const fn level(self) -> u32 {
+        self.0
     }
 
     /// The least urgency above this one.
@@ -205,6 +210,12 @@ impl<C> Inbox<C> {
         false
     }
 
+    /// Whether nothing has arrived since [`Inbox::enter_guest`] that interrupts whoever was
+    /// entered: for work on the cell's own thread that can only look. An atomic load.
+    pub fn is_quiet(&self) -> bool {
+        self.threshold.load(Ordering::Relaxed) != NONE
+    }
+
     /// Says that no guest runs: the cell looks for messages itself.
     pub fn leave_guest(&self) {
         self.threshold.store(NONE, Ordering::Relaxed);
@@ -237,11 +248,16 @@ impl<C> Inbox<C> {
     }
 }
 
+/// Somebody wants the execution to be polled.
+const WOKEN: u8 = 1;
+/// The execution is being polled: the cell will look at the flag afterwards.
+const POLLED: u8 = 2;
+
 /// The waker of one execution.
 pub struct WakeFlag<C> {
     execution: u64,
     urgency: Urgency,
-    queued: AtomicBool,
+    state: AtomicU8,
     inbox: Arc<Inbox<C>>,
 }
 
@@ -251,21 +267,28 @@ impl<C> WakeFlag<C> {
         Self {
             execution,
             urgency,
-            queued: AtomicBool::new(false),
+            state: AtomicU8::new(0),
             inbox,
         }
     }
 
-    /// Asks for the execution to be polled. Idempotent until [`WakeFlag::clear`].
+    /// Asks for the execution to be polled: with a message, unless one is under way or the
+    /// execution is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
     pub fn set(&self) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 {
             self.inbox.put(Message::Wake(self.execution), self.urgency);
         }
     }
 
-    /// Called just before the execution is polled: what happens from here on needs a new wake-up.
-    pub fn clear(&self) {
-        self.queued.store(false, Ordering::Release);
+    /// Called just before the execution is polled: what happens from here on needs another poll.
+    pub fn begin_poll(&self) {
+        self.state.store(POLLED, Ordering::Release);
+    }
+
+    /// Called when the poll is over: whether the execution was woken meanwhile and has to be
+    /// polled again. From here on a wake-up is a message.
+    pub fn end_poll(&self) -> bool {
+        self.state.swap(0, Ordering::AcqRel) & WOKEN != 0
     }
 }
 
@@ -314,7 +337,7 @@ mod model {
     }
 
     #[test]
-    fn a_wake_after_the_flag_was_cleared_is_delivered() {
+    fn a_wake_during_a_poll_or_after_it_is_delivered() {
         loom::model(|| {
             let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
             let flag = Arc::new(WakeFlag::new(7, LOW, inbox.clone()));
@@ -326,14 +349,16 @@ mod model {
                     flag.set();
                 })
             };
-            // The executor: clear, look for the event, sleep if it is not there yet.
+            // The executor: poll, which looks for the event; sleep if it is not there yet.
             loop {
-                flag.clear();
+                flag.begin_poll();
                 if event.load(Ordering::Acquire) {
                     break;
                 }
-                inbox.wait(None);
-                while inbox.take(LOW).is_some() {}
+                if !flag.end_poll() {
+                    inbox.wait(None);
+                    while inbox.take(LOW).is_some() {}
+                }
             }
             waker.join().expect("waker");
         });
@@ -393,7 +418,10 @@ mod tests {
         }
         assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
         assert!(inbox.take(LOW).is_none());
-        flag.clear();
+        flag.begin_poll();
+        flag.set();
+        assert!(inbox.take(LOW).is_none(), "the cell looks itself");
+        assert!(flag.end_poll());
         flag.set();
         assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
     }
