@@ -12,6 +12,9 @@ pub struct Decision {
     pub timer: Option<Nanos>,
     /// Another task runs than before.
     pub switched: bool,
+    /// The task is in its non-preemptive region: nothing but its own end of budget, blocking or
+    /// turn can take the processor from it before `timer` (SPR §III-F).
+    pub protected: bool,
     /// Reservations whose accounting was touched; at most two when shielded.
     pub touched: u32,
     /// Entries of replenishment queues that were processed.

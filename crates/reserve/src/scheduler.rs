@@ -255,7 +255,11 @@ impl Scheduler {
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
     pub fn supply(&self, id: ServerId) -> Result<Supply, Refused> {
-        self.server(id).map(|server| server.supply)
+        let server = self.server(id)?;
+        Ok(Supply {
+            misses: server.supply.misses + server.missed_until(self.accounted),
+            ..server.supply
+        })
     }
 
     /// What keeps a server from running, if anything. A timeout that has expired and was not

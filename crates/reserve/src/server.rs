@@ -43,6 +43,10 @@ pub(crate) struct Server {
     is_live: bool,
     is_background: bool,
     pub(crate) supply: Supply,
+    /// Since when it has been ready.
+    ready_since: Nanos,
+    /// What it had used by then, and what it could use.
+    ready_with: (Nanos, Nanos),
     contract: Option<Contract>,
 }
 
@@ -62,7 +66,41 @@ impl Server {
             is_background: true,
             contract: None,
             supply: Supply::default(),
+            ready_since: 0,
+            ready_with: (0, 0),
         }
+    }
+
+    /// It has a task and budget from now on, of which it can use `left`.
+    pub(crate) const fn becomes_ready(&mut self, now: Nanos, left: Nanos) {
+        self.state = State::Ready;
+        self.ready_since = now;
+        self.ready_with = (self.supply.used, left);
+    }
+
+    /// It has not any more: counts what it missed in the meantime.
+    pub(crate) fn was_ready_until(&mut self, now: Nanos) {
+        self.supply.misses += self.missed_until(now);
+    }
+
+    /// Budgets that it should have got since it became ready and did not.
+    ///
+    /// Of an admitted server what it can use is served within a period, and the rest of its
+    /// budget comes back within that period and is served within the next. So in `k` periods at a
+    /// stretch it gets what it could use at their start, and `k - 1` budgets, whichever is more.
+    pub(crate) fn missed_until(&self, now: Nanos) -> u64 {
+        let Some(contract) = self.contract() else {
+            return 0;
+        };
+        let for_long = now.saturating_sub(self.ready_since);
+        if self.state != State::Ready || for_long < contract.period() {
+            return 0;
+        }
+        let budget = contract.budget();
+        let (used, left) = self.ready_with;
+        let whole = (for_long / contract.period() - 1).saturating_mul(budget);
+        let missing = whole.max(left).saturating_sub(self.supply.used - used);
+        missing.div_ceil(budget)
     }
 
     /// Makes it carry a reservation. Its budget is not touched.

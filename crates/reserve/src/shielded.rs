@@ -31,6 +31,10 @@ impl Scheduler {
         let next = self.select(&mut decision);
         let next = self.begin_turn(next);
         self.dispatch(previous, next, &mut decision);
+        decision.protected = next.is_some_and(|next| {
+            let server = self.servers.at(next);
+            !server.is_background() && server.is_nonpreemptive(self.accounted)
+        });
         self.arm(next, &mut decision);
         debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
         decision

@@ -17,6 +17,9 @@ pub struct Supply {
     pub activations: u64,
     /// Replenishments that came due and were processed.
     pub replenishments: u64,
+    /// Budgets that it did not get though it was ready for periods at a stretch: none of an
+    /// admitted server, unless something outside the scheduler takes time away.
+    pub misses: u64,
     /// The most time that it ever ran beyond its budget before the scheduler was called.
     pub overrun_max: Nanos,
     /// Timers that fired while it ran.

@@ -176,8 +176,10 @@ impl Scheduler {
 
     /// Puts a server among the ready ones.
     fn enter(&mut self, index: Index) {
+        let now = self.accounted;
         let server = self.servers.at_mut(index);
-        server.state = State::Ready;
+        let left = server.budget.left(&self.rings[index as usize], now);
+        server.becomes_ready(now, left);
         if server.is_background() {
             self.background.push_back(index);
         } else {
@@ -190,10 +192,12 @@ impl Scheduler {
 
     /// Takes a server from among the ready ones, if it is there.
     fn leave(&mut self, index: Index) {
-        let server = self.servers.at(index);
+        let now = self.accounted;
+        let server = self.servers.at_mut(index);
         if server.state != State::Ready {
             return;
         }
+        server.was_ready_until(now);
         if server.is_background() {
             self.background.remove(index);
         } else {

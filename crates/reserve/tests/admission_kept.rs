@@ -6,7 +6,9 @@ use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Policy, Priority, Scheduler, ServerId, Shielding,
     State, TaskId,
 };
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 
 /// SplitMix64.
 struct Random(u64);
@@ -290,6 +292,18 @@ proptest! {
         world.run(start, None);
         let took = world.kill(0, contract.budget(), response);
         prop_assert!(took.is_some(), "more than {response}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_admitted_server_misses_nothing(set in sets(), seed in any::<u64>()) {
+        let mut world = World::new(Order::FixedPriority, &set, seed);
+        for _ in 0..20 {
+            world.run(world.now + 100, None);
+            let supply = world.scheduler.supply(world.tenants[0].server).expect("it is there");
+            prop_assert_eq!(supply.misses, 0);
+        }
     }
 }
 

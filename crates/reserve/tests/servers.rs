@@ -161,3 +161,16 @@ fn slack_is_what_nobody_reserved_and_what_nobody_used() {
     machine.scheduler.remove_server(first, 20).unwrap();
     assert_eq!(machine.scheduler.slack(20).idle_for, u64::MAX);
 }
+
+#[test]
+fn a_server_that_was_not_admitted_counts_the_budgets_that_it_missed() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (greedy, all) = machine.server("a", contract(30, 30, 2));
+    let (starved, none) = machine.server("b", contract(10, 30, 1));
+    machine.wake(all);
+    machine.wake(none);
+    machine.run_to(100);
+    machine.scheduler.schedule(100);
+    assert_eq!(machine.scheduler.supply(starved).unwrap().misses, 2);
+    assert_eq!(machine.scheduler.supply(greedy).unwrap().misses, 0);
+}

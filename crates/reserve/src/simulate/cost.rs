@@ -93,12 +93,11 @@ impl CostModel {
         self.interrupt
             + self.handler
             + self.of(&Decision {
-                run: None,
-                timer: None,
                 switched: true,
                 touched: 2,
                 replenishments: ring,
                 timeouts: 1,
+                ..Decision::default()
             })
     }
 }
