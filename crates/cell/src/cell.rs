@@ -4,20 +4,21 @@
 //! other threads hold.
 
 use crate::clock::Elapsed;
+use crate::dispatch::Processor;
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
 use crate::local;
-use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Program, ProgramError};
-use leasehold_crossing::{Inbox, Message};
+use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
 use leasehold_reclaim::{Mode, Statement};
+use leasehold_reserve::{Order, Shielding};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,13 @@ pub struct CellConfig {
     pub arena_bytes: usize,
     /// How guests are preempted; by default as the environment variable `LEASEHOLD_PREEMPT` says.
     pub preemption: Mechanism,
+    /// Most top-level tenants at a time.
+    pub max_tenants: u32,
+    /// Who goes first: fixed priorities, or the earliest deadline.
+    pub order: Order,
+    /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
+    /// baseline.
+    pub shielding: Shielding,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<PathBuf>,
 }
@@ -58,6 +66,9 @@ impl CellConfig {
             max_memories: 1024,
             arena_bytes: 1 << 30,
             preemption: Mechanism::from_environment(),
+            max_tenants: 4096,
+            order: Order::FixedPriority,
+            shielding: Shielding::Shielded,
             code_cache: None,
         }
     }
@@ -99,6 +110,9 @@ pub enum StartError {
         /// What it did not pay for.
         reason: String,
     },
+    /// Its processor reservation cannot be set up.
+    #[error("the processor reservation: {0}")]
+    Processor(String),
     /// A directory could not be opened.
     #[error("{0}")]
     Surroundings(String),
@@ -167,6 +181,7 @@ pub(crate) enum Command {
     Go(u64),
     Kill(u64),
     Statement(u64, Sender<Option<Statement>>),
+    Processor(u64, Sender<Option<Processor>>),
     Connect(Box<Connect>),
     Shutdown,
 }
@@ -302,7 +317,7 @@ impl Cell {
     }
 
     fn send(&self, command: Command) {
-        self.inbox.put(Message::Command(command));
+        self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
 }
 
@@ -320,12 +335,12 @@ impl Drop for Cell {
 impl TenantHandle {
     /// Lets a held tenant run.
     pub fn go(&self) {
-        self.inbox.put(Message::Command(Command::Go(self.key)));
+        self.send(Command::Go(self.key));
     }
 
     /// Ends the tenant, whatever it is doing. Idempotent; does not wait.
     pub fn kill(&self) {
-        self.inbox.put(Message::Command(Command::Kill(self.key)));
+        self.send(Command::Kill(self.key));
     }
 
     /// Waits until the tenant has ended and everything was taken back from it.
@@ -351,9 +366,19 @@ impl TenantHandle {
     /// The tenant's account now; `None` if it has ended.
     pub fn statement(&self) -> Option<Statement> {
         let (reply, answer) = channel();
-        self.inbox
-            .put(Message::Command(Command::Statement(self.key, reply)));
+        self.send(Command::Statement(self.key, reply));
         answer.recv().ok().flatten()
+    }
+
+    /// What the tenant has got of the processor so far; `None` if everything was taken back.
+    pub fn processor(&self) -> Option<Processor> {
+        let (reply, answer) = channel();
+        self.send(Command::Processor(self.key, reply));
+        answer.recv().ok().flatten()
+    }
+
+    fn send(&self, command: Command) {
+        self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
 }
 
@@ -370,10 +395,9 @@ fn run(
         tracing::warn!(cpu, %error, "the cell's thread is not pinned");
     }
     local::enter(local::Local::new(config));
-    let page_ps = config.profile.charge_ps(Held::HostPage);
     let executor = Preemption::new(&engine, config.preemption)
         .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
-        .and_then(|preemption| Executor::new(engine, inbox, pools, preemption, page_ps));
+        .and_then(|preemption| Executor::new(config, engine, inbox, pools, preemption));
     match executor {
         Ok(mut executor) => {
             // Nobody waits for a cell whose controller has gone.

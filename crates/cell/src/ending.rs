@@ -6,14 +6,14 @@
 //! 2. **Reusable**: the arena is free for the next tenant. Nothing of the tenant can be reached.
 //! 3. **Return**: the pages of its memories, stack and arena are given back in slices.
 //!
-//! The executor decides how many steps are taken when. Tenants end in the order in which their
-//! ends began, so that the pages in front of the queue are those of the tenant in front.
+//! The steps are work of the tenant that ends: they are taken in its own turns of the processor,
+//! and every tenant cleans its own pages.
 
 use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::execution::{Exit, Remains};
 use crate::local::{self, Holdings};
-use crate::pools::{Pools, Ticket};
+use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
@@ -38,6 +38,8 @@ pub(crate) struct Ending {
     stopped: Vec<Remains>,
     /// What they held.
     held: Holdings,
+    /// What dropped programs left behind.
+    leavings: Leavings,
     reusable: Elapsed,
     pages: u64,
     steps: u64,
@@ -46,7 +48,7 @@ pub(crate) struct Ending {
 #[derive(Clone, Copy)]
 enum Phase {
     Sever,
-    Return(Ticket),
+    Return,
     Done,
 }
 
@@ -105,27 +107,31 @@ impl Ending {
                 .map(|(id, _)| taken_over(*id))
                 .unwrap_or_default(),
             stopped: Vec::from_iter(program.map(|(_, remains)| remains)),
+            leavings: Leavings::default(),
             reusable: Elapsed::default(),
             pages: 0,
             steps: 0,
         })
     }
 
-    /// Takes up to `steps` steps and counts the processor time they took; true when nothing is
-    /// left to do.
+    /// Takes steps, at least one, while `go_on` says so, and counts the processor time they took;
+    /// true when nothing is left to do.
     pub(crate) fn work(
         &mut self,
         programs: &mut impl Programs,
         pools: &Pools,
-        steps: usize,
+        go_on: &mut impl FnMut() -> bool,
     ) -> bool {
         let began = thread_cpu_ns();
-        for _ in 0..steps {
+        loop {
             self.steps += 1;
             match self.phase {
                 Phase::Sever => self.sever(programs, pools, began),
-                Phase::Return(ticket) => self.give_back(programs, pools, ticket),
-                Phase::Done => break,
+                Phase::Return => self.give_back(programs, pools),
+                Phase::Done => {}
+            }
+            if matches!(self.phase, Phase::Done) || !go_on() {
+                break;
             }
         }
         self.cpu_ns += thread_cpu_ns() - began;
@@ -136,6 +142,7 @@ impl Ending {
         if let Some(program) = self.stopped.pop() {
             // Outside `local::with`: it runs the destructors of host calls.
             drop(program);
+            pools.claim(&mut self.leavings);
             return;
         }
         let progress = self.step(programs);
@@ -146,12 +153,12 @@ impl Ending {
             wall_ns: monotonic_ns() - self.began_wall,
             cpu_ns: self.cpu_ns + thread_cpu_ns() - began_cpu,
         };
-        self.phase = Phase::Return(pools.ticket());
+        self.phase = Phase::Return;
     }
 
-    fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools, ticket: Ticket) {
-        if !pools.is_clean(ticket) {
-            self.pages += pools.clean(ticket, STEP_PAGES) as u64;
+    fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools) {
+        if !self.leavings.is_clean() {
+            self.pages += pools.clean(&mut self.leavings, STEP_PAGES) as u64;
         } else if self.step(programs) == Progress::Done {
             local::with(|local| local.give_shares(&self.held));
             self.phase = Phase::Done;

@@ -11,6 +11,7 @@ use crate::local;
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
+use crate::wasi::clocks::CellClock;
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
@@ -225,6 +226,7 @@ impl Surroundings {
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(&self.args)
             .envs(&self.env)
+            .monotonic_clock(CellClock)
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);

@@ -1,22 +1,28 @@
-//! The loop of a cell's thread: poll what is ready, end what must end, clean what was left.
+//! The loop of a cell's thread: ask the scheduler who runs, and have it run.
 //!
-//! One turn takes in what other threads sent, fires what is due, polls one execution for at most
-//! a quantum ([`crate::preempt`]), and takes a bounded number of steps of ending tenants
-//! ([`crate::ending`]). A cell with nothing else to do ends tenants at full speed; a busy one
-//! takes [`ENDING_SHARE`] steps a turn, so that a tenant's death is not its neighbours' problem.
+//! One turn: hear what other threads want of those who are more urgent than whoever would run,
+//! decide ([`crate::dispatch`]), set the one-shot timer for the next decision, and let one task
+//! run until it blocks, the timer fires, or something more urgent arrives. A task is an execution,
+//! which is polled, or the upkeep of a tenant: firing its timers and taking back what of it has
+//! ended, in steps ([`crate::ending`]). Everything between two decisions is charged to the task
+//! that ran, host calls and upkeep included: a tenant that dies pays for its own funeral.
 
 use crate::abi::Linkers;
-use crate::cell::{Command, Connect, Ended, StartError, StartRequest};
+use crate::cell::{CellConfig, Command, Connect, Ended, StartError, StartRequest};
 use crate::clock::monotonic_ns;
+use crate::dispatch::{Dispatcher, Processor, Share, Turn, Work};
 use crate::ending::{Ending, Programs};
 use crate::execution::{
     Blueprint, BuildError, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running,
 };
 use crate::local::{self, Holdings};
-use crate::pools::{Pools, Ticket};
-use crate::preempt::{Preemption, QUANTUM};
-use leasehold_crossing::{Inbox, Message, WakeFlag};
+use crate::meter::Held;
+use crate::pools::{Leavings, Pools};
+use crate::preempt::Preemption;
+use crate::range_pool::STEP_PAGES;
+use leasehold_crossing::{Inbox, Message, Urgency, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, Rights, TenantId};
+use leasehold_reserve::TaskId;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,18 +31,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wasmtime::Engine;
 
-/// Steps of ending tenants per turn while something else wants to run. A step is the drop of one
-/// program, 16 scrub entries or 64 pages: some ten microseconds of a turn of a millisecond.
-const ENDING_SHARE: usize = 1;
-
-/// Steps of ending tenants between two looks at the inbox of an otherwise idle cell.
-const ENDING_BURST: usize = 64;
-
-/// Timers that fire per turn, so that a tenant with a million of them does not hold up the rest.
-const TIMERS_PER_TURN: u32 = 256;
-
-/// Wake-ups that are passed on per turn.
-const WAKES_PER_TURN: usize = 256;
+/// Timers that a tenant's upkeep fires between two looks at the time.
+const TIMERS_PER_STEP: u32 = 64;
 
 /// What a guest asked the executor for, from inside a host call.
 pub(crate) enum Request {
@@ -55,48 +51,69 @@ pub(crate) enum Request {
 
 struct Execution {
     tenant: TenantId,
+    /// The key of the top-level tenant that it belongs to.
+    root: u64,
+    task: TaskId,
     /// `None` while it is being polled.
     running: Option<Running>,
     flag: Arc<WakeFlag<Command>>,
     waker: Waker,
     main: bool,
-    queued: bool,
+}
+
+/// A top-level tenant, until everything was taken back from it and its descendants.
+struct Root {
+    tenant: TenantId,
+    share: Share,
+    /// The task that fires timers and takes back what ended.
+    upkeep: TaskId,
+    /// Whether the tenant itself has ended.
+    ended: bool,
+    /// What is being taken back, in the order in which it ended.
+    deaths: VecDeque<Death>,
+    /// What programs left in the pools that did not come to run, such as a memory beside another
+    /// one that was refused.
+    leavings: Leavings,
+    controlled: Option<Controlled>,
 }
 
 /// The controller's side of a top-level tenant.
 struct Controlled {
-    key: u64,
     /// The execution of its own program.
     program: u64,
     ended: Sender<Ended>,
     detailed: bool,
 }
 
-/// The executions of a cell, and which of them want to be polled.
-#[derive(Default)]
+/// What is being taken back.
+enum Death {
+    /// A tenant, and the execution that asked for its end and waits.
+    Tenant {
+        ending: Box<Ending>,
+        caller: Option<u64>,
+    },
+    /// A task. Until its pages are clean its tenant stays charged for what it held.
+    Task {
+        tenant: TenantId,
+        holdings: Holdings,
+        /// Dropped when it is its turn.
+        remains: Option<Remains>,
+        /// What it left, once it was dropped.
+        leavings: Leavings,
+    },
+}
+
+/// The executions of a cell and the turns that they take.
 struct Executions {
     all: HashMap<u64, Execution>,
-    ready: VecDeque<u64>,
+    dispatcher: Dispatcher,
 }
 
 impl Executions {
-    fn enqueue(&mut self, id: u64) {
-        if let Some(execution) = self.all.get_mut(&id)
-            && !std::mem::replace(&mut execution.queued, true)
-        {
-            self.ready.push_back(id);
-        }
-    }
-
-    fn dequeue(&mut self) -> Option<(u64, &mut Execution)> {
-        loop {
-            // An execution that was removed may still stand in the queue.
-            let id = self.ready.pop_front()?;
-            if self.all.contains_key(&id) {
-                let execution = self.all.get_mut(&id)?;
-                execution.queued = false;
-                return Some((id, execution));
-            }
+    /// Has an execution polled when it is its turn.
+    fn wake(&mut self, id: u64, now: u64) {
+        if let Some(execution) = self.all.get(&id) {
+            self.dispatcher.wake(execution.task, now);
         }
     }
 }
@@ -104,6 +121,7 @@ impl Executions {
 impl Programs for Executions {
     fn remove(&mut self, execution: u64) -> Option<Remains> {
         let removed = self.all.remove(&execution)?;
+        self.dispatcher.remove(removed.task, monotonic_ns());
         local::with(|local| {
             local.woken.remove(&execution);
             if removed.main {
@@ -122,31 +140,11 @@ pub(crate) struct Executor {
     preemption: Rc<Preemption>,
     pools: Pools,
     executions: Executions,
-    controlled: HashMap<TenantId, Controlled>,
-    by_key: HashMap<u64, TenantId>,
-    deaths: VecDeque<Death>,
-    messages: Vec<Message<Command>>,
+    /// The top-level tenants, by the controller's key.
+    roots: HashMap<u64, Root>,
+    keys: HashMap<TenantId, u64>,
     page_ps: u64,
     stop: bool,
-}
-
-/// What is being taken back, in the order in which it ended.
-enum Death {
-    /// A tenant, and the execution that asked for its end and waits.
-    Tenant {
-        ending: Box<Ending>,
-        caller: Option<u64>,
-    },
-    /// A task. Until its pages are clean its tenant stays charged for what it held.
-    Task {
-        tenant: TenantId,
-        holdings: Holdings,
-        /// Dropped when those that ended earlier are clean, and not before: their end would have
-        /// to clean its pages too, for which it was not charged.
-        remains: Option<Remains>,
-        /// Its pages, once it was dropped.
-        ticket: Option<Ticket>,
-    },
 }
 
 impl Executor {
@@ -155,57 +153,93 @@ impl Executor {
     /// # Errors
     /// When something is linked twice.
     pub(crate) fn new(
+        config: &CellConfig,
         engine: Engine,
         inbox: Arc<Inbox<Command>>,
         pools: Pools,
         preemption: Preemption,
-        page_ps: u64,
     ) -> anyhow::Result<Self> {
         let linkers = Linkers::new(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
+        let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
+        let dispatcher = Dispatcher::new(
+            config.order,
+            config.shielding,
+            config.max_tenants,
+            executions,
+        );
+        let interrupter = preemption.interrupter();
+        inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
             preemption: Rc::new(preemption),
             linkers: Rc::new(linkers),
             engine,
             inbox,
             pools,
-            executions: Executions::default(),
-            controlled: HashMap::new(),
-            by_key: HashMap::new(),
-            deaths: VecDeque::new(),
-            messages: Vec::new(),
-            page_ps,
+            executions: Executions {
+                all: HashMap::new(),
+                dispatcher,
+            },
+            roots: HashMap::new(),
+            keys: HashMap::new(),
+            page_ps: config.profile.charge_ps(Held::HostPage),
             stop: false,
         })
     }
 
     /// Runs until the controller has gone and every tenant has been ended.
     pub(crate) fn run(&mut self) {
-        while !(self.stop && self.deaths.is_empty()) {
-            self.take_messages();
-            self.fire_timers();
-            self.pass_on_wakes();
-            let polled = self.poll_one();
-            self.act_on_requests();
-            let share = if polled { ENDING_SHARE } else { ENDING_BURST };
-            let took_back = self.take_back(share);
-            // Who ends wakes others: a turn that took anything back is followed by another.
-            if !polled && !took_back && !self.stop {
-                self.wait();
+        while !(self.stop && self.roots.is_empty()) {
+            match self.next_turn() {
+                (Some(turn), timer) => self.take_turn(turn, timer),
+                (None, timer) => self.wait(timer),
             }
         }
     }
 
-    fn take_messages(&mut self) {
-        let mut messages = std::mem::take(&mut self.messages);
-        self.inbox.take(&mut messages);
-        for message in messages.drain(..) {
-            match message {
-                Message::Wake(execution) => self.executions.enqueue(execution),
-                Message::Command(command) => self.obey(command),
+    /// Decides what runs, after hearing everything that may matter for that and nothing else: a
+    /// message for somebody less urgent stays where it is (SPR §III-E).
+    fn next_turn(&mut self) -> (Option<Turn>, Option<u64>) {
+        loop {
+            let (turn, timer) = self.executions.dispatcher.decide(monotonic_ns());
+            let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
+            match self.inbox.take(least) {
+                Some(Message::Wake(execution)) => self.executions.wake(execution, monotonic_ns()),
+                Some(Message::Command(command)) => self.obey(command),
+                None => return (turn, timer),
             }
         }
-        self.messages = messages;
+    }
+
+    fn take_turn(&mut self, turn: Turn, timer: Option<u64>) {
+        // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
+        self.preemption.set_timer(timer);
+        if !self.inbox.enter_guest(turn.interrupted_from) {
+            return;
+        }
+        self.executions.dispatcher.entered(&turn);
+        match turn.work {
+            Work::Execution(execution) => self.poll(execution, &turn),
+            Work::Upkeep(root) => {
+                let inbox = self.inbox.clone();
+                self.keep_up(root, &mut || {
+                    inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)
+                });
+            }
+        }
+        self.inbox.leave_guest();
+    }
+
+    /// Nothing to do: sleeps until a message comes or something is due.
+    fn wait(&mut self, timer: Option<u64>) {
+        self.preemption.set_timer(None);
+        if self.stop && self.roots.is_empty() {
+            return;
+        }
+        let timeout = timer.map(|when| Duration::from_nanos(when.saturating_sub(monotonic_ns())));
+        if timeout != Some(Duration::ZERO) {
+            self.inbox.wait(timeout);
+        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -225,17 +259,15 @@ impl Executor {
                 let _ = started.send(result);
             }
             Command::Go(key) => self.go(key),
-            Command::Kill(key) => {
-                if let Some(tenant) = self.by_key.get(&key).copied() {
-                    self.end(tenant, Exit::Killed, None, None);
-                }
-            }
+            Command::Kill(key) => self.end_root(key, Exit::Killed),
             Command::Statement(key, reply) => {
                 let statement = self
-                    .by_key
-                    .get(&key)
-                    .and_then(|tenant| local::with(|l| l.kernel.statement(*tenant).ok()));
+                    .alive(key)
+                    .and_then(|tenant| local::with(|l| l.kernel.statement(tenant).ok()));
                 let _ = reply.send(statement);
+            }
+            Command::Processor(key, reply) => {
+                let _ = reply.send(self.processor(key));
             }
             Command::Connect(connect) => {
                 let result = self.connect(&connect);
@@ -243,9 +275,13 @@ impl Executor {
             }
             Command::Shutdown => {
                 self.stop = true;
-                let tenants: Vec<_> = self.controlled.keys().copied().collect();
-                for tenant in tenants {
-                    self.end(tenant, Exit::Killed, None, None);
+                let keys: Vec<_> = self.roots.keys().copied().collect();
+                for &key in &keys {
+                    self.end_root(key, Exit::Killed);
+                }
+                // Nobody is left whom taking everything back could delay.
+                for key in keys {
+                    self.keep_up(key, &mut || true);
                 }
             }
         }
@@ -285,6 +321,10 @@ impl Executor {
                 handles: handles(budget_ns, self.page_ps),
             },
         });
+        if let Err(error) = self.open_root(key, tenant, request.lease.cpu.as_ref()) {
+            local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
+            return Err(error);
+        }
         let built = blueprint.build(tenant, execution).and_then(|running| {
             local::with(|local| {
                 local
@@ -294,59 +334,120 @@ impl Executor {
                 Ok(running)
             })
         });
-        let running = match built {
-            Ok(running) => running,
-            Err(error) => {
-                local::with(|local| local.holdings.remove(&execution));
-                self.end(tenant, Exit::Killed, None, None);
-                return Err(match error {
-                    BuildError::Lease(errno) => refused(errno.to_string()),
-                    BuildError::Directory { .. } => StartError::Surroundings(error.to_string()),
-                    BuildError::Link(_) => StartError::Program(error.to_string()),
-                });
+        let started = match built {
+            Ok(running) => self
+                .add_execution(key, tenant, execution, running, true)
+                .map_err(|errno| refused(errno.to_string())),
+            Err(BuildError::Lease(errno)) => Err(refused(errno.to_string())),
+            Err(error @ BuildError::Directory { .. }) => {
+                Err(StartError::Surroundings(error.to_string()))
             }
+            Err(error @ BuildError::Link(_)) => Err(StartError::Program(error.to_string())),
         };
-        self.by_key.insert(key, tenant);
-        self.controlled.insert(
-            tenant,
-            Controlled {
-                key,
+        if started.is_err() {
+            local::with(|local| local.holdings.remove(&execution));
+            self.end_root(key, Exit::Killed);
+        } else if let Some(root) = self.roots.get_mut(&key) {
+            root.controlled = Some(Controlled {
                 program: execution,
                 ended,
                 detailed: request.detailed,
+            });
+        }
+        started
+    }
+
+    /// Sets up what a top-level tenant needs to take turns.
+    fn open_root(
+        &mut self,
+        key: u64,
+        tenant: TenantId,
+        cpu: Option<&leasehold_lease::Cpu>,
+    ) -> Result<(), StartError> {
+        let dispatcher = &mut self.executions.dispatcher;
+        let now = monotonic_ns();
+        let share = dispatcher
+            .share(cpu, now)
+            .map_err(|error| StartError::Processor(error.to_string()))?;
+        let upkeep = match dispatcher.add(share, Work::Upkeep(key)) {
+            Ok(upkeep) => upkeep,
+            Err(error) => {
+                dispatcher.give_back(share, now);
+                return Err(StartError::Processor(error.to_string()));
+            }
+        };
+        self.keys.insert(tenant, key);
+        self.roots.insert(
+            key,
+            Root {
+                tenant,
+                share,
+                upkeep,
+                ended: false,
+                deaths: VecDeque::new(),
+                leavings: Leavings::default(),
+                controlled: None,
             },
         );
-        self.add_execution(tenant, execution, running, true);
         Ok(())
+    }
+
+    /// The tenant with this key, if it has not ended.
+    fn alive(&self, key: u64) -> Option<TenantId> {
+        let root = self.roots.get(&key)?;
+        (!root.ended).then_some(root.tenant)
     }
 
     /// Has a tenant's program polled for the first time.
     fn go(&mut self, key: u64) {
         let controlled = self
-            .by_key
+            .roots
             .get(&key)
-            .and_then(|tenant| self.controlled.get(tenant));
-        if let Some(controlled) = controlled {
-            self.executions.enqueue(controlled.program);
+            .and_then(|root| root.controlled.as_ref());
+        if let Some(&Controlled { program, .. }) = controlled {
+            self.executions.wake(program, monotonic_ns());
         }
     }
 
-    fn add_execution(&mut self, tenant: TenantId, id: u64, running: Running, main: bool) {
-        let flag = Arc::new(WakeFlag::new(id, self.inbox.clone()));
+    fn processor(&self, key: u64) -> Option<Processor> {
+        let root = self.roots.get(&key)?;
+        let now = monotonic_ns();
+        self.executions.dispatcher.processor(root.share, now)
+    }
+
+    fn add_execution(
+        &mut self,
+        root: u64,
+        tenant: TenantId,
+        id: u64,
+        running: Running,
+        main: bool,
+    ) -> Result<(), Errno> {
+        let share = self.roots.get(&root).ok_or(Errno::Gone)?.share;
+        let task = self
+            .executions
+            .dispatcher
+            .add(share, Work::Execution(id))
+            .map_err(|_| Errno::Limit)?;
+        let urgency = share.urgency().level();
+        local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
+        let flag = Arc::new(WakeFlag::new(id, share.urgency(), self.inbox.clone()));
         let waker = Waker::from(flag.clone());
         let execution = Execution {
             tenant,
+            root,
+            task,
             running: Some(running),
             flag,
             waker,
             main,
-            queued: false,
         };
         self.executions.all.insert(id, execution);
+        Ok(())
     }
 
     fn connect(&self, connect: &Connect) -> Result<(u32, u32), Errno> {
-        let tenant = |key: &u64| self.by_key.get(key).copied().ok_or(Errno::Gone);
+        let tenant = |key: &u64| self.alive(*key).ok_or(Errno::Gone);
         let (client, service) = (tenant(&connect.client)?, tenant(&connect.service)?);
         local::with(|local| {
             let kernel = &mut local.kernel;
@@ -363,59 +464,71 @@ impl Executor {
         })
     }
 
-    fn fire_timers(&mut self) {
-        let now = monotonic_ns();
-        local::with(|local| {
-            while let Some(execution) = local.sleeps.expire(now) {
-                self.executions.enqueue(execution);
-            }
-            if local.kernel.next_deadline().is_some_and(|when| when <= now) {
-                local.kernel.expire(now, TIMERS_PER_TURN);
-            }
-        });
-    }
-
-    fn pass_on_wakes(&mut self) {
-        local::with(|local| {
-            for _ in 0..WAKES_PER_TURN {
-                let Some((ExecutionId(execution), _)) = local.kernel.next_wake() else {
-                    break;
-                };
-                // Whether it was woken or bereaved, the call that it makes again will tell.
-                local.woken.insert(execution);
-                self.executions.enqueue(execution);
-            }
-        });
-    }
-
-    /// Polls the execution that has waited longest; false if none wants to be polled.
-    fn poll_one(&mut self) -> bool {
-        let Some((id, execution)) = self.executions.dequeue() else {
-            self.preemption.set_timer(None);
-            return false;
+    /// Polls an execution until it blocks or has to make way.
+    fn poll(&mut self, id: u64, turn: &Turn) {
+        let Some(execution) = self.executions.all.get_mut(&id) else {
+            return;
         };
-        let tenant = execution.tenant;
+        let (tenant, root) = (execution.tenant, execution.root);
         if local::with(|local| local.kernel.group_of(tenant).is_err()) {
             // Its tenant has ended and waits to be taken back; it must neither run on until then
             // nor end by itself, which would drop its store in the middle of another's end.
-            return true;
+            let now = monotonic_ns();
+            self.executions.dispatcher.block(turn.task, now, None);
+            return;
         }
         let Some(mut running) = execution.running.take() else {
-            return true;
+            return;
         };
-        let waker = execution.waker.clone();
-        execution.flag.clear();
-        let quantum = u64::try_from(QUANTUM.as_nanos()).unwrap_or(u64::MAX);
-        self.preemption.set_timer(Some(monotonic_ns() + quantum));
-        match running.poll(&self.preemption, &mut Context::from_waker(&waker)) {
+        let (flag, waker) = (execution.flag.clone(), execution.waker.clone());
+        local::with(|local| local.running = turn.urgency);
+        flag.begin_poll();
+        let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
+        let woken = flag.end_poll();
+        match poll {
             Poll::Pending => {
                 if let Some(execution) = self.executions.all.get_mut(&id) {
                     execution.running = Some(running);
                 }
+                if !woken {
+                    let until = local::with(|local| local.sleeps.of(id));
+                    let now = monotonic_ns();
+                    self.executions.dispatcher.block(turn.task, now, until);
+                }
             }
             Poll::Ready(finished) => self.finished(id, finished),
         }
-        true
+        self.act_on_requests(root);
+        self.pass_on();
+        if let Some(root) = self.roots.get_mut(&root) {
+            self.pools.claim(&mut root.leavings);
+            if !root.leavings.is_clean() {
+                self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+            }
+        }
+    }
+
+    /// Tells the scheduler what the kernel has found out meanwhile: who can go on, and whose
+    /// timers fire when.
+    fn pass_on(&mut self) {
+        let now = monotonic_ns();
+        while let Some((ExecutionId(execution), _)) = local::with(|local| {
+            let wake = local.kernel.next_wake()?;
+            // Whether it was woken or bereaved, the call that it makes again will tell.
+            local.woken.insert(wake.0.0);
+            Some(wake)
+        }) {
+            self.executions.wake(execution, now);
+        }
+        while let Some((tenant, deadline)) = local::with(|local| local.kernel.next_rearmed()) {
+            let root = self.keys.get(&tenant).and_then(|key| self.roots.get(key));
+            if let Some(root) = root
+                && root.deaths.is_empty()
+            {
+                // With something to take back it will look at the timers anyway.
+                self.executions.dispatcher.block(root.upkeep, now, deadline);
+            }
+        }
     }
 
     /// A program has ended by itself: the tenant's own program ends the tenant, a task only
@@ -427,10 +540,11 @@ impl Executor {
         };
         let (tenant, main) = (execution.tenant, execution.main);
         if main {
+            let root = execution.root;
             self.executions.remove(id);
             let code = exit.code();
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(tenant, exit, Some((id, remains)), None);
+            self.end(root, tenant, exit, Some((id, remains)), None);
         } else {
             self.end_task(id, exit.code(), Some(remains));
         }
@@ -441,19 +555,30 @@ impl Executor {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
-        let tenant = execution.tenant;
+        let (tenant, root) = (execution.tenant, execution.root);
         let holdings = local::with(|local| local.holdings.remove(&id));
         let remains = self.executions.remove(id).or(remains);
         local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-        self.deaths.push_back(Death::Task {
-            tenant,
-            holdings: holdings.unwrap_or_default(),
-            remains,
-            ticket: None,
-        });
+        self.bury(
+            root,
+            Death::Task {
+                tenant,
+                holdings: holdings.unwrap_or_default(),
+                remains,
+                leavings: Leavings::default(),
+            },
+        );
     }
 
-    fn act_on_requests(&mut self) {
+    fn bury(&mut self, root: u64, death: Death) {
+        if let Some(root) = self.roots.get_mut(&root) {
+            root.deaths.push_back(death);
+            self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+        }
+    }
+
+    /// Does what guests of this top-level tenant asked for.
+    fn act_on_requests(&mut self, root: u64) {
         let requests = local::with(|local| std::mem::take(&mut local.requests));
         for request in requests {
             match request {
@@ -463,90 +588,142 @@ impl Executor {
                     running,
                     main,
                 } => {
-                    self.add_execution(tenant, execution, running, main);
-                    self.executions.enqueue(execution);
+                    let added = self.add_execution(root, tenant, execution, running, main);
+                    debug_assert!(added.is_ok(), "there is a task for every store");
+                    self.executions.wake(execution, monotonic_ns());
                 }
-                Request::End { child, caller } => self.end(child, Exit::Killed, None, Some(caller)),
+                Request::End { child, caller } => {
+                    self.end(root, child, Exit::Killed, None, Some(caller));
+                }
                 Request::Stop(execution) => self.end_task(execution, Exit::Killed.code(), None),
             }
         }
     }
 
-    /// Begins to end a tenant; `program` is its own, if that has ended already, and `caller` the
-    /// execution that waits for it.
+    /// Begins to end a top-level tenant, if it has not ended yet.
+    fn end_root(&mut self, key: u64, exit: Exit) {
+        if let Some(tenant) = self.alive(key) {
+            self.end(key, tenant, exit, None, None);
+        }
+    }
+
+    /// Begins to end a tenant of this root; `program` is its own, if that has ended already, and
+    /// `caller` the execution that waits for it.
     fn end(
         &mut self,
+        key: u64,
         tenant: TenantId,
         exit: Exit,
         program: Option<(u64, Remains)>,
         caller: Option<u64>,
     ) {
         local::with(|local| local.forget_shares(tenant));
-        let controlled = self.controlled.remove(&tenant);
+        let mut controlled = None;
+        if let Some(root) = self.roots.get_mut(&key)
+            && root.tenant == tenant
+        {
+            root.ended = true;
+            controlled = root.controlled.take();
+            self.keys.remove(&tenant);
+        }
         let detailed = controlled
             .as_ref()
             .is_some_and(|controlled| controlled.detailed);
-        if let Some(controlled) = &controlled {
-            self.by_key.remove(&controlled.key);
-        }
         let reply = controlled.map(|controlled| controlled.ended);
         if let Some(ending) = Ending::begin(tenant, exit, program, reply, detailed) {
-            self.deaths.push_back(Death::Tenant {
-                ending: Box::new(ending),
-                caller,
-            });
+            self.bury(
+                key,
+                Death::Tenant {
+                    ending: Box::new(ending),
+                    caller,
+                },
+            );
         } else if let Some(caller) = caller {
-            self.executions.enqueue(caller);
+            self.executions.wake(caller, monotonic_ns());
         }
     }
 
-    /// Takes up to `steps` steps of taking back what ended first; false if there is nothing to.
-    fn take_back(&mut self, steps: usize) -> bool {
-        let Some(death) = self.deaths.front_mut() else {
-            return false;
+    /// The upkeep of a top-level tenant: fires its timers, cleans what it left, and takes back what
+    /// of it ended: at least one step, and as long as `go_on` says so and anything is left to do.
+    fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
+        while let Some(root) = self.roots.get_mut(&key) {
+            let now = monotonic_ns();
+            let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                local::with(|local| local.kernel.expire(root.tenant, now, TIMERS_PER_STEP));
+                self.pass_on();
+            } else if !root.leavings.is_clean() {
+                self.pools.clean(&mut root.leavings, STEP_PAGES);
+            } else if !root.deaths.is_empty() {
+                self.take_back(key, go_on);
+            } else if root.ended {
+                self.close_root(key);
+            } else {
+                self.executions.dispatcher.block(root.upkeep, now, deadline);
+                return;
+            }
+            if !go_on() {
+                return;
+            }
+        }
+    }
+
+    /// Takes back what ended first.
+    fn take_back(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(death) = root.deaths.front_mut() else {
+            return;
         };
         let done = match death {
             Death::Tenant { ending, caller } => {
-                let done = ending.work(&mut self.executions, &self.pools, steps);
+                let done = ending.work(&mut self.executions, &self.pools, go_on);
                 if ending.is_reusable()
                     && let Some(caller) = caller.take()
                 {
-                    self.executions.enqueue(caller);
+                    self.executions.wake(caller, monotonic_ns());
                 }
                 done
             }
             Death::Task {
-                remains, ticket, ..
+                remains, leavings, ..
             } => {
-                drop(remains.take());
-                let ticket = *ticket.get_or_insert_with(|| self.pools.ticket());
-                self.pools.clean_steps(ticket, steps)
+                if let Some(remains) = remains.take() {
+                    drop(remains);
+                    self.pools.claim(leavings);
+                } else {
+                    self.pools.clean(leavings, STEP_PAGES);
+                }
+                leavings.is_clean()
             }
         };
-        if !done {
-            return true;
-        }
-        match self.deaths.pop_front() {
-            Some(Death::Tenant { ending, .. }) => ending.report(),
-            Some(Death::Task {
-                tenant, holdings, ..
-            }) => {
-                local::with(|local| local.give_back(tenant, &holdings));
+        if done {
+            let death = root.deaths.pop_front();
+            // Whoever hears of the tenant's end may take its place at once.
+            if root.ended && root.deaths.is_empty() && root.leavings.is_clean() {
+                self.close_root(key);
             }
-            None => {}
+            match death {
+                Some(Death::Tenant { ending, .. }) => ending.report(),
+                Some(Death::Task {
+                    tenant, holdings, ..
+                }) => {
+                    local::with(|local| local.give_back(tenant, &holdings));
+                }
+                None => {}
+            }
         }
-        true
+        self.pass_on();
     }
 
-    /// Nothing to do: sleeps until a message comes or something is due.
-    fn wait(&mut self) {
-        let due = local::with(|local| {
-            let deadlines = [local.sleeps.next(), local.kernel.next_deadline()];
-            deadlines.into_iter().flatten().min()
-        });
-        let timeout = due.map(|when| Duration::from_nanos(when.saturating_sub(monotonic_ns())));
-        if timeout != Some(Duration::ZERO) {
-            self.inbox.wait(timeout);
+    /// Everything was taken back: the tenant's turns go too.
+    fn close_root(&mut self, key: u64) {
+        if let Some(root) = self.roots.remove(&key) {
+            let now = monotonic_ns();
+            let dispatcher = &mut self.executions.dispatcher;
+            dispatcher.remove(root.upkeep, now);
+            dispatcher.give_back(root.share, now);
         }
     }
 }

@@ -53,15 +53,13 @@ impl Pools {
         config.with_host_stack(Arc::new(self.stacks.clone()));
     }
 
-    /// Takes everything that was left behind since this was last asked, in constant time.
+    /// Adds everything that was left behind since this was last called, in constant time.
     ///
-    /// All programs of a cell are dropped on its thread, one tenant's at a time: so asking after
-    /// a tenant's programs were dropped gives what that tenant left.
-    pub(crate) fn leavings(&self) -> Leavings {
-        Leavings {
-            slots: self.slots.claim(),
-            stacks: self.stacks.claim(),
-        }
+    /// All programs of a cell run and are dropped on its thread, one tenant's at a time: so what
+    /// was left behind meanwhile is that tenant's.
+    pub(crate) fn claim(&self, leavings: &mut Leavings) {
+        self.slots.claim(&mut leavings.slots);
+        self.stacks.claim(&mut leavings.stacks);
     }
 
     /// Cleans up to `pages` pages, slots first; returns how many.

@@ -205,9 +205,20 @@ impl RangePool {
         });
     }
 
-    /// Takes all that was detached since the last claim, in constant time: the caller cleans it.
-    pub(crate) fn claim(&self) -> Claim {
-        Claim(std::mem::take(&mut self.ranges().unclaimed))
+    /// Adds to a claim all that was detached since the last one, in constant time: its holder
+    /// cleans it.
+    pub(crate) fn claim(&self, claim: &mut Claim) {
+        let mut ranges = self.ranges();
+        let Some((first, last)) = ranges.unclaimed.ends.take() else {
+            return;
+        };
+        let claimed = claim.0.ends;
+        if let Some((_, end)) = claimed
+            && let Some(end) = &mut ranges.dirty[end as usize]
+        {
+            end.next = Some(first);
+        }
+        claim.0.ends = Some((claimed.map_or(first, |(first, _)| first), last));
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.

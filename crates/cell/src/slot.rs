@@ -91,9 +91,9 @@ impl SlotPool {
         self.ranges.clean_step(pages)
     }
 
-    /// Takes all that was detached since the last claim.
-    pub(crate) fn claim(&self) -> Claim {
-        self.ranges.claim()
+    /// Adds to a claim all that was detached since the last one.
+    pub(crate) fn claim(&self, claim: &mut Claim) {
+        self.ranges.claim(claim);
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.

@@ -92,10 +92,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let tenant = tenant(&arguments)?;
-    if tenant.lease.cpu.is_some() {
-        // A lease that is not acted on has to say so.
-        eprintln!("leasehold: processor reservations are not enforced by `run` yet");
-    }
     for directory in &tenant.dirs {
         if !directory.host.is_dir() {
             let message = format!("no such directory: {}", directory.host.display());
@@ -219,7 +215,7 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
     })
 }
 
-fn surroundings(tenant: &TenantSpec) -> Surroundings {
+pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
     let program = tenant
         .component
         .file_name()
@@ -262,6 +258,7 @@ pub(crate) fn load(cell: &Cell, path: &Path) -> Result<Arc<Program>, Failure> {
 pub(crate) fn failure(error: StartError) -> Failure {
     match error {
         StartError::Lease { .. } => Failure::Refused(error.to_string()),
+        StartError::Processor(_) => Failure::Refused(error.to_string()),
         StartError::Surroundings(message) => Failure::Missing(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
         StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),

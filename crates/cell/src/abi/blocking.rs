@@ -17,7 +17,7 @@ pub(crate) async fn blocking<R>(
     mut call: impl FnMut(&mut CellKernel, ExecutionId) -> Result<Outcome<R>, Errno>,
 ) -> Result<R, Errno> {
     loop {
-        match local::with(|local| call(&mut local.kernel, ExecutionId(execution)))? {
+        match local::call(|kernel| call(kernel, ExecutionId(execution)))? {
             Outcome::Done(result) => return Ok(result),
             Outcome::Blocked => woken(execution).await,
         }

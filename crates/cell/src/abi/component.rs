@@ -95,7 +95,7 @@ impl Caller<'_> {
         f: impl FnOnce(&mut CellKernel, TenantId) -> Result<R, KernelErrno>,
     ) -> Result<R, Errno> {
         let tenant = self.0.tenant;
-        Ok(local::with(|local| f(&mut local.kernel, tenant))?)
+        Ok(local::call(|kernel| f(kernel, tenant))?)
     }
 
     fn create(

@@ -26,7 +26,7 @@ fn answer(result: Result<i64, Errno>) -> i64 {
 /// A call that does not block and uses no memory.
 fn call(caller: &Call<'_>, f: impl FnOnce(&mut CellKernel, TenantId) -> Result<i64, Errno>) -> i64 {
     let tenant = caller.data().tenant;
-    answer(local::with(|local| f(&mut local.kernel, tenant)))
+    answer(local::call(|kernel| f(kernel, tenant)))
 }
 
 fn selector(raw: i32) -> Selector {
@@ -271,11 +271,7 @@ fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let tenant = caller.data().tenant;
     let list = &capabilities.list[..capabilities.count];
     let bytes = bytes.bytes(caller);
-    local::with(|local| {
-        local
-            .kernel
-            .channel_try_send(tenant, selector(channel), bytes, list)
-    })?;
+    local::call(|kernel| kernel.channel_try_send(tenant, selector(channel), bytes, list))?;
     Ok(0)
 }
 
@@ -344,11 +340,8 @@ fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
         ..
     } = &mut destination;
     let (bytes, list) = (bytes.bytes_mut(caller), &mut received[..*slots]);
-    let received = local::with(|local| {
-        local
-            .kernel
-            .channel_try_receive(tenant, selector(into.0), bytes, list)
-    })?;
+    let received =
+        local::call(|kernel| kernel.channel_try_receive(tenant, selector(into.0), bytes, list))?;
     Ok(destination.deliver(caller, received))
 }
 

@@ -183,7 +183,6 @@ impl Drop for Alarm {
 }
 
 /// Has the guest that runs on this thread yield when the host call that it is in returns.
-#[allow(dead_code, reason = "part of the door")]
 pub(crate) fn request() {
     // SAFETY: as in `fired`.
     if let Some(alarm) = unsafe { ALARM.get().as_ref() } {
@@ -196,6 +195,18 @@ pub(crate) fn request() {
 pub(super) fn take_request() -> bool {
     // SAFETY: as in `fired`.
     unsafe { ALARM.get().as_ref() }.is_some_and(Alarm::take)
+}
+
+/// Has the guest that runs on this thread yield at this time, ns of the monotonic clock, unless it
+/// is to yield earlier.
+pub(crate) fn no_later_than(at: u64) {
+    // SAFETY: as in `fired`.
+    if let Some(alarm) = unsafe { ALARM.get().as_ref() }
+        && !alarm.fired()
+        && at < alarm.wanted.load(Ordering::Relaxed)
+    {
+        alarm.set(Some(at));
+    }
 }
 
 /// Whether this thread's alarm is due.

@@ -19,8 +19,7 @@ mod stress;
 mod timer;
 
 pub use alarm::Interrupter;
-#[allow(unused_imports, reason = "part of the door")]
-pub(crate) use alarm::request;
+pub(crate) use alarm::{no_later_than, request};
 pub(crate) use guest_code::Bodies;
 
 use crate::program::Program;
@@ -32,11 +31,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 use wasmtime::{Config, Engine, Module, Store, UpdateDeadline};
-
-/// How long a guest runs before the executor looks at everything else.
-pub const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Instances that [`Preemption::arm`] may make in a store.
 pub const INSTANCES: usize = 1;

@@ -1,12 +1,28 @@
-//! `wasi:clocks/monotonic-clock` on the cell's own clock: a subscription is an object of the
-//! tenant's arena that holds a deadline.
+//! WASI's monotonic clock is the cell's own: what a guest reads, what it sleeps until and what the
+//! scheduler counts in are the same nanoseconds, and all tenants see the same.
+//!
+//! A subscription is an object of the tenant's arena that holds a deadline.
 
 use super::Wasi;
 use super::poll::{Source, subscribe};
 use crate::clock;
 use wasmtime::component::Resource;
+use wasmtime_wasi::HostMonotonicClock;
 use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{Duration, Host, Instant};
+
+/// The cell's clock, as preview 1 reads it.
+pub(crate) struct CellClock;
+
+impl HostMonotonicClock for CellClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        clock::monotonic_ns()
+    }
+}
 
 impl Host for Wasi<'_> {
     fn now(&mut self) -> wasmtime::Result<Instant> {

@@ -3,7 +3,7 @@
 
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartRequest, Surroundings,
+    Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartError, StartRequest, Surroundings,
     TenantHandle,
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
@@ -75,24 +75,35 @@ pub(crate) fn start(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Sta
 
 /// A tenant that does not run yet.
 pub(crate) fn start_held(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Started {
+    let (request, output) = request(cell, name, args, lease);
+    let handle = cell.start_held(request).expect("a tenant starts");
+    Started { handle, output }
+}
+
+/// A tenant, if the cell has room for it.
+pub(crate) fn try_start(cell: &Cell, name: &str, lease: Lease) -> Result<Started, StartError> {
+    let (request, output) = request(cell, name, &[], lease);
+    let handle = cell.start_tenant(request)?;
+    Ok(Started { handle, output })
+}
+
+fn request(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
     let program = cell.load(&guest(name)).expect("a guest loads");
     let output = Capture::new(1 << 20);
     let mut all = vec![name.to_owned()];
     all.extend(args.iter().map(|arg| (*arg).to_owned()));
-    let handle = cell
-        .start_held(StartRequest {
-            program,
-            lease,
-            surroundings: Surroundings {
-                args: all,
-                stdin: Input::Empty,
-                stdout: Output::Capture(output.clone()),
-                ..Surroundings::default()
-            },
-            detailed: true,
-        })
-        .expect("a tenant starts");
-    Started { handle, output }
+    let request = StartRequest {
+        program,
+        lease,
+        surroundings: Surroundings {
+            args: all,
+            stdin: Input::Empty,
+            stdout: Output::Capture(output.clone()),
+            ..Surroundings::default()
+        },
+        detailed: true,
+    };
+    (request, output)
 }
 
 impl Started {

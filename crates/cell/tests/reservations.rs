@@ -1,0 +1,210 @@
+//! What must hold for tenants that share a processor.
+
+mod common;
+
+use common::{Started, cell, lease, start};
+use leasehold_cell::{Cell, Exit, Lease, ProcessorState, Supply};
+use std::time::{Duration, Instant};
+
+const MS: u64 = 1_000_000;
+
+/// A lease for a small guest with a processor reservation in the form of `--cpu`.
+fn reserved(cpu: &str) -> Lease {
+    Lease {
+        cpu: Some(cpu.parse().expect("a reservation")),
+        ..lease(50_000, 1 << 20)
+    }
+}
+
+fn background() -> Lease {
+    lease(50_000, 1 << 20)
+}
+
+fn spin(cell: &Cell, lease: Lease) -> Started {
+    let started = start(cell, "spin.wasm", &[], lease);
+    started.wait_for("ready");
+    started
+}
+
+fn supply(tenant: &Started) -> Supply {
+    tenant.handle.processor().expect("alive").supply
+}
+
+/// Waits until `condition` holds: in vain only if the cell is broken.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_tenant_that_spins_gets_its_budget_in_every_period_and_no_more() {
+    for policy in ["sporadic", "deferrable"] {
+        let cell = cell();
+        let began = Instant::now();
+        let cpu = format!("budget=3ms,period=15ms,policy={policy}");
+        let tenant = spin(&cell, reserved(&cpu));
+        until("replenished", || supply(&tenant).depletions >= 12);
+        let supply = supply(&tenant);
+        let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
+        // A deferrable server can have one budget more at the start; what it overran in the last
+        // period is still to be taken off.
+        assert!(
+            supply.used <= (periods + 1) * 3 * MS + supply.overrun_max,
+            "{supply:?} in {periods} periods of a {policy} server"
+        );
+        assert!(
+            supply.used >= 12 * 3 * MS,
+            "{supply:?}: a depletion is a budget used"
+        );
+        assert_eq!(tenant.kill().exit, Exit::Killed);
+    }
+}
+
+#[test]
+fn whoever_has_no_reservation_gets_what_is_left_and_shares_it() {
+    let cell = cell();
+    let tenant = spin(&cell, reserved("budget=5ms,period=10ms"));
+    let others = [spin(&cell, background()), spin(&cell, background())];
+    let used = |tenants: &[Started; 2]| [0, 1].map(|n| supply(&tenants[n]).used);
+    let began = used(&others);
+    let depletions = supply(&tenant).depletions;
+    until("both ran", || {
+        let now = used(&others);
+        now[0] - began[0] > 40 * MS && now[1] - began[1] > 40 * MS
+    });
+    assert!(
+        supply(&tenant).depletions > depletions,
+        "the reservation is served meanwhile"
+    );
+    let left = others[0].handle.processor().expect("alive").budget_left_ns;
+    assert_eq!(left, None, "nothing was reserved");
+}
+
+#[test]
+fn a_depleted_tenant_does_not_run_though_the_processor_is_idle() {
+    let cell = cell();
+    let tenant = spin(&cell, reserved("budget=1ms,period=3600s"));
+    until("depleted", || {
+        let processor = tenant.handle.processor().expect("alive");
+        processor.state == ProcessorState::Depleted
+    });
+    let used = supply(&tenant).used;
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(supply(&tenant).used, used);
+    assert_eq!(
+        tenant.handle.processor().expect("alive").budget_left_ns,
+        Some(0)
+    );
+}
+
+#[test]
+fn all_tasks_and_descendants_of_a_tenant_run_on_its_one_reservation() {
+    let cell = cell();
+    let arguments = ["2", "2", "spin", "64", "run"];
+    let lease = Lease {
+        cpu: Some("budget=2ms,period=20ms".parse().expect("a reservation")),
+        ..lease(500_000, 1 << 20)
+    };
+    let began = Instant::now();
+    let tenant = start(&cell, "tenant-tree.wasm", &arguments, lease);
+    until("depleted", || supply(&tenant).depletions >= 10);
+    let supply = supply(&tenant);
+    let periods = began.elapsed().as_nanos() as u64 / (20 * MS) + 1;
+    assert!(
+        supply.used <= periods * 2 * MS + supply.overrun_max,
+        "{supply:?} in {periods} periods"
+    );
+}
+
+#[test]
+fn a_tenant_pays_for_its_own_end() {
+    let cell = cell();
+    // 32 MiB of pages take some milliseconds to give back: several periods at 200 µs in each.
+    let hostile = start(
+        &cell,
+        "page-scatterer.wasm",
+        &["33554432", "4096", "sleep"],
+        reserved("budget=200us,period=20ms,priority=200"),
+    );
+    hostile.wait_for("ready");
+    let neighbour = spin(&cell, background());
+    let used = supply(&neighbour).used;
+    let ended = hostile.kill();
+    assert_eq!(ended.exit, Exit::Killed);
+    let reclaimed = ended.reclaimed;
+    assert!(reclaimed.pages >= 8192, "{reclaimed:?}");
+    if reclaimed.returned.cpu_ns > MS {
+        assert!(
+            reclaimed.returned.wall_ns > 2 * 20 * MS,
+            "the end took {reclaimed:?}, on more than one budget"
+        );
+    }
+    assert!(
+        supply(&neighbour).used > used,
+        "its neighbour ran meanwhile, though of lower priority"
+    );
+}
+
+#[test]
+fn a_tenant_that_wakes_up_preempts_one_of_lower_priority() {
+    let cell = cell();
+    let probe = start(
+        &cell,
+        "latency-probe.wasm",
+        &["5000000", "20"],
+        reserved("budget=1ms,period=5ms,priority=100"),
+    );
+    let other = spin(&cell, reserved("budget=9ms,period=10ms,priority=1"));
+    probe.wait_for("late 20");
+    let text = probe.text();
+    let median = text
+        .split("late 20 ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let median: u64 = median
+        .and_then(|median| median.parse().ok())
+        .expect("a number");
+    assert!(
+        median > 0,
+        "its sleeps last until the instant that it asked for"
+    );
+    assert!(supply(&other).preemptions > 0);
+    assert!(supply(&probe).activations > 1);
+}
+
+#[test]
+fn a_cell_runs_out_of_places_for_tenants_without_harm() {
+    let mut config = leasehold_cell::CellConfig::new(common::profile());
+    config.max_tenants = 2;
+    let cell = Cell::start(config).expect("a cell");
+    let first = spin(&cell, background());
+    let second = spin(&cell, reserved("budget=1ms,period=10ms"));
+    let refused = common::try_start(&cell, "spin.wasm", background());
+    assert!(
+        matches!(refused, Err(leasehold_cell::StartError::Processor(_))),
+        "no third place"
+    );
+    second.kill();
+    spin(&cell, background());
+    first.kill();
+}
+
+#[test]
+fn whoever_is_woken_by_a_guest_that_runs_on_gets_a_turn() {
+    let cell = cell();
+    let client = common::start_held(&cell, "delegator.wasm", &["10", "spin"], background());
+    let service = common::start_held(&cell, "service.wasm", &["keep"], background());
+    cell.connect(&client.handle, &service.handle, 4096, 4)
+        .expect("connected");
+    service.handle.go();
+    // It waits for the first message before there is anybody to send one.
+    service.wait_for("ready");
+    let before = supply(&service).dispatches;
+    client.handle.go();
+    until("the service has run", || {
+        supply(&service).dispatches > before
+    });
+}
