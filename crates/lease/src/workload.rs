@@ -222,17 +222,17 @@ impl FromStr for Workload {
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.activity {
-            Activity::Busy if self.tasks == 1 => return f.pad("busy"),
-            Activity::Busy => {}
-            Activity::Alternating { run, sleep } => write!(f, "run={run},sleep={sleep},")?,
+            Activity::Busy if self.tasks == 1 => f.pad("busy")?,
+            Activity::Busy => return write!(f, "tasks={}", self.tasks),
+            Activity::Alternating { run, sleep } => write!(f, "run={run},sleep={sleep}")?,
             Activity::Periodic {
                 execution,
                 period,
                 phase,
             } => {
-                write!(f, "execution={execution},period={period},")?;
+                write!(f, "execution={execution},period={period}")?;
                 if let Some(phase) = phase {
-                    write!(f, "phase={phase},")?;
+                    write!(f, ",phase={phase}")?;
                 }
             }
             Activity::Sporadic {
@@ -244,9 +244,12 @@ impl fmt::Display for Workload {
             } => write!(
                 f,
                 "execution={execution},execution_max={execution_max},gap={gap},gap_max={gap_max},\
-                 seed={seed},"
+                 seed={seed}"
             )?,
         }
-        write!(f, "tasks={}", self.tasks)
+        match self.tasks {
+            1 => Ok(()),
+            tasks => write!(f, ",tasks={tasks}"),
+        }
     }
 }
