@@ -384,14 +384,14 @@ impl<'a> Scene<'a> {
             "reservation",
             "used",
             "share",
-            "per period: least",
-            "average",
+            "per period\nleast",
+            "per period\naverage",
             "preempted",
             "depleted",
             "replenished",
-            "timer interrupts",
+            "timer\ninterrupts",
             "missed",
-            "worst wake-up",
+            "worst\nwake-up",
         ]);
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -163,7 +163,7 @@ fn the_table_names_every_tenant_and_what_it_does() {
         "background",
         "execution=1ms,period=10ms",
         "6ms in 20ms",
-        "worst wake-up",
+        "wake-up",
         "unnecessary",
     ] {
         assert!(text.contains(word), "no {word:?} in\n{text}");

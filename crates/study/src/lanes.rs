@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow};
 use leasehold_reserve::Nanos;
-use leasehold_reserve::simulate::{Event, ServerIndex, TaskIndex, Trace};
+use leasehold_reserve::simulate::{Event, TaskIndex, Trace};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{PathElement, Polygon, Rectangle, Text};
@@ -304,16 +304,9 @@ impl Lanes<'_> {
 
     /// Corners of the budget's line within the window.
     fn budget_line(&self, server: usize, full: Nanos) -> Vec<(Nanos, Nanos)> {
-        let mut line = Vec::new();
+        let Range { start, end } = self.window;
         let mut left = full;
-        let mut corner = |at: Nanos, left: Nanos| {
-            if at >= self.window.start && at <= self.window.end {
-                if line.is_empty() && at > self.window.start {
-                    line.push((self.window.start, left));
-                }
-                line.push((at, left));
-            }
-        };
+        let mut line = vec![(start, left)];
         for event in self.trace.events() {
             match *event {
                 Event::Ran { task, from, to }
@@ -322,25 +315,31 @@ impl Lanes<'_> {
                     from,
                     to,
                     ..
-                } if self.is_of(task, server) => {
-                    corner(from, left);
+                } if from <= end && self.is_of(task, server) => {
+                    let until = |at: Nanos| left.saturating_sub(at.clamp(from, to) - from);
+                    line.push((from.max(start), until(start)));
+                    line.push((to.clamp(start, end), until(end)));
                     left = left.saturating_sub(to - from);
-                    corner(to, left);
                 }
                 Event::Budget {
                     server: of,
                     at,
                     left: now,
                     ..
-                } if of == ServerIndex::new(server as u32) => {
-                    corner(at, left);
+                } if at <= end && of.get() == server => {
+                    line.push((at.max(start), left));
                     left = now;
-                    corner(at, left);
+                    line.push((at.max(start), left));
                 }
                 _ => {}
             }
+            // What came before the window only says where the line begins.
+            if line.iter().all(|corner| corner.0 == start) {
+                line = vec![(start, left)];
+            }
         }
-        corner(self.window.end, left);
+        let last = line.last().map_or(left, |corner| corner.1);
+        line.push((end, last));
         line
     }
 
@@ -513,6 +512,35 @@ mod tests {
         assert!(count("<rect") > 10 && count("<polyline") > 10 && count("<polygon") > 10);
         for instant in ["10 ms", "40 ms"] {
             assert!(svg.contains(instant), "{instant}");
+        }
+    }
+
+    #[test]
+    fn a_budget_falls_while_its_server_is_charged_and_never_rises_without_a_replenishment() {
+        let trace = trace(Shielding::Shielded);
+        for window in [0..100 * MS, 3 * MS + 1..17 * MS + 1, 55 * MS..56 * MS] {
+            for (server, full) in [(0, 2 * MS), (1, 6 * MS)] {
+                let lanes = Lanes {
+                    title: "",
+                    trace: &trace,
+                    names: &[],
+                    window: window.clone(),
+                };
+                let line = lanes.budget_line(server, full);
+                let (first, last) = (line[0], line[line.len() - 1]);
+                assert_eq!((first.0, last.0), (window.start, window.end));
+                for pair in line.windows(2) {
+                    let (before, after) = (pair[0], pair[1]);
+                    assert!(before.0 <= after.0, "{pair:?}");
+                    // Slopes are those of time; only a step goes up.
+                    let time = after.0 - before.0;
+                    let falls = before
+                        .1
+                        .checked_sub(after.1)
+                        .is_some_and(|used| used <= time);
+                    assert!(time == 0 || falls, "{pair:?}");
+                }
+            }
         }
     }
 
