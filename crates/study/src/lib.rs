@@ -64,6 +64,7 @@ pub mod neighbour;
 mod objects;
 mod page;
 pub mod plot;
+pub mod preempt;
 pub mod processes;
 pub mod progress;
 pub mod random;

@@ -16,6 +16,7 @@ use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
 use crate::page;
+use crate::preempt::Preempt;
 use crate::processes::Processes;
 use crate::report::Report;
 use crate::rogue::Rogue;
@@ -83,6 +84,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Herd,
         &Storm,
         &Decide,
+        &Preempt,
     ]
 }
 

@@ -1,0 +1,28 @@
+;; Eight vectors of four f32 that stay in registers: a row of a product, over and over.
+(module
+  (memory (export "memory") 2)
+  (func (export "_start")
+    (local $at i32) (local $n i32) (local $x v128)
+    (local $sum0 v128) (local $sum1 v128) (local $sum2 v128) (local $sum3 v128) (local $sum4 v128) (local $sum5 v128) (local $sum6 v128) (local $sum7 v128)
+    (loop $again
+      (local.set $at (i32.const 0))
+      (loop $row
+        (local.set $x (v128.load32_splat (local.get $at)))
+        (local.set $sum0 (f32x4.add (local.get $sum0) (f32x4.mul (local.get $x) (v128.load offset=4096 (local.get $at)))))
+        (local.set $sum1 (f32x4.add (local.get $sum1) (f32x4.mul (local.get $x) (v128.load offset=4112 (local.get $at)))))
+        (local.set $sum2 (f32x4.add (local.get $sum2) (f32x4.mul (local.get $x) (v128.load offset=4128 (local.get $at)))))
+        (local.set $sum3 (f32x4.add (local.get $sum3) (f32x4.mul (local.get $x) (v128.load offset=4144 (local.get $at)))))
+        (local.set $sum4 (f32x4.add (local.get $sum4) (f32x4.mul (local.get $x) (v128.load offset=4160 (local.get $at)))))
+        (local.set $sum5 (f32x4.add (local.get $sum5) (f32x4.mul (local.get $x) (v128.load offset=4176 (local.get $at)))))
+        (local.set $sum6 (f32x4.add (local.get $sum6) (f32x4.mul (local.get $x) (v128.load offset=4192 (local.get $at)))))
+        (local.set $sum7 (f32x4.add (local.get $sum7) (f32x4.mul (local.get $x) (v128.load offset=4208 (local.get $at)))))
+        (br_if $row (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 4))) (i32.const 4096))))
+      (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 16000))))
+    (v128.store offset=65536 (i32.const 0) (local.get $sum0))
+    (v128.store offset=65552 (i32.const 0) (local.get $sum1))
+    (v128.store offset=65568 (i32.const 0) (local.get $sum2))
+    (v128.store offset=65584 (i32.const 0) (local.get $sum3))
+    (v128.store offset=65600 (i32.const 0) (local.get $sum4))
+    (v128.store offset=65616 (i32.const 0) (local.get $sum5))
+    (v128.store offset=65632 (i32.const 0) (local.get $sum6))
+    (v128.store offset=65648 (i32.const 0) (local.get $sum7))))
