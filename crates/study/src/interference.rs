@@ -6,17 +6,20 @@
 //! scheduler takes a timer interrupt for each of the `N × S` replenishments while the victim
 //! runs. The victim's interference is what its job took beyond its own work.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, Step, TaskIndex};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
+use crate::contest::{self, Contest};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
     MACHINES, MS, Machine, SHIELDINGS, US, contract, note_on_machines, policy_name, shielding_name,
 };
-use crate::samples::{Samples, Spread};
+use crate::samples::{Samples, Spread, interleaved};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
@@ -29,6 +32,14 @@ const ALLOWANCE: Nanos = 10 * US;
 /// of the victim's job.
 const PERIOD: Nanos = 4_000 * MS;
 const VICTIM_WORK: Nanos = 1_200 * MS;
+/// The part of a period that an attacker has on a real cell for one suspension. It may use half of
+/// it, and works for a fifth: so all of them are admissible, and through before the victim's next
+/// job.
+const CELL_PRICK: Nanos = 120 * US;
+/// The shortest period on a real cell.
+const CELL_PERIOD: Nanos = 40 * MS;
+/// How long an attacker on a real cell sleeps between two pieces of its work.
+const CELL_NAP: Nanos = 10 * US;
 /// Attack and victim take turns, a period each.
 const ROUND: Nanos = 2 * PERIOD;
 
@@ -38,15 +49,26 @@ pub struct Interference;
 struct Scale {
     attackers: &'static [u32],
     rounds: u64,
+    /// The same on a real cell.
+    cell_attackers: &'static [u32],
+    cell_rounds: usize,
+    /// Jobs of the victim in a round that count.
+    cell_jobs: usize,
 }
 
 const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     rounds: 5,
+    cell_attackers: &[1, 16, 64, 256, 1024],
+    cell_rounds: 3,
+    cell_jobs: 3,
 };
 const QUICK: Scale = Scale {
     attackers: &[1, 32, 1024],
     rounds: 1,
+    cell_attackers: &[1, 16, 64],
+    cell_rounds: 2,
+    cell_jobs: 2,
 };
 const RINGS: [u32; 2] = [16, 32];
 
@@ -85,7 +107,8 @@ impl Study for Interference {
     fn run(&self, options: &Options) -> Result<Report> {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
-        let points = simulated(self.name(), scale)?;
+        let mut points = simulated(self.name(), scale)?;
+        points.extend(measured(self.name(), scale, options)?);
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes.push(note_on_machines());
@@ -96,6 +119,16 @@ impl Study for Interference {
              for {} between suspensions",
             Unit::Nanoseconds.humane(VICTIM_WORK as f64),
             Unit::Nanoseconds.humane(PRICK as f64)
+        ));
+        report.notes.push(contest::note());
+        report.notes.push(format!(
+            "cell: attackers nap for {} after each piece of work. A job of the victim lasts for \
+             two fifths of the attackers' period, which is {} for each of their suspensions: what \
+             other processes take grows with it, so that gaps compare eager with shielded, and \
+             not one number of attackers with another. Interference is the sum of the gaps of \
+             more than 1.5 µs in a job; timer interrupts are those that the scheduler counted",
+            Unit::Nanoseconds.humane(CELL_NAP as f64),
+            Unit::Nanoseconds.humane(CELL_PRICK as f64)
         ));
         report.figure = figure(&points);
         Ok(report)
@@ -125,6 +158,82 @@ fn simulated(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
         }
     }
     Ok(points)
+}
+
+/// Every attack on a real cell.
+fn measured(name: &'static str, scale: &Scale, options: &Options) -> Result<Vec<Point>> {
+    let arms = SHIELDINGS.len();
+    let pairs = scale.cell_attackers.len() * RINGS.len();
+    let mut progress = Progress::new(name, (pairs * arms * scale.cell_rounds) as u64);
+    let mut points = Vec::new();
+    for ring in RINGS {
+        for &attackers in scale.cell_attackers {
+            let mut compared = SHIELDINGS.map(|shielding| Point {
+                attack: Attack {
+                    shielding,
+                    attackers,
+                    ring,
+                },
+                platform: contest::PLATFORM,
+                interference_ns: Samples::new(),
+                gaps_ns: Samples::new(),
+                timer_interrupts: Samples::new(),
+            });
+            for arm in interleaved(arms, scale.cell_rounds) {
+                progress.at(format!("a cell with {attackers} attackers"));
+                compared[arm].play(options, scale.cell_jobs)?;
+                progress.step();
+            }
+            points.extend(compared);
+        }
+    }
+    Ok(points)
+}
+
+impl Point {
+    /// One round on a real cell. Attack and victim take turns, as they do in the simulation.
+    fn play(&mut self, options: &Options, jobs: usize) -> Result<()> {
+        let Attack {
+            shielding,
+            attackers,
+            ring,
+        } = self.attack;
+        let pricks = u64::from(attackers) * u64::from(ring);
+        let period = (pricks * CELL_PRICK).max(CELL_PERIOD);
+        let round = 2 * period;
+        let busy = period * 2 / 5;
+
+        let contest = Contest::new(options, shielding, attackers + 1)?;
+        let budget = CELL_PRICK / 2 * u64::from(ring);
+        let _attackers = contest.enter_attackers(
+            "replenishment-storm",
+            attackers,
+            &[ring.into(), PRICK, CELL_NAP, round, period],
+            &format!(
+                "budget={budget}ns,period={period}ns,priority=100,policy=sporadic,\
+                 replenishments={ring}"
+            ),
+        )?;
+        let victim = contest.enter(
+            "gap-probe",
+            &contest.load("gap-probe")?,
+            &[busy, round, 1],
+            &format!("budget={}ns,period={round}ns,priority=200", busy * 5 / 4),
+        )?;
+        // The attack before the first job may have begun before everybody was there.
+        victim.await_lines("interrupts", 1, Duration::ZERO)?;
+        let before = victim.supply()?;
+        let most = Duration::from_nanos(round * jobs as u64 - period);
+        let all = victim.await_lines("interrupts", 1 + jobs, most)?.len();
+        let timers = victim.supply()?.timers - before.timers;
+        self.timer_interrupts.record(timers / (all as u64 - 1));
+        for gaps in &victim.lines("gaps")[1..] {
+            let sum = *gaps.get(1).context("a sum of gaps")?;
+            self.gaps_ns.record(sum);
+            self.interference_ns.record(sum);
+        }
+        Ok(())
+    }
 }
 
 impl Attack {
@@ -289,7 +398,42 @@ fn findings(points: &[Point]) -> Vec<Finding> {
             ));
         }
     }
+    for ring in RINGS {
+        findings.extend(cell_findings(points, ring));
+    }
     findings
+}
+
+/// What a real cell must show under the largest attack; nothing if there was none.
+fn cell_findings(points: &[Point], ring: u32) -> Vec<Finding> {
+    let most = |shielding| curve(points, contest::PLATFORM, shielding, ring).next_back();
+    let (Some(eager), Some(shielded)) = (most(Shielding::Eager), most(Shielding::Shielded)) else {
+        return Vec::new();
+    };
+    let title = format!("cell, S = {ring}, N = {}", eager.attack.attackers);
+    let interrupts = |point: &Point| Some(point.timer_interrupts.p50()? as f64);
+    vec![
+        Finding::at_most(
+            format!("{title}: shielded, timer interrupts in a job"),
+            Unit::Count,
+            interrupts(shielded),
+            1.0,
+        ),
+        Finding::at_least(
+            format!("{title}: eager, timer interrupts in a job"),
+            Unit::Count,
+            interrupts(eager),
+            f64::from(eager.attack.attackers * ring) / 20.0,
+        ),
+        Finding::at_least(
+            format!("{title}: interference, eager against shielded"),
+            Unit::Ratio,
+            eager
+                .interference_ns
+                .ratio_to(&shielded.interference_ns, 0.5),
+            1.5,
+        ),
+    ]
 }
 
 fn figure(points: &[Point]) -> Figure {
@@ -311,15 +455,14 @@ fn figure(points: &[Point]) -> Figure {
     Figure {
         title: "Coordinated timer interference (A2)".into(),
         panels: MACHINES
-            .iter()
-            .map(|machine| Panel {
-                y: Axis::logarithmic(
-                    format!("interference, {}", machine.platform),
-                    Unit::Nanoseconds,
-                ),
+            .map(|machine| machine.platform)
+            .into_iter()
+            .chain([contest::PLATFORM])
+            .map(|platform| Panel {
+                y: Axis::logarithmic(format!("interference, {platform}"), Unit::Nanoseconds),
                 marks: Marks::Curves {
                     x: Axis::logarithmic("attackers", Unit::Count),
-                    series: series(machine.platform),
+                    series: series(platform),
                 },
             })
             .collect(),

@@ -53,6 +53,7 @@ pub mod batching;
 pub mod bulk;
 pub mod child;
 pub mod clock;
+mod contest;
 pub mod deadline;
 pub mod decide;
 pub mod freshness;

@@ -79,3 +79,29 @@ fn every_program_starts_in_every_mode() {
     }
     assert_eq!(report.findings.len(), 6);
 }
+
+/// The rows of a study that a real cell gave.
+fn of_the_cell(report: &Report) -> impl Iterator<Item = &Map<String, Value>> {
+    let rows: Vec<_> = report
+        .rows
+        .iter()
+        .filter(|row| row["platform"] == "cell")
+        .collect();
+    assert!(!rows.is_empty(), "{}", report.study);
+    rows.into_iter()
+}
+
+#[test]
+fn replenishments_of_attackers_interrupt_the_victim_of_an_eager_cell_only() {
+    let report = quick("interference");
+    for row in of_the_cell(&report) {
+        let (attackers, ring) = (number(row, "n"), number(row, "s"));
+        let interrupts = number(row, "timer_interrupts");
+        match row["policy"].as_str() {
+            Some("shielded") => assert!(interrupts <= 1, "{row:?}"),
+            _ if attackers < 64 => {}
+            _ => assert!(interrupts >= attackers * ring / 20, "{row:?}"),
+        }
+        assert!(number(row, "interference_ns_p50") > 0);
+    }
+}

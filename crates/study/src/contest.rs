@@ -1,0 +1,231 @@
+//! A contest for the processor of a real cell: attackers, and a victim that measures from the
+//! inside what they do to it.
+//!
+//! All of them are guests under processor reservations, on one cell that has a core to itself if
+//! there are two. The cells that are compared take turns, each with guests of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use leasehold_cell::{
+    Capture, Cell, CellConfig, Lease, Output, Program, Shielding, StartRequest, Supply,
+    Surroundings, TenantHandle,
+};
+use leasehold_lease::{ByteSize, Cpu};
+
+use crate::objects;
+use crate::study::Options;
+
+/// The platform, as rows name it.
+pub(crate) const PLATFORM: &str = "cell";
+
+/// Linear memory of a guest: more than any of them needs.
+const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");
+/// Of what a guest prints.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// How long to wait for a guest beyond the time that it should take, before giving up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a guest's output is looked at. Whoever looks may get in the cell's way.
+const LOOK: Duration = Duration::from_millis(3);
+
+/// A cell, and the guests that are started on it.
+pub(crate) struct Contest {
+    cell: Cell,
+    guests: PathBuf,
+}
+
+/// A guest in a contest, until the contest is over.
+pub(crate) struct Contestant {
+    name: String,
+    tenant: TenantHandle,
+    output: Capture,
+}
+
+impl Contest {
+    /// A cell for so many contestants.
+    ///
+    /// # Errors
+    /// If the host refuses one, or the profile is none.
+    pub(crate) fn new(options: &Options, shielding: Shielding, contestants: u32) -> Result<Self> {
+        /// Beyond what the contestants take: a tenant may take only a part of all places.
+        const SPARE: u32 = 8;
+        let mut config = CellConfig::new(objects::profile(options)?);
+        config.cpu = core();
+        config.shielding = shielding;
+        config.max_tenants = contestants;
+        config.max_memories = (contestants + SPARE) as usize;
+        config.code_cache = leasehold_cell::user_code_cache();
+        Ok(Self {
+            cell: Cell::start(config)?,
+            guests: options.guests_dir.clone(),
+        })
+    }
+
+    /// The guest program `name`, for any number of contestants.
+    ///
+    /// # Errors
+    /// If it has not been built.
+    pub(crate) fn load(&self, name: &str) -> Result<Arc<Program>> {
+        self.cell
+            .load(&self.guests.join(name).with_extension("wasm"))
+            .with_context(|| format!("the guest {name} (guests/build makes it)"))
+    }
+
+    /// Starts `program` with numbers for arguments, under a processor reservation in the form of
+    /// `--cpu`.
+    ///
+    /// # Errors
+    /// If the cell refuses it.
+    pub(crate) fn enter(
+        &self,
+        name: &str,
+        program: &Arc<Program>,
+        arguments: &[u64],
+        cpu: &str,
+    ) -> Result<Contestant> {
+        let reservation: Cpu = cpu.parse().with_context(|| format!("{name}: {cpu}"))?;
+        let mut lease = Lease {
+            cpu: Some(reservation),
+            ..Lease::default()
+        };
+        lease.memory.reserve = MEMORY;
+        let output = Capture::new(OUTPUT_BYTES);
+        let arguments = arguments.iter().map(u64::to_string);
+        let tenant = self.cell.start_tenant(StartRequest {
+            program: program.clone(),
+            lease,
+            surroundings: Surroundings {
+                args: [name.to_owned()].into_iter().chain(arguments).collect(),
+                stdout: Output::Capture(output.clone()),
+                ..Surroundings::default()
+            },
+            detailed: false,
+        })?;
+        Ok(Contestant {
+            name: name.to_owned(),
+            tenant,
+            output,
+        })
+    }
+
+    /// Starts `count` attackers alike, and waits until all of them are ready.
+    ///
+    /// # Errors
+    /// As of [`enter`](Self::enter), and if one does not become ready.
+    pub(crate) fn enter_attackers(
+        &self,
+        name: &str,
+        count: u32,
+        arguments: &[u64],
+        cpu: &str,
+    ) -> Result<Vec<Contestant>> {
+        let program = self.load(name)?;
+        let attackers = (0..count)
+            .map(|_| self.enter(name, &program, arguments, cpu))
+            .collect::<Result<Vec<_>>>()?;
+        for attacker in &attackers {
+            attacker.await_lines("ready", 1, Duration::ZERO)?;
+        }
+        Ok(attackers)
+    }
+}
+
+impl Contestant {
+    /// The numbers in each line so far that begins with `word`.
+    pub(crate) fn lines(&self, word: &str) -> Vec<Vec<u64>> {
+        let bytes = self.output.bytes();
+        let text = String::from_utf8_lossy(&bytes);
+        numbers_after(&text, word)
+    }
+
+    /// Waits until there are `count` such lines, which should take as long as `expected`. It does
+    /// not look before.
+    ///
+    /// # Errors
+    /// If they do not come, or the guest ends.
+    pub(crate) fn await_lines(
+        &self,
+        word: &str,
+        count: usize,
+        expected: Duration,
+    ) -> Result<Vec<Vec<u64>>> {
+        thread::sleep(expected);
+        let deadline = Instant::now() + PATIENCE + expected;
+        loop {
+            let lines = self.lines(word);
+            if lines.len() >= count {
+                return Ok(lines);
+            }
+            if let Some(ended) = self.tenant.wait_for(LOOK)? {
+                bail!("{} ended with {:?}", self.name, ended.exit);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{}: {} of {count} lines {word:?}",
+                self.name,
+                lines.len()
+            );
+        }
+    }
+
+    /// What it has got of the processor so far.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn supply(&self) -> Result<Supply> {
+        let processor = self.tenant.processor();
+        Ok(processor
+            .with_context(|| format!("{} has ended", self.name))?
+            .supply)
+    }
+}
+
+/// The numbers in each whole line of `text` that begins with `word`.
+fn numbers_after(text: &str, word: &str) -> Vec<Vec<u64>> {
+    text.split_inclusive('\n')
+        .filter_map(|line| {
+            let mut words = line.strip_suffix('\n')?.split(' ');
+            (words.next() == Some(word)).then(|| words.filter_map(|n| n.parse().ok()).collect())
+        })
+        .collect()
+}
+
+/// The core of the cell's own, if there is one.
+fn core() -> Option<usize> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores > 1).then_some(1)
+}
+
+/// What a reader must know of contests on this host.
+pub(crate) fn note() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().filter(|load| !load.is_empty());
+    format!(
+        "cell: real guests on a real cell, {}; the system's load was {} at the end of the \
+         measurement, and its other processes interrupt the cell",
+        core().map_or("on any core".to_owned(), |core| format!(
+            "bound to core {core}"
+        )),
+        load.unwrap_or("not known")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers_after;
+
+    #[test]
+    fn only_whole_lines_that_begin_with_the_word_count() {
+        let text = "ready\ngaps 1 20 30 40\ninterrupts 1 2 3 4\ngaps 1 5 6 7\ngaps 1 5";
+        assert_eq!(
+            numbers_after(text, "gaps"),
+            [vec![1, 20, 30, 40], vec![1, 5, 6, 7]]
+        );
+        assert_eq!(numbers_after(text, "ready"), [Vec::<u64>::new()]);
+        assert!(numbers_after(text, "gap").is_empty());
+    }
+}
