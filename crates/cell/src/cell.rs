@@ -14,6 +14,7 @@ use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Program, ProgramError};
+use crate::realtime::{self, Realtime};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
@@ -48,6 +49,12 @@ pub struct CellConfig {
     pub max_tenants: u32,
     /// Who goes first: fixed priorities, or the earliest deadline.
     pub order: Order,
+    /// Whether the cell's thread asks for real-time priority, so that no other program of the host
+    /// takes time from reservations ([`Cell::realtime`] tells whether it got it).
+    pub realtime: bool,
+    /// Whether a tenant is refused whose reservation cannot be kept beside those of the others, or
+    /// they beside it.
+    pub admission: bool,
     /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
     /// baseline.
     pub shielding: Shielding,
@@ -68,6 +75,8 @@ impl CellConfig {
             preemption: Mechanism::from_environment(),
             max_tenants: 4096,
             order: Order::FixedPriority,
+            realtime: false,
+            admission: true,
             shielding: Shielding::Shielded,
             code_cache: None,
         }
@@ -81,6 +90,7 @@ pub struct Cell {
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
     code_cache: Option<PathBuf>,
+    realtime: Realtime,
 }
 
 /// What is needed to start a tenant.
@@ -219,7 +229,7 @@ impl Cell {
                     run(&config, engine, inbox, pools, &ready);
                 })?
         };
-        started
+        let realtime = started
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         Ok(Self {
@@ -228,7 +238,13 @@ impl Cell {
             thread: Some(thread),
             next_key: AtomicU64::new(1),
             code_cache: config.code_cache,
+            realtime,
         })
+    }
+
+    /// Whether the cell's thread runs before all ordinary threads of the host.
+    pub fn realtime(&self) -> &Realtime {
+        &self.realtime
     }
 
     /// The engine that compiles programs for this cell.
@@ -387,21 +403,28 @@ fn run(
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
     pools: Pools,
-    ready: &Sender<anyhow::Result<()>>,
+    ready: &Sender<anyhow::Result<Realtime>>,
 ) {
     if let Some(cpu) = config.cpu
         && let Err(error) = pin(cpu)
     {
         tracing::warn!(cpu, %error, "the cell's thread is not pinned");
     }
+    let realtime = match config.realtime {
+        true => realtime::ask(),
+        false => Realtime::NotAsked,
+    };
     local::enter(local::Local::new(config));
     let executor = Preemption::new(&engine, config.preemption)
         .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
-        .and_then(|preemption| Executor::new(config, engine, inbox, pools, preemption));
+        .and_then(|preemption| {
+            let realtime = realtime == Realtime::Granted;
+            Executor::new(config, engine, inbox, pools, preemption, realtime)
+        });
     match executor {
         Ok(mut executor) => {
             // Nobody waits for a cell whose controller has gone.
-            let _ = ready.send(Ok(()));
+            let _ = ready.send(Ok(realtime));
             executor.run();
         }
         Err(error) => {

@@ -5,11 +5,13 @@
 //! *upkeep*: firing its timers and taking back what ended. Upkeep is a task like any other, so
 //! that a tenant pays for its own timers and for its own end.
 
+use crate::cell::CellConfig;
 use leasehold_crossing::Urgency;
 use leasehold_lease::Cpu;
+use leasehold_reserve::admission::fits;
 use leasehold_reserve::{
-    Config, Contract, ContractError, Nanos, Order, Policy, Priority, Refused, Scheduler, ServerId,
-    Shielding, State, Supply, TaskId,
+    Config, Contract, Nanos, Order, Policy, Priority, Refused, Scheduler, ServerId, State, Supply,
+    TaskId,
 };
 use std::fmt;
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(crate) struct Turn {
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
     order: Order,
+    /// The reservations that are promised; `None` if nobody is to be refused.
+    admitted: Option<Vec<(ServerId, Contract)>>,
     /// What each task is, by its place in the scheduler.
     tasks: Vec<Option<(TaskId, Work, Share)>>,
     /// The task that ran last, unless the cell was idle since.
@@ -63,18 +67,19 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher without tenants, for at most `tenants` and `executions` at once.
-    pub(crate) fn new(order: Order, shielding: Shielding, tenants: u32, executions: u32) -> Self {
-        let tasks = tenants.saturating_add(executions);
+    /// A dispatcher without tenants, for at most `executions` at once.
+    pub(crate) fn new(config: &CellConfig, executions: u32) -> Self {
+        let tasks = config.max_tenants.saturating_add(executions);
         let scheduler = Scheduler::new(Config {
-            order,
-            shielding,
-            servers: tenants,
+            order: config.order,
+            shielding: config.shielding,
+            servers: config.max_tenants,
             tasks,
         });
         Self {
             scheduler,
-            order,
+            order: config.order,
+            admitted: config.admission.then(Vec::new),
             tasks: vec![None; tasks as usize],
             last: None,
         }
@@ -83,7 +88,8 @@ impl Dispatcher {
     /// Sets the reservation of a tenant up; without one it gets what nobody reserved.
     ///
     /// # Errors
-    /// When the cell has no place for another tenant.
+    /// When the cell has no place for another tenant, or cannot keep its reservation beside those
+    /// of the others, or theirs beside it (SPR §III-G).
     pub(crate) fn share(&mut self, cpu: Option<&Cpu>, now: Nanos) -> Result<Share, ShareError> {
         let Some(cpu) = cpu else {
             let slice = BACKGROUND_SLICE.as_nanos() as Nanos;
@@ -93,7 +99,20 @@ impl Dispatcher {
                 urgency: Urgency::BACKGROUND,
             });
         };
-        let server = self.scheduler.add_server(&contract(cpu)?, now)?;
+        let contract = contract(cpu);
+        let server = match &mut self.admitted {
+            None => self.scheduler.add_server(&contract, now)?,
+            Some(admitted) => {
+                let others = admitted.iter().map(|(_, contract)| *contract);
+                let all: Vec<_> = others.chain([contract]).collect();
+                if !fits(&all, self.order) {
+                    return Err(ShareError::Unschedulable);
+                }
+                let server = self.scheduler.add_server(&contract, now)?;
+                admitted.push((server, contract));
+                server
+            }
+        };
         let urgency = match self.order {
             Order::FixedPriority => Urgency::of_priority(u32::from(cpu.priority())),
             // Whose deadline comes first is not known before the wake-up is processed.
@@ -108,6 +127,9 @@ impl Dispatcher {
 
     /// Gives a tenant's share back, and takes what is left of its tasks away.
     pub(crate) fn give_back(&mut self, share: Share, now: Nanos) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.retain(|(server, _)| *server != share.server);
+        }
         let removed = self.scheduler.remove_server(share.server, now);
         debug_assert!(removed.is_ok(), "a share is given back once");
     }
@@ -246,26 +268,27 @@ impl fmt::Display for ProcessorState {
 /// Why a tenant gets no share of the processor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShareError {
-    #[error(transparent)]
-    Contract(#[from] ContractError),
+    #[error("it cannot be kept beside the reservations of the other tenants, or theirs beside it")]
+    Unschedulable,
     #[error(transparent)]
     Refused(#[from] Refused),
 }
 
 /// The contract that a lease's processor reservation is.
 ///
-/// # Errors
-/// None for a lease that was parsed: both crates accept the same values.
-pub fn contract(cpu: &Cpu) -> Result<Contract, ContractError> {
+/// # Panics
+/// Never: what a lease accepts, a contract does.
+pub fn contract(cpu: &Cpu) -> Contract {
     let policy = match cpu.policy() {
         leasehold_lease::Policy::Sporadic => Policy::Sporadic,
         leasehold_lease::Policy::Deferrable => Policy::Deferrable,
     };
     let nonpreemptive = cpu.nonpreemptive().map_or(0, |length| length.get());
-    Contract::new(cpu.budget().get(), cpu.period().get())?
+    Contract::new(cpu.budget().get(), cpu.period().get())
+        .and_then(|contract| contract.with_nonpreemptive(nonpreemptive))
+        .and_then(|contract| contract.with_replenishments(cpu.replenishments().into()))
+        .expect("a lease is at least as strict as a contract")
         .with_priority(Priority(cpu.priority()))
         .with_policy(policy)
         .with_slice(cpu.slice().get())
-        .with_replenishments(u32::from(cpu.replenishments()))?
-        .with_nonpreemptive(nonpreemptive)
 }

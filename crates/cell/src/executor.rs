@@ -15,6 +15,7 @@ use crate::ending::{Ending, Programs};
 use crate::execution::{
     Blueprint, BuildError, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running,
 };
+use crate::host_share::HostShare;
 use crate::local::{self, Holdings};
 use crate::meter::Held;
 use crate::pools::{Leavings, Pools};
@@ -144,11 +145,13 @@ pub(crate) struct Executor {
     roots: HashMap<u64, Root>,
     keys: HashMap<TenantId, u64>,
     page_ps: u64,
+    /// With real-time priority: what is left to the host.
+    host_share: Option<HostShare>,
     stop: bool,
 }
 
 impl Executor {
-    /// An executor without tenants; `page_ps` is what a page of host memory is charged.
+    /// An executor without tenants, on a thread that has real-time priority or has not.
     ///
     /// # Errors
     /// When something is linked twice.
@@ -158,16 +161,12 @@ impl Executor {
         inbox: Arc<Inbox<Command>>,
         pools: Pools,
         preemption: Preemption,
+        realtime: bool,
     ) -> anyhow::Result<Self> {
         let linkers = Linkers::new(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
-        let dispatcher = Dispatcher::new(
-            config.order,
-            config.shielding,
-            config.max_tenants,
-            executions,
-        );
+        let dispatcher = Dispatcher::new(config, executions);
         let interrupter = preemption.interrupter();
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
@@ -183,6 +182,7 @@ impl Executor {
             roots: HashMap::new(),
             keys: HashMap::new(),
             page_ps: config.profile.charge_ps(Held::HostPage),
+            host_share: realtime.then(HostShare::default),
             stop: false,
         })
     }
@@ -211,7 +211,17 @@ impl Executor {
         }
     }
 
-    fn take_turn(&mut self, turn: Turn, timer: Option<u64>) {
+    fn take_turn(&mut self, turn: Turn, mut timer: Option<u64>) {
+        if turn.urgency == Urgency::BACKGROUND
+            && let Some(share) = &mut self.host_share
+        {
+            if let Some(until) = share.pause() {
+                self.wait(Some(timer.map_or(until, |timer| timer.min(until))));
+                return;
+            }
+            let look = share.next_look();
+            timer = Some(timer.map_or(look, |timer| timer.min(look)));
+        }
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
         self.preemption.set_timer(timer);
         if !self.inbox.enter_guest(turn.interrupted_from) {
@@ -236,9 +246,13 @@ impl Executor {
         if self.stop && self.roots.is_empty() {
             return;
         }
-        let timeout = timer.map(|when| Duration::from_nanos(when.saturating_sub(monotonic_ns())));
+        let now = monotonic_ns();
+        let timeout = timer.map(|when| Duration::from_nanos(when.saturating_sub(now)));
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
+        }
+        if let Some(share) = &mut self.host_share {
+            share.slept(now, monotonic_ns());
         }
     }
 

@@ -157,7 +157,7 @@ fn a_tenant_that_wakes_up_preempts_one_of_lower_priority() {
         &["5000000", "20"],
         reserved("budget=1ms,period=5ms,priority=100"),
     );
-    let other = spin(&cell, reserved("budget=9ms,period=10ms,priority=1"));
+    let other = spin(&cell, reserved("budget=7ms,period=10ms,priority=1"));
     probe.wait_for("late 20");
     let text = probe.text();
     let median = text
@@ -207,4 +207,26 @@ fn whoever_is_woken_by_a_guest_that_runs_on_gets_a_turn() {
     until("the service has run", || {
         supply(&service).dispatches > before
     });
+}
+
+#[test]
+fn a_reservation_that_cannot_be_kept_is_refused_and_costs_the_others_nothing() {
+    let cell = cell();
+    let first = spin(&cell, reserved("budget=6ms,period=10ms,priority=2"));
+    for _ in 0..3 {
+        let refused = common::try_start(
+            &cell,
+            "spin.wasm",
+            reserved("budget=5ms,period=10ms,priority=1"),
+        );
+        assert!(matches!(
+            refused,
+            Err(leasehold_cell::StartError::Processor(_))
+        ));
+    }
+    let second = spin(&cell, reserved("budget=4ms,period=10ms,priority=1"));
+    first.kill();
+    // What an ended tenant had reserved can be reserved again.
+    spin(&cell, reserved("budget=6ms,period=10ms,priority=3"));
+    second.kill();
 }

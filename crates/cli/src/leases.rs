@@ -2,7 +2,7 @@
 
 use crate::exit::Failure;
 use leasehold_lease::{Cpu, LeaseFile};
-use leasehold_reserve::{Contract, Priority};
+use leasehold_reserve::Contract;
 use std::path::Path;
 
 /// Loads the lease file at `path`.
@@ -18,18 +18,7 @@ pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {
 
 /// The contract that a lease states.
 pub(crate) fn contract(cpu: Cpu) -> Contract {
-    let policy = match cpu.policy() {
-        leasehold_lease::Policy::Sporadic => leasehold_reserve::Policy::Sporadic,
-        leasehold_lease::Policy::Deferrable => leasehold_reserve::Policy::Deferrable,
-    };
-    let nonpreemptive = cpu.nonpreemptive().map_or(0, |length| length.get());
-    Contract::new(cpu.budget().get(), cpu.period().get())
-        .and_then(|contract| contract.with_nonpreemptive(nonpreemptive))
-        .and_then(|contract| contract.with_replenishments(cpu.replenishments().into()))
-        .expect("a lease is at least as strict as a contract")
-        .with_priority(Priority(cpu.priority()))
-        .with_policy(policy)
-        .with_slice(cpu.slice().get())
+    leasehold_cell::contract(&cpu)
 }
 
 /// The order that a lease file states.

@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod simulate;
 mod study;
+mod up;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
     Demo(demo::Arguments),
+    /// Run the tenants of a lease file together on one cell, each inside its leases.
+    Up(up::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
     /// One half of a measurement: started by studies, not by people.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
+        Command::Up(arguments) => up::main(&arguments, profile),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Child(arguments) => study::child(arguments),
     };

@@ -98,10 +98,11 @@ impl Sporadic {
     }
 
     /// Budget of a server that was waiting for it came back (SPR Alg. 3 lines 1 to 3; line 5 has
-    /// no effect then). Returns how many entries were taken in.
+    /// no effect then). Returns how many entries came due, the head included.
     #[inline]
     pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u32 {
-        ring.merge_due(now, watch)
+        // The head has come due, and what is merged into it.
+        1 + ring.merge_due(now, watch)
     }
 
     /// When the budget ends if the server runs from now on, with all that comes back until then

@@ -1,0 +1,60 @@
+//! Asking the system to let a cell's thread run before all others.
+//!
+//! Reservations divide the time that the cell's thread gets. If the system gives that time to
+//! another program, every tenant loses it, and it is charged to whoever ran: the cell accounts in
+//! wall time. So a cell that is to keep reservations asks for a real-time priority, under which
+//! only the kernel itself and other real-time threads come first. What Linux keeps for everybody
+//! else ([`crate::host_share`]) is taken from tenants in the background.
+
+use std::io;
+
+/// The lowest real-time priority: before all ordinary threads, and after every real-time thread
+/// that somebody gave a priority on purpose.
+const PRIORITY: libc::c_int = 1;
+
+/// Whether a cell's thread runs before all ordinary ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Realtime {
+    /// Nobody asked for it.
+    NotAsked,
+    /// `SCHED_FIFO`.
+    Granted,
+    /// The system refused it, for this reason: other programs of the host can delay all tenants,
+    /// and what they take is charged to the tenant that ran.
+    Refused(String),
+}
+
+/// Asks for `SCHED_FIFO` for the calling thread.
+pub(crate) fn ask() -> Realtime {
+    let parameters = libc::sched_param {
+        sched_priority: PRIORITY,
+    };
+    // Threads that this one starts are ordinary again.
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is the calling thread, and the parameters are read during the call only.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        0 => Realtime::Granted,
+        _ => Realtime::Refused(io::Error::last_os_error().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Realtime, ask};
+
+    #[test]
+    fn the_answer_is_what_the_thread_has() {
+        let asked = std::thread::spawn(|| {
+            let answer = ask();
+            // SAFETY: no memory is involved.
+            let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+            (answer, policy)
+        });
+        let (answer, policy) = asked.join().expect("it does not panic");
+        match answer {
+            Realtime::Granted => assert_eq!(policy, libc::SCHED_FIFO),
+            Realtime::Refused(_) => assert_eq!(policy, libc::SCHED_OTHER),
+            Realtime::NotAsked => panic!("it was asked"),
+        }
+    }
+}
