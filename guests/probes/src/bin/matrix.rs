@@ -13,21 +13,34 @@ const SIDE: usize = 64;
 
 type Matrix = [[f64; SIDE]; SIDE];
 
+/// Not on the stack, which is smaller than three of them.
+static LEFT: Matrix = matrix(false);
+static RIGHT: Matrix = matrix(true);
+
+const fn matrix(right: bool) -> Matrix {
+    let mut matrix: Matrix = [[0.0; SIDE]; SIDE];
+    let mut place = 0;
+    while place < SIDE * SIDE {
+        let (row, column) = (place / SIDE, place % SIDE);
+        matrix[row][column] = if right {
+            (row * column % 7) as f64
+        } else {
+            (row + column) as f64
+        };
+        place += 1;
+    }
+    matrix
+}
+
 fn main(arguments: &Arguments<'_>) {
     let round = arguments.number(0, 100).max(1);
-    let mut a: Matrix = [[0.0; SIDE]; SIDE];
-    let mut b: Matrix = [[0.0; SIDE]; SIDE];
-    for (row, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
-        for (column, (a, b)) in a.iter_mut().zip(b).enumerate() {
-            *a = (row + column) as f64;
-            *b = (row * column % 7) as f64;
-        }
-    }
+    let mut product: Matrix = [[0.0; SIDE]; SIDE];
     Line::print(format_args!("ready"));
     let mut done = 0_u64;
     loop {
         for _ in 0..round {
-            black_box(product(black_box(&a), black_box(&b)));
+            multiply(black_box(&LEFT), black_box(&RIGHT), &mut product);
+            black_box(&product);
         }
         done += round;
         Line::print(format_args!("done {done}"));
@@ -35,12 +48,10 @@ fn main(arguments: &Arguments<'_>) {
 }
 
 #[inline(never)]
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
-    let mut product = [[0.0; SIDE]; SIDE];
-    for (row, a) in product.iter_mut().zip(a) {
+fn multiply(left: &Matrix, right: &Matrix, product: &mut Matrix) {
+    for (row, left) in product.iter_mut().zip(left) {
         for (place, column) in row.iter_mut().zip(0..SIDE) {
-            *place = a.iter().zip(b).map(|(a, b)| a * b[column]).sum();
+            *place = left.iter().zip(right).map(|(a, b)| a * b[column]).sum();
         }
     }
-    product
 }
