@@ -26,7 +26,7 @@ pub(crate) const PLATFORM: &str = "cell";
 /// Linear memory of a guest: more than any of them needs.
 const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");
 /// Of what a guest prints.
-const OUTPUT_BYTES: usize = 64 << 10;
+const OUTPUT_BYTES: usize = 256 << 10;
 /// How long to wait for a guest beyond the time that it should take, before giving up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a guest's output is looked at. Whoever looks may get in the cell's way.
@@ -165,9 +165,10 @@ impl Contestant {
             }
             ensure!(
                 Instant::now() < deadline,
-                "{}: {} of {count} lines {word:?}",
+                "{}: {} of {count} lines {word:?}, {:?}",
                 self.name,
-                lines.len()
+                lines.len(),
+                self.tenant.processor()
             );
         }
     }

@@ -5,10 +5,13 @@
 //! before it comes to the victim. The wake-up latency is the time from the victim's planned
 //! activation until it executes.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, TaskIndex};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
+use crate::contest::{self, Contest};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
@@ -16,7 +19,7 @@ use crate::reservation::{
     MACHINES, MS, Machine, POLICIES, SHIELDINGS, US, contract, note_on_machines, policy_name,
     shielding_name,
 };
-use crate::samples::{Samples, Spread};
+use crate::samples::{Samples, Spread, interleaved};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
@@ -26,6 +29,8 @@ const PERIOD: Nanos = 100 * MS;
 const BUDGET: Nanos = 50 * US;
 const VICTIM_WORK: Nanos = 100 * US;
 const RING: u32 = 16;
+/// Of an attacker on a real cell, where each depletion costs an interrupt besides.
+const CELL_BUDGET: Nanos = 20 * US;
 
 /// The study; see the [module](self).
 pub struct Herd;
@@ -33,15 +38,38 @@ pub struct Herd;
 struct Scale {
     attackers: &'static [u32],
     periods: u64,
+    cell: CellScale,
+}
+
+/// The same on a real cell.
+struct CellScale {
+    attackers: &'static [u32],
+    rounds: usize,
+    /// Of victim and attackers.
+    period: Nanos,
+    /// Wake-ups in a round that count.
+    wakeups: usize,
 }
 
 const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     periods: 101,
+    cell: CellScale {
+        attackers: &[1, 16, 64, 256, 1024],
+        rounds: 4,
+        period: PERIOD,
+        wakeups: 20,
+    },
 };
 const QUICK: Scale = Scale {
     attackers: &[1, 32, 1024],
     periods: 11,
+    cell: CellScale {
+        attackers: &[1, 16, 64],
+        rounds: 2,
+        period: 40 * MS,
+        wakeups: 8,
+    },
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +83,8 @@ struct Point {
     attack: Attack,
     platform: &'static str,
     wakeup_ns: Samples,
-    /// Most reservations that one invocation of the scheduler touched.
-    touched: u32,
+    /// Most reservations that one invocation of the scheduler touched; a cell does not tell.
+    touched: Option<u32>,
 }
 
 impl Study for Herd {
@@ -76,7 +104,8 @@ impl Study for Herd {
     fn run(&self, options: &Options) -> Result<Report> {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
-        let points = simulated(self.name(), scale)?;
+        let mut points = simulated(self.name(), scale)?;
+        points.extend(measured(self.name(), &scale.cell, options)?);
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes.push(note_on_machines());
@@ -85,6 +114,14 @@ impl Study for Herd {
              budget was used, does not count",
             Unit::Nanoseconds.humane(PERIOD as f64)
         ));
+        report.notes.push(contest::note());
+        report.notes.push(
+            "cell: the victim's wake-up from an idle cell is the host's timer and the way to a \
+             thread that sleeps, which takes longer than many replenishments. The herd is of \
+             sporadic servers: a deferrable one's budget comes back at multiples of its period \
+             since its tenant was started, which no guest chooses, so that there is no herd"
+                .to_owned(),
+        );
         report.figure = figure(&points);
         Ok(report)
     }
@@ -115,6 +152,70 @@ fn simulated(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
     Ok(points)
 }
 
+/// Every attack on a real cell. Its servers are sporadic: a deferrable one's budget comes back at
+/// multiples of its period since its tenant was started, an instant that no guest chooses.
+fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<Vec<Point>> {
+    let arms = SHIELDINGS;
+    let turns = scale.attackers.len() * arms.len() * scale.rounds;
+    let mut progress = Progress::new(name, turns as u64);
+    let mut points = Vec::new();
+    for &attackers in scale.attackers {
+        let mut compared = arms.map(|shielding| Point {
+            attack: Attack {
+                shielding,
+                policy: Policy::Sporadic,
+                attackers,
+            },
+            platform: contest::PLATFORM,
+            wakeup_ns: Samples::new(),
+            touched: None,
+        });
+        for arm in interleaved(arms.len(), scale.rounds) {
+            progress.at(format!("a cell with {attackers} attackers"));
+            compared[arm].play(options, scale)?;
+            progress.step();
+        }
+        points.extend(compared);
+    }
+    Ok(points)
+}
+
+impl Point {
+    /// One round on a real cell.
+    fn play(&mut self, options: &Options, scale: &CellScale) -> Result<()> {
+        let attack = self.attack;
+        let contest = Contest::new(options, attack.shielding, attack.attackers + 1)?;
+        let cpu = |budget, priority| {
+            format!(
+                "budget={budget}ns,period={}ns,priority={priority},policy={}",
+                scale.period,
+                policy_name(attack.policy)
+            )
+        };
+        let _attackers = contest.enter_attackers(
+            "thundering-herd",
+            attack.attackers,
+            &[scale.period],
+            &cpu(CELL_BUDGET, 100),
+        )?;
+        let probe = contest.load("latency-probe")?;
+        let victim = contest.enter(
+            "latency-probe",
+            &probe,
+            &[scale.period, 1],
+            &cpu(10 * VICTIM_WORK, 200),
+        )?;
+        // The budgets that are used up from the first instant on come back from the second on.
+        const FIRST: usize = 2;
+        let wakeups = FIRST + scale.wakeups;
+        let expected = Duration::from_nanos(scale.period * wakeups as u64);
+        for late in &victim.await_lines("late", wakeups, expected)?[FIRST..] {
+            self.wakeup_ns.record(*late.get(1).context("a latency")?);
+        }
+        Ok(())
+    }
+}
+
 impl Attack {
     fn simulate(&self, machine: &Machine, periods: u64) -> Result<Point> {
         let config = Config {
@@ -142,7 +243,7 @@ impl Attack {
             attack: *self,
             platform: machine.platform,
             wakeup_ns: wakeups.latencies,
-            touched: wakeups.touched,
+            touched: Some(wakeups.touched),
         })
     }
 }
@@ -243,15 +344,14 @@ fn figure(points: &[Point]) -> Figure {
     Figure {
         title: "Thundering Herd (A1)".into(),
         panels: MACHINES
-            .iter()
-            .map(|machine| Panel {
-                y: Axis::logarithmic(
-                    format!("wake-up latency, {}", machine.platform),
-                    Unit::Nanoseconds,
-                ),
+            .map(|machine| machine.platform)
+            .into_iter()
+            .chain([contest::PLATFORM])
+            .map(|platform| Panel {
+                y: Axis::logarithmic(format!("wake-up latency, {platform}"), Unit::Nanoseconds),
                 marks: Marks::Curves {
                     x: Axis::logarithmic("attackers", Unit::Count),
-                    series: series(machine.platform),
+                    series: series(platform),
                 },
             })
             .collect(),
@@ -272,7 +372,8 @@ mod tests {
                     policy,
                     attackers: 20,
                 };
-                attack.simulate(&MACHINES[0], 3).expect("passes").touched
+                let point = attack.simulate(&MACHINES[0], 3).expect("passes");
+                point.touched.expect("the simulator tells")
             };
             assert!(touched(Shielding::Eager) >= 20);
             assert!(touched(Shielding::Shielded) <= 2);
@@ -284,6 +385,7 @@ mod tests {
         let scale = Scale {
             attackers: &[1, 256],
             periods: 3,
+            ..QUICK
         };
         assert!(scale.periods < QUICK.periods);
         let points = simulated("test", &scale).expect("simulated");

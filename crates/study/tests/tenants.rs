@@ -105,3 +105,22 @@ fn replenishments_of_attackers_interrupt_the_victim_of_an_eager_cell_only() {
         assert!(number(row, "interference_ns_p50") > 0);
     }
 }
+
+#[test]
+fn a_region_bounds_how_often_a_real_storm_preempts() {
+    let report = quick("storm");
+    for row in of_the_cell(&report) {
+        let (region, preemptions) = (number(row, "eta_ns"), number(row, "preemptions"));
+        if row["attack"] == "none" {
+            // Whoever asks the cell may preempt, and the attacker is not there.
+            assert!(preemptions <= 1, "{row:?}");
+        } else if row["policy"] == "shielded" && region > 0 {
+            assert!(preemptions <= 60_000_000 / region + 1, "{row:?}");
+        }
+        assert!(
+            row["throughput_ratio"]
+                .as_f64()
+                .is_some_and(|ratio| ratio > 0.0)
+        );
+    }
+}
