@@ -1,7 +1,7 @@
-//! One core of Leasehold: WebAssembly tenants under reclamation budgets.
+//! One core of Leasehold: WebAssembly tenants under reclamation budgets and processor reservations.
 //!
-//! A [`Cell`] is an executor thread with a kernel ([`leasehold_kernel`]), a wasm engine, and pools
-//! of linear memories and stacks. Tenants are started in it under a lease; ending one, at any
+//! A [`Cell`] is an executor thread with a kernel ([`leasehold_kernel`]), a scheduler of processor
+//! reservations ([`leasehold_reserve`]), a wasm engine, and pools of linear memories and stacks. Tenants are started in it under a lease; ending one, at any
 //! instant, takes no longer than what its lease was charged: the charge is enforced, the time that
 //! charged work takes is calibrated on this host ([`profile`]).
 //!
@@ -16,10 +16,14 @@
 //! 3. **What a guest can multiply is freed as a whole.** Kernel objects, pollables and directory
 //!    listings live in the tenant's arena (`wasi`); descriptors and instances, which the engine
 //!    frees one by one, are bounded by what was charged for each.
-//! 4. **No guest instruction holds the thread.** Loops are preempted every quantum ([`preempt`]),
-//!    bulk instructions are split before compilation ([`bulk`]), and host calls never wait for
-//!    another thread or a device; the largest step of each is stated where it is made.
-//! 5. **A cell shares no mutable memory** with other cells; what crosses threads is in
+//! 4. **No guest instruction holds the thread.** A guest is stopped between two instructions when
+//!    its time is up ([`preempt`]), bulk instructions are split before compilation ([`bulk`]), and
+//!    host calls never wait for another thread or a device; the largest step of each is stated
+//!    where it is made.
+//! 5. **Whose work, whose time.** A scheduler decides who runs ([`leasehold_reserve`]); what a
+//!    tenant's timers, wake-ups and end take is charged to that tenant's reservation (`dispatch`,
+//!    `executor`).
+//! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
 //!
 //! ```
