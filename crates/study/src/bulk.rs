@@ -24,8 +24,6 @@ use crate::samples::{Samples, Spread, interleaved};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
-/// Bytes that are written before each timed end: more than the caches of most machines hold.
-const HISTORY: usize = 64 << 20;
 const CACHE_LINE: usize = 64;
 
 /// Bytes of a tenant's arena that stay resident: none, so that small and large tenants end in the
@@ -47,6 +45,9 @@ struct Scale {
     ends: usize,
     least: usize,
     objects_per_point: usize,
+    /// Bytes that are written before each timed end. More than the last level of cache holds: what
+    /// a tenant wrote a million objects ago has left it, and so must what one wrote just now.
+    history: usize,
     /// How many times faster grouped must be than one by one, with most objects.
     speedup: f64,
 }
@@ -56,6 +57,7 @@ const FULL: Scale = Scale {
     ends: 51,
     least: 5,
     objects_per_point: 18_000_000,
+    history: 512 << 20,
     speedup: 1000.0,
 };
 const QUICK: Scale = Scale {
@@ -63,6 +65,7 @@ const QUICK: Scale = Scale {
     ends: 31,
     least: 3,
     objects_per_point: 3_100_000,
+    history: 64 << 20,
     speedup: 100.0,
 };
 
@@ -105,7 +108,7 @@ fn measure(study: &Bulk, options: &Options, scale: &Scale, classes: &[Class]) ->
     let mut report = Report::new(study, options);
     let profile = objects::profile(options)?;
     let clock_ns = clock_cost();
-    let mut history = vec![0u8; HISTORY];
+    let mut history = vec![0u8; scale.history];
     let mut progress = Progress::new(study.name(), (classes.len() * scale.ends) as u64);
     let mut points = Vec::new();
     for &class in classes {
@@ -123,7 +126,7 @@ fn measure(study: &Bulk, options: &Options, scale: &Scale, classes: &[Class]) ->
     report.notes.push(format!(
         "cache history, the same for all numbers and both modes: {} are written, then a tenant \
          with one semaphore is ended, then the one that counts; the points of a class take turns",
-        Unit::Bytes.humane(HISTORY as f64)
+        Unit::Bytes.humane(scale.history as f64)
     ));
     report.notes.push(format!(
         "thread processor time of one end, less the {clock_ns} ns that reading the clock takes; \
@@ -424,6 +427,7 @@ mod tests {
         ends: 2,
         least: 2,
         objects_per_point: 600,
+        history: 1 << 20,
         speedup: 1.0,
     };
 
