@@ -395,6 +395,24 @@ impl Model {
         Ok(())
     }
 
+    /// Whether an execution that ends with this tenant waits by a link of an allowance that also
+    /// ends with it, of a payer who does not. Whether that link goes back to the payer's side or
+    /// is lost with the allowance depends on which of the two scrub entries comes first, and both
+    /// keep every account: the model cannot tell.
+    fn ends_a_waiter_with_its_allowance(&self, tenant: usize) -> bool {
+        let dies = |other: usize| self.ends_with(other, tenant);
+        let queues = self.objects.iter().flat_map(|object| &object.queues);
+        queues.flat_map(|queue| &queue.waiting).any(|wait| {
+            let &(execution, _, Some(link)) = wait else {
+                return false;
+            };
+            let grant = &self.allowances[link];
+            self.executions.get(&execution).is_some_and(|of| dies(*of))
+                && dies(grant.holder)
+                && !dies(grant.payer)
+        })
+    }
+
     /// Ends a tenant and all below it. The order of what others notice is the kernel's choice.
     fn end(&mut self, tenant: usize) {
         let dead: Vec<bool> = (0..self.tenants.len())
@@ -984,6 +1002,9 @@ impl Run {
     }
 
     fn end(&mut self, tenant: usize) {
+        if self.model.ends_a_waiter_with_its_allowance(tenant) {
+            return;
+        }
         self.check_wakes();
         let mut stopped = Vec::new();
         let id = self.model.tenants[tenant].id;
