@@ -30,7 +30,7 @@ use wasmparser::{
 use crate::core_modules::rewrite_core_modules;
 
 /// Most bytes of linear memory that one instruction touches after rewriting.
-pub const CHUNK: u32 = 64 * 1024;
+pub const CHUNK: u32 = 16 * 1024;
 
 /// Most table elements that one instruction touches after rewriting.
 pub const TABLE_CHUNK: u32 = 4 * 1024;

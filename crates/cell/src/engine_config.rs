@@ -9,7 +9,7 @@ use wasmtime::{Config, OptLevel};
 use crate::preempt::{self, Mechanism};
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 3;
+pub const CONFIG_VERSION: u32 = 4;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;
