@@ -55,7 +55,7 @@ const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     periods: 101,
     cell: CellScale {
-        attackers: &[1, 16, 64, 256, 1024],
+        attackers: &[1, 16, 64, 256],
         rounds: 4,
         period: PERIOD,
         wakeups: 20,

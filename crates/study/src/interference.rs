@@ -59,7 +59,7 @@ struct Scale {
 const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     rounds: 5,
-    cell_attackers: &[1, 16, 64, 256, 1024],
+    cell_attackers: &[1, 16, 64, 256],
     cell_rounds: 3,
     cell_jobs: 3,
 };
