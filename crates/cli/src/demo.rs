@@ -118,7 +118,7 @@ const LEGEND: &str = "\
 killed: in mid-flight, of how often it ran; the others had ended by themselves, just before.
 predicted: what its charges allow the end to take of the processor; measured: the most it took.
 reusable: wall time from the kill until others could use its place; end: until everything was
-returned too, a step in each turn of the others; medians.
+returned too, in turns with the others; medians.
 neighbour: the slowest picture of `mandelbrot` during the end over the slowest just before; median.";
 
 /// Hostile guests, and honest ones with work for longer than they will live, in the order in which
