@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
+use crate::random::Random;
+
 /// Whole-numbered samples, kept as a histogram with a resolution of one in a thousand, so that
 /// millions of them cost a few tens of kilobytes. Smallest and largest are exact.
 ///
@@ -140,17 +142,22 @@ pub fn ratio_value(ratio: Option<f64>) -> Value {
 }
 
 /// The order in which to take turns at `arms` alternatives that are to be compared: every round
-/// has each arm once, and every other round runs backwards (A B, B A, …). Slow drift of the
-/// machine (heat, other guests of its hypervisor) then falls on all arms alike.
+/// has each arm once, in an order of its own. Slow drift of the machine (heat, other guests of
+/// its hypervisor) then falls on all arms alike, and so does what an arm leaves behind for the
+/// next (a warm cache, a cold one): each follows every other equally often, and itself as rarely
+/// as any does. An order that runs forth and back would have the arms at its ends follow
+/// themselves half of the time.
+///
+/// The order is the same in every run.
 pub fn interleaved(arms: usize, rounds: usize) -> impl Iterator<Item = usize> {
-    (0..rounds).flat_map(move |round| {
-        (0..arms).map(move |turn| {
-            if round % 2 == 0 {
-                turn
-            } else {
-                arms - 1 - turn
-            }
-        })
+    let mut random = Random::new(arms as u64);
+    let mut order: Vec<usize> = (0..arms).collect();
+    (0..rounds).flat_map(move |_| {
+        // Fisher and Yates's shuffle: all orders are equally likely.
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.below(last as u64 + 1) as usize);
+        }
+        order.clone()
     })
 }
 
@@ -200,12 +207,29 @@ mod tests {
     }
 
     #[test]
-    fn every_arm_has_equally_many_turns_and_the_same_mean_position() {
-        let order: Vec<usize> = interleaved(3, 4).collect();
-        assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
+    fn every_round_has_each_arm_once() {
+        let order: Vec<usize> = interleaved(5, 100).collect();
+        for round in order.chunks(5) {
+            let mut arms = round.to_vec();
+            arms.sort_unstable();
+            assert_eq!(arms, [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn no_arm_follows_another_more_often_than_the_others_do() {
+        let rounds = 30_000;
+        let order: Vec<usize> = interleaved(3, rounds).collect();
         for arm in 0..3 {
-            let positions: Vec<usize> = (0..order.len()).filter(|&i| order[i] == arm).collect();
-            assert_eq!((positions.len(), positions.iter().sum::<usize>()), (4, 22));
+            // Within a round it follows each of the others with 1/3, at its start itself too.
+            let after = |other| {
+                let pairs = order.windows(2).filter(|pair| **pair == [other, arm]);
+                pairs.count() as f64 / rounds as f64
+            };
+            assert!((after(arm) - 1.0 / 9.0).abs() < 0.01);
+            for other in (0..3).filter(|other| *other != arm) {
+                assert!((after(other) - 4.0 / 9.0).abs() < 0.01);
+            }
         }
     }
 
