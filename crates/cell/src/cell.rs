@@ -123,6 +123,9 @@ pub enum StartError {
     /// Its processor reservation cannot be set up.
     #[error("the processor reservation: {0}")]
     Processor(String),
+    /// Its memory reservation cannot be kept.
+    #[error("the memory reservation: {0}")]
+    Memory(String),
     /// A directory could not be opened.
     #[error("{0}")]
     Surroundings(String),

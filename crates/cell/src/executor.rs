@@ -309,6 +309,9 @@ impl Executor {
     ) -> Result<(), StartError> {
         let budget_ns = request.lease.reclaim.budget.get();
         let refused = |reason: String| StartError::Lease { budget_ns, reason };
+        if request.lease.memory.paging.is_some() {
+            return Err(StartError::Memory("cells do not page yet".into()));
+        }
         let memory = request.lease.memory.reserve.get();
         let admitted = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, memory)?;

@@ -1,7 +1,8 @@
-//! `leasehold admit`: whether the processor reservations of a lease file can be kept.
+//! `leasehold admit`: whether the reservations of a lease file can be kept.
 
 use crate::exit::Failure;
 use crate::leases;
+use crate::memory_admission::MemoryVerdict;
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -30,7 +31,8 @@ Examples:
   leasehold admit leases.toml --order earliest-deadline
   leasehold admit leases.toml --headroom thumbnailer    what it could be at most
 
-Exit code 0: every reservation can be kept, whatever the tenants do; 1: not all of them.")]
+Exit code 0: every reservation can be kept, of the processor and of memory, whatever the
+tenants do; 1: not all of them.")]
 pub(crate) struct Arguments {
     /// The lease file: all its tenants on one processor.
     #[arg(value_name = "FILE")]
@@ -65,6 +67,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         per_preemption: arguments.overhead.get(),
     };
     let report = admit(&set.contracts, leases::order(order), overhead);
+    let memory = MemoryVerdict::of(&file);
     let outcome = Outcome {
         file: &file,
         overhead: arguments.overhead,
@@ -75,6 +78,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         shortfalls: set.shortfalls(&report),
         set,
         report,
+        memory,
     };
     let said = match arguments.json {
         true => format!("{}\n", outcome.json()),
@@ -87,7 +91,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         _ => {}
     }
-    Ok(match outcome.report.schedulable() {
+    Ok(match outcome.report.schedulable() && memory.fits() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
     })
@@ -141,6 +145,7 @@ struct Outcome<'a> {
     overhead: Nanoseconds,
     set: Set,
     report: Report,
+    memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
 }
@@ -212,6 +217,9 @@ impl Outcome<'_> {
         if silent > 0 {
             let _ = writeln!(text, "{silent} more do not fit");
         }
+        if let Some(memory) = self.memory.text() {
+            let _ = writeln!(text, "{memory}");
+        }
         if let Some((name, room)) = &self.headroom {
             let _ = writeln!(text, "{}", possible(name, room));
         }
@@ -271,6 +279,7 @@ impl Outcome<'_> {
             "tenants": tenants,
             "would_fit": self.shortfalls.iter().map(advice).collect::<Vec<_>>(),
             "headroom": headroom,
+            "memory": self.memory.json(),
         })
     }
 }

@@ -5,6 +5,7 @@ mod calibrate;
 mod demo;
 mod exit;
 mod leases;
+mod memory_admission;
 mod report;
 mod run;
 mod simulate;
@@ -32,7 +33,7 @@ struct Arguments {
 enum Command {
     /// Run a WASI program (a preview 1 module or a preview 2 command component) under a lease.
     Run(run::Arguments),
-    /// Say whether the processor reservations of a lease file can be kept together.
+    /// Say whether the reservations of a lease file can be kept together: processor and memory.
     Admit(admit::Arguments),
     /// Play the processor reservations of a lease file in virtual time.
     Simulate(simulate::Arguments),

@@ -9,7 +9,9 @@ use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
     StartRequest, Surroundings, flush_output,
 };
-use leasehold_lease::{ByteSize, Cpu, EnvVar, Lease, LeaseFlags, Nanoseconds, TenantSpec};
+use leasehold_lease::{
+    ByteSize, Cpu, EnvVar, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,9 +48,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     call_bytes: Option<ByteSize>,
 
-    /// Limit on linear memory, in total [default: 1GiB].
+    /// Linear memory reserved, in total, and the limit on it without --paging [default: 1GiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
+
+    /// Let it have more than is reserved: limit=SIZE,swap=FILE[,kind=hard|firm].
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    paging: Option<PagingFlag>,
 
     /// Limit on table elements, in total [default: 1000000].
     #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
@@ -165,6 +171,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 args: Vec::new(),
                 env: Vec::new(),
                 dirs: Vec::new(),
+                swap: None,
                 lease: Lease::default(),
             }
         }
@@ -176,10 +183,23 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         budget: arguments.budget,
         call_bytes: arguments.call_bytes,
         reserve: arguments.memory,
+        paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
         cpu: arguments.cpu,
     };
     tenant.lease = flags.over(tenant.lease);
+    if let Some(flag) = &arguments.paging {
+        tenant.swap = Some(flag.swap.clone());
+    }
+    let memory = &tenant.lease.memory;
+    if let Some(paging) = memory.paging
+        && paging.limit <= memory.reserve
+    {
+        return Err(Failure::Configuration(format!(
+            "--memory, --paging: found a limit of {}; allowed: more than the reserve, which is {}",
+            paging.limit, memory.reserve
+        )));
+    }
     Ok(tenant)
 }
 
@@ -258,7 +278,7 @@ pub(crate) fn load(cell: &Cell, path: &Path) -> Result<Arc<Program>, Failure> {
 pub(crate) fn failure(error: StartError) -> Failure {
     match error {
         StartError::Lease { .. } => Failure::Refused(error.to_string()),
-        StartError::Processor(_) => Failure::Refused(error.to_string()),
+        StartError::Processor(_) | StartError::Memory(_) => Failure::Refused(error.to_string()),
         StartError::Surroundings(message) => Failure::Missing(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
         StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),

@@ -3,6 +3,7 @@
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::leases;
+use crate::memory_admission::MemoryVerdict;
 use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
 use comfy_table::{CellAlignment, Table, presets};
@@ -79,6 +80,13 @@ struct Running<'a> {
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     let bounds = bounds(&file, arguments.unadmitted)?;
+    let memory = MemoryVerdict::of(&file);
+    if let (false, Some(why)) = (memory.fits(), memory.text()) {
+        return Err(Failure::Refused(format!(
+            "{}: {why}",
+            arguments.leases.display()
+        )));
+    }
     for directory in file.tenants.iter().flat_map(|tenant| &tenant.dirs) {
         if !directory.host.is_dir() {
             let message = format!("no such directory: {}", directory.host.display());

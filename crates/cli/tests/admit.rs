@@ -32,7 +32,8 @@ impl Leases {
         let output = self.admit(&[options, &["--json"]].concat());
         assert!(output.stderr.is_empty(), "{output:?}");
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let code = i32::from(json["schedulable"] == false);
+        let kept = json["schedulable"] == true && json["memory"]["fits"] == true;
+        let code = i32::from(!kept);
         assert_eq!(output.status.code(), Some(code), "{json}");
         json
     }
@@ -233,6 +234,37 @@ fn tenants_without_reservations_always_fit() {
     let json = Leases::new(&tenant("a", "")).json(&[]);
     assert_eq!(json["schedulable"], true);
     assert_eq!(json["tenants"][0]["reserved"], false);
+}
+
+#[test]
+fn memory_reservations_fit_in_what_the_cell_holds_or_the_shortfall_is_told() {
+    let tenants = [
+        tenant("a", "memory = { reserve = \"48MiB\" }"),
+        tenant(
+            "b",
+            "memory = { reserve = \"16MiB\", limit = \"1GiB\", swap = \"swap\" }",
+        ),
+        // Reserves whole frames.
+        tenant("c", "memory = { reserve = \"1B\" }"),
+    ]
+    .concat();
+    let cell = |memory: &str| Leases::new(&format!("[cell]\nmemory = \"{memory}\"\n{tenants}"));
+    let needed = (64 << 20) + 4096;
+    let enough = cell(&format!("{needed}B")).json(&[]);
+    assert_eq!(enough["memory"]["fits"], true);
+    assert_eq!(enough["memory"]["reserved_bytes"], needed);
+    let short = cell("64MiB").json(&[]);
+    assert_eq!(short["memory"]["fits"], false);
+    assert_eq!(short["memory"]["shortfall_bytes"], 4096);
+    assert_eq!(short["schedulable"], true, "of the processor");
+    let text = String::from_utf8(cell("64MiB").admit(&[]).stdout).expect("text");
+    let verdict = "memory: does NOT fit: 65540KiB reserved, the cell holds 64MiB (cell.memory): \
+                   4KiB too little";
+    assert!(text.contains(verdict), "{text}");
+
+    let unstated = Leases::new(&tenants).json(&[]);
+    assert_eq!(unstated["memory"]["fits"], true, "a cell of any size");
+    assert_eq!(unstated["memory"]["cell_bytes"], Value::Null);
 }
 
 #[test]

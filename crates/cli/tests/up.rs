@@ -93,6 +93,28 @@ fn a_set_that_cannot_be_kept_is_not_started_unless_told_to() {
 }
 
 #[test]
+fn memory_that_the_cell_does_not_hold_is_not_promised() {
+    let memory = "memory = { reserve = \"48MiB\" }";
+    let leases = Leases::new(&[
+        ("a", "hello.wasm", memory),
+        (
+            "b",
+            "hello.wasm",
+            &format!("{memory}\n[cell]\nmemory = \"64MiB\""),
+        ),
+    ]);
+    let output = leases.up(&["--for", "1s", "--unadmitted"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(77), "{error}");
+    assert!(
+        error.contains("leases.toml: memory: does NOT fit"),
+        "{error}"
+    );
+    assert!(error.contains("32MiB too little"), "{error}");
+    assert!(output.stdout.is_empty(), "nothing has run");
+}
+
+#[test]
 fn what_fails_is_named_and_nothing_else_is_started() {
     let leases = Leases::new(&[("good", "hello.wasm", ""), ("bad", "none.wasm", "")]);
     let output = leases.up(&["--for", "1s"]);

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
-use crate::error::LeaseError;
-use crate::lease::{Lease, Memory, Reclaim};
+use crate::error::{LeaseError, excerpt};
+use crate::lease::{Lease, Reclaim};
+use crate::memory::{Memory, MemoryKind, MemoryValues};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
@@ -18,11 +20,10 @@ use crate::tenant::{Directory, EnvVar, TenantSpec};
 use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
-const CELL_KEYS: &str = "order";
+const CELL_KEYS: &str = "order, memory";
 const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory, cpu";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
-const MEMORY_KEYS: &str = "reserve, table_elements";
 
 const SIMULATED_NAME: &str = "the name of a tenant of this file";
 const TENANTS: &str = "at least one table [tenant.NAME]";
@@ -41,6 +42,9 @@ pub struct LeaseFile {
     pub tenants: Vec<TenantSpec>,
     /// How the cell that runs them orders their processor reservations.
     pub order: Order,
+    /// What the cell holds of the host's memory for all of them. `None`: what their reservations
+    /// come to.
+    pub memory: Option<ByteSize>,
     /// What tenants do when they are simulated, by name; all of them are tenants of this file.
     /// A cell does not look at it.
     pub workloads: BTreeMap<String, Workload>,
@@ -102,12 +106,13 @@ impl LeaseFile {
         let base = origin.parent().unwrap_or(Path::new(""));
         let root = Node::document(source, document.get_ref());
         let mut tenants = Vec::new();
-        let mut order = Order::default();
+        let mut cell = CellTable::default();
         let mut simulated = Vec::new();
+        let mut swap: Option<PathBuf> = None;
         for entry in root.entries()? {
             match entry.name() {
                 "simulate" => simulated = entry.entries()?,
-                "cell" => order = parse_cell(&entry)?,
+                "cell" => cell = parse_cell(&entry)?,
                 "tenant" => {
                     let entries = entry.entries()?;
                     if entries.len() > Self::MAX_TENANTS {
@@ -115,7 +120,7 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, TENANT_COUNT));
                     }
                     for tenant in entries {
-                        tenants.push(parse_tenant(&tenant, base)?);
+                        tenants.push(parse_tenant(&tenant, base, &mut swap)?);
                     }
                 }
                 _ => return Err(entry.unknown(FILE_KEYS)),
@@ -127,9 +132,18 @@ impl LeaseFile {
         let workloads = parse_workloads(&simulated, &tenants)?;
         Ok(Self {
             tenants,
-            order,
+            order: cell.order,
+            memory: cell.memory,
             workloads,
         })
+    }
+
+    /// The swap file of the cell, if a tenant of it pages.
+    #[must_use]
+    pub fn swap(&self) -> Option<&Path> {
+        self.tenants
+            .iter()
+            .find_map(|tenant| tenant.swap.as_deref())
     }
 
     /// The tenant called `name`.
@@ -167,18 +181,31 @@ fn tables(count: usize) -> String {
     format!("{count} tables")
 }
 
-fn parse_cell(node: &Node<'_>) -> Result<Order, LeaseError> {
-    let mut order = Order::default();
+/// The table `[cell]`.
+#[derive(Default)]
+struct CellTable {
+    order: Order,
+    memory: Option<ByteSize>,
+}
+
+fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
+    let mut cell = CellTable::default();
     for entry in node.entries()? {
         match entry.name() {
-            "order" => order = entry.keyword(Order::ALLOWED, Order::named)?,
+            "order" => cell.order = entry.keyword(Order::ALLOWED, Order::named)?,
+            "memory" => cell.memory = Some(entry.quantity()?),
             _ => return Err(entry.unknown(CELL_KEYS)),
         }
     }
-    Ok(order)
+    Ok(cell)
 }
 
-fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> {
+/// `swap` is the swap file of the tenants before this one, if one of them pages.
+fn parse_tenant(
+    node: &Node<'_>,
+    base: &Path,
+    swap: &mut Option<PathBuf>,
+) -> Result<TenantSpec, LeaseError> {
     let name = node.name();
     let in_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !(1..=63).contains(&name.len()) || !name.chars().all(in_name) {
@@ -189,7 +216,7 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
     let mut env = Vec::new();
     let mut dirs = Vec::new();
     let mut reclaim = None;
-    let mut memory = Memory::default();
+    let mut memory = (Memory::default(), None);
     let mut cpu = None;
     for entry in node.entries()? {
         match entry.name() {
@@ -198,7 +225,7 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
             "env" => env = parse_env(&entry)?,
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
-            "memory" => memory = parse_memory(&entry)?,
+            "memory" => memory = parse_memory(&entry, base, swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
@@ -209,9 +236,10 @@ fn parse_tenant(node: &Node<'_>, base: &Path) -> Result<TenantSpec, LeaseError> 
         args,
         env,
         dirs,
+        swap: memory.1,
         lease: Lease {
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
-            memory,
+            memory: memory.0,
             cpu,
         },
     })
@@ -280,19 +308,54 @@ fn parse_reclaim(node: &Node<'_>) -> Result<Reclaim, LeaseError> {
     Ok(Reclaim { budget, call_bytes })
 }
 
-fn parse_memory(node: &Node<'_>) -> Result<Memory, LeaseError> {
-    let mut memory = Memory::default();
-    for entry in node.entries()? {
+fn parse_memory(
+    node: &Node<'_>,
+    base: &Path,
+    swap: &mut Option<PathBuf>,
+) -> Result<(Memory, Option<PathBuf>), LeaseError> {
+    let entries = node.entries()?;
+    let mut values = MemoryValues::default();
+    for entry in &entries {
         match entry.name() {
-            "reserve" => memory.reserve = entry.quantity()?,
-            "table_elements" => {
-                memory.table_elements =
-                    entry.integer(Memory::TABLE_ELEMENTS, Memory::TABLE_ELEMENTS_ALLOWED)?;
+            "reserve" => values.reserve = Some(entry.quantity()?),
+            "limit" => values.limit = Some(entry.quantity()?),
+            "kind" => {
+                values.kind = Some(entry.keyword(MemoryKind::ALLOWED, MemoryKind::named)?);
             }
-            _ => return Err(entry.unknown(MEMORY_KEYS)),
+            "swap" => values.swap = parse_swap(entry, base, swap)?,
+            "table_elements" => {
+                let elements =
+                    entry.integer(Memory::TABLE_ELEMENTS, Memory::TABLE_ELEMENTS_ALLOWED)?;
+                values.table_elements = Some(elements);
+            }
+            _ => return Err(entry.unknown(Memory::KEYS)),
         }
     }
-    Ok(memory)
+    values.reservation().map_err(|fault| {
+        let stated = entries.iter().find(|entry| entry.name() == fault.key);
+        stated.unwrap_or(node).refused(&fault.allowed)
+    })
+}
+
+/// A cell has one swap file, which `cell` becomes if no tenant before has named it.
+fn parse_swap(
+    node: &Node<'_>,
+    base: &Path,
+    cell: &mut Option<PathBuf>,
+) -> Result<Option<PathBuf>, LeaseError> {
+    let path = match node.string(Memory::SWAP_ALLOWED, is_path)? {
+        "none" => return Ok(None),
+        path => base.join(path),
+    };
+    match cell {
+        Some(other) if *other != path => {
+            let file = excerpt(&other.to_string_lossy());
+            Err(node.refused(&format!(
+                "\"none\", or the file {file} that a tenant before it names: a cell has one"
+            )))
+        }
+        _ => Ok(Some(cell.insert(path).clone())),
+    }
 }
 
 fn parse_cpu(node: &Node<'_>) -> Result<Cpu, LeaseError> {

@@ -7,7 +7,8 @@ use thiserror::Error;
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
 use crate::error::excerpt;
-use crate::lease::{Lease, Memory};
+use crate::lease::Lease;
+use crate::memory::{Memory, Paging};
 use crate::nanoseconds::Nanoseconds;
 use crate::quantity::QuantityError;
 
@@ -31,6 +32,8 @@ pub struct LeaseFlags {
     pub call_bytes: Option<ByteSize>,
     /// Replaces `memory.reserve`.
     pub reserve: Option<ByteSize>,
+    /// Replaces `memory.limit` and `memory.kind` together: the one means nothing without the other.
+    pub paging: Option<Paging>,
     /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
     pub table_elements: Option<u64>,
     /// Replaces `cpu` as a whole: a budget means nothing without its period.
@@ -45,6 +48,7 @@ impl LeaseFlags {
         lease.reclaim.budget = self.budget.unwrap_or(base.reclaim.budget);
         lease.reclaim.call_bytes = self.call_bytes.or(base.reclaim.call_bytes);
         lease.memory.reserve = self.reserve.unwrap_or(base.memory.reserve);
+        lease.memory.paging = self.paging.or(base.memory.paging);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
         lease.cpu = self.cpu.or(base.cpu);
         lease

@@ -1,9 +1,8 @@
 //! The lease itself: what one tenant may cost.
 
-use std::ops::RangeInclusive;
-
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
+use crate::memory::Memory;
 use crate::nanoseconds::Nanoseconds;
 
 /// The contract of one tenant.
@@ -39,35 +38,6 @@ impl Default for Reclaim {
         Self {
             budget: BUDGET,
             call_bytes: None,
-        }
-    }
-}
-
-/// The reservation of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// The hard limit on all linear memories of the tenant together, enforced at growth.
-    pub reserve: ByteSize,
-    /// The limit on the elements of all tables of the tenant together, enforced at growth;
-    /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
-    pub table_elements: u64,
-}
-
-impl Memory {
-    /// The most table elements that a lease can grant: the size at which the WebAssembly
-    /// JavaScript interface stops too (§"Implementation-defined limits"), 80 MB of pointers.
-    pub const MAX_TABLE_ELEMENTS: u64 = 10_000_000;
-
-    pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
-    pub(crate) const TABLE_ELEMENTS_ALLOWED: &'static str = "a whole number from 1 to 10000000";
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        const RESERVE: ByteSize = ByteSize::new(1 << 30).expect("1 GiB is in range");
-        Self {
-            reserve: RESERVE,
-            table_elements: 1_000_000,
         }
     }
 }

@@ -20,6 +20,10 @@ pub struct TenantSpec {
     pub env: Vec<EnvVar>,
     /// The directories that the program can open; guest paths are unique.
     pub dirs: Vec<Directory>,
+    /// The file that its pages are written to, if they are: there for every tenant whose lease
+    /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
+    /// been resolved like that of the program.
+    pub swap: Option<PathBuf>,
     /// What the tenant may cost.
     pub lease: Lease,
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Cpu, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, Nanoseconds, Order,
-    Policy, Reclaim, TenantSpec,
+    ByteSize, Cpu, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, MemoryKind,
+    Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
@@ -53,6 +53,7 @@ cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us",
             dir("/etc/leases/./data", "/data", true),
             dir("/srv", "/srv", false),
         ],
+        swap: None,
         lease: Lease {
             reclaim: Reclaim {
                 budget: time(500_000),
@@ -60,6 +61,7 @@ cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us",
             },
             memory: Memory {
                 reserve: size(16 << 20),
+                paging: None,
                 table_elements: 100_000,
             },
             cpu: Some(
@@ -249,6 +251,7 @@ fn the_lease_without_flags_is_50_ms_and_1_gib() {
         lease.memory,
         Memory {
             reserve: size(1 << 30),
+            paging: None,
             table_elements: 1_000_000
         }
     );
@@ -263,6 +266,10 @@ fn a_flag_replaces_its_value_and_no_other() {
         },
         memory: Memory {
             reserve: size(3),
+            paging: Some(Paging {
+                limit: size(5),
+                kind: MemoryKind::Hard,
+            }),
             table_elements: 4,
         },
         cpu: Some(cpu(1_000, 10_000)),
@@ -304,6 +311,20 @@ fn a_flag_replaces_its_value_and_no_other() {
     );
 
     let mut expected = base;
+    expected.memory.paging = Some(Paging {
+        limit: size(20),
+        kind: MemoryKind::Firm,
+    });
+    assert_eq!(
+        LeaseFlags {
+            paging: expected.memory.paging,
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
     expected.memory.table_elements = 10;
     assert_eq!(
         LeaseFlags {
@@ -323,6 +344,88 @@ fn a_flag_replaces_its_value_and_no_other() {
         }
         .over(base),
         expected
+    );
+}
+
+#[test]
+fn a_tenant_that_pages_states_its_limit_and_the_file_of_the_cell() {
+    let text = r#"
+[cell]
+memory = "2GiB"
+[tenant.a]
+component = "a"
+reclaim.budget = "1ms"
+memory = { reserve = "1MiB", limit = "64MiB", swap = "swap", kind = "firm" }
+[tenant.b]
+component = "b"
+reclaim.budget = "1ms"
+memory = { limit = "2GiB", swap = "../etc/swap" }
+[tenant.c]
+component = "c"
+reclaim.budget = "1ms"
+memory = { reserve = "2MiB", limit = "2MiB", swap = "none", kind = "hard" }
+"#;
+    let text = text.replace("../etc/swap", "/etc/swap");
+    let file = LeaseFile::parse(&text, Path::new("/etc/lease.toml")).expect(&text);
+    assert_eq!(file.memory, Some(size(2 << 30)));
+    assert_eq!(file.swap(), Some(Path::new("/etc/swap")));
+    let memory = |name| file.tenant(name).expect("a tenant").lease.memory;
+    let firm = Paging {
+        limit: size(64 << 20),
+        kind: MemoryKind::Firm,
+    };
+    assert_eq!(memory("a").paging, Some(firm));
+    assert_eq!(memory("a").limit(), size(64 << 20));
+    assert_eq!(memory("b").reserve, size(1 << 30), "the default");
+    assert_eq!(memory("b").paging.map(|p| p.kind), Some(MemoryKind::Hard));
+    assert_eq!(
+        memory("c").paging,
+        None,
+        "nothing lies beyond its reservation"
+    );
+    assert_eq!(memory("c").limit(), size(2 << 20));
+    let swap = |name| file.tenant(name).and_then(|tenant| tenant.swap.as_deref());
+    assert_eq!(swap("a"), file.swap());
+    assert_eq!(swap("b"), file.swap());
+    assert_eq!(swap("c"), None);
+}
+
+#[test]
+fn a_paging_flag_states_a_limit_and_a_file() {
+    let flag = PagingFlag {
+        paging: Paging {
+            limit: size(64 << 20),
+            kind: MemoryKind::Hard,
+        },
+        swap: "a=b".into(),
+    };
+    assert_eq!("limit=64MiB,swap=a=b".parse(), Ok(flag.clone()));
+    assert_eq!("kind=hard,swap=a=b,limit=64MiB".parse(), Ok(flag));
+    let form = "limit=SIZE,swap=FILE, then kind=hard or kind=firm if wanted, each at most once, \
+                the file not empty and without NUL";
+    for (bad, found, allowed) in [
+        ("", "\"\"", form),
+        ("limit=64MiB", "\"limit=64MiB\"", form),
+        ("swap=x", "\"swap=x\"", form),
+        ("limit=64MiB,swap=", "\"swap=\"", form),
+        ("limit=64MiB,swap=x,limit=1MiB", "\"limit=1MiB\"", form),
+        ("limit=64MiB,swap=x,size=1MiB", "\"size=1MiB\"", form),
+        (
+            "limit=64MiB,swap=x,kind=soft",
+            "\"kind=soft\"",
+            "\"hard\" or \"firm\"",
+        ),
+    ] {
+        let error = bad.parse::<PagingFlag>().expect_err(bad).to_string();
+        assert_eq!(error, format!("found {found}; allowed: {allowed}"));
+    }
+    let error = "limit=64,swap=x"
+        .parse::<PagingFlag>()
+        .expect_err("no unit");
+    assert!(
+        error
+            .to_string()
+            .starts_with("found \"64\" (no unit); allowed: a size")
     );
 }
 

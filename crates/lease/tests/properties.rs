@@ -47,6 +47,7 @@ fn line() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\[tenant\\.[a-c]\\]",
         Just("component = \"a.wasm\"".to_owned()),
+        "memory\\.(limit|kind|swap) = \"(firm|hard|none|x|[0-9]{1,4}[KM]iB)\"",
         "(reclaim|memory)\\.(budget|reserve|call_bytes|table_elements) = \"?[0-9]{1,25}(us|MiB)?\"?",
         "cpu\\.(budget|period|nonpreemptive|slice) = \"[0-9]{1,4}(us|ms)\"",
         "cpu\\.(priority|replenishments) = -?[0-9]{1,3}",

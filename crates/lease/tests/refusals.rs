@@ -104,12 +104,14 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
             &format!("4:1: tenant.a.Memory: found an unknown key; {TENANT_KEYS}"),
         ),
         (
-            &sound_tenant_with("memory = { reserve = \"1GiB\", kind = \"hard\" }"),
-            "4:30: tenant.a.memory.kind: found an unknown key; allowed: reserve, table_elements",
+            &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
+            "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
+             swap, table_elements",
         ),
         (
-            &sound_tenant_with("memory.swap = \"1GiB\""),
-            "4:8: tenant.a.memory.swap: found an unknown key; allowed: reserve, table_elements",
+            &sound_tenant_with("memory.pages = \"1GiB\""),
+            "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
+             swap, table_elements",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),
@@ -126,7 +128,7 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         ),
         (
             "[cell]\ncores = 2",
-            "2:1: cell.cores: found an unknown key; allowed: order",
+            "2:1: cell.cores: found an unknown key; allowed: order, memory",
         ),
         (
             &tenant_with("\"a\\nb\\u001b\" = 1"),
@@ -348,6 +350,74 @@ fn a_processor_reservation_that_means_nothing_is_refused() {
         let expected = expected.replace("{cpu}", "tenant.a.cpu");
         assert_eq!(message(&text), format!("lease.toml:{expected}"), "{text}");
     }
+}
+
+#[test]
+fn a_memory_reservation_that_contradicts_itself_is_refused() {
+    let swap = "\"none\", or the path of a file that pages are written to";
+    let rows = [
+        (
+            "reserve = \"2MiB\", limit = \"1MiB\", swap = \"x\"",
+            "4:38: tenant.a.memory.limit: found \"1MiB\"; allowed: at least the reserve, which is \
+             2MiB"
+                .to_owned(),
+        ),
+        (
+            "reserve = \"2MiB\", limit = \"3MiB\"",
+            "4:38: tenant.a.memory.limit: found \"3MiB\"; allowed: at most the reserve, which is \
+             2MiB, unless `swap` names a file"
+                .to_owned(),
+        ),
+        (
+            "limit = \"2GiB\", swap = \"none\"",
+            "4:20: tenant.a.memory.limit: found \"2GiB\"; allowed: at most the reserve, which is \
+             1GiB, unless `swap` names a file"
+                .to_owned(),
+        ),
+        (
+            "kind = \"firm\"",
+            "4:19: tenant.a.memory.kind: found \"firm\"; allowed: \"hard\", unless `limit` is more \
+             than the reserve"
+                .to_owned(),
+        ),
+        (
+            "swap = \"x\"",
+            "4:19: tenant.a.memory.swap: found \"x\"; allowed: \"none\", unless `limit` is more \
+             than the reserve"
+                .to_owned(),
+        ),
+        (
+            "kind = \"soft\"",
+            "4:19: tenant.a.memory.kind: found \"soft\"; allowed: \"hard\" or \"firm\"".to_owned(),
+        ),
+        (
+            "swap = \"\"",
+            format!("4:19: tenant.a.memory.swap: found \"\"; allowed: {swap}"),
+        ),
+        (
+            "swap = false",
+            format!("4:19: tenant.a.memory.swap: found false; allowed: {swap}"),
+        ),
+    ];
+    for (keys, expected) in rows {
+        let text = sound_tenant_with(&format!("memory = {{ {keys} }}"));
+        assert_eq!(message(&text), format!("lease.toml:{expected}"));
+    }
+}
+
+#[test]
+fn a_cell_has_one_swap_file() {
+    let memory = |file| format!("memory = {{ limit = \"2GiB\", swap = \"{file}\" }}\n");
+    let second = "[tenant.b]\ncomponent = \"b\"\nreclaim.budget = \"1ms\"\n";
+    let first = sound_tenant_with(&memory("x"));
+    let refused = message(&format!("{first}{second}{}", memory("y")));
+    assert!(
+        refused.ends_with(
+            "tenant.b.memory.swap: found \"y\"; allowed: \"none\", or the file \"x\" that a tenant \
+             before it names: a cell has one"
+        ),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -1,0 +1,203 @@
+//! The memory reservation, as a lease states it.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::byte_size::ByteSize;
+use crate::flags::FlagError;
+
+/// The reservation of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What is kept for all linear memories of the tenant together, and the hard limit on them
+    /// unless they [page](Self::paging).
+    pub reserve: ByteSize,
+    /// What happens beyond the reservation. `None`: nothing does, growth is refused there.
+    pub paging: Option<Paging>,
+    /// The limit on the elements of all tables of the tenant together, enforced at growth;
+    /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
+    pub table_elements: u64,
+}
+
+impl Memory {
+    /// The most table elements that a lease can grant: the size at which the WebAssembly
+    /// JavaScript interface stops too (§"Implementation-defined limits"), 80 MB of pointers.
+    pub const MAX_TABLE_ELEMENTS: u64 = 10_000_000;
+
+    pub(crate) const KEYS: &'static str = "reserve, limit, kind, swap, table_elements";
+    pub(crate) const SWAP_ALLOWED: &'static str =
+        "\"none\", or the path of a file that pages are written to";
+    pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
+    pub(crate) const TABLE_ELEMENTS_ALLOWED: &'static str = "a whole number from 1 to 10000000";
+
+    /// How much linear memory the tenant can have, in all.
+    #[must_use]
+    pub fn limit(&self) -> ByteSize {
+        let limit = self.paging.map(|paging| paging.limit);
+        limit.map_or(self.reserve, |limit| limit.max(self.reserve))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        const RESERVE: ByteSize = ByteSize::new(1 << 30).expect("1 GiB is in range");
+        Self {
+            reserve: RESERVE,
+            paging: None,
+            table_elements: 1_000_000,
+        }
+    }
+}
+
+/// What a tenant may have beyond its reservation: pages that are not in its frames are in the swap
+/// file of its cell.
+///
+/// As a flag: `limit=SIZE,swap=FILE`, and `kind=NAME` if it is not hard ([`PagingFlag`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paging {
+    /// The limit on all linear memories of the tenant together, enforced at growth.
+    pub limit: ByteSize,
+    /// Whether it may use frames that nobody reserved.
+    pub kind: MemoryKind,
+}
+
+/// What a tenant does whose frames are used up (SPC §II-B).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MemoryKind {
+    /// Pages of its own make room, even if the node has frames that nobody reserved.
+    #[default]
+    Hard,
+    /// It borrows frames that nobody reserved, and gives them back when somebody does.
+    Firm,
+}
+
+impl MemoryKind {
+    pub(crate) const ALLOWED: &'static str = "\"hard\" or \"firm\"";
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "hard" => Some(Self::Hard),
+            "firm" => Some(Self::Firm),
+            _ => None,
+        }
+    }
+}
+
+/// The name in a lease.
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Hard => "hard",
+            Self::Firm => "firm",
+        })
+    }
+}
+
+/// The value of a flag that has a tenant page: `limit=SIZE,swap=FILE`, and `kind=hard` or
+/// `kind=firm`, in any order, each at most once. A path that contains a comma cannot be stated.
+///
+/// ```
+/// use leasehold_lease::{MemoryKind, PagingFlag};
+///
+/// let flag: PagingFlag = "limit=64MiB,swap=/var/tmp/swap,kind=firm".parse()?;
+/// assert_eq!(flag.paging.limit.get(), 64 << 20);
+/// assert_eq!(flag.paging.kind, MemoryKind::Firm);
+/// assert!("limit=64MiB".parse::<PagingFlag>().is_err());
+/// # Ok::<(), leasehold_lease::FlagError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PagingFlag {
+    /// What the tenant may have.
+    pub paging: Paging,
+    /// The file that pages are written to.
+    pub swap: PathBuf,
+}
+
+impl FromStr for PagingFlag {
+    type Err = FlagError;
+
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        const FORM: &str = "limit=SIZE,swap=FILE, then kind=hard or kind=firm if wanted, each at \
+                            most once, the file not empty and without NUL";
+        let (mut limit, mut swap, mut kind) = (None, None, None);
+        for part in text.split(',') {
+            let malformed = || FlagError::new(part, FORM);
+            let (key, value) = part.split_once('=').ok_or_else(malformed)?;
+            let seen = match key {
+                "limit" => limit.replace(value.parse::<ByteSize>()?).is_some(),
+                "swap" if !value.is_empty() && !value.contains('\0') => {
+                    swap.replace(PathBuf::from(value)).is_some()
+                }
+                "kind" => {
+                    let named = MemoryKind::named(value);
+                    let allowed = || FlagError::new(part, MemoryKind::ALLOWED);
+                    kind.replace(named.ok_or_else(allowed)?).is_some()
+                }
+                _ => true,
+            };
+            if seen {
+                return Err(malformed());
+            }
+        }
+        let incomplete = || FlagError::new(text, FORM);
+        Ok(Self {
+            paging: Paging {
+                limit: limit.ok_or_else(incomplete)?,
+                kind: kind.unwrap_or_default(),
+            },
+            swap: swap.ok_or_else(incomplete)?,
+        })
+    }
+}
+
+/// The values of a reservation as they are read, before anybody has compared them.
+#[derive(Default)]
+pub(crate) struct MemoryValues {
+    pub(crate) reserve: Option<ByteSize>,
+    pub(crate) limit: Option<ByteSize>,
+    pub(crate) kind: Option<MemoryKind>,
+    pub(crate) swap: Option<PathBuf>,
+    pub(crate) table_elements: Option<u64>,
+}
+
+/// A value that the others do not allow.
+pub(crate) struct MemoryFault {
+    pub(crate) key: &'static str,
+    pub(crate) allowed: String,
+}
+
+impl MemoryValues {
+    /// The reservation, and the swap file if its tenant pages.
+    pub(crate) fn reservation(self) -> Result<(Memory, Option<PathBuf>), MemoryFault> {
+        let defaults = Memory::default();
+        let reserve = self.reserve.unwrap_or(defaults.reserve);
+        let limit = self.limit.unwrap_or(reserve);
+        let kind = self.kind.unwrap_or_default();
+        let fault = |key, allowed: String| Err(MemoryFault { key, allowed });
+        if limit < reserve {
+            return fault("limit", format!("at least the reserve, which is {reserve}"));
+        }
+        // What would never be used is no part of a contract.
+        if limit == reserve && kind == MemoryKind::Firm {
+            let allowed = "\"hard\", unless `limit` is more than the reserve";
+            return fault("kind", allowed.to_owned());
+        }
+        if limit == reserve && self.swap.is_some() {
+            let allowed = "\"none\", unless `limit` is more than the reserve";
+            return fault("swap", allowed.to_owned());
+        }
+        if limit > reserve && self.swap.is_none() {
+            let allowed =
+                format!("at most the reserve, which is {reserve}, unless `swap` names a file");
+            return fault("limit", allowed);
+        }
+        let memory = Memory {
+            reserve,
+            paging: (limit > reserve).then_some(Paging { limit, kind }),
+            table_elements: self.table_elements.unwrap_or(defaults.table_elements),
+        };
+        Ok((memory, self.swap))
+    }
+}
