@@ -38,6 +38,7 @@ enum What {
     Block(Option<u16>),
     BlockRunning(Option<u16>),
     RotateRunning,
+    Pause(u8),
     Timer,
 }
 
@@ -136,6 +137,12 @@ fuzz_target!(|script: Script| {
                 Some(task) => scheduler.rotate(task, now),
                 None => Ok(()),
             },
+            (What::Pause(length), ..) => {
+                scheduler.pause(now);
+                now += u64::from(length);
+                scheduler.resume(now);
+                Ok(())
+            }
             (What::Timer, ..) => {
                 now = now.max(timer.unwrap_or(now));
                 Ok(())

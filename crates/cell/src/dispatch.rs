@@ -185,6 +185,17 @@ impl Dispatcher {
         let _ = self.scheduler.block(task, now, until);
     }
 
+    /// The cell does what no tenant asked for, such as starting another one, or waits for others
+    /// to have the processor: until [`resume`](Self::resume) nobody is charged.
+    pub(crate) fn pause(&mut self, now: Nanos) {
+        self.scheduler.pause(now);
+    }
+
+    /// The cell is the tenants' again.
+    pub(crate) fn resume(&mut self, now: Nanos) {
+        self.scheduler.resume(now);
+    }
+
     /// Decides what runs from `now` on, and when the cell has to decide again at the latest.
     pub(crate) fn decide(&mut self, now: Nanos) -> (Option<Turn>, Option<Nanos>) {
         let decision = self.scheduler.schedule(now);
@@ -291,4 +302,38 @@ pub fn contract(cpu: &Cpu) -> Contract {
         .with_priority(Priority(cpu.priority()))
         .with_policy(policy)
         .with_slice(cpu.slice().get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dispatcher, Work};
+    use crate::cell::CellConfig;
+    use crate::profile::Profile;
+
+    #[test]
+    fn what_the_controller_asks_for_is_charged_to_nobody() {
+        let config = CellConfig::new(Profile::free());
+        let mut dispatcher = Dispatcher::new(&config, 2);
+        let mut share = |now| {
+            let cpu = "budget=20us,period=100ms".parse().expect("a reservation");
+            let share = dispatcher.share(Some(&cpu), now).expect("it fits");
+            let task = dispatcher.add(share, Work::Execution(1)).expect("a place");
+            (share, task)
+        };
+        let ((selected, task), (other, _)) = (share(0), share(0));
+        dispatcher.wake(task, 0);
+        let (turn, _) = dispatcher.decide(0);
+        assert_eq!(turn.map(|turn| turn.task), Some(task));
+
+        // Before it is entered, a command comes that takes five milliseconds.
+        dispatcher.pause(0);
+        dispatcher.give_back(other, 2_000_000);
+        dispatcher.resume(5_000_000);
+        let (turn, timer) = dispatcher.decide(5_000_000);
+        assert_eq!(turn.map(|turn| turn.task), Some(task));
+        assert_eq!(timer, Some(5_020_000));
+        let processor = dispatcher.processor(selected, 5_000_000).expect("there");
+        assert_eq!(processor.supply.used, 0);
+        assert_eq!(processor.budget_left_ns, Some(20_000));
+    }
 }

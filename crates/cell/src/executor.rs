@@ -205,7 +205,12 @@ impl Executor {
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
                 Some(Message::Wake(execution)) => self.executions.wake(execution, monotonic_ns()),
-                Some(Message::Command(command)) => self.obey(command),
+                Some(Message::Command(command)) => {
+                    // Whoever was selected has no part in what the controller wants.
+                    self.executions.dispatcher.pause(monotonic_ns());
+                    self.obey(command);
+                    self.executions.dispatcher.resume(monotonic_ns());
+                }
                 None => return (turn, timer),
             }
         }
@@ -216,7 +221,9 @@ impl Executor {
             && let Some(share) = &mut self.host_share
         {
             if let Some(until) = share.pause() {
+                self.executions.dispatcher.pause(monotonic_ns());
                 self.wait(Some(timer.map_or(until, |timer| timer.min(until))));
+                self.executions.dispatcher.resume(monotonic_ns());
                 return;
             }
             let look = share.next_look();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Started, cell, lease, start};
-use leasehold_cell::{Cell, Exit, Lease, ProcessorState, Supply};
+use leasehold_cell::{Cell, CellConfig, Exit, Lease, ProcessorState, Shielding, Supply};
 use std::time::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
@@ -177,7 +177,7 @@ fn a_tenant_that_wakes_up_preempts_one_of_lower_priority() {
 
 #[test]
 fn a_cell_runs_out_of_places_for_tenants_without_harm() {
-    let mut config = leasehold_cell::CellConfig::new(common::profile());
+    let mut config = CellConfig::new(common::profile());
     config.max_tenants = 2;
     let cell = Cell::start(config).expect("a cell");
     let first = spin(&cell, background());
@@ -229,4 +229,23 @@ fn a_reservation_that_cannot_be_kept_is_refused_and_costs_the_others_nothing() {
     // What an ended tenant had reserved can be reserved again.
     spin(&cell, reserved("budget=6ms,period=10ms,priority=3"));
     second.kill();
+}
+
+#[test]
+fn many_tenants_with_small_budgets_start_while_all_of_them_attack() {
+    const TENANTS: u32 = 256;
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut config = CellConfig::new(common::profile());
+        config.shielding = shielding;
+        let cell = Cell::start(config).expect("a cell");
+        let attackers: Vec<Started> = (0..TENANTS)
+            .map(|_| {
+                let lease = reserved("budget=20us,period=10ms");
+                start(&cell, "thundering-herd.wasm", &["10000000"], lease)
+            })
+            .collect();
+        for attacker in attackers {
+            attacker.wait_for("ready");
+        }
+    }
 }

@@ -18,8 +18,11 @@ pub(crate) struct Deferrable {
 }
 
 impl Deferrable {
+    /// Accounts of a server that begins in the middle of a period, of which it has the whole
+    /// budget: periods begin at multiples of their length, whenever the server was made.
     pub(crate) const fn new(contract: &Contract, now: Nanos) -> Self {
-        Deferrable::with(contract, 0, now + contract.period())
+        let period = contract.period();
+        Deferrable::with(contract, 0, (now / period + 1) * period)
     }
 
     /// Accounts in which something was used already.

@@ -43,6 +43,8 @@ pub struct Scheduler {
     pub(crate) running: Option<TaskId>,
     /// Until when execution has been accounted for.
     pub(crate) accounted: Nanos,
+    /// Whether the processor does what no task asked for: nobody is charged for that.
+    pub(crate) paused: bool,
     /// When the timer fires.
     pub(crate) armed: Nanos,
     pub(crate) ledger: Ledger,
@@ -69,6 +71,7 @@ impl Scheduler {
             current: None,
             running: None,
             accounted: 0,
+            paused: false,
             armed: NEVER,
             ledger: Ledger::default(),
         }
@@ -211,6 +214,23 @@ impl Scheduler {
             self.take_turn(server);
         }
         Ok(())
+    }
+
+    /// From now on the processor does what no task asked for, such as admitting a tenant: until
+    /// [`resume`](Self::resume) nobody is charged, whatever happens meanwhile. The task that runs
+    /// is not preempted by it, and keeps what is left of its non-preemptive region.
+    ///
+    /// Without it whoever was selected last would pay, and a budget that is small against that
+    /// work would be gone for many periods.
+    pub fn pause(&mut self, now: Nanos) {
+        self.account(now);
+        self.paused = true;
+    }
+
+    /// The processor is the tasks' again. [`schedule`](Self::schedule) says who runs.
+    pub fn resume(&mut self, now: Nanos) {
+        self.account(now);
+        self.paused = false;
     }
 
     /// Decides who runs (SPR §IV-B): accounts for what ran, processes what is due, selects the

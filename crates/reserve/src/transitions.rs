@@ -40,6 +40,10 @@ impl Scheduler {
         let Some(index) = self.current.filter(|_| now > from) else {
             return;
         };
+        if self.paused {
+            self.spare(index, now - from);
+            return;
+        }
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
         server.supply.used += now - from;
@@ -67,6 +71,16 @@ impl Scheduler {
             State::Blocked => self.suspend(index),
             State::Depleted => self.deplete(index),
         }
+    }
+
+    /// The server that would have run has not: its region begins as much later, and what came
+    /// back meanwhile is there.
+    #[cold]
+    fn spare(&mut self, index: Index, time: Nanos) {
+        let now = self.accounted;
+        let server = self.servers.at_mut(index);
+        server.dispatched += time;
+        server.supply.replenishments += server.budget.catch_up(now);
     }
 
     /// A server that is past its deadline when its budget ends goes on with the next deadline.

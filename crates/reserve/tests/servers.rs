@@ -174,3 +174,87 @@ fn a_server_that_was_not_admitted_counts_the_budgets_that_it_missed() {
     assert_eq!(machine.scheduler.supply(starved).unwrap().misses, 2);
     assert_eq!(machine.scheduler.supply(greedy).unwrap().misses, 0);
 }
+
+#[test]
+fn what_no_task_asked_for_is_charged_to_nobody() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        for policy in [Policy::Sporadic, Policy::Deferrable] {
+            let mut machine = Machine::new(config(shielding));
+            let (server, task) = machine.server("a", contract(10, 100, 1).with_policy(policy));
+            let (other, waiting) = machine.server("b", contract(10, 100, 2));
+            machine.wake(task);
+            machine.run_to(4);
+
+            machine.scheduler.pause(machine.now);
+            machine.scheduler.wake(waiting, 30).unwrap();
+            machine.scheduler.block(waiting, 50, None).unwrap();
+            machine.now = 60;
+            machine.scheduler.resume(machine.now);
+            machine.schedule();
+
+            assert_eq!(machine.last.run, Some(task));
+            assert_eq!(
+                machine.last.timer,
+                Some(66),
+                "what was left of its budget is left"
+            );
+            machine.run_to(66);
+            let supply = |server| machine.scheduler.supply(server).unwrap();
+            assert_eq!((supply(server).used, supply(server).overrun_max), (10, 0));
+            assert_eq!(supply(server).preemptions, 0);
+            assert_eq!(supply(other).used, 0);
+        }
+    }
+}
+
+#[test]
+fn a_pause_may_last_for_periods() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let (server, task) = machine.server("a", contract(10, 30, 1).with_policy(Policy::Deferrable));
+    machine.wake(task);
+    machine.run_to(4);
+    machine.scheduler.pause(4);
+    machine.now = 100;
+    machine.scheduler.resume(100);
+    machine.schedule();
+    // Since 90 it has a whole budget again.
+    assert_eq!(machine.last.timer, Some(110));
+    assert_eq!(machine.scheduler.supply(server).unwrap().used, 4);
+}
+
+#[test]
+fn a_pause_takes_nothing_of_a_non_preemptive_region() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let region = contract(50, 1000, 1).with_nonpreemptive(20).unwrap();
+    let (_, low) = machine.server("low", region);
+    let (_, high) = machine.server("high", contract(10, 1000, 2));
+    machine.wake(low);
+    machine.run_to(5);
+    machine.scheduler.pause(5);
+    machine.scheduler.wake(high, 30).unwrap();
+    machine.now = 40;
+    machine.scheduler.resume(40);
+    machine.schedule();
+    assert_eq!(
+        (machine.last.run, machine.last.timer),
+        (Some(low), Some(55))
+    );
+    machine.run_to(60);
+    assert_eq!(machine.slices.last(), Some(&(55, 60, "high")));
+}
+
+#[test]
+fn deferrable_servers_of_one_period_are_replenished_together_whenever_they_were_made() {
+    let mut machine = Machine::new(config(Shielding::Shielded));
+    let deferrable = contract(10, 100, 1).with_policy(Policy::Deferrable);
+    for made in [0, 130, 170] {
+        machine.run_to(made);
+        let (server, task) = machine.server("a", deferrable);
+        machine.wake(task);
+        machine.run_to(made + 20);
+        let next = machine.scheduler.next_replenishment(server).unwrap();
+        assert_eq!(next, Some((made / 100 + 1) * 100));
+    }
+    let runs = [(0, 10), (100, 110), (130, 140), (170, 180)];
+    assert_eq!(machine.slices, runs.map(|(from, to)| (from, to, "a")));
+}
