@@ -196,7 +196,7 @@ fn numbers_after(text: &str, word: &str) -> Vec<Vec<u64>> {
 }
 
 /// The core of the cell's own, if there is one.
-fn core() -> Option<usize> {
+pub(crate) fn core() -> Option<usize> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     (cores > 1).then_some(1)
 }

@@ -77,6 +77,7 @@ pub mod startup;
 pub mod stock;
 pub mod storm;
 pub mod study;
+pub mod teardown_pages;
 pub mod unit;
 
 pub use report::{Finding, Report};

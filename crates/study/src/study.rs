@@ -22,6 +22,7 @@ use crate::report::Report;
 use crate::rogue::Rogue;
 use crate::startup::Startup;
 use crate::storm::Storm;
+use crate::teardown_pages::TeardownPages;
 
 /// One experiment, in a file named as on the command line.
 pub trait Study: Sync {
@@ -74,6 +75,7 @@ pub fn all() -> &'static [&'static dyn Study] {
     &[
         &Processes,
         &Bulk,
+        &TeardownPages,
         &Alloc,
         &Startup,
         &Deadline,
