@@ -19,7 +19,9 @@ use crate::page;
 use crate::preempt::Preempt;
 use crate::processes::Processes;
 use crate::report::Report;
+use crate::reserve_size::ReserveSize;
 use crate::rogue::Rogue;
+use crate::sharing::Sharing;
 use crate::startup::Startup;
 use crate::storm::Storm;
 use crate::teardown_pages::TeardownPages;
@@ -87,6 +89,8 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Storm,
         &Decide,
         &Preempt,
+        &Sharing,
+        &ReserveSize,
     ]
 }
 
