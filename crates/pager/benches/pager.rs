@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Page, Pager, Sharing, StoreError,
+    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
 };
 
 /// Rounds per point; the median counts.
@@ -31,18 +31,19 @@ impl Backend for Nothing {
     fn take_referenced(&mut self, _: AttachmentId, _: u32) -> bool {
         false
     }
-    fn is_dirty(&mut self, _: Frame) -> bool {
+    fn is_dirty(&mut self, _: Held) -> bool {
         false
     }
-    fn clear(&mut self, _: Frame) {}
-    fn read(&mut self, _: Page, _: Frame) -> Result<(), StoreError> {
+    fn clear(&mut self, _: Held) {}
+    fn read(&mut self, _: Page, _: Held) -> Result<(), StoreError> {
         Ok(())
     }
-    fn copy(&mut self, _: Frame, _: Frame) {}
-    fn mark_dirty(&mut self, _: Frame) {}
-    fn write(&mut self, _: &[(Page, Frame)]) -> Result<(), StoreError> {
+    fn copy(&mut self, _: Held, _: Held) {}
+    fn mark_dirty(&mut self, _: Held) {}
+    fn write(&mut self, _: &[Held]) -> Result<(), StoreError> {
         Ok(())
     }
+    fn release(&mut self, _: Held) {}
     fn discard(&mut self, _: AreaId) {}
 }
 

@@ -13,6 +13,18 @@ pub struct Page {
     pub number: u32,
 }
 
+/// A page, and the frame that holds it.
+///
+/// A backend may keep its frames by their numbers, or let the host pick the memory for each page
+/// and take the number for a mere permit: both find what they need here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The page.
+    pub page: Page,
+    /// Its frame.
+    pub frame: Frame,
+}
+
 /// Secondary storage failed to read or to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("secondary storage failed")]
@@ -21,7 +33,10 @@ pub struct StoreError;
 /// Carries out what the policy decides.
 ///
 /// The policy calls [`map`](Backend::map) and [`unmap`](Backend::unmap) strictly in pairs, with
-/// frames of the node only, and never has one frame hold two pages.
+/// frames of the node only, and never has one frame hold two pages. A frame is filled
+/// ([`clear`](Backend::clear), [`read`](Backend::read), [`copy`](Backend::copy)) right before its
+/// page is mapped for the first time, and [released](Backend::release) after the page was unmapped
+/// for the last time.
 pub trait Backend {
     /// An area of `pages` pages becomes visible to a tenant; nothing is mapped yet.
     fn attach(&mut self, at: AttachmentId, area: AreaId, pages: u32);
@@ -41,29 +56,35 @@ pub trait Backend {
     fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool;
 
     /// Says whether anybody wrote to the frame since it was cleared, read or written out.
-    fn is_dirty(&mut self, frame: Frame) -> bool;
+    fn is_dirty(&mut self, held: Held) -> bool;
 
     /// Fills a frame with zeros; it is clean.
-    fn clear(&mut self, frame: Frame);
+    fn clear(&mut self, held: Held);
 
-    /// Fills a frame with what was written out; it is clean.
+    /// Fills a frame with what was written out of `from`: its own page, or one that it becomes a
+    /// copy of. It is clean.
     ///
     /// # Errors
-    /// [`StoreError`]; what the frame holds is then undefined, and nobody will see it.
-    fn read(&mut self, page: Page, frame: Frame) -> Result<(), StoreError>;
+    /// [`StoreError`]; what the frame holds is then undefined, and nobody will see it: it is free
+    /// again, and is not [released](Backend::release).
+    fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError>;
 
     /// Fills a frame with what another one holds; it is dirty.
-    fn copy(&mut self, from: Frame, to: Frame);
+    fn copy(&mut self, from: Held, to: Held);
 
     /// Makes a frame count as written to.
-    fn mark_dirty(&mut self, frame: Frame);
+    fn mark_dirty(&mut self, held: Held);
 
     /// Writes the frames of a cluster out, in one go; they are clean afterwards. They may be
     /// mapped meanwhile: a tenant's later writes must make them dirty again.
     ///
     /// # Errors
     /// [`StoreError`]: frames that were not written are still dirty.
-    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError>;
+    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError>;
+
+    /// Nobody has the page mapped any more, and its frame is free: what it holds will not be
+    /// looked at again.
+    fn release(&mut self, held: Held);
 
     /// The area has gone for good: so may all that was written out of it.
     fn discard(&mut self, area: AreaId);

@@ -4,9 +4,9 @@
 //! the free list that was conserved for it, and the copy goes there (SPC §IV-A counts
 //! copy-on-write among the sharing that it manages).
 
-use crate::area::{AreaId, Sharing, State};
+use crate::area::{Sharing, State};
 use crate::attachment::AttachmentId;
-use crate::backend::{Backend, Page};
+use crate::backend::{Backend, Held};
 use crate::fault::{Borrow, Fault};
 use crate::lists::Place;
 use crate::pager::Pager;
@@ -75,31 +75,36 @@ impl<B: Backend> Pager<B> {
         let reservation = self.attachments.at(target).reservation;
         let frame = self.take_frame(reservation, Borrow::Allowed)?;
         // Only now: making room may have evicted the page itself.
-        let name = Page {
-            area: AreaId(self.areas.key(area)),
-            number: page,
+        let source = self.name(area, page);
+        let into = self.attachments.at(target).area;
+        let held = Held {
+            page: self.name(into, copy),
+            frame,
         };
         let record = self.areas.at(area).page(page);
         let fault = match record.state {
-            State::Resident(held) => {
-                self.backend.copy(held, frame);
+            State::Resident(frame) => {
+                let from = Held {
+                    page: source,
+                    frame,
+                };
+                self.backend.copy(from, held);
                 Fault::Minor
             }
             _ if record.stored => {
-                if let Err(failed) = self.backend.read(name, frame) {
+                if let Err(failed) = self.backend.read(source, held) {
                     self.push_free(reservation, frame);
                     return Err(failed.into());
                 }
                 // It is a page of its own, and storage has no copy of that one.
-                self.backend.mark_dirty(frame);
+                self.backend.mark_dirty(held);
                 Fault::Major
             }
             _ => {
-                self.backend.clear(frame);
+                self.backend.clear(held);
                 Fault::Zero
             }
         };
-        let into = self.attachments.at(target).area;
         self.areas.at_mut(into).page_mut(copy).state = State::Resident(frame);
         self.map(target, copy, Place::Active);
         let mine = self.reservations.at_mut(reservation);

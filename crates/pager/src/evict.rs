@@ -1,7 +1,7 @@
 //! Making room in a reservation.
 
 use crate::area::{Sharing, State};
-use crate::backend::Backend;
+use crate::backend::{Backend, Held};
 use crate::frame::Frame;
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -47,11 +47,13 @@ impl<B: Backend> Pager<B> {
 
     /// Takes the frame from a page that nobody has mapped any more.
     pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
+        let name = self.name(area, page);
         let area = self.areas.at_mut(area);
         let frame = area.frame(page);
         let record = area.page_mut(page);
         debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
         record.state = state;
+        self.backend.release(Held { page: name, frame });
         frame
     }
 }

@@ -1,8 +1,8 @@
 //! Page faults: the only way for a page to get into a page table, but for locks.
 
-use crate::area::{AreaId, Sharing, State};
+use crate::area::{Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
-use crate::backend::{Backend, Page};
+use crate::backend::{Backend, Held};
 use crate::frame::Frame;
 use crate::lists::Place;
 use crate::pager::Pager;
@@ -51,57 +51,56 @@ impl<B: Backend> Pager<B> {
         if mapping != NIL {
             return Ok(Fault::Present);
         }
-        match self.areas.at(target.area).page(page).state {
-            State::Resident(_) => self.join(attachment, page),
-            State::Absent => self.bring_in(attachment, page),
-            State::Lost => Err(Refused::Lost),
+        let reservation = target.reservation;
+        let fault = match self.areas.at(target.area).page(page).state {
+            State::Resident(_) => self.join(attachment, page)?,
+            State::Absent => self.bring_in(attachment, page)?,
+            State::Lost => return Err(Refused::Lost),
+        };
+        let counts = &mut self.reservations.at_mut(reservation).counts;
+        match fault {
+            Fault::Minor => counts.minor += 1,
+            Fault::Zero => counts.zero += 1,
+            Fault::Major => counts.major += 1,
+            Fault::Present => {}
         }
+        Ok(fault)
     }
 
     /// Maps a page that others have mapped.
-    fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
-        let &Attachment {
-            reservation, area, ..
-        } = self.attachments.at(attachment);
+    pub(crate) fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+        let area = self.attachments.at(attachment).area;
         match self.areas.at(area).sharing {
             Sharing::Conserve => self.join_conserving(attachment, page)?,
             Sharing::Plain => self.join_plainly(attachment, page)?,
             Sharing::FirstTouch => self.join_free_of_charge(attachment, page),
         }
-        self.reservations.at_mut(reservation).counts.minor += 1;
         Ok(Fault::Minor)
     }
 
     /// Gives a page a frame of the reservation, which owns it from now on.
-    fn bring_in(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+    pub(crate) fn bring_in(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
         let frame = self.take_frame(reservation, Borrow::Allowed)?;
         let stored = self.areas.at(area).page(page).stored;
+        let held = Held {
+            page: self.name(area, page),
+            frame,
+        };
         if stored {
-            let name = Page {
-                area: AreaId(self.areas.key(area)),
-                number: page,
-            };
-            if let Err(failed) = self.backend.read(name, frame) {
+            if let Err(failed) = self.backend.read(held.page, held) {
                 self.push_free(reservation, frame);
                 return Err(failed.into());
             }
         } else {
-            self.backend.clear(frame);
+            self.backend.clear(held);
         }
         self.areas.at_mut(area).page_mut(page).state = State::Resident(frame);
         self.map(attachment, page, Place::Active);
-        let mine = self.reservations.at_mut(reservation);
-        mine.owned += 1;
-        if stored {
-            mine.counts.major += 1;
-            Ok(Fault::Major)
-        } else {
-            mine.counts.zero += 1;
-            Ok(Fault::Zero)
-        }
+        self.reservations.at_mut(reservation).owned += 1;
+        Ok(if stored { Fault::Major } else { Fault::Zero })
     }
 
     /// Takes a frame that the reservation may use, making room if it must.

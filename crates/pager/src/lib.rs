@@ -60,6 +60,7 @@
 extern crate alloc;
 
 pub mod admission;
+mod ahead;
 mod area;
 mod attach;
 mod attachment;
@@ -91,7 +92,7 @@ mod usage;
 pub use area::{AreaId, Sharing};
 pub use attachment::AttachmentId;
 pub use audit::Violation;
-pub use backend::{Backend, Page, StoreError};
+pub use backend::{Backend, Held, Page, StoreError};
 pub use end::Ending;
 pub use fault::Fault;
 pub use frame::{Frame, PAGE};

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::area::AreaId;
 use crate::attachment::AttachmentId;
-use crate::backend::{Backend, Page, StoreError};
+use crate::backend::{Backend, Held, Page, StoreError};
 use crate::frame::Frame;
 
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +17,16 @@ struct Entry {
     referenced: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Contents {
+    /// The page that the frame holds, if any.
+    page: Option<Page>,
     word: u64,
     dirty: bool,
 }
+
+/// What is found in a frame that holds no page.
+const STALE: u64 = 0xDEAD_BEEF;
 
 /// What a [`MemoryBackend`] was asked to do so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +58,8 @@ impl MemoryBackend {
     /// A node of `frames` frames, which hold what somebody else left in them.
     pub fn new(frames: u32) -> Self {
         let stale = Contents {
-            word: 0xDEAD_BEEF,
+            page: None,
+            word: STALE,
             dirty: true,
         };
         MemoryBackend {
@@ -75,6 +81,11 @@ impl MemoryBackend {
         self.failing = failing;
     }
 
+    /// Makes secondary storage hold a page.
+    pub fn put_in_store(&mut self, page: Page, word: u64) {
+        self.store.insert(page, word);
+    }
+
     /// A tenant reads a page; `None` is a page fault.
     pub fn load(&mut self, at: AttachmentId, page: u32) -> Option<u64> {
         let entry = self.entry(at, page)?;
@@ -90,7 +101,9 @@ impl MemoryBackend {
         };
         entry.referenced = true;
         let frame = entry.frame;
-        self.frames[frame.index() as usize] = Contents { word, dirty: true };
+        let contents = &mut self.frames[frame.index() as usize];
+        contents.word = word;
+        contents.dirty = true;
         true
     }
 
@@ -119,6 +132,24 @@ impl MemoryBackend {
         let (id, table) = table.expect("an attachment");
         assert_eq!(*id, at, "an attachment that has gone");
         &mut table[page as usize]
+    }
+
+    /// What the frame of a page holds.
+    fn contents(&mut self, held: Held) -> &mut Contents {
+        let contents = &mut self.frames[held.frame.index() as usize];
+        assert_eq!(contents.page, Some(held.page), "another page's frame");
+        contents
+    }
+
+    /// Fills a frame that holds no page.
+    fn fill(&mut self, held: Held, word: u64, dirty: bool) {
+        let contents = &mut self.frames[held.frame.index() as usize];
+        assert_eq!(contents.page, None, "a frame holds one page");
+        *contents = Contents {
+            page: Some(held.page),
+            word,
+            dirty,
+        };
     }
 
     fn works(&self) -> Result<(), StoreError> {
@@ -165,41 +196,50 @@ impl Backend for MemoryBackend {
         core::mem::take(&mut entry.referenced)
     }
 
-    fn is_dirty(&mut self, frame: Frame) -> bool {
-        self.frames[frame.index() as usize].dirty
+    fn is_dirty(&mut self, held: Held) -> bool {
+        self.contents(held).dirty
     }
 
-    fn clear(&mut self, frame: Frame) {
-        self.frames[frame.index() as usize] = Contents::default();
+    fn clear(&mut self, held: Held) {
+        self.fill(held, 0, false);
     }
 
-    fn read(&mut self, page: Page, frame: Frame) -> Result<(), StoreError> {
+    fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError> {
         self.works()?;
-        let word = self.store[&page];
-        self.frames[frame.index() as usize] = Contents { word, dirty: false };
+        let word = self.store[&from];
+        self.fill(held, word, false);
         self.traffic.reads += 1;
         Ok(())
     }
 
-    fn copy(&mut self, from: Frame, to: Frame) {
-        let word = self.frames[from.index() as usize].word;
-        self.frames[to.index() as usize] = Contents { word, dirty: true };
+    fn copy(&mut self, from: Held, to: Held) {
+        let word = self.contents(from).word;
+        self.fill(to, word, true);
     }
 
-    fn mark_dirty(&mut self, frame: Frame) {
-        self.frames[frame.index() as usize].dirty = true;
+    fn mark_dirty(&mut self, held: Held) {
+        self.contents(held).dirty = true;
     }
 
-    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
         self.works()?;
-        for &(page, frame) in cluster {
-            let contents = &mut self.frames[frame.index() as usize];
+        for &held in cluster {
+            let contents = self.contents(held);
             contents.dirty = false;
-            self.store.insert(page, contents.word);
+            let word = contents.word;
+            self.store.insert(held.page, word);
         }
         self.traffic.writes += 1;
         self.traffic.written += cluster.len() as u64;
         Ok(())
+    }
+
+    fn release(&mut self, held: Held) {
+        let contents = self.contents(held);
+        contents.page = None;
+        // The next one to have the frame must not depend on what this one left in it.
+        contents.word = STALE;
+        contents.dirty = true;
     }
 
     fn discard(&mut self, area: AreaId) {

@@ -2,7 +2,7 @@
 
 use crate::area::{Area, AreaId, PageRecord, Sharing};
 use crate::attachment::{Attachment, AttachmentId};
-use crate::backend::Backend;
+use crate::backend::{Backend, Page};
 use crate::frame::{Frame, Frames, Stack};
 use crate::lists::{Mapping, Mappings, Place};
 use crate::refused::Refused;
@@ -120,6 +120,28 @@ impl<B: Backend> Pager<B> {
         Ok(AreaId(self.areas.add(Area::new(pages, sharing))))
     }
 
+    /// Makes an area of `pages` pages that secondary storage holds already, such as those of a
+    /// file: the first touch of each reads it.
+    ///
+    /// # Errors
+    /// [`Refused::Empty`] for no pages.
+    pub fn create_stored_area(&mut self, pages: u32, sharing: Sharing) -> Result<AreaId, Refused> {
+        let id = self.create_area(pages, sharing)?;
+        for page in &mut self.areas.at_mut(id.0.index).pages {
+            page.stored = true;
+        }
+        Ok(id)
+    }
+
+    /// Pages of an area.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn pages(&self, area: AreaId) -> Result<u32, Refused> {
+        let index = self.area_of(area)?;
+        Ok(self.areas.at(index).len())
+    }
+
     /// Gives an area up that nobody has attached.
     ///
     /// # Errors
@@ -219,6 +241,14 @@ impl<B: Backend> Pager<B> {
         let mapping = self.mappings.at(mapping);
         let area = self.attachments.at(mapping.attachment).area;
         self.areas.at(area).page(mapping.page).sharers.len()
+    }
+
+    /// What a page is called beyond the policy.
+    pub(crate) fn name(&self, area: u32, number: u32) -> Page {
+        Page {
+            area: AreaId(self.areas.key(area)),
+            number,
+        }
     }
 
     /// Puts a resident page into a page table, last in its ownership list.

@@ -101,6 +101,8 @@ pub struct Counts {
     pub minor: u64,
     /// Faults that made a page of zeros.
     pub zero: u64,
+    /// Pages that were mapped before they were touched.
+    pub ahead: u64,
     /// Pages copied because a tenant wrote to its view of them.
     pub copied: u64,
     /// Pages of this reservation evicted from memory to make room in it.

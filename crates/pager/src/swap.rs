@@ -3,9 +3,8 @@
 //! A page that must be written before it is evicted takes the next ones in line with it: they
 //! stay mapped, and if they are not written to again, evicting them costs no input or output.
 
-use crate::area::{AreaId, Sharing};
-use crate::backend::{Backend, Page};
-use crate::frame::Frame;
+use crate::area::Sharing;
+use crate::backend::{Backend, Held};
 use crate::lists::{ByAge, List};
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -18,19 +17,19 @@ const LOOKS: usize = 4 * CLUSTER;
 impl<B: Backend> Pager<B> {
     /// Makes sure that secondary storage has what a page holds.
     pub(crate) fn save(&mut self, victim: u32) -> Result<(), Refused> {
-        let (page, frame) = self.page_of(victim);
-        if !self.backend.is_dirty(frame) {
+        let held = self.held_by(victim);
+        if !self.backend.is_dirty(held) {
             return Ok(());
         }
-        let mut cluster = [(page, frame); CLUSTER];
+        let mut cluster = [held; CLUSTER];
         let mut filled = 1;
         let mut next = List::<ByAge>::after(&self.mappings, victim);
         for _ in 0..LOOKS {
             let Some(at) = next.filter(|_| filled < CLUSTER) else {
                 break;
             };
-            let other = self.page_of(at);
-            if self.would_be_written(at) && self.backend.is_dirty(other.1) {
+            let other = self.held_by(at);
+            if self.would_be_written(at) && self.backend.is_dirty(other) {
                 cluster[filled] = other;
                 filled += 1;
             }
@@ -38,7 +37,7 @@ impl<B: Backend> Pager<B> {
         }
         let cluster = &cluster[..filled];
         self.backend.write(cluster)?;
-        for (page, _) in cluster {
+        for Held { page, .. } in cluster {
             let area = self.areas.at_mut(page.area.0.index);
             area.page_mut(page.number).stored = true;
         }
@@ -55,13 +54,12 @@ impl<B: Backend> Pager<B> {
         self.sharers_of(at) == 1 || self.sharing_of(at) != Sharing::Conserve
     }
 
-    fn page_of(&self, mapping: u32) -> (Page, Frame) {
+    fn held_by(&self, mapping: u32) -> Held {
         let mapping = self.mappings.at(mapping);
         let area = self.attachments.at(mapping.attachment).area;
-        let page = Page {
-            area: AreaId(self.areas.key(area)),
-            number: mapping.page,
-        };
-        (page, self.areas.at(area).frame(mapping.page))
+        Held {
+            page: self.name(area, mapping.page),
+            frame: self.areas.at(area).frame(mapping.page),
+        }
     }
 }

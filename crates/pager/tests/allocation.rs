@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Page, Pager, Sharing, StoreError,
+    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
 };
 
 thread_local! {
@@ -49,21 +49,23 @@ impl Backend for Oblivious {
         page.is_multiple_of(3)
     }
 
-    fn is_dirty(&mut self, _: Frame) -> bool {
+    fn is_dirty(&mut self, _: Held) -> bool {
         true
     }
 
-    fn clear(&mut self, _: Frame) {}
+    fn clear(&mut self, _: Held) {}
 
-    fn read(&mut self, _: Page, _: Frame) -> Result<(), StoreError> {
+    fn read(&mut self, _: Page, _: Held) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn copy(&mut self, _: Frame, _: Frame) {}
+    fn copy(&mut self, _: Held, _: Held) {}
 
-    fn mark_dirty(&mut self, _: Frame) {}
+    fn mark_dirty(&mut self, _: Held) {}
 
-    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
+    fn release(&mut self, _: Held) {}
+
+    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
         self.written += cluster.len();
         Ok(())
     }

@@ -49,6 +49,10 @@ enum Op {
         page: u32,
         write: bool,
     },
+    Ahead {
+        attachment: usize,
+        page: u32,
+    },
     Copy {
         from: usize,
         page: u32,
@@ -79,6 +83,7 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         1 => any_of().prop_map(|attachment| Op::Detach { attachment }),
         40 => (any_of(), 0u32..7, any::<bool>())
             .prop_map(|(attachment, page, write)| Op::Access { attachment, page, write }),
+        6 => (any_of(), 0u32..7).prop_map(|(attachment, page)| Op::Ahead { attachment, page }),
         6 => (any_of(), 0u32..7, any_of(), 0u32..7)
             .prop_map(|(from, page, to, copy)| Op::Copy { from, page, to, copy }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
@@ -260,6 +265,7 @@ impl Model {
                 page,
                 write,
             } => self.access(attachment, page, write)?,
+            Op::Ahead { attachment, page } => self.ahead(attachment, page)?,
             Op::Copy {
                 from,
                 page,
@@ -512,6 +518,40 @@ impl Model {
             prop_assert!(self.pager.backend_mut().memory.store(view.id, page, word));
             let contents = &mut self.area_mut(view.area).pages[page as usize];
             (contents.word, contents.written) = (word, true);
+        }
+        Ok(())
+    }
+
+    fn ahead(&mut self, attachment: usize, page: u32) -> TestCaseResult {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let view = self.views[attachment % self.views.len()];
+        let area = self.area(view.area).clone();
+        let before = (self.account(view.tenant), self.pager.unreserved());
+        let written = self.pager.backend().memory.traffic();
+        let mapped = self.pager.map_ahead(view.id, page);
+        // Not even its own pages go for it.
+        self.follow(&BTreeSet::new())?;
+        let after = (self.account(view.tenant), self.pager.unreserved());
+        let now = self.pager.backend().memory.traffic();
+        prop_assert_eq!((written.reads, written.writes), (now.reads, now.writes));
+        prop_assert_eq!(before.1, after.1);
+        let contents = area.pages.get(page as usize);
+        let may = contents.is_some_and(|contents| {
+            let resident = !contents.sharers.is_empty();
+            let unseen = !contents.sharers.contains(&view.tenant);
+            let shareable = resident && area.sharing == Sharing::Conserve;
+            let fresh = !resident && !contents.written && !contents.endangered;
+            unseen && (shareable || fresh)
+        });
+        let living = !self.tenant(view.tenant).ending;
+        // A page of zeros may have been saved, which the model does not know of.
+        prop_assert!(!mapped || (may && living && before.0.free > 0));
+        prop_assert_eq!(after.0.free, before.0.free - u32::from(mapped));
+        if let Some(contents) = contents.filter(|_| mapped) {
+            let word = self.pager.backend_mut().memory.load(view.id, page);
+            prop_assert_eq!(word, Some(contents.word));
         }
         Ok(())
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use leasehold_pager::{AreaId, AttachmentId, Backend, Frame, MemoryBackend, Page, StoreError};
+use leasehold_pager::{
+    AreaId, AttachmentId, Backend, Frame, Held, MemoryBackend, Page, StoreError,
+};
 
 /// A change of a page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,28 +60,32 @@ impl Backend for Watched {
         self.memory.take_referenced(at, page)
     }
 
-    fn is_dirty(&mut self, frame: Frame) -> bool {
-        self.memory.is_dirty(frame)
+    fn is_dirty(&mut self, held: Held) -> bool {
+        self.memory.is_dirty(held)
     }
 
-    fn clear(&mut self, frame: Frame) {
-        self.memory.clear(frame);
+    fn clear(&mut self, held: Held) {
+        self.memory.clear(held);
     }
 
-    fn read(&mut self, page: Page, frame: Frame) -> Result<(), StoreError> {
-        self.memory.read(page, frame)
+    fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError> {
+        self.memory.read(from, held)
     }
 
-    fn copy(&mut self, from: Frame, to: Frame) {
+    fn copy(&mut self, from: Held, to: Held) {
         self.memory.copy(from, to);
     }
 
-    fn mark_dirty(&mut self, frame: Frame) {
-        self.memory.mark_dirty(frame);
+    fn mark_dirty(&mut self, held: Held) {
+        self.memory.mark_dirty(held);
     }
 
-    fn write(&mut self, cluster: &[(Page, Frame)]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
         self.memory.write(cluster)
+    }
+
+    fn release(&mut self, held: Held) {
+        self.memory.release(held);
     }
 
     fn discard(&mut self, area: AreaId) {
