@@ -4,7 +4,7 @@ SHELL := bash
 RUN := cargo run --quiet --release --package leasehold-cli --
 # Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
 # `release`, so that the engine is compiled once.
-PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-lease --package leasehold-crossing
+PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
 .PHONY: help setup guests demo test test-pure test-engine loom miri bench study lint fuzz clean
@@ -38,7 +38,7 @@ miri: setup ## run the unsafe code of the arena under Miri (needs a nightly tool
 	MIRIFLAGS="-Zmiri-strict-provenance" cargo +nightly miri test --package leasehold-reclaim --target-dir target/miri
 
 bench: setup ## costs of the data structures: create, free, end, decide, page
-	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager
+	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux
 
 study: guests ## every figure and table, in full; writes target/study/index.html
 	@cargo build --release --package leasehold-cli

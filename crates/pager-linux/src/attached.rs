@@ -1,0 +1,58 @@
+//! An area at addresses of a tenant.
+
+use leasehold_pager::AttachmentId;
+
+use crate::ahead::Stream;
+use crate::bits::Bits;
+use crate::span::Span;
+
+/// What an attachment shows, and where.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// The area, to be written to.
+    Direct,
+    /// The shared pages of an area mapped copy on write: never writable. In blocks that were
+    /// written to, the addresses show the copies.
+    Original {
+        /// The attachment of the copies.
+        copies: u32,
+        /// Blocks whose addresses show the copies.
+        broken: Bits,
+        /// Pages of a block, as a power of two.
+        block: u32,
+    },
+    /// The copies of such an area. Their addresses are those of the original.
+    Copies {
+        /// The attachment of the shared pages.
+        original: u32,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) id: AttachmentId,
+    /// Index of the area.
+    pub(crate) area: u32,
+    /// All of it, accessible or not.
+    pub(crate) span: Span,
+    /// Pages that are mapped from the area; from there on, nothing is.
+    pub(crate) accessible: u32,
+    /// Pages with an entry in the page table. A page that the policy has mapped and that has no
+    /// entry is not referenced since that was last asked.
+    pub(crate) present: Bits,
+    pub(crate) role: Role,
+    /// Its addresses have been given up.
+    pub(crate) gone: bool,
+    pub(crate) stream: Stream,
+}
+
+impl Attached {
+    pub(crate) fn page_at(&self, page: u32) -> Span {
+        self.span.part(page, page + 1)
+    }
+
+    /// Writes to any page trap, whether it is dirty or not.
+    pub(crate) fn is_original(&self) -> bool {
+        matches!(self.role, Role::Original { .. })
+    }
+}

@@ -1,0 +1,617 @@
+//! The policy's decisions, carried out: [`Backend`] on memfd and userfaultfd.
+//!
+//! The policy's frame numbers are permits here: the kernel picks the memory of each page.
+
+use leasehold_pager::{
+    AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, StoreError,
+};
+use rustix::io::Errno;
+use rustix::mm::Advice;
+
+use crate::ahead::Stream;
+use crate::attached::{Attached, Role};
+use crate::batch::{Releases, Run, Source, Zaps};
+use crate::bits::Bits;
+use crate::hold::Ballast;
+use crate::memory::{Backing, Memory, Staging};
+use crate::refusal::Reason;
+use crate::slots::{NOWHERE, Slots};
+use crate::span::Span;
+use crate::store::{Store, read_all, write_all};
+use crate::userfault::Userfault;
+
+/// Pages of zeros that can be copied in one go.
+const ZEROS: u32 = 64;
+
+/// Where the next area is to be attached, and as what. Its addresses are mapped already.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    pub(crate) span: Span,
+    pub(crate) accessible: u32,
+    pub(crate) role: Role,
+}
+
+/// Page tables, page cache and store of a cell.
+pub(crate) struct Linux {
+    pub(crate) userfault: Userfault,
+    pub(crate) ballast: Ballast,
+    /// By the indices of areas and attachments.
+    pub(crate) areas: Vec<Option<Memory>>,
+    pub(crate) attached: Vec<Option<Attached>>,
+    /// Start and end of what faults are served at, and the attachment; in order.
+    pub(crate) ranges: Vec<(usize, usize, u32)>,
+    pub(crate) placement: Option<Placement>,
+    store: Option<Box<dyn Store>>,
+    pub(crate) slots: Slots,
+    staging: Staging,
+    /// Never written to.
+    zeros: Staging,
+    /// The page that the staging area holds, to be mapped next.
+    staged: Option<Page>,
+    run: Option<Run>,
+    zaps: Zaps,
+    releases: Releases,
+    /// The fault that is served is a write.
+    pub(crate) writing: bool,
+    /// Why a page could not be put into a page table.
+    failed: Option<Reason>,
+}
+
+impl Linux {
+    pub(crate) fn new(
+        userfault: Userfault,
+        ballast: Ballast,
+        store: Option<Box<dyn Store>>,
+    ) -> std::io::Result<Self> {
+        let pages = store.as_ref().map_or(0, |store| store.pages());
+        Ok(Linux {
+            userfault,
+            ballast,
+            areas: Vec::new(),
+            attached: Vec::new(),
+            ranges: Vec::new(),
+            placement: None,
+            store,
+            slots: Slots::new(pages),
+            staging: Staging::new(CLUSTER as u32)?,
+            zeros: Staging::new(ZEROS)?,
+            staged: None,
+            run: None,
+            zaps: Zaps::new(),
+            releases: Releases::new(),
+            writing: false,
+            failed: None,
+        })
+    }
+
+    pub(crate) fn add_area(&mut self, id: AreaId, memory: Memory) {
+        if let Backing::Store(_) = memory.backing {
+            self.slots.promise(memory.pages());
+        }
+        let index = id.index() as usize;
+        if self.areas.len() <= index {
+            self.areas.resize_with(index + 1, || None);
+        }
+        self.areas[index] = Some(memory);
+    }
+
+    #[inline]
+    pub(crate) fn memory(&mut self, area: u32) -> &mut Memory {
+        self.areas[area as usize].as_mut().expect("an area")
+    }
+
+    #[inline]
+    pub(crate) fn view(&mut self, attached: u32) -> &mut Attached {
+        self.attached[attached as usize]
+            .as_mut()
+            .expect("an attachment")
+    }
+
+    /// The attachment that serves faults at an address, and the page there.
+    #[inline]
+    pub(crate) fn find(&self, address: usize) -> Option<(u32, u32)> {
+        let after = self.ranges.partition_point(|&(start, ..)| start <= address);
+        let &(start, end, attached) = self.ranges.get(after.checked_sub(1)?)?;
+        let page = ((address - start) as u64 / PAGE) as u32;
+        (address < end).then_some((attached, page))
+    }
+
+    /// Says whether a page of an attachment is to be seen at its address at the moment.
+    fn is_shown(&self, attached: u32, page: u32) -> bool {
+        let view = self.attached[attached as usize].as_ref();
+        let view = view.expect("an attachment");
+        if view.gone || page >= view.accessible {
+            return false;
+        }
+        match &view.role {
+            Role::Direct => true,
+            Role::Original { broken, block, .. } => !broken.get(page >> block),
+            Role::Copies { original } => {
+                let original = self.attached[*original as usize].as_ref();
+                match original.map(|view| &view.role) {
+                    Some(Role::Original { broken, block, .. }) => broken.get(page >> block),
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    /// Says whether an access to a page of an attachment would not fault.
+    pub(crate) fn is_mapped(&self, attached: u32, page: u32, write: bool) -> bool {
+        let view = self.attached[attached as usize].as_ref();
+        let mut view = view.expect("an attachment");
+        if let Role::Original {
+            copies,
+            broken,
+            block,
+        } = &view.role
+        {
+            if broken.get(page >> block) {
+                let copies = self.attached[*copies as usize].as_ref();
+                view = copies.expect("an attachment");
+            } else if write {
+                return false;
+            }
+        }
+        let memory = self.areas[view.area as usize].as_ref();
+        let memory = memory.expect("an area");
+        let writable = !memory.is_tracked() || memory.dirty.get(page);
+        view.present.get(page) && (!write || writable)
+    }
+
+    /// Puts a page that the policy has mapped into the page table, at the latest when what is put
+    /// off is [done](Self::settle).
+    pub(crate) fn restore(&mut self, attached: u32, page: u32) {
+        let writing = self.writing;
+        let staged = self.staged.take();
+        let shown = self.is_shown(attached, page);
+        let view = self.view(attached);
+        let (area, span, original) = (view.area, view.page_at(page), view.is_original());
+        let memory = self.memory(area);
+        let tracked = memory.is_tracked();
+        if writing && tracked && !original && shown {
+            memory.dirty.put(page, true);
+        }
+        let protect = original || (tracked && !memory.dirty.get(page));
+        let cached = memory.cached.get(page);
+        if let Some(staged) = staged {
+            assert_eq!((staged.area.index(), staged.number), (area, page));
+            self.fill_from_staging(attached, area, page, shown.then_some((span, protect)));
+            return;
+        }
+        if !shown {
+            return;
+        }
+        let source = if cached {
+            Source::Cached
+        } else {
+            Source::Zeros
+        };
+        let run = Run {
+            attached,
+            from: page,
+            to: page + 1,
+            source,
+            protect,
+        };
+        if !self.run.as_mut().is_some_and(|before| before.extend(run)) {
+            self.settle_run();
+            self.run = Some(run);
+        }
+    }
+
+    /// Makes the staging area the contents of a page that is not cached, and maps it if it can
+    /// be seen.
+    fn fill_from_staging(
+        &mut self,
+        attached: u32,
+        area: u32,
+        page: u32,
+        shown: Option<(Span, bool)>,
+    ) {
+        self.settle();
+        self.ballast.use_frames(1);
+        if let Some((span, protect)) = shown {
+            let from = self.staging.span();
+            match self.userfault.map_copies(span, from, protect) {
+                Ok(()) => {
+                    self.memory(area).cached.put(page, true);
+                    self.view(attached).present.put(page, true);
+                    return;
+                }
+                Err(stopped) => self.failed = Some(Reason::Kernel(stopped.errno)),
+            }
+        }
+        // What was read must not be lost: it may be the only copy.
+        let bytes = self.staging.bytes(0, 1);
+        let memory = self.areas[area as usize].as_mut().expect("an area");
+        if let Err(error) = memory.save(page, bytes) {
+            self.ballast.free_frames(1);
+            panic!("a page that was read cannot be kept: {error}");
+        }
+    }
+
+    /// Does what was put off, except giving frames back.
+    pub(crate) fn settle(&mut self) {
+        self.settle_zaps();
+        self.settle_run();
+    }
+
+    /// Why a page could not be mapped since this was last asked.
+    pub(crate) fn take_failure(&mut self) -> Option<Reason> {
+        self.failed.take()
+    }
+
+    fn settle_zaps(&mut self) {
+        self.zaps.drain(|span| {
+            // The advice for locked memory is good for all.
+            if let Err(error) = span.advise(Advice::LinuxDontneedLocked) {
+                // The tenant would see a frame that may become somebody else's.
+                panic!("pages cannot be unmapped: {error}");
+            }
+        });
+    }
+
+    fn settle_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        // Entries that are to go must not take these with them.
+        self.settle_zaps();
+        let mut from = run.from;
+        while from < run.to {
+            match self.map_part(run, from) {
+                Ok(to) => from = to,
+                Err(errno) => {
+                    self.failed = Some(Reason::Kernel(errno));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Maps the first pages of `from .. run.to`; returns how far it came.
+    fn map_part(&mut self, run: Run, from: u32) -> Result<u32, Errno> {
+        let view = self.view(run.attached);
+        let area = view.area;
+        let to = match run.source {
+            Source::Cached => run.to,
+            Source::Zeros => run.to.min(from + ZEROS),
+        };
+        let span = view.span.part(from, to);
+        let result = match run.source {
+            Source::Cached => self.userfault.map_cached(span, run.protect),
+            Source::Zeros => {
+                self.ballast.use_frames(to - from);
+                if run.protect {
+                    let zeros = self.zeros.span();
+                    self.userfault.map_copies(span, zeros, true)
+                } else {
+                    self.userfault.map_zeros(span)
+                }
+            }
+        };
+        let (done, errno) = match result {
+            Ok(()) => (to - from, None),
+            Err(stopped) => (stopped.done, Some(stopped.errno)),
+        };
+        for page in from..from + done {
+            self.view(run.attached).present.put(page, true);
+            if run.source == Source::Zeros {
+                self.memory(area).cached.put(page, true);
+            }
+        }
+        if run.source == Source::Zeros {
+            self.ballast.free_frames(to - from - done);
+        }
+        match errno {
+            None => Ok(to),
+            // Still mapped, because it was touched by the kernel for the tenant.
+            Some(Errno::EXIST) if run.source == Source::Cached => {
+                let page = from + done;
+                self.view(run.attached).present.put(page, true);
+                let span = self.view(run.attached).page_at(page);
+                self.userfault.protect(span, run.protect)?;
+                Ok(page + 1)
+            }
+            Some(errno) => Err(errno),
+        }
+    }
+
+    /// Removes a page from the page table of an attachment, if it is there.
+    pub(crate) fn forget_entry(&mut self, attached: u32, page: u32) -> bool {
+        if self.run.is_some_and(|run| run.has(attached, page)) {
+            self.settle();
+        }
+        let view = self.view(attached);
+        let was = !view.gone && view.present.put(page, false);
+        if was {
+            let span = view.page_at(page);
+            if !self.zaps.push(span) {
+                self.settle_zaps();
+                self.zaps.push(span);
+            }
+        }
+        was
+    }
+
+    /// Gives the frames of released pages back.
+    pub(crate) fn settle_releases(&mut self) {
+        let (areas, ballast) = (&mut self.areas, &mut self.ballast);
+        self.releases.drain(|area, from, to| {
+            let Some(memory) = &mut areas[area as usize] else {
+                return;
+            };
+            // Some may have been given back otherwise, or filled anew.
+            let mut page = from;
+            while page < to {
+                let mut end = page;
+                while end < to && memory.vacant.get(end) {
+                    end += 1;
+                }
+                if end > page {
+                    ballast.free_frames(memory.punch(page, end));
+                }
+                page = end.max(page + 1);
+            }
+        });
+    }
+
+    /// A page is about to be filled: what an earlier one left must have gone.
+    fn make_vacant(&mut self, page: Page) {
+        debug_assert!(self.staged.is_none(), "filled and not mapped");
+        let memory = self.memory(page.area.index());
+        if memory.vacant.get(page.number) {
+            self.settle_releases();
+        }
+        let memory = self.memory(page.area.index());
+        debug_assert!(!memory.cached.get(page.number), "filled twice");
+        memory.dirty.put(page.number, false);
+    }
+
+    /// The whole area's frames from `from` on go back, `limit` at most; returns the page after
+    /// the last one looked at. For areas that nobody will read again.
+    pub(crate) fn drop_pages(&mut self, area: u32, from: u32, to: u32) {
+        let freed = self.memory(area).punch(from, to);
+        self.ballast.free_frames(freed);
+    }
+
+    fn read_stored(&mut self, from: Page) -> std::io::Result<()> {
+        let memory = self.areas[from.area.index() as usize].as_ref();
+        let memory = memory.expect("an area");
+        let into = self.staging.bytes(0, 1);
+        if let Backing::File(file) = &memory.backing {
+            return Memory::load_backing(file, from.number, into);
+        }
+        let place = memory.place(from.number);
+        let (Some(place), Some(store)) = (place, &mut self.store) else {
+            return Err(std::io::ErrorKind::NotFound.into());
+        };
+        let offset = u64::from(place) * PAGE;
+        read_all(into, |done, rest| store.read_at(offset + done as u64, rest))
+    }
+
+    /// Writes a cluster to places next to each other if there are any, else each page to its own.
+    fn write_out(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+        if cluster.iter().any(|held| {
+            let memory = self.areas[held.page.area.index() as usize].as_ref();
+            !memory.is_some_and(Memory::is_tracked)
+        }) {
+            return Err(StoreError);
+        }
+        let run = (cluster.len() > 1)
+            .then(|| self.slots.take_run(cluster.len()))
+            .flatten();
+        if let Some(first) = run {
+            let written = self.transfer(first, 0, cluster.len());
+            for (at, held) in cluster.iter().enumerate() {
+                let place = first + at as u32;
+                if written.is_ok() {
+                    self.put_place(held.page, place);
+                } else {
+                    self.slots.give_back(place);
+                }
+            }
+            return written;
+        }
+        for (at, held) in cluster.iter().enumerate() {
+            let own = self.memory(held.page.area.index()).place(held.page.number);
+            // Each page has a place promised to it, so there is one.
+            let place = own.or_else(|| self.slots.take_one()).ok_or(StoreError)?;
+            if let Err(failed) = self.transfer(place, at, at + 1) {
+                if own.is_none() {
+                    self.slots.give_back(place);
+                }
+                return Err(failed);
+            }
+            self.put_place(held.page, place);
+            self.memory(held.page.area.index())
+                .dirty
+                .put(held.page.number, false);
+        }
+        Ok(())
+    }
+
+    /// Writes staged pages `from .. to` to the places from `first` on.
+    fn transfer(&mut self, first: u32, from: usize, to: usize) -> Result<(), StoreError> {
+        let store = self.store.as_mut().ok_or(StoreError)?;
+        let offset = u64::from(first) * PAGE;
+        let bytes = self.staging.bytes(from, to);
+        write_all(bytes, |done, rest| {
+            store.write_at(offset + done as u64, rest)
+        })
+        .map_err(|_| StoreError)
+    }
+
+    /// Notes where a page was written out, and frees the place where it was before.
+    fn put_place(&mut self, page: Page, place: u32) {
+        let memory = self.areas[page.area.index() as usize].as_mut();
+        if let Some(Backing::Store(places)) = memory.map(|memory| &mut memory.backing) {
+            let before = std::mem::replace(&mut places[page.number as usize], place);
+            if before != NOWHERE && before != place {
+                self.slots.give_back(before);
+            }
+        }
+    }
+
+    /// Makes writes to a page trap from now on, whoever has it mapped.
+    fn protect_everywhere(&mut self, page: Page) -> Result<(), Errno> {
+        let area = self.areas[page.area.index() as usize].as_ref();
+        for &attached in &area.expect("an area").attached {
+            let view = self.attached[attached as usize].as_ref();
+            let view = view.expect("an attachment");
+            if !view.gone && view.present.get(page.number) {
+                self.userfault.protect(view.page_at(page.number), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the pages of a cluster into the staging area, after writes to them were made to
+    /// trap: what is written out is what they hold when they are clean.
+    fn stage(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+        for (at, held) in cluster.iter().enumerate() {
+            self.protect_everywhere(held.page).map_err(|_| StoreError)?;
+            let memory = self.areas[held.page.area.index() as usize].as_ref();
+            let memory = memory.expect("an area");
+            let into = self.staging.bytes(at, at + 1);
+            if memory.cached.get(held.page.number) {
+                memory
+                    .load(held.page.number, into)
+                    .map_err(|_| StoreError)?;
+            } else {
+                into.fill(0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Linux {
+    fn attach(&mut self, at: AttachmentId, area: AreaId, pages: u32) {
+        let placement = self.placement.take().expect("addresses to attach at");
+        debug_assert!(placement.span.pages() >= pages);
+        let index = at.index();
+        if self.attached.len() <= index as usize {
+            self.attached.resize_with(index as usize + 1, || None);
+        }
+        self.memory(area.index()).attached.push(index);
+        if !matches!(placement.role, Role::Copies { .. }) {
+            let range = (placement.span.start(), placement.span.end(), index);
+            let place = self.ranges.partition_point(|other| *other < range);
+            self.ranges.insert(place, range);
+        }
+        self.attached[index as usize] = Some(Attached {
+            id: at,
+            area: area.index(),
+            span: placement.span,
+            accessible: placement.accessible,
+            present: Bits::new(pages),
+            role: placement.role,
+            gone: false,
+            stream: Stream::default(),
+        });
+    }
+
+    fn detach(&mut self, at: AttachmentId) {
+        self.settle();
+        let gone = self.attached[at.index() as usize].take();
+        let gone = gone.expect("an attachment");
+        self.ranges.retain(|&(.., other)| other != at.index());
+        let memory = self.memory(gone.area);
+        memory.attached.retain(|&other| other != at.index());
+    }
+
+    fn map(&mut self, at: AttachmentId, page: u32, _: Frame) {
+        self.restore(at.index(), page);
+    }
+
+    fn unmap(&mut self, at: AttachmentId, page: u32) {
+        self.forget_entry(at.index(), page);
+    }
+
+    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool {
+        self.forget_entry(at.index(), page)
+    }
+
+    fn is_dirty(&mut self, held: Held) -> bool {
+        let memory = self.memory(held.page.area.index());
+        match memory.backing {
+            Backing::Store(_) => memory.dirty.get(held.page.number),
+            Backing::File(_) => false,
+            // Nobody looked, so it must be taken to be: it cannot be evicted.
+            Backing::None => true,
+        }
+    }
+
+    fn clear(&mut self, held: Held) {
+        self.make_vacant(held.page);
+    }
+
+    fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError> {
+        self.make_vacant(held.page);
+        self.settle();
+        self.read_stored(from).map_err(|_| StoreError)?;
+        self.staged = Some(held.page);
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Held, to: Held) {
+        self.make_vacant(to.page);
+        self.settle();
+        let memory = self.areas[from.page.area.index() as usize].as_ref();
+        let memory = memory.expect("an area");
+        let into = self.staging.bytes(0, 1);
+        if !memory.cached.get(from.page.number) {
+            into.fill(0);
+        } else if let Err(error) = memory.load(from.page.number, into) {
+            panic!("a page in memory cannot be read: {error}");
+        }
+        self.staged = Some(to.page);
+        self.mark_dirty(to);
+    }
+
+    fn mark_dirty(&mut self, held: Held) {
+        let memory = self.memory(held.page.area.index());
+        memory.dirty.put(held.page.number, true);
+    }
+
+    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+        self.settle();
+        self.stage(cluster)?;
+        self.write_out(cluster)?;
+        for held in cluster {
+            let memory = self.memory(held.page.area.index());
+            memory.dirty.put(held.page.number, false);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, held: Held) {
+        let memory = self.memory(held.page.area.index());
+        memory.dirty.put(held.page.number, false);
+        if !memory.cached.get(held.page.number) {
+            return;
+        }
+        memory.vacant.put(held.page.number, true);
+        if self.releases.push(held.page.area.index(), held.page.number) {
+            self.settle();
+            self.settle_releases();
+        }
+    }
+
+    fn discard(&mut self, area: AreaId) {
+        self.settle();
+        self.settle_releases();
+        // An area whose memory could not be made has none.
+        let Some(memory) = self.areas.get_mut(area.index() as usize) else {
+            return;
+        };
+        let Some(memory) = memory.take() else { return };
+        self.ballast.free_frames(memory.cached.count());
+        if let Backing::Store(places) = &memory.backing {
+            for &place in places.iter().filter(|&&place| place != NOWHERE) {
+                self.slots.give_back(place);
+            }
+            self.slots.forget(memory.pages());
+        }
+    }
+}

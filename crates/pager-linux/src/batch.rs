@@ -1,0 +1,171 @@
+//! System calls put off, so that neighbours share one.
+//!
+//! Within one operation of the pager nobody looks at page tables, so entries to be made or
+//! removed are collected, and made or removed before it returns. Frames that are released may
+//! wait longer: nobody can see them.
+
+use crate::span::Span;
+
+/// Most spans that wait.
+const MOST: usize = 64;
+
+/// Spans whose page-table entries are to be removed.
+#[derive(Debug)]
+pub(crate) struct Zaps {
+    spans: [Option<Span>; MOST],
+    len: usize,
+}
+
+impl Zaps {
+    pub(crate) const fn new() -> Self {
+        Zaps {
+            spans: [None; MOST],
+            len: 0,
+        }
+    }
+
+    /// Adds a span, as part of its neighbour if that came right before; says whether there was
+    /// room.
+    pub(crate) fn push(&mut self, span: Span) -> bool {
+        if let Some(last) = self.len.checked_sub(1)
+            && let Some(joined) = self.spans[last].and_then(|before| before.join(span))
+        {
+            self.spans[last] = Some(joined);
+            return true;
+        }
+        if self.len == MOST {
+            return false;
+        }
+        self.spans[self.len] = Some(span);
+        self.len += 1;
+        true
+    }
+
+    /// Takes all spans out.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(Span)) {
+        for span in &mut self.spans[..self.len] {
+            span.take().into_iter().for_each(&mut each);
+        }
+        self.len = 0;
+    }
+}
+
+/// Released pages whose frames are to be given back, as pairs of area and page.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    pages: [(u32, u32); MOST],
+    len: usize,
+}
+
+impl Releases {
+    pub(crate) const fn new() -> Self {
+        Releases {
+            pages: [(0, 0); MOST],
+            len: 0,
+        }
+    }
+
+    /// Adds a page; says whether the batch is full now.
+    pub(crate) fn push(&mut self, area: u32, page: u32) -> bool {
+        self.pages[self.len] = (area, page);
+        self.len += 1;
+        self.len == MOST
+    }
+
+    /// Takes all out, as runs `(area, from, to)` of neighbours.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(u32, u32, u32)) {
+        let pages = &mut self.pages[..self.len];
+        pages.sort_unstable();
+        let mut run: Option<(u32, u32, u32)> = None;
+        for &mut (area, page) in pages {
+            match &mut run {
+                Some((of, _, to)) if *of == area && page <= *to => *to = page + 1,
+                _ => {
+                    if let Some((area, from, to)) = run.replace((area, page, page + 1)) {
+                        each(area, from, to);
+                    }
+                }
+            }
+        }
+        if let Some((area, from, to)) = run {
+            each(area, from, to);
+        }
+        self.len = 0;
+    }
+}
+
+/// How the pages of a run come into the page table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// They are cached.
+    Cached,
+    /// They are not, and hold zeros.
+    Zeros,
+}
+
+/// Pages of one attachment that are to be put into its page table in one go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) attached: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) source: Source,
+    /// Writes to them trap.
+    pub(crate) protect: bool,
+}
+
+impl Run {
+    /// Adds the next page, if it is that and comes in the same way.
+    pub(crate) fn extend(&mut self, other: Run) -> bool {
+        let joined = Run {
+            to: other.to,
+            ..*self
+        };
+        let follows = other.from == self.to;
+        let alike = Run {
+            from: self.from,
+            ..other
+        } == joined;
+        if follows && alike {
+            *self = joined;
+        }
+        follows && alike
+    }
+
+    pub(crate) fn has(&self, attached: u32, page: u32) -> bool {
+        self.attached == attached && (self.from..self.to).contains(&page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Releases, Run, Source};
+
+    #[test]
+    fn released_neighbours_become_runs() {
+        let mut releases = Releases::new();
+        for page in [(1, 5), (0, 3), (1, 4), (1, 7), (0, 2)] {
+            assert!(!releases.push(page.0, page.1));
+        }
+        let mut runs = vec![];
+        releases.drain(|area, from, to| runs.push((area, from, to)));
+        assert_eq!(runs, [(0, 2, 4), (1, 4, 6), (1, 7, 8)]);
+        releases.drain(|_, _, _| panic!("drained twice"));
+    }
+
+    #[test]
+    fn only_the_next_page_of_the_same_kind_joins_a_run() {
+        let page = |at, protect| Run {
+            attached: 1,
+            from: at,
+            to: at + 1,
+            source: Source::Zeros,
+            protect,
+        };
+        let mut run = page(4, false);
+        assert!(!run.extend(page(6, false)));
+        assert!(!run.extend(page(5, true)));
+        assert!(run.extend(page(5, false)));
+        assert!(run.has(1, 4) && run.has(1, 5) && !run.has(1, 6) && !run.has(0, 4));
+    }
+}

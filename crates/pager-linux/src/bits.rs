@@ -1,0 +1,120 @@
+//! A bit for each page of an area.
+
+/// Bits, all clear at first. Never grows, so that signal handlers may use it.
+#[derive(Debug, Default)]
+pub(crate) struct Bits {
+    words: Box<[u64]>,
+}
+
+impl Bits {
+    pub(crate) fn new(bits: u32) -> Self {
+        Bits {
+            words: vec![0; bits.div_ceil(64) as usize].into_boxed_slice(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, bit: u32) -> bool {
+        self.words[(bit / 64) as usize] >> (bit % 64) & 1 != 0
+    }
+
+    /// Sets or clears a bit; returns what it was.
+    #[inline]
+    pub(crate) fn put(&mut self, bit: u32, value: bool) -> bool {
+        let word = &mut self.words[(bit / 64) as usize];
+        let mask = 1 << (bit % 64);
+        let before = *word & mask != 0;
+        *word = if value { *word | mask } else { *word & !mask };
+        before
+    }
+
+    /// Clears `from .. to`; returns how many were set.
+    pub(crate) fn clear(&mut self, from: u32, to: u32) -> u32 {
+        let mut cleared = 0;
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            let mask = mask(at, end);
+            let word = &mut self.words[(at / 64) as usize];
+            cleared += (*word & mask).count_ones();
+            *word &= !mask;
+            at = end;
+        }
+        cleared
+    }
+
+    /// Where a walk from `from` that may meet `limit` set bits ends: just after the last of them,
+    /// or at `to` if there are no more.
+    pub(crate) fn after(&self, from: u32, to: u32, limit: u32) -> u32 {
+        let (mut at, mut left) = (from, limit);
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            let set = self.words[(at / 64) as usize] & mask(at, end);
+            if set.count_ones() < left {
+                left -= set.count_ones();
+                at = end;
+                continue;
+            }
+            let mut rest = set;
+            for _ in 1..left {
+                rest &= rest - 1;
+            }
+            return if left == 0 {
+                at
+            } else {
+                at / 64 * 64 + rest.trailing_zeros() + 1
+            };
+        }
+        to
+    }
+
+    /// Bits that are set.
+    pub(crate) fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// The bits `from .. to` of the word that they are in, of which there is at least one.
+fn mask(from: u32, to: u32) -> u64 {
+    let ones = u64::MAX >> (64 - (to - from));
+    ones << (from % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::{any, prop, proptest};
+    use proptest::prop_assert_eq;
+
+    use super::Bits;
+
+    proptest! {
+        #[test]
+        fn bits_are_a_set_of_numbers(
+            puts in prop::collection::vec((0u32..200, any::<bool>()), 0..100),
+            clears in prop::collection::vec((0u32..=200, 0u32..=200, 0u32..9), 0..8),
+        ) {
+            let mut bits = Bits::new(200);
+            let mut set = BTreeSet::new();
+            for (bit, value) in puts {
+                let before = if value { !set.insert(bit) } else { set.remove(&bit) };
+                prop_assert_eq!(bits.put(bit, value), before);
+            }
+            for (from, to, limit) in clears {
+                let met: Vec<u32> = set.iter().copied().filter(|&bit| bit >= from && bit < to).collect();
+                let expected = match limit {
+                    0 => from.min(to),
+                    _ => met.get(limit as usize - 1).map_or(to, |&bit| bit + 1),
+                };
+                if from < to {
+                    prop_assert_eq!(bits.after(from, to, limit), expected);
+                    prop_assert_eq!(bits.clear(from, to) as usize, met.len());
+                    set.retain(|bit| !met.contains(bit));
+                }
+                prop_assert_eq!(bits.count() as usize, set.len());
+                prop_assert_eq!((0..200).filter(|&bit| bits.get(bit)).collect::<BTreeSet<u32>>(), set.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Copy-on-write: shared pages and a tenant's own copies at the same addresses.
+//!
+//! A write to a shared page shows the copies at its addresses from then on, and the policy fills
+//! the page's copy with a frame of the writer's own. A mapping of its own for each page would let
+//! a guest use up the mappings of the process by writing to every second page. So addresses change
+//! over in blocks, of which an attachment has 512 at the most; within a block each page is still
+//! copied only when it is touched.
+
+use crate::attached::Role;
+use crate::backend::Linux;
+use crate::bits::Bits;
+use crate::fault::Engine;
+use crate::refusal::Reason;
+
+/// Most blocks of an attachment.
+const BLOCKS: u32 = 512;
+
+/// The role of the shared pages of an area of `pages` pages, none of which was written to.
+pub(crate) fn original(copies: u32, pages: u32) -> Role {
+    let block = pages.div_ceil(BLOCKS).next_power_of_two().ilog2();
+    Role::Original {
+        copies,
+        broken: Bits::new(pages.div_ceil(1 << block)),
+        block,
+    }
+}
+
+impl Engine {
+    /// A page that was written to, or lies in a block in which one was: it gets a copy.
+    pub(crate) fn copy(&mut self, original: u32, page: u32) -> Result<(), Reason> {
+        let linux = self.linux();
+        let copies = linux.show_copies(original, page)?;
+        let (from, to) = (linux.view(original).id, linux.view(copies).id);
+        self.pager.copy_on_write(from, page, to, page)?;
+        // The policy may have had it mapped; then it is the entry that was missing.
+        let linux = self.linux();
+        linux.settle();
+        if !linux.view(copies).present.get(page) {
+            linux.restore(copies, page);
+        }
+        Ok(())
+    }
+}
+
+impl Linux {
+    /// Shows the copies at the addresses of a page's block; returns the attachment of the copies.
+    fn show_copies(&mut self, original: u32, page: u32) -> Result<u32, Reason> {
+        let view = self.view(original);
+        let (span, accessible) = (view.span, view.accessible);
+        let Role::Original {
+            copies,
+            broken,
+            block,
+        } = &mut view.role
+        else {
+            unreachable!("only shared pages are copied");
+        };
+        let (copies, number) = (*copies, page >> *block);
+        if broken.put(number, true) {
+            return Ok(copies);
+        }
+        let from = number << *block;
+        let to = accessible.min(from + (1 << *block));
+        view.present.clear(from, to);
+        let area = self.view(copies).area;
+        let memory = self.areas[area as usize].as_ref().expect("an area");
+        let block = span.part(from, to);
+        let shown = block
+            .map(memory.file(), from)
+            .and_then(|()| self.userfault.register(block, memory.is_tracked()));
+        match shown {
+            Ok(()) => Ok(copies),
+            Err(error) => {
+                // Neither is seen there now; the next access tries again.
+                if let Role::Original { broken, .. } = &mut self.view(original).role {
+                    broken.put(number, false);
+                }
+                let errno = rustix::io::Errno::from_io_error(&error);
+                Err(Reason::Kernel(errno.unwrap_or(rustix::io::Errno::INVAL)))
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Serving a fault: from an address to a page in the page table, or the reason why there is none.
+
+use leasehold_pager::{AttachmentId, Fault, PAGE, Pager, Refused};
+
+use crate::attached::Role;
+use crate::backend::Linux;
+use crate::refusal::Reason;
+
+/// An access that faulted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) address: usize,
+    pub(crate) write: bool,
+    /// The page is mapped, and protected from this access.
+    pub(crate) protection: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// It can be repeated.
+    Done,
+    /// Nothing is attached there.
+    Elsewhere,
+    /// It cannot be had.
+    Denied(AttachmentId, Reason),
+}
+
+/// Policy and mechanism of a cell, together.
+pub(crate) struct Engine {
+    pub(crate) pager: Pager<Linux>,
+    /// Most pages mapped ahead of a stream of faults.
+    pub(crate) ahead: u32,
+}
+
+impl Engine {
+    pub(crate) fn linux(&mut self) -> &mut Linux {
+        self.pager.backend_mut()
+    }
+
+    /// Serves a fault. Allocates nothing; reads and writes the store if it must.
+    pub(crate) fn serve(&mut self, access: Access) -> Served {
+        let Some((attached, page)) = self.linux().find(access.address) else {
+            return Served::Elsewhere;
+        };
+        self.linux().writing = access.write;
+        let shown = self.shown_by(attached, page);
+        let result = if page >= self.linux().view(attached).accessible {
+            Err(Refused::OutOfRange.into())
+        } else if access.protection && !self.linux().view(shown).is_original() {
+            self.written(shown, page)
+        } else if shown != attached || (access.write && self.linux().view(shown).is_original()) {
+            self.copy(attached, page)
+        } else {
+            self.page_in(attached, page)
+        };
+        self.linux().settle();
+        self.linux().writing = false;
+        let failure = self.linux().take_failure();
+        let shown = self.shown_by(attached, page);
+        let view = self.linux().view(shown);
+        let (id, present) = (view.id, view.present.get(page));
+        match (result, failure) {
+            (Err(reason), _) => Served::Denied(id, reason),
+            // What could not be mapped was mapped ahead, or for somebody else.
+            (Ok(()), _) if present => Served::Done,
+            (Ok(()), Some(reason)) => Served::Denied(id, reason),
+            (Ok(()), None) => unreachable!("a fault was served and the page is not mapped"),
+        }
+    }
+
+    /// Puts memory of the process's own in place of a page that cannot be had; says whether that
+    /// was possible.
+    pub(crate) fn substitute(&mut self, address: usize) -> bool {
+        let Some((attached, page)) = self.linux().find(address) else {
+            return false;
+        };
+        let shown = self.shown_by(attached, page);
+        let view = self.linux().view(shown);
+        view.present.put(page, false);
+        view.page_at(page).substitute().is_ok()
+    }
+
+    /// Compares what is noted of pages with what the kernel and the policy know.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub(crate) fn audit(&mut self) {
+        self.pager.audit().expect("the policy's invariants");
+        let linux = self.linux();
+        let mut used = 0;
+        for memory in linux.areas.iter().flatten() {
+            let cached = memory.cached.count();
+            let resident = memory.resident_bytes().expect("a size");
+            assert_eq!(u64::from(cached) * PAGE, resident, "pages of an area");
+            used += cached;
+        }
+        let held = linux.ballast.held();
+        assert_eq!(held.used, used, "frames in use");
+        let sum = held.used + held.lent + held.ballast;
+        // What was released may wait to be given back, 64 pages at the most.
+        assert!(sum <= held.frames + 64, "{held:?}");
+    }
+
+    /// The attachment whose page is seen at an address: another one if it was copied.
+    fn shown_by(&mut self, attached: u32, page: u32) -> u32 {
+        match &self.linux().view(attached).role {
+            Role::Original {
+                copies,
+                broken,
+                block,
+            } if broken.get(page >> block) => *copies,
+            _ => attached,
+        }
+    }
+
+    /// The first write to a clean page: from now on it is dirty.
+    fn written(&mut self, attached: u32, page: u32) -> Result<(), Reason> {
+        let linux = self.linux();
+        let view = linux.view(attached);
+        let (area, span) = (view.area, view.page_at(page));
+        linux.memory(area).dirty.put(page, true);
+        linux.userfault.protect(span, false).map_err(Reason::Kernel)
+    }
+
+    /// A page that is not in the page table.
+    fn page_in(&mut self, attached: u32, page: u32) -> Result<(), Reason> {
+        let id = self.linux().view(attached).id;
+        match self.pager.fault(id, page)? {
+            // It was unmapped only to find out whether it would be touched again.
+            Fault::Present => self.linux().restore(attached, page),
+            Fault::Minor | Fault::Zero | Fault::Major => self.map_ahead(attached, id, page),
+        }
+        Ok(())
+    }
+
+    fn map_ahead(&mut self, attached: u32, id: AttachmentId, page: u32) {
+        let most = self.ahead;
+        let view = self.linux().view(attached);
+        let last = view.accessible - 1;
+        let window = view.stream.fault(page, most).min(last - page);
+        let mut end = page + 1;
+        while end <= page + window
+            && self.shown_by(attached, end) == attached
+            && self.pager.map_ahead(id, end)
+        {
+            end += 1;
+        }
+        self.linux().view(attached).stream.mapped_to(end);
+    }
+}

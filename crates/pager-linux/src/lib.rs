@@ -1,0 +1,101 @@
+//! Memory reservations on stock Linux: what [`leasehold_pager`] decides, carried out with memfd
+//! and userfaultfd, by the thread that faults.
+//!
+//! # Principles
+//! 1. **A page cache is a set of frames.** An area is a memfd; a page of it that is in the page
+//!    cache has a frame, and gives it back when it is punched out. Tenants see an area through
+//!    shared mappings, so that a page that one of them evicts stays for the others (SPC §IV-A).
+//! 2. **A page table is a cache of the policy.** A page that the policy has mapped and whose
+//!    entry is missing is put back without asking the policy. So reference bits cost no kernel
+//!    support: [taking](leasehold_pager::Backend::take_referenced) one removes the entry, and the
+//!    next touch restores it.
+//! 3. **Faults are resolved where they happen.** The signal handler of the faulting thread asks
+//!    the policy and maps the page: no other thread, no lock, no allocation. A fault inside the
+//!    pager itself is a bug and aborts.
+//! 4. **Nothing is written that was not written to.** Pages with a place in the swap file are
+//!    mapped read-only until their first write, which traps once.
+//! 5. **A copy is paid for before it is made.** A write to an area mapped [copy on
+//!    write](Paging::attach_copied) takes a frame of the writer's reservation first. Read-only
+//!    data is mapped this way too: no write can kill the process.
+//! 6. **Storage is had before it is promised.** Every page of an area that may be written out has
+//!    a place in the swap file from the start, on disk blocks that are allocated.
+//! 7. **A range is free at once, its pages later.** [Retiring](Paging::retire) a reservation moves
+//!    its page tables aside; [`Paging::end_step`] takes the frames back, so many per step.
+//! 8. **A node holds what it promises.** Frames that nobody uses are [held](Held) by a
+//!    ballast of real memory.
+//! 9. **What the kernel lacks is refused, by name** ([`Features`]).
+//!
+//! One [`Paging`] belongs to one thread: the one that opened it is the one that may touch what is
+//! attached. Faults of other threads at these addresses are not resolved.
+//!
+//! System calls that are given addresses of pages that are not mapped fail with `EFAULT`:
+//! [`Paging::touch`] maps a buffer first.
+//!
+//! # Example
+//! ```
+//! use leasehold_pager::{Contract, Ending, PAGE, Sharing};
+//! use leasehold_pager_linux::{Options, Paging, SwapFile};
+//! # use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+//!
+//! # let directory = tempfile::tempdir_in(".")?;
+//! # let path = directory.path().join("swap");
+//! # // Some file systems have no direct input and output.
+//! # if SwapFile::create(&path, 8).is_err() { return Ok(()); }
+//! // A cell with 64 frames, and a swap file with room for 256 pages.
+//! let swap = SwapFile::create(&path, 256)?;
+//! let paging = Paging::open(Options { store: Some(Box::new(swap)), ..Options::new(64) })?;
+//!
+//! // A tenant with 8 frames and a memory of 100 pages.
+//! let tenant = paging.reserve(&Contract::hard(8))?;
+//! let memory = paging.create_area(100, Sharing::Conserve)?;
+//! let page = PAGE as usize;
+//! # let (nobodys, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+//! // SAFETY: the addresses are new, and the tenant's alone.
+//! let start = unsafe {
+//!     let start = mmap_anonymous(std::ptr::null_mut(), 100 * page, nobodys, flags)?.cast::<u8>();
+//!     paging.attach_at(tenant, memory, start, 100)?;
+//!     start
+//! };
+//! for number in 0..100 {
+//!     // SAFETY: within those addresses.
+//!     unsafe { start.add(number * page).write(number as u8) };
+//! }
+//! // SAFETY: as above.
+//! assert!((0..100).all(|number| unsafe { start.add(number * page).read() } == number as u8));
+//! let counts = paging.counts(tenant)?;
+//! assert!(counts.evicted >= 92 && paging.account(tenant)?.owned <= 8);
+//!
+//! // The addresses are free at once, and its frames come back 16 pages at a time.
+//! paging.retire(tenant)?;
+//! while paging.end_step(tenant, 16)? == Ending::More {}
+//! assert_eq!(paging.unreserved(), 64);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod ahead;
+mod attached;
+mod backend;
+mod batch;
+mod bits;
+mod copied;
+mod detach;
+mod fault;
+mod hold;
+mod host_access;
+mod memory;
+mod paging;
+mod probe;
+mod refusal;
+mod signal;
+mod slots;
+mod span;
+mod store;
+mod swap_file;
+mod userfault;
+
+pub use hold::{Held, Locking};
+pub use paging::{CopyOnWrite, Error, Options, Paging};
+pub use probe::{Features, Unsupported};
+pub use refusal::{Answer, Denied, Reason};
+pub use store::Store;
+pub use swap_file::{SwapFile, SwapFileError};

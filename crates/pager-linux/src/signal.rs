@@ -1,0 +1,378 @@
+//! SIGBUS: how a fault in guest memory reaches the pager, in the thread that faulted.
+//!
+//! The handler runs on an alternate stack, because a guest's own may be used up, and with all
+//! signals blocked that can be: a preemption that is due during a fault is taken when it is over,
+//! in guest code, and not in the middle of the pager. What it calls allocates nothing and locks
+//! nothing; it reads and writes the store with plain system calls.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+
+use crate::fault::{Access, Engine, Served};
+use crate::refusal::{Answer, Denied};
+use crate::span::Span;
+
+/// Pages of the alternate stack, for threads that have a smaller one.
+const STACK: u32 = 32;
+
+/// What the handler of a thread works on.
+pub(crate) struct Here {
+    engine: UnsafeCell<Engine>,
+    /// Somebody uses the engine: a fault now would be one of the pager's own.
+    busy: Cell<bool>,
+    on_denied: fn(&Denied) -> Answer,
+    /// The last access that was denied.
+    denied: Cell<Option<Denied>>,
+}
+
+thread_local! {
+    /// The pager of this thread. Without a destructor, so that signal handlers may read it.
+    static HERE: Cell<*const Here> = const { Cell::new(ptr::null()) };
+}
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// What was done about SIGBUS before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+impl Here {
+    pub(crate) fn new(engine: Engine, on_denied: fn(&Denied) -> Answer) -> Self {
+        Here {
+            engine: UnsafeCell::new(engine),
+            busy: Cell::new(false),
+            on_denied,
+            denied: Cell::new(None),
+        }
+    }
+
+    /// Uses the engine.
+    ///
+    /// # Panics
+    /// If it is in use: the pager is not reentrant.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> R {
+        assert!(!self.busy.replace(true), "the pager was entered twice");
+        let _idle = Idle(&self.busy);
+        // SAFETY: `busy` was clear, so nobody else has a reference; nobody else gets one until it
+        // is clear again. There is one thread: `Here` is not `Sync`, and the handler runs in the
+        // thread that it is installed for.
+        work(unsafe { &mut *self.engine.get() })
+    }
+
+    pub(crate) fn take_denied(&self) -> Option<Denied> {
+        self.denied.take()
+    }
+}
+
+/// Clears the flag even if the work panics.
+struct Idle<'a>(&'a Cell<bool>);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Faults of this thread are served while this lives.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    /// The alternate stack, if the thread had none that is large enough, and the one it had.
+    stack: Option<(Span, libc::stack_t)>,
+}
+
+impl Serving {
+    /// Serves faults of this thread with `here`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if the thread has a pager, and the system's errors.
+    ///
+    /// # Safety
+    /// `here` outlives what is returned, and that is dropped in this thread.
+    pub(crate) unsafe fn begin(here: *const Here) -> io::Result<Self> {
+        if !HERE.get().is_null() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        install()?;
+        let stack = use_large_stack()?;
+        unblock()?;
+        HERE.set(here);
+        Ok(Serving { stack })
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        HERE.set(ptr::null());
+        let Some((span, before)) = self.stack.take() else {
+            return;
+        };
+        // SAFETY: the values are valid for the calls, and the stack is not in use: this is no
+        // signal handler.
+        unsafe {
+            let mut now: libc::stack_t = std::mem::zeroed();
+            let asked = libc::sigaltstack(ptr::null(), &mut now);
+            if asked != 0 || now.ss_sp as usize != span.part(1, STACK).start() {
+                return;
+            }
+            libc::sigaltstack(&before, ptr::null_mut());
+        }
+        let _ = span.unmap();
+    }
+}
+
+/// Installs the handler, once per process.
+fn install() -> io::Result<()> {
+    static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| {
+        // SAFETY: all-zero is a valid value of these types; all pointers are valid for the calls;
+        // the handler has the signature that `SA_SIGINFO` promises. What was there before is
+        // noted before the handler can be called for anything: nothing is attached yet.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_sigbus as Handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigfillset(&mut action.sa_mask);
+            // Blocked, these would end the process without a word if they came from here.
+            for signal in [libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
+                libc::sigdelset(&mut action.sa_mask, signal);
+            }
+            if libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) != 0 {
+                return Err(*libc::__errno_location());
+            }
+            let _ = BEFORE.set(before);
+            if libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) != 0 {
+                return Err(*libc::__errno_location());
+            }
+        }
+        Ok(())
+    });
+    installed.map_err(io::Error::from_raw_os_error)
+}
+
+/// Gives the thread an alternate stack of its own if its present one is small.
+fn use_large_stack() -> io::Result<Option<(Span, libc::stack_t)>> {
+    // SAFETY: as in `install`; the new stack is memory that nothing else is in.
+    unsafe {
+        let mut before: libc::stack_t = std::mem::zeroed();
+        if libc::sigaltstack(ptr::null(), &mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let enough = (STACK as usize / 2) * crate::span::BYTES;
+        if before.ss_flags & libc::SS_DISABLE == 0 && before.ss_size >= enough {
+            return Ok(None);
+        }
+        let span = Span::allocate(STACK)?;
+        // Running over its end must not go unnoticed.
+        span.part(0, 1).forbid()?;
+        let usable = span.part(1, STACK);
+        let stack = libc::stack_t {
+            ss_sp: usable.start() as *mut c_void,
+            ss_flags: 0,
+            ss_size: usable.bytes(),
+        };
+        if libc::sigaltstack(&stack, ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Some((span, before)))
+    }
+}
+
+/// A blocked SIGBUS would kill the process at the first fault.
+fn unblock() -> io::Result<()> {
+    // SAFETY: all-zero is a valid value; the pointers are valid for the calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGBUS);
+        match libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: errno is the thread's, and whoever was interrupted keeps his.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: a handler with `SA_SIGINFO` gets valid pointers.
+    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: as above.
+    let instruction = unsafe { instruction(context) };
+    let here = HERE.get();
+    let answer = if here.is_null() {
+        Some(Answer::Chain)
+    } else {
+        // SAFETY: it outlives the pointer (`Serving::begin`).
+        let here = unsafe { &*here };
+        // SAFETY: the context is a signal handler's.
+        unsafe { resolve(here, address, instruction, context) }
+    };
+    // SAFETY: the arguments are those of this handler.
+    unsafe {
+        match answer {
+            None => {}
+            Some(Answer::Segv) => as_segv(info, context),
+            Some(_) => chain(signal, info, context),
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Serves the fault; returns what is left to be done about it by others.
+///
+/// # Safety
+/// `context` is that of the signal handler.
+unsafe fn resolve(
+    here: &Here,
+    address: usize,
+    instruction: usize,
+    context: *const c_void,
+) -> Option<Answer> {
+    if here.busy.get() {
+        die("leasehold: a fault inside the pager\n");
+    }
+    here.with(|engine| {
+        // SAFETY: the caller's promise.
+        let access = unsafe { access(engine, address, context) };
+        let (attachment, reason) = match engine.serve(access) {
+            Served::Done => return None,
+            Served::Elsewhere => return Some(Answer::Chain),
+            Served::Denied(attachment, reason) => (attachment, reason),
+        };
+        let denied = Denied {
+            address,
+            attachment,
+            reason,
+            instruction,
+        };
+        here.denied.set(Some(denied));
+        let answer = (here.on_denied)(&denied);
+        (answer != Answer::Substitute || !engine.substitute(address)).then_some(match answer {
+            Answer::Substitute => Answer::Chain,
+            other => other,
+        })
+    })
+}
+
+/// What kind of access it was.
+///
+/// # Safety
+/// `context` is that of a signal handler.
+#[cfg(target_arch = "x86_64")]
+unsafe fn access(_: &Engine, address: usize, context: *const c_void) -> Access {
+    // SAFETY: the caller's promise.
+    let error = unsafe {
+        let context = &*context.cast::<libc::ucontext_t>();
+        context.uc_mcontext.gregs[libc::REG_ERR as usize]
+    };
+    // Bit 0: the page was there; bit 1: it was a write (Intel SDM 3A, §4.7).
+    Access {
+        address,
+        write: error & 2 != 0,
+        protection: error & 1 != 0,
+    }
+}
+
+/// What kind of access it was: other processors do not tell where this can be read, but only a
+/// write faults on a page that is mapped.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn access(engine: &Engine, address: usize, _: *const c_void) -> Access {
+    let mapped = engine.is_accessible(address, false);
+    Access {
+        address,
+        write: mapped,
+        protection: mapped,
+    }
+}
+
+/// Address of the interrupted instruction.
+///
+/// # Safety
+/// `context` is that of a signal handler.
+unsafe fn instruction(context: *const c_void) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let context = &*context.cast::<libc::ucontext_t>();
+        #[cfg(target_arch = "x86_64")]
+        return context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
+        #[cfg(target_arch = "aarch64")]
+        return context.uc_mcontext.pc as usize;
+    }
+}
+
+/// Does what the handler before this one would have done.
+///
+/// # Safety
+/// The arguments are those of a signal handler.
+unsafe fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the caller's promise, and what the kernel said was installed.
+    unsafe {
+        match BEFORE.get() {
+            Some(before) => call(before, signal, info, context),
+            None => default(signal),
+        }
+    }
+}
+
+/// Calls the handler of SIGSEGV.
+///
+/// # Safety
+/// As for [`chain`].
+unsafe fn as_segv(info: *mut libc::siginfo_t, context: *mut c_void) {
+    /// `SEGV_ACCERR`: the address is mapped, and may not be accessed.
+    const ACCESS: libc::c_int = 2;
+    // SAFETY: as for `chain`; the signal's own description is the handler's to change.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGSEGV, ptr::null(), &mut action) != 0 {
+            return default(libc::SIGSEGV);
+        }
+        (*info).si_signo = libc::SIGSEGV;
+        (*info).si_code = ACCESS;
+        call(&action, libc::SIGSEGV, info, context);
+    }
+}
+
+/// # Safety
+/// As for [`chain`]; `action` is an installed one.
+unsafe fn call(
+    action: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    let handler = action.sa_sigaction;
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        // A fault cannot be ignored: it would come again at once.
+        default(signal);
+    } else if action.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: with `SA_SIGINFO` it is a function of this type.
+        let handler: Handler = unsafe { std::mem::transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: without, it is one of this type.
+        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+        handler(signal);
+    }
+}
+
+/// Lets the fault happen again, with nobody to handle it.
+fn default(signal: libc::c_int) {
+    // SAFETY: all-zero is the default action; the signal is unblocked when the handler returns.
+    unsafe {
+        let action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &action, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+fn die(message: &str) -> ! {
+    // SAFETY: the message is valid for the call; both calls are allowed in signal handlers.
+    unsafe {
+        libc::write(2, message.as_ptr().cast(), message.len());
+        libc::abort()
+    }
+}

@@ -1,0 +1,208 @@
+//! Ranges of addresses, in whole pages, and what the kernel does with them.
+//!
+//! Every call is on addresses that the owner of a [`Paging`](crate::Paging) gave to it, or that
+//! were mapped here; that is what makes them sound, and is said once, at [`Span::new`].
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::mm::{Advice, MapFlags, MlockFlags, MremapFlags, ProtFlags};
+
+use leasehold_pager::PAGE;
+
+/// Bytes of a page.
+pub(crate) const BYTES: usize = PAGE as usize;
+/// Page tables move in pieces of this size if both addresses are multiples of it.
+const TABLE: usize = 2 << 20;
+
+/// Addresses that may be mapped, unmapped and moved at will: nothing that Rust knows of is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: usize,
+    bytes: usize,
+}
+
+impl Span {
+    /// # Safety
+    /// The addresses are the caller's, page-aligned, and no Rust object is or will be in them
+    /// that somebody relies on.
+    pub(crate) unsafe fn new(start: usize, pages: u32) -> Self {
+        debug_assert!(start.is_multiple_of(BYTES));
+        Span {
+            start,
+            bytes: pages as usize * BYTES,
+        }
+    }
+
+    pub(crate) fn start(self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn end(self) -> usize {
+        self.start + self.bytes
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn pages(self) -> u32 {
+        (self.bytes / BYTES) as u32
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The pages `from .. to` of it.
+    pub(crate) fn part(self, from: u32, to: u32) -> Span {
+        let part = Span {
+            start: self.start + from as usize * BYTES,
+            bytes: (to - from) as usize * BYTES,
+        };
+        debug_assert!(part.end() <= self.end());
+        part
+    }
+
+    /// Both as one, if the other begins where this one ends.
+    pub(crate) fn join(self, next: Span) -> Option<Span> {
+        (self.end() == next.start).then_some(Span {
+            start: self.start,
+            bytes: self.bytes + next.bytes,
+        })
+    }
+
+    fn pointer(self) -> *mut c_void {
+        self.start as *mut c_void
+    }
+
+    /// New addresses that nothing can be read from, with the same place within a page table as
+    /// `like`.
+    pub(crate) fn reserve_like(like: Span) -> io::Result<Span> {
+        let bytes = like.bytes + TABLE;
+        // SAFETY: the kernel picks addresses at which nothing is mapped.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }? as usize;
+        let used = start + (like.start.wrapping_sub(start)) % TABLE;
+        let span = Span {
+            start: used,
+            bytes: like.bytes,
+        };
+        let before = Span {
+            start,
+            bytes: used - start,
+        };
+        let after = Span {
+            start: span.end(),
+            bytes: start + bytes - span.end(),
+        };
+        for rest in [before, after] {
+            if !rest.is_empty() {
+                rest.unmap()?;
+            }
+        }
+        Ok(span)
+    }
+
+    /// New zeroed memory of the process's own.
+    pub(crate) fn allocate(pages: u32) -> io::Result<Span> {
+        let bytes = pages as usize * BYTES;
+        // SAFETY: the kernel picks addresses at which nothing is mapped.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }? as usize;
+        Ok(Span { start, bytes })
+    }
+
+    /// Maps a file's pages from number `first` on, shared, in place of what was there.
+    pub(crate) fn map(self, file: BorrowedFd<'_>, first: u32) -> io::Result<()> {
+        // SAFETY: see `Span::new`.
+        unsafe {
+            rustix::mm::mmap(
+                self.pointer(),
+                self.bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                file,
+                u64::from(first) * PAGE,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Makes the addresses inaccessible, in place of what was there.
+    pub(crate) fn forbid(self) -> io::Result<()> {
+        // SAFETY: see `Span::new`.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.pointer(),
+                self.bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Puts zeroed memory of the process's own in place of what was there.
+    pub(crate) fn substitute(self) -> io::Result<()> {
+        // SAFETY: see `Span::new`.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.pointer(),
+                self.bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Moves what is mapped to other addresses, and leaves an empty mapping of the same behind.
+    pub(crate) fn move_to(self, to: Span) -> io::Result<()> {
+        debug_assert_eq!(self.bytes, to.bytes);
+        // SAFETY: see `Span::new`, for both.
+        unsafe {
+            rustix::mm::mremap_fixed(
+                self.pointer(),
+                self.bytes,
+                self.bytes,
+                MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP,
+                to.pointer(),
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Gives the addresses back to the kernel.
+    pub(crate) fn unmap(self) -> io::Result<()> {
+        // SAFETY: see `Span::new`; whoever unmaps a span does not use it again.
+        unsafe { rustix::mm::munmap(self.pointer(), self.bytes) }?;
+        Ok(())
+    }
+
+    pub(crate) fn advise(self, advice: Advice) -> io::Result<()> {
+        // SAFETY: see `Span::new`.
+        unsafe { rustix::mm::madvise(self.pointer(), self.bytes, advice) }?;
+        Ok(())
+    }
+
+    /// Locks pages as they are touched.
+    pub(crate) fn lock_on_fault(self) -> io::Result<()> {
+        // SAFETY: see `Span::new`.
+        unsafe { rustix::mm::mlock_with(self.pointer(), self.bytes, MlockFlags::ONFAULT) }?;
+        Ok(())
+    }
+}

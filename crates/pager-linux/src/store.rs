@@ -1,0 +1,59 @@
+//! Secondary storage: where pages are written out.
+
+use std::io;
+
+/// Holds pages at offsets, synchronously. Called in signal handlers: an implementation neither
+/// allocates nor locks.
+///
+/// Transfers may be short, as the system's are: they are completed here, and one of nothing is an
+/// error. What fails is reported to the tenant whose page it is.
+pub trait Store: Send {
+    /// Pages that there is room for, on storage that is allocated already.
+    fn pages(&self) -> u32;
+
+    /// Reads bytes from `offset` on; returns how many. `into` is page-aligned.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes bytes from `offset` on; returns how many. `from` is page-aligned.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize>;
+}
+
+/// Reads all of `into`.
+pub(crate) fn read_all(
+    into: &mut [u8],
+    mut read: impl FnMut(usize, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match read(done, &mut into[done..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `from`.
+pub(crate) fn write_all(
+    from: &[u8],
+    mut write: impl FnMut(usize, &[u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < from.len() {
+        match write(done, &from[done..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
