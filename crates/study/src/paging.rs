@@ -1,18 +1,36 @@
 //! What the studies of memory reservations have in common: the tasks of SPC §VI-B, the ways to
 //! manage the pages that they share, and how a run of them is looked at.
 
+mod play;
+mod space;
+
+use anyhow::Result;
 use leasehold_pager::PAGE;
 use leasehold_pager::simulate::{Job, Scheme, TAU1, TAU2, Task};
+use leasehold_pager_linux::Features;
 
+pub(crate) use play::play;
+pub(crate) use space::Space;
+
+use crate::report::Report;
 use crate::samples::Spread;
 
 /// The platform of rows that come from the simulator, as rows name it.
 pub(crate) const SIMULATOR: &str = "simulator";
 
-/// What a reader must know of it.
+/// The platform of rows that were measured on real pages, as rows name it.
+pub(crate) const LINUX: &str = "linux";
+
+/// What a reader must know of the simulator.
 pub(crate) const NOTE_ON_SIMULATOR: &str = "simulator: the real policy in virtual time; a disk takes 0.3 ms to read a page and as much \
      for each page of a cluster that is written (the paper does not say how long its disk took); \
      besides what they share, tasks have 1 MB each (nor does it say how large its tasks were)";
+
+/// What a reader must know of runs on real pages.
+const NOTE_ON_LINUX: &str = "linux: real pages (memfd, userfaultfd) and a real swap file (direct input and output), in real \
+     time. One thread runs both tasks by fixed priorities, as in a cell, and serves their faults: \
+     while a page is read nobody computes, and a disk that reads 256 pages in less than tau1's \
+     slack of 60 ms costs it no deadline. The region's pages hold a pattern that every read checks";
 
 /// Bytes of `frames` frames.
 pub(crate) const fn bytes(frames: u32) -> u64 {
@@ -64,6 +82,25 @@ pub(crate) fn duration(jobs: &[Job], index: usize) -> Option<u64> {
         .checked_sub(1)
         .and_then(|before| jobs[before].completion);
     Some(job.completion? - before.unwrap_or(0).max(job.release))
+}
+
+/// What was measured on real pages; nothing, and the report says why, if the kernel or the user
+/// has not what the pager needs.
+///
+/// # Errors
+/// Those of the measurement.
+pub(crate) fn if_supported<T>(
+    report: &mut Report,
+    measure: impl FnOnce() -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    if let Err(unsupported) = Features::probe() {
+        report
+            .notes
+            .push(format!("{LINUX}: not measured: {unsupported}"));
+        return Ok(Vec::new());
+    }
+    report.notes.push(NOTE_ON_LINUX.to_owned());
+    measure()
 }
 
 /// One value, as a figure shows it.

@@ -10,7 +10,6 @@
 
 mod arm;
 mod guests;
-mod priority;
 mod timer_path;
 
 use std::thread;
@@ -21,6 +20,7 @@ use leasehold_cell::preempt::Mechanism;
 
 use crate::neighbour::pin;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::priority;
 use crate::processes::processors;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};

@@ -5,10 +5,14 @@
 //! in, first out, each page is gone when its turn comes again. So there is a cliff, and the
 //! smallest reservation above it is what a task needs: 11 MB for τ1, 2 MB for τ2.
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use leasehold_pager::simulate::{Experiment, History, MB, MS, Nanos, REGION, Scheme};
 
-use crate::paging::{NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, duration};
+use crate::paging::{
+    LINUX, NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, duration, if_supported, play,
+};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
@@ -27,6 +31,11 @@ const FULL: [&[u32]; 2] = [
     &[4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 40, 44, 48],
 ];
 const QUICK: [&[u32]; 2] = [&[36, 40, 44, 48], &[4, 8, 12, 44]];
+/// The same on real pages, which take real time.
+const FULL_LINUX: [&[u32]; 2] = [&[32, 36, 40, 43, 44, 48], &[4, 5, 8, 12, 24, 40, 44, 48]];
+const QUICK_LINUX: [&[u32]; 2] = [&[40, 44], &[8, 44]];
+/// How long: as many periods of the task.
+const PERIODS: u64 = 8;
 /// Long enough for a few jobs of a task that thrashes.
 const END: Nanos = 60_000 * MS;
 
@@ -41,7 +50,7 @@ struct Point {
     misses: u64,
     major_faults: u64,
     completion_ns: Samples,
-    /// Of the very first job.
+    /// Of the very first job, if it was timed.
     first_ns: Option<u64>,
 }
 
@@ -61,7 +70,14 @@ impl Study for ReserveSize {
 
     fn run(&self, options: &Options) -> Result<Report> {
         let mut report = Report::new(self, options);
-        let points = simulated(self.name(), if options.quick { &QUICK } else { &FULL })?;
+        let (sizes, linux) = match options.quick {
+            true => (&QUICK, &QUICK_LINUX),
+            false => (&FULL, &FULL_LINUX),
+        };
+        let mut points = simulated(self.name(), sizes)?;
+        points.extend(if_supported(&mut report, || {
+            measured(self.name(), linux, options)
+        })?);
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes.push(NOTE_ON_SIMULATOR.to_owned());
@@ -102,13 +118,47 @@ fn simulate(tau: Tau, reserve: u32) -> Result<Point> {
     let history = experiment
         .run(END)
         .with_context(|| format!("{} with {reserve} frames", tau.name()))?;
-    Ok(Point::new(SIMULATOR, tau, reserve, &history))
+    let mut point = Point::new(SIMULATOR, tau, reserve, &history, first_pass(tau));
+    point.first_ns = duration(&history.jobs[0], 0);
+    Ok(point)
+}
+
+/// The same on real pages: the first pass is played in no time.
+fn measured(name: &'static str, sizes: &[&[u32]; 2], options: &Options) -> Result<Vec<Point>> {
+    fs::create_dir_all(&options.out_dir)
+        .with_context(|| format!("creating {}", options.out_dir.display()))?;
+    let turns = sizes.iter().map(|sizes| sizes.len()).sum::<usize>();
+    let mut progress = Progress::new(name, turns as u64);
+    let mut points = Vec::new();
+    for (tau, sizes) in Tau::ALL.into_iter().zip(sizes) {
+        for quarters in *sizes {
+            progress.at(format!("{} on real pages", tau.name()));
+            let task = tau.task().with(quarters * QUARTER);
+            let experiment = Experiment::new(vec![task], REGION, Scheme::Spc);
+            let rehearsed = first_pass(tau) as u64;
+            let played = play(
+                &experiment,
+                rehearsed,
+                PERIODS * task.period,
+                &options.out_dir,
+            )
+            .with_context(|| format!("{} with {} frames", tau.name(), task.reserve))?;
+            points.push(Point::new(LINUX, tau, task.reserve, &played.history, 0));
+            progress.step();
+        }
+    }
+    Ok(points)
+}
+
+/// Jobs of a task's first pass through the region, which write it out for the first time.
+const fn first_pass(tau: Tau) -> usize {
+    (REGION / tau.task().shared) as usize
 }
 
 impl Point {
-    fn new(platform: &'static str, tau: Tau, reserve: u32, history: &History) -> Self {
+    /// What is known of the jobs from the one numbered `from` on.
+    fn new(platform: &'static str, tau: Tau, reserve: u32, history: &History, from: usize) -> Self {
         let jobs = &history.jobs[0];
-        let pass = (REGION / tau.task().shared) as usize;
         let mut point = Self {
             platform,
             tau,
@@ -117,9 +167,9 @@ impl Point {
             misses: 0,
             major_faults: 0,
             completion_ns: Samples::new(),
-            first_ns: (!jobs.is_empty()).then(|| duration(jobs, 0)).flatten(),
+            first_ns: None,
         };
-        for at in pass..jobs.len() {
+        for at in from..jobs.len() {
             let Some(completion) = duration(jobs, at) else {
                 continue;
             };
@@ -154,17 +204,19 @@ impl Point {
     }
 }
 
-fn of(points: &[Point], tau: Tau) -> impl Iterator<Item = &Point> {
-    points.iter().filter(move |point| point.tau == tau)
+fn of<'a>(points: &'a [Point], platform: &str, tau: Tau) -> impl Iterator<Item = &'a Point> {
+    points
+        .iter()
+        .filter(move |point| point.platform == platform && point.tau == tau)
 }
 
-fn with(points: &[Point], tau: Tau, reserve: u32) -> Option<&Point> {
-    of(points, tau).find(|point| point.reserve == reserve)
+fn with<'a>(points: &'a [Point], platform: &str, tau: Tau, reserve: u32) -> Option<&'a Point> {
+    of(points, platform, tau).find(|point| point.reserve == reserve)
 }
 
 /// The first job of τ1 with 1 MB less than the paper found that it needs.
 fn first_with_less(points: &[Point]) -> Option<u64> {
-    with(points, Tau::One, Tau::One.task().reserve - MB)?.first_ns
+    with(points, SIMULATOR, Tau::One, Tau::One.task().reserve - MB)?.first_ns
 }
 
 fn findings(points: &[Point]) -> Vec<Finding> {
@@ -172,13 +224,13 @@ fn findings(points: &[Point]) -> Vec<Finding> {
     for tau in Tau::ALL {
         let paper = tau.task().reserve;
         // The paper tried whole MBs.
-        let whole = of(points, tau).filter(|point| point.reserve % MB == 0);
+        let whole = of(points, SIMULATOR, tau).filter(|point| point.reserve % MB == 0);
         let enough = whole.filter(|point| point.suffices());
         let fewest = enough.map(|point| point.reserve).min();
         findings.push(Finding::at_most(
             format!(
-                "{}: fewest whole MB without a missed deadline, and how far they are from the \
-                 paper's {}",
+                "{SIMULATOR}: {}: fewest whole MB without a missed deadline, and how far they are \
+                 from the paper's {}",
                 tau.name(),
                 Unit::Bytes.humane(bytes(paper) as f64)
             ),
@@ -187,37 +239,56 @@ fn findings(points: &[Point]) -> Vec<Finding> {
             0.0,
         ));
     }
+    for platform in [SIMULATOR, LINUX] {
+        findings.extend(cliffs(points, platform));
+    }
+    findings
+}
+
+/// What a little less than all of it costs.
+fn cliffs(points: &[Point], platform: &str) -> [Finding; 3] {
     let median = |tau, reserve| {
-        let point = with(points, tau, reserve)?;
+        let point = with(points, platform, tau, reserve)?;
         point.completion_ns.p50().map(|ns| ns as f64)
     };
     let (one, two) = (Tau::One.task(), Tau::Two.task());
-    findings.push(Finding::at_least(
-        "tau1 with 1 MB less: completion of a job, whose deadline comes after 100 ms",
-        Unit::Nanoseconds,
-        median(Tau::One, one.reserve - MB),
-        one.period as f64,
-    ));
+    let enough = with(points, platform, Tau::One, one.reserve);
     let retarded = median(Tau::Two, two.reserve).zip(median(Tau::Two, one.reserve));
-    findings.push(Finding::at_least(
-        "tau2 is retarded by pages that it reads again, but in time: completion with 2 MB against \
-         11 MB",
-        Unit::Ratio,
-        retarded.map(|(small, large)| small / large),
-        1.1,
-    ));
-    findings
+    [
+        Finding::at_most(
+            format!("{platform}: major faults of tau1 with 11 MB"),
+            Unit::Count,
+            enough.map(|point| point.major_faults as f64),
+            0.0,
+        ),
+        Finding::at_least(
+            format!("{platform}: tau1 with 1 MB less: completion of a job, due after 100 ms"),
+            Unit::Nanoseconds,
+            median(Tau::One, one.reserve - MB),
+            one.period as f64,
+        ),
+        Finding::at_least(
+            format!("{platform}: tau2 reads pages again: completion with 2 MB against 11 MB"),
+            Unit::Ratio,
+            retarded.map(|(small, large)| small / large),
+            1.1,
+        ),
+    ]
 }
 
 fn figure(points: &[Point]) -> Figure {
     let series = |value: fn(&Point) -> Option<Spread>| -> Vec<Series<f64>> {
-        let curve = |tau: Tau| Series {
-            name: tau.name().to_owned(),
-            points: of(points, tau)
+        let curve = |(tau, platform): (Tau, &str)| Series {
+            name: format!("{}, {platform}", tau.name()),
+            points: of(points, platform, tau)
                 .filter_map(|point| Some((bytes(point.reserve) as f64, value(point)?)))
                 .collect(),
         };
-        Tau::ALL.map(curve).into()
+        let platforms = [SIMULATOR, LINUX].into_iter();
+        platforms
+            .flat_map(|platform| Tau::ALL.map(|tau| (tau, platform)))
+            .map(curve)
+            .collect()
     };
     let panel = |y, series| Panel {
         y,
@@ -246,12 +317,19 @@ fn figure(points: &[Point]) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::{QUICK, findings, simulated};
+    use super::{Point, QUICK, SIMULATOR, findings, measured, simulated};
+    use crate::report::Finding;
+    use crate::study::Options;
+    use leasehold_pager_linux::Features;
+
+    fn of_simulator(finding: &Finding) -> bool {
+        finding.claim.starts_with(SIMULATOR)
+    }
 
     #[test]
     fn the_cliffs_are_where_the_paper_has_them() {
         let points = simulated("test", &QUICK).expect("simulated");
-        for finding in findings(&points) {
+        for finding in findings(&points).iter().filter(|f| of_simulator(f)) {
             assert!(finding.holds(), "{finding}");
         }
     }
@@ -267,5 +345,30 @@ mod tests {
         assert!(!found[0].holds());
         // Sizes between the paper's are not the paper's finding.
         assert!(points[3].suffices() && found[1].holds());
+    }
+
+    #[test]
+    fn real_pages_fall_off_the_same_cliffs() {
+        if let Err(unsupported) = Features::probe() {
+            eprintln!("skipped: {unsupported}");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = Options {
+            out_dir: directory.path().to_owned(),
+            ..Options::default()
+        };
+        let points = measured("test", &[&[40, 44], &[8, 44]], &options).expect("measured");
+        let per_job = |point: &Point| point.major_faults as f64 / point.jobs as f64;
+        let [less, enough, small, large] = &points[..] else {
+            panic!("four points");
+        };
+        assert!(per_job(less) > 2000.0, "{}", per_job(less));
+        assert_eq!((enough.major_faults, large.major_faults), (0, 0));
+        assert!(
+            (250.0..=300.0).contains(&per_job(small)),
+            "{}",
+            per_job(small)
+        );
     }
 }

@@ -5,13 +5,18 @@
 //! a reservation that has no room for more. Without management, what τ2 pages out is missing to
 //! τ1, who is the one that misses deadlines, in spite of its higher priority.
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use leasehold_pager::simulate::{Experiment, History, Job, MB, MS, Nanos, REGION, Scheme};
 
-use crate::paging::{NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, exactly, technique};
+use crate::paging::{
+    LINUX, NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, exactly, if_supported, play, technique,
+};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
+use crate::samples::Spread;
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
@@ -21,6 +26,10 @@ pub struct Sharing;
 /// By then τ2 has gone through the whole region twice, and all of it was written out once.
 const WARM: Nanos = 10_000 * MS;
 const END: Nanos = 20_000 * MS;
+/// Jobs of the second task that are played in no time before real time begins: as many.
+const REHEARSED: u64 = 20;
+/// Of the 256 pages that τ2 evicts in one of its periods, τ1 must miss as many on real pages, too.
+const MISSING: f64 = 200.0;
 /// What the figure shows: four periods of τ2.
 const SHOWN: Nanos = 2_000 * MS;
 /// Frames of each reservation if the region is locked: all of it, and a task's own pages.
@@ -91,6 +100,10 @@ struct Point {
     history: History,
     /// When counting starts.
     from: Nanos,
+    /// Frames that pages were in at the end; the simulator has none.
+    resident: Option<u32>,
+    /// Whether nobody else could have the processor.
+    realtime: bool,
 }
 
 impl Study for Sharing {
@@ -109,15 +122,27 @@ impl Study for Sharing {
 
     fn run(&self, options: &Options) -> Result<Report> {
         let mut report = Report::new(self, options);
-        let points = simulated(self.name())?;
+        let mut points = simulated(self.name())?;
+        // Periods of τ2, of half a second each.
+        let periods = if options.quick { 2 } else { 10 };
+        points.extend(if_supported(&mut report, || {
+            measured(self.name(), periods, options)
+        })?);
         report.rows = points.iter().flat_map(Point::rows).collect();
         report.findings = findings(&points);
         report.notes.push(NOTE_ON_SIMULATOR.to_owned());
         report.notes.push(format!(
-            "faults, misses and jobs: of {} from {} on, when everything has been paged out once",
+            "faults, misses and jobs of the simulator: of {} from {} on, when everything has been \
+             paged out once; on real pages, of {} after {REHEARSED} jobs of the second task that \
+             were done in no time",
             Unit::Nanoseconds.humane((END - WARM) as f64),
-            Unit::Nanoseconds.humane(WARM as f64)
+            Unit::Nanoseconds.humane(WARM as f64),
+            Unit::Nanoseconds.humane((periods * Tau::Two.task().period) as f64),
         ));
+        if points.iter().any(|point| !point.realtime) {
+            let note = "the host grants no real-time priority: other programs delay jobs on linux";
+            report.notes.push(note.to_owned());
+        }
         report.notes.push(
             "first_touch is the rule of Linux's memory control group: a page counts for whom it \
              was brought in by. So it matters who came first (SPC §III-C)"
@@ -145,6 +170,36 @@ fn simulated(name: &'static str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
+/// The same on real pages.
+fn measured(name: &'static str, periods: u64, options: &Options) -> Result<Vec<Point>> {
+    fs::create_dir_all(&options.out_dir)
+        .with_context(|| format!("creating {}", options.out_dir.display()))?;
+    let mut progress = Progress::new(name, (SETS.len() * TECHNIQUES.len()) as u64);
+    let mut points = Vec::new();
+    for set in SETS {
+        for scheme in TECHNIQUES {
+            progress.at(format!("{} on real pages", set.name));
+            let experiment = set.experiment(scheme);
+            let end = periods * Tau::Two.task().period;
+            let played = play(&experiment, REHEARSED, end, &options.out_dir)
+                .with_context(|| format!("{} under {}", set.name, technique(scheme)))?;
+            points.push(Point {
+                platform: LINUX,
+                set,
+                scheme,
+                first: experiment.first,
+                reserved: [experiment.tasks[0].reserve, experiment.tasks[1].reserve],
+                history: played.history,
+                from: 0,
+                resident: Some(played.resident),
+                realtime: played.realtime,
+            });
+            progress.step();
+        }
+    }
+    Ok(points)
+}
+
 fn simulate(set: Set, scheme: Scheme, first: usize) -> Result<Point> {
     let mut experiment = set.experiment(scheme);
     experiment.first = first;
@@ -159,6 +214,8 @@ fn simulate(set: Set, scheme: Scheme, first: usize) -> Result<Point> {
         reserved: [experiment.tasks[0].reserve, experiment.tasks[1].reserve],
         history,
         from: WARM,
+        resident: None,
+        realtime: true,
     })
 }
 
@@ -188,80 +245,126 @@ impl Point {
                 ("reserve_bytes", bytes(self.reserved[task]).into()),
                 ("priority", (task + 1).into()),
                 ("first", self.set.tasks[self.first].name().into()),
+                ("resident_bytes", self.resident.map(bytes).into()),
                 ("platform", self.platform.into()),
             ])
         })
     }
 
-    /// Deadlines that τ1 misses in the mean for each period of the task beside it.
-    fn misses_per_period(&self) -> f64 {
+    /// What happened to τ1, in the mean for each period of the task beside it.
+    fn per_period(&self, times: u64) -> f64 {
         let periods = (self.history.end - self.from) / self.set.tasks[1].task().period;
-        self.history.missed_since(0, self.from) as f64 / periods as f64
+        times as f64 / periods as f64
+    }
+
+    fn misses_per_period(&self) -> f64 {
+        self.per_period(self.history.missed_since(0, self.from) as u64)
+    }
+
+    fn major_per_period(&self) -> f64 {
+        self.per_period(self.history.major_since(0, self.from))
     }
 }
 
-/// The points in which one task has less than the other reads, and the latter was there first.
-fn contended(points: &[Point], scheme: Scheme) -> Option<&Point> {
-    points
-        .iter()
-        .find(|point| point.set.name == CONTENDED && point.scheme == scheme && point.first == 0)
+/// The point in which one task has less than the other reads, and the latter was there first.
+fn contended<'a>(points: &'a [Point], platform: &str, scheme: Scheme) -> Option<&'a Point> {
+    points.iter().find(|point| {
+        point.platform == platform
+            && point.set.name == CONTENDED
+            && point.scheme == scheme
+            && point.first == 0
+    })
 }
 
 fn findings(points: &[Point]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for scheme in [Scheme::Spc, Scheme::Spel] {
-        let name = technique(scheme).to_uppercase();
-        let point = contended(points, scheme);
-        let claim = |what, value: Option<f64>| {
-            let claim = format!("{what} of tau1 beside tau2, with {name}");
-            Finding::at_most(claim, Unit::Count, value, 0.0)
+    for platform in [SIMULATOR, LINUX] {
+        for scheme in [Scheme::Spc, Scheme::Spel] {
+            let name = technique(scheme).to_uppercase();
+            let point = contended(points, platform, scheme);
+            let claim = |what, value: Option<f64>| {
+                let claim = format!("{platform}: {what} of tau1 beside tau2, with {name}");
+                Finding::at_most(claim, Unit::Count, value, 0.0)
+            };
+            let major = point.map(|point| point.history.major_since(0, 0) as f64);
+            let missed = point.map(|point| point.history.missed(0) as f64);
+            findings.push(claim("major faults", major));
+            findings.push(claim("missed deadlines", missed));
+        }
+        let plain = contended(points, platform, Scheme::Plain);
+        // How long a missing page takes is the disk's, and only the simulator's is the paper's.
+        let (what, value, bound) = match platform {
+            SIMULATOR => (
+                "deadlines that tau1 misses",
+                plain.map(Point::misses_per_period),
+                1.0,
+            ),
+            _ => (
+                "pages that tau1 misses",
+                plain.map(Point::major_per_period),
+                MISSING,
+            ),
         };
-        let major = point.map(|point| point.history.major_since(0, 0) as f64);
-        let missed = point.map(|point| point.history.missed(0) as f64);
-        findings.push(claim("major faults", major));
-        findings.push(claim("missed deadlines", missed));
+        findings.push(Finding::at_least(
+            format!("{platform}: {what} in a period of tau2, without management"),
+            Unit::Count,
+            value,
+            bound,
+        ));
+        let totals = || points.iter().filter(|point| point.platform == platform);
+        let wrong = totals().filter(|point| {
+            let paper = point.set.paper(point.scheme);
+            paper.is_some_and(|paper| paper != point.history.physical)
+        });
+        let wrong = wrong.count() as f64;
+        findings.push(Finding::at_most(
+            format!("{platform}: totals of table III that differ from the paper's"),
+            Unit::Count,
+            totals().next().map(|_| wrong),
+            0.0,
+        ));
     }
-    let plain = contended(points, Scheme::Plain).map(Point::misses_per_period);
-    findings.push(Finding::at_least(
-        "deadlines that tau1 misses in a period of tau2, without management",
-        Unit::Count,
-        plain,
-        1.0,
-    ));
-    let wrong = points.iter().filter(|point| {
-        let paper = point.set.paper(point.scheme);
-        paper.is_some_and(|paper| paper != point.history.physical)
-    });
-    findings.push(Finding::at_most(
-        "totals of table III that differ from the paper's",
-        Unit::Count,
-        Some(wrong.count() as f64),
-        0.0,
-    ));
     findings
 }
 
+/// When jobs of τ1 were released, and how long each took, in the time that the figure shows.
+fn responses(point: &Point) -> Vec<(f64, Spread)> {
+    let shown = point.from..point.from + SHOWN;
+    let jobs = point.jobs(0, point.from);
+    jobs.filter(|job| shown.contains(&job.release))
+        .filter_map(|job| {
+            let at = (job.release - point.from) as f64;
+            Some((at, exactly((job.completion? - job.release) as f64)))
+        })
+        .collect()
+}
+
 fn figure(points: &[Point]) -> Figure {
-    let responses = |scheme| {
-        let jobs = contended(points, scheme).into_iter().flat_map(|point| {
-            let shown = point.from..point.from + SHOWN;
-            let jobs = point.jobs(0, point.from);
-            let jobs = jobs.filter(move |job| shown.contains(&job.release));
-            jobs.filter_map(move |job| {
-                let at = (job.release - point.from) as f64;
-                Some((at, exactly((job.completion? - job.release) as f64)))
-            })
-        });
-        Series {
+    let responses = |platform| {
+        let series = TECHNIQUES.map(|scheme| Series {
             name: technique(scheme).to_owned(),
-            points: jobs.collect(),
+            points: contended(points, platform, scheme)
+                .map(responses)
+                .unwrap_or_default(),
+        });
+        Panel {
+            y: Axis::linear(
+                format!("response time of tau1 beside tau2, {platform}"),
+                Unit::Nanoseconds,
+            ),
+            marks: Marks::Curves {
+                x: Axis::linear("released", Unit::Nanoseconds),
+                series: series.into(),
+            },
         }
     };
     let totals = |scheme| Series {
         name: technique(scheme).to_owned(),
         points: points
             .iter()
-            .filter(|point| point.scheme == scheme && point.first == 0)
+            .filter(|point| {
+                point.platform == SIMULATOR && point.scheme == scheme && point.first == 0
+            })
             .filter_map(|point| {
                 let group = SETS.iter().position(|set| *set == point.set)?;
                 Some((group, exactly(bytes(point.history.physical) as f64)))
@@ -271,13 +374,8 @@ fn figure(points: &[Point]) -> Figure {
     Figure {
         title: "Two tasks that share memory".into(),
         panels: vec![
-            Panel {
-                y: Axis::linear("response time of tau1 beside tau2", Unit::Nanoseconds),
-                marks: Marks::Curves {
-                    x: Axis::linear("released", Unit::Nanoseconds),
-                    series: TECHNIQUES.map(responses).into(),
-                },
-            },
+            responses(SIMULATOR),
+            responses(LINUX),
             Panel {
                 y: Axis::linear("memory in use", Unit::Bytes),
                 marks: Marks::Bars {
@@ -294,15 +392,26 @@ fn figure(points: &[Point]) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::{CONTENDED, Sharing, TECHNIQUES, findings, simulated};
-    use crate::study::{Options, Study};
+    use super::{CONTENDED, Point, SIMULATOR, TECHNIQUES, findings, measured, simulated};
+    use crate::report::Finding;
+    use crate::study::Options;
+    use leasehold_pager_linux::Features;
+
+    fn of_simulator(finding: &Finding) -> bool {
+        finding.claim.starts_with(SIMULATOR)
+    }
 
     #[test]
     fn every_claim_holds_in_virtual_time() {
         let points = simulated("test").expect("simulated");
-        for finding in findings(&points) {
+        let (simulated, measured) = findings(&points)
+            .into_iter()
+            .partition::<Vec<_>, _>(of_simulator);
+        for finding in simulated {
             assert!(finding.holds(), "{finding}");
         }
+        // What was not measured does not hold.
+        assert!(measured.len() == 6 && measured.iter().all(|finding| finding.value.is_nan()));
         // Two of each technique, and one more of who came first.
         assert_eq!(points.len(), 3 * TECHNIQUES.len() + 1);
     }
@@ -317,32 +426,37 @@ mod tests {
                 point.history.physical += 1;
             }
         }
-        let failed = findings(&points).iter().filter(|f| !f.holds()).count();
-        assert_eq!(failed, 5);
+        let found = findings(&points);
+        let failed = found.iter().filter(|f| of_simulator(f) && !f.holds());
+        assert_eq!(failed.count(), 5);
     }
 
     #[test]
-    fn rows_have_the_keys_of_the_study_in_order() {
-        let report = Sharing.run(&Options::default()).expect("simulated");
-        let keys: Vec<&str> = report.rows[0].keys().map(String::as_str).collect();
-        assert_eq!(
-            keys[..8],
-            [
-                "taskset",
-                "technique",
-                "task",
-                "major_faults",
-                "minor_faults",
-                "misses",
-                "jobs",
-                "physical_bytes"
-            ]
-        );
+    fn real_pages_go_where_the_simulators_go() {
+        if let Err(unsupported) = Features::probe() {
+            eprintln!("skipped: {unsupported}");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = Options {
+            out_dir: directory.path().to_owned(),
+            ..Options::default()
+        };
+        let points = measured("test", 1, &options).expect("measured");
+        assert_eq!(points.len(), 3 * TECHNIQUES.len());
+        for finding in findings(&points) {
+            // A busy machine delays jobs, and evicts nothing.
+            let counted = !of_simulator(&finding) && !finding.claim.contains("deadlines");
+            assert!(!counted || finding.holds(), "{finding}");
+        }
+        let rows: Vec<_> = points.iter().flat_map(Point::rows).collect();
+        let keys: Vec<&str> = rows[0].keys().map(String::as_str).collect();
+        let expected =
+            "taskset technique task major_faults minor_faults misses jobs physical_bytes";
+        assert_eq!(keys[..8].join(" "), expected);
         assert!(
-            report
-                .rows
-                .iter()
-                .all(|row| row["jobs"].as_u64() > Some(10))
+            rows.iter()
+                .all(|row| row["resident_bytes"].as_u64() >= Some(1 << 20))
         );
     }
 }

@@ -16,6 +16,7 @@ use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
 use crate::page;
+use crate::paging_cost::PagingCost;
 use crate::preempt::Preempt;
 use crate::processes::Processes;
 use crate::report::Report;
@@ -91,6 +92,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Preempt,
         &Sharing,
         &ReserveSize,
+        &PagingCost,
     ]
 }
 

@@ -7,7 +7,6 @@
 //! place, *frames back* when the kernel has every page again that does not stay resident; only
 //! Leasehold has the one before the other.
 
-mod mapping;
 mod tenant;
 
 use std::thread;
@@ -15,6 +14,7 @@ use std::thread;
 use anyhow::{Result, anyhow};
 
 use crate::contest;
+use crate::mapping::Mapping;
 use crate::neighbour::pin;
 use crate::objects;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
@@ -24,7 +24,6 @@ use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::Allocation;
 use crate::study::{Options, Study};
 use crate::unit::Unit;
-use mapping::Mapping;
 use tenant::{InCell, InStock};
 
 /// The study; see the [module](self).
@@ -45,9 +44,9 @@ struct Scale {
 
 const FULL: Scale = Scale {
     pages: &[100, 1000, 10_000, 100_000, 1_000_000],
-    ends: 51,
-    least: 7,
-    pages_per_point: 5_100_000,
+    ends: 31,
+    least: 5,
+    pages_per_point: 3_100_000,
 };
 const QUICK: Scale = Scale {
     pages: &[100, 10_000, 100_000],

@@ -3,7 +3,7 @@
 //! A latency is that of a mechanism only if nobody else has the processor meanwhile.
 
 /// Has this thread go before all others of its processor; false if the host does not allow it.
-pub(super) fn before_everybody() -> bool {
+pub(crate) fn before_everybody() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameters` outlives the call, which only reads it; 0 names this thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }

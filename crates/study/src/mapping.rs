@@ -1,26 +1,27 @@
-//! Anonymous memory whose pages are written to and given back: what the kernel alone takes.
+//! Memory whose pages are touched and given back: what the kernel alone takes.
 
+use std::os::fd::AsFd;
 use std::ptr::null_mut;
 
 use anyhow::{Context, Result};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::clock::monotonic_ns;
 
 const PAGE: usize = 4096;
 
-/// A private anonymous mapping without huge pages.
-pub(super) struct Mapping {
+/// A mapping of its own, without huge pages.
+pub(crate) struct Mapping {
     start: *mut u8,
     bytes: usize,
 }
 
 impl Mapping {
-    /// Maps `pages` pages, of which none is resident.
+    /// Maps `pages` anonymous pages, of which none is resident.
     ///
     /// # Errors
     /// The system's, without address space.
-    pub(super) fn new(pages: usize) -> Result<Self> {
+    pub(crate) fn new(pages: usize) -> Result<Self> {
         let bytes = pages * PAGE;
         // SAFETY: the kernel chooses an unused place; nothing existing is replaced.
         let start = unsafe {
@@ -32,18 +33,50 @@ impl Mapping {
             )
         };
         let start = start.context("mapping pages")?.cast();
-        let mapping = Self { start, bytes };
+        Self { start, bytes }.without_huge_pages()
+    }
+
+    /// Maps the first `pages` pages of a file, for all who have it mapped to see.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn of_file(file: impl AsFd, pages: usize) -> Result<Self> {
+        let bytes = pages * PAGE;
+        // SAFETY: the kernel chooses an unused place; nothing existing is replaced.
+        let start = unsafe {
+            mmap(
+                null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        };
+        let start = start.context("mapping a file")?.cast();
+        Self { start, bytes }.without_huge_pages()
+    }
+
+    fn without_huge_pages(self) -> Result<Self> {
         // SAFETY: the mapping just made; this changes nothing of its contents.
-        unsafe { madvise(start.cast(), bytes, Advice::LinuxNoHugepage) }
+        unsafe { madvise(self.start.cast(), self.bytes, Advice::LinuxNoHugepage) }
             .context("asking for no huge pages")?;
-        Ok(mapping)
+        Ok(self)
     }
 
     /// Writes one byte to each page.
-    pub(super) fn touch(&self) {
+    pub(crate) fn touch(&self) {
         for at in (0..self.bytes).step_by(PAGE) {
             // SAFETY: within the mapping, which is writable and nobody else's.
             unsafe { self.start.add(at).write_volatile(1) };
+        }
+    }
+
+    /// Reads one byte of each page.
+    pub(crate) fn read(&self) {
+        for at in (0..self.bytes).step_by(PAGE) {
+            // SAFETY: within the mapping, which is readable; a file's bytes may be anything.
+            unsafe { self.start.add(at).read_volatile() };
         }
     }
 
@@ -51,7 +84,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn unmap(self) -> Result<u64> {
+    pub(crate) fn unmap(self) -> Result<u64> {
         let begin = monotonic_ns();
         drop(self);
         Ok(monotonic_ns() - begin)
@@ -62,7 +95,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn discard(self) -> Result<u64> {
+    pub(crate) fn discard(self) -> Result<u64> {
         let begin = monotonic_ns();
         // SAFETY: exactly the mapping, into which no reference exists.
         unsafe { madvise(self.start.cast(), self.bytes, Advice::LinuxDontNeed) }
