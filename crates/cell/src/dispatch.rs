@@ -6,9 +6,9 @@
 //! that a tenant pays for its own timers and for its own end.
 
 use crate::cell::CellConfig;
+use crate::promises::Promise;
 use leasehold_crossing::Urgency;
 use leasehold_lease::Cpu;
-use leasehold_reserve::admission::fits;
 use leasehold_reserve::{
     Config, Contract, Nanos, Order, Policy, Priority, Refused, Scheduler, ServerId, State, Supply,
     TaskId,
@@ -37,6 +37,15 @@ pub(crate) struct Share {
     urgency: Urgency,
 }
 
+/// A processor reservation that the cell may keep.
+#[derive(Debug)]
+pub(crate) struct Promised {
+    pub(crate) contract: Contract,
+    /// `None` where nobody is refused.
+    #[expect(dead_code, reason = "dropped when the reservation is given back")]
+    pub(crate) promise: Option<Promise>,
+}
+
 impl Share {
     /// How urgent it is that this tenant runs.
     pub(crate) const fn urgency(&self) -> Urgency {
@@ -58,8 +67,6 @@ pub(crate) struct Turn {
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
     order: Order,
-    /// The reservations that are promised; `None` if nobody is to be refused.
-    admitted: Option<Vec<(ServerId, Contract)>>,
     /// What each task is, by its place in the scheduler.
     tasks: Vec<Option<(TaskId, Work, Share)>>,
     /// The task that ran last, unless the cell was idle since.
@@ -79,7 +86,6 @@ impl Dispatcher {
         Self {
             scheduler,
             order: config.order,
-            admitted: config.admission.then(Vec::new),
             tasks: vec![None; tasks as usize],
             last: None,
         }
@@ -88,10 +94,13 @@ impl Dispatcher {
     /// Sets the reservation of a tenant up; without one it gets what nobody reserved.
     ///
     /// # Errors
-    /// When the cell has no place for another tenant, or cannot keep its reservation beside those
-    /// of the others, or theirs beside it (SPR §III-G).
-    pub(crate) fn share(&mut self, cpu: Option<&Cpu>, now: Nanos) -> Result<Share, ShareError> {
-        let Some(cpu) = cpu else {
+    /// When the cell has no place for another tenant.
+    pub(crate) fn share(
+        &mut self,
+        contract: Option<&Contract>,
+        now: Nanos,
+    ) -> Result<Share, Refused> {
+        let Some(contract) = contract else {
             let slice = BACKGROUND_SLICE.as_nanos() as Nanos;
             return Ok(Share {
                 server: self.scheduler.add_background(slice)?,
@@ -99,27 +108,13 @@ impl Dispatcher {
                 urgency: Urgency::BACKGROUND,
             });
         };
-        let contract = contract(cpu);
-        let server = match &mut self.admitted {
-            None => self.scheduler.add_server(&contract, now)?,
-            Some(admitted) => {
-                let others = admitted.iter().map(|(_, contract)| *contract);
-                let all: Vec<_> = others.chain([contract]).collect();
-                if !fits(&all, self.order) {
-                    return Err(ShareError::Unschedulable);
-                }
-                let server = self.scheduler.add_server(&contract, now)?;
-                admitted.push((server, contract));
-                server
-            }
-        };
         let urgency = match self.order {
-            Order::FixedPriority => Urgency::of_priority(u32::from(cpu.priority())),
+            Order::FixedPriority => Urgency::of_priority(u32::from(contract.priority().0)),
             // Whose deadline comes first is not known before the wake-up is processed.
             Order::EarliestDeadline => Urgency::of_priority(0),
         };
         Ok(Share {
-            server,
+            server: self.scheduler.add_server(contract, now)?,
             reserved: true,
             urgency,
         })
@@ -127,9 +122,6 @@ impl Dispatcher {
 
     /// Gives a tenant's share back, and takes what is left of its tasks away.
     pub(crate) fn give_back(&mut self, share: Share, now: Nanos) {
-        if let Some(admitted) = &mut self.admitted {
-            admitted.retain(|(server, _)| *server != share.server);
-        }
         let removed = self.scheduler.remove_server(share.server, now);
         debug_assert!(removed.is_ok(), "a share is given back once");
     }
@@ -149,6 +141,11 @@ impl Dispatcher {
             supply: self.scheduler.supply(server).ok()?,
             budget_left_ns: left.and_then(|server| self.scheduler.budget_left(server, now).ok()),
         })
+    }
+
+    /// What a tenant has got so far, up to the last decision.
+    pub(crate) fn supply(&self, share: Share) -> Supply {
+        self.scheduler.supply(share.server).unwrap_or_default()
     }
 
     fn running(&self) -> Option<ServerId> {
@@ -185,7 +182,7 @@ impl Dispatcher {
         let _ = self.scheduler.block(task, now, until);
     }
 
-    /// The cell does what no tenant asked for, such as starting another one, or waits for others
+    /// The cell does what no tenant asked for, such as admitting another one, or waits for others
     /// to have the processor: until [`resume`](Self::resume) nobody is charged.
     pub(crate) fn pause(&mut self, now: Nanos) {
         self.scheduler.pause(now);
@@ -276,15 +273,6 @@ impl fmt::Display for ProcessorState {
     }
 }
 
-/// Why a tenant gets no share of the processor.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ShareError {
-    #[error("it cannot be kept beside the reservations of the other tenants, or theirs beside it")]
-    Unschedulable,
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
 /// The contract that a lease's processor reservation is.
 ///
 /// # Panics
@@ -309,14 +297,15 @@ mod tests {
     use super::{Dispatcher, Work};
     use crate::cell::CellConfig;
     use crate::profile::Profile;
+    use leasehold_reserve::Contract;
 
     #[test]
     fn what_the_controller_asks_for_is_charged_to_nobody() {
         let config = CellConfig::new(Profile::free());
         let mut dispatcher = Dispatcher::new(&config, 2);
         let mut share = |now| {
-            let cpu = "budget=20us,period=100ms".parse().expect("a reservation");
-            let share = dispatcher.share(Some(&cpu), now).expect("it fits");
+            let contract = Contract::new(20_000, 100_000_000).expect("a contract");
+            let share = dispatcher.share(Some(&contract), now).expect("it fits");
             let task = dispatcher.add(share, Work::Execution(1)).expect("a place");
             (share, task)
         };

@@ -17,6 +17,7 @@ use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
+use leasehold_reserve::Supply;
 use std::sync::mpsc::Sender;
 
 /// Scrub entries severed in one step.
@@ -181,8 +182,8 @@ impl Ending {
         !matches!(self.phase, Phase::Sever)
     }
 
-    /// Tells the controller, if there is one.
-    pub(crate) fn report(self) {
+    /// Tells the controller, if there is one. `supply` is what the tenant got of the processor.
+    pub(crate) fn report(self, supply: Supply) {
         let outcome = self.end.outcome();
         let reclaimed = Reclaimed {
             predicted_ns: self.predicted_ns,
@@ -207,6 +208,7 @@ impl Ending {
                 at_ns: self.began_wall,
                 statement: self.statement,
                 reclaimed,
+                supply,
             });
         }
     }

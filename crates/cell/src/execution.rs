@@ -154,22 +154,31 @@ impl Blueprint {
         blueprint
     }
 
-    /// Charges `tenant` for an execution and builds it; it has not run yet.
+    /// Charges `tenant` for an execution and builds it; it has not run yet. For the tasks and
+    /// children of a guest, in its own host call; a top-level tenant is built in steps
+    /// ([`crate::starting`]).
     ///
     /// # Errors
     /// When the lease does not pay for it, or its surroundings are not there. What was charged
     /// until then stays among the execution's holdings ([`local::Local::release_all`]).
     pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
+        self.charge(tenant, execution)?;
+        let mut surrounding = self.surround();
+        while surrounding.open_next()? {}
+        self.assemble(tenant, execution, surrounding.finish())
+    }
+
+    /// Charges `tenant` for what an execution holds from the beginning.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it. What was charged until then stays among the
+    /// execution's holdings.
+    pub(crate) fn charge(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
         let inventory = *self.program.inventory();
-        let call_bytes = self.limits.call_bytes;
-        let handles = match self.program.code() {
-            Code::Module(_) => 0,
-            Code::Component(_) => self.limits.handles,
-        };
         let host_pages = inventory
             .instance_bytes
-            .saturating_add(call_bytes)
-            .saturating_add(handles * HANDLE_BYTES)
+            .saturating_add(self.limits.call_bytes)
+            .saturating_add(self.handles() * HANDLE_BYTES)
             .div_ceil(PAGE);
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
@@ -183,8 +192,26 @@ impl Blueprint {
             let pages = inventory.memory_bytes.div_ceil(PAGE);
             local.hold(tenant, execution, Held::MemoryPage, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
-        })?;
-        let mut wasi = self.surroundings.wasi()?;
+        })
+    }
+
+    /// The surroundings of an execution, without its directories. Copies arguments and variables.
+    pub(crate) fn surround(&self) -> Surrounding {
+        Surrounding::of(&self.surroundings)
+    }
+
+    /// Makes the store of an execution that was [charged](Self::charge) for.
+    ///
+    /// # Errors
+    /// When the lease does not pay for its table of descriptors, or the program does not fit.
+    pub(crate) fn assemble(
+        &self,
+        tenant: TenantId,
+        execution: u64,
+        mut wasi: WasiP1Ctx,
+    ) -> Result<Running, BuildError> {
+        let inventory = *self.program.inventory();
+        let call_bytes = self.limits.call_bytes;
         let preopens = self.surroundings.dirs.len();
         let table = TableCharge::start(wasi.ctx().table, tenant, execution, preopens)?;
         let prepared = self
@@ -213,39 +240,67 @@ impl Blueprint {
             .map_err(BuildError::Link)?;
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
-        store.set_max_component_handles(usize::try_from(handles).unwrap_or(usize::MAX));
+        store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
         Ok(Running {
             guest,
             future: Box::pin(run(store, prepared)),
         })
     }
+
+    /// Component-model handles of an execution.
+    fn handles(&self) -> u64 {
+        match self.program.code() {
+            Code::Module(_) => 0,
+            Code::Component(_) => self.limits.handles,
+        }
+    }
 }
 
-impl Surroundings {
-    fn wasi(&self) -> Result<WasiP1Ctx, BuildError> {
+/// What WASI offers to an execution, while its directories are being opened.
+pub(crate) struct Surrounding {
+    wasi: WasiCtxBuilder,
+    /// Still to be opened, the next one last.
+    dirs: Vec<Directory>,
+}
+
+impl Surrounding {
+    fn of(surroundings: &Surroundings) -> Self {
         let mut wasi = WasiCtxBuilder::new();
-        wasi.args(&self.args)
-            .envs(&self.env)
+        wasi.args(&surroundings.args)
+            .envs(&surroundings.env)
             .monotonic_clock(CellClock)
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
-        self.stdin.give(&mut wasi);
-        self.stdout.give_stdout(&mut wasi);
-        self.stderr.give_stderr(&mut wasi);
-        for Directory { host, guest, write } in &self.dirs {
-            let permissions = if *write {
-                FsPerms::ReadWrite
-            } else {
-                FsPerms::ReadOnly
-            };
-            wasi.preopened_dir(host, guest, permissions)
-                .map_err(|source| BuildError::Directory {
-                    path: host.clone(),
-                    source,
-                })?;
+        surroundings.stdin.give(&mut wasi);
+        surroundings.stdout.give_stdout(&mut wasi);
+        surroundings.stderr.give_stderr(&mut wasi);
+        let dirs = surroundings.dirs.iter().rev().cloned().collect();
+        Self { wasi, dirs }
+    }
+
+    /// Opens the next directory; false if there is none.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn open_next(&mut self) -> Result<bool, BuildError> {
+        let Some(Directory { host, guest, write }) = self.dirs.pop() else {
+            return Ok(false);
+        };
+        let permissions = if write {
+            FsPerms::ReadWrite
+        } else {
+            FsPerms::ReadOnly
+        };
+        match self.wasi.preopened_dir(&host, &guest, permissions) {
+            Ok(_) => Ok(true),
+            Err(source) => Err(BuildError::Directory { path: host, source }),
         }
-        Ok(wasi.build_p1())
+    }
+
+    /// What the execution gets; directories that were not opened are not among it.
+    pub(crate) fn finish(mut self) -> WasiP1Ctx {
+        self.wasi.build_p1()
     }
 }
 

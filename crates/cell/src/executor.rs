@@ -3,24 +3,26 @@
 //! One turn: hear what other threads want of those who are more urgent than whoever would run,
 //! decide ([`crate::dispatch`]), set the one-shot timer for the next decision, and let one task
 //! run until it blocks, the timer fires, or something more urgent arrives. A task is an execution,
-//! which is polled, or the upkeep of a tenant: firing its timers and taking back what of it has
-//! ended, in steps ([`crate::ending`]). Everything between two decisions is charged to the task
-//! that ran, host calls and upkeep included: a tenant that dies pays for its own funeral.
+//! which is polled, or the upkeep of a tenant: building its program ([`crate::starting`]), firing
+//! its timers, and taking back what of it has ended ([`crate::ending`]), in steps. Everything
+//! between two decisions is charged to the task that ran, host calls and upkeep included: a tenant
+//! pays for its own birth, for whom it wakes, and for its own funeral. The controller's commands
+//! are charged to nobody, and rationed ([`crate::control_share`]).
 
 use crate::abi::Linkers;
 use crate::cell::{CellConfig, Command, Connect, Ended, StartError, StartRequest};
 use crate::clock::monotonic_ns;
-use crate::dispatch::{Dispatcher, Processor, Share, Turn, Work};
+use crate::control_share::ControlShare;
+use crate::dispatch::{Dispatcher, Processor, Promised, Share, Turn, Work};
 use crate::ending::{Ending, Programs};
-use crate::execution::{
-    Blueprint, BuildError, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running,
-};
+use crate::execution::{Blueprint, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running};
 use crate::host_share::HostShare;
 use crate::local::{self, Holdings};
 use crate::meter::Held;
 use crate::pools::{Leavings, Pools};
 use crate::preempt::Preemption;
 use crate::range_pool::STEP_PAGES;
+use crate::starting::{Client, Starting, Stepped};
 use leasehold_crossing::{Inbox, Message, Urgency, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, Rights, TenantId};
 use leasehold_reserve::TaskId;
@@ -66,8 +68,12 @@ struct Execution {
 struct Root {
     tenant: TenantId,
     share: Share,
-    /// The task that fires timers and takes back what ended.
+    /// Its reservation can be kept.
+    promised: Option<Promised>,
+    /// The task that builds its program, fires timers and takes back what ended.
     upkeep: TaskId,
+    /// Its program, until it is built.
+    starting: Option<Box<Starting>>,
     /// Whether the tenant itself has ended.
     ended: bool,
     /// What is being taken back, in the order in which it ended.
@@ -145,6 +151,9 @@ pub(crate) struct Executor {
     roots: HashMap<u64, Root>,
     keys: HashMap<TenantId, u64>,
     page_ps: u64,
+    /// Commands that wait for their share of the time.
+    commands: VecDeque<Command>,
+    control_share: ControlShare,
     /// With real-time priority: what is left to the host.
     host_share: Option<HostShare>,
     stop: bool,
@@ -182,6 +191,8 @@ impl Executor {
             roots: HashMap::new(),
             keys: HashMap::new(),
             page_ps: config.profile.charge_ps(Held::HostPage),
+            commands: VecDeque::new(),
+            control_share: ControlShare::default(),
             host_share: realtime.then(HostShare::default),
             stop: false,
         })
@@ -201,17 +212,28 @@ impl Executor {
     /// message for somebody less urgent stays where it is (SPR §III-E).
     fn next_turn(&mut self) -> (Option<Turn>, Option<u64>) {
         loop {
-            let (turn, timer) = self.executions.dispatcher.decide(monotonic_ns());
+            let now = monotonic_ns();
+            let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
                 Some(Message::Wake(execution)) => self.executions.wake(execution, monotonic_ns()),
-                Some(Message::Command(command)) => {
-                    // Whoever was selected has no part in what the controller wants.
-                    self.executions.dispatcher.pause(monotonic_ns());
-                    self.obey(command);
-                    self.executions.dispatcher.resume(monotonic_ns());
+                Some(Message::Command(command)) => self.commands.push_back(command),
+                None if self.commands.is_empty() => return (turn, timer),
+                None => {
+                    // Only a reservation was promised anything.
+                    let reserved = least > Urgency::BACKGROUND;
+                    if let Some(until) = self.control_share.pause(now).filter(|_| reserved) {
+                        return (turn, Some(timer.map_or(until, |timer| timer.min(until))));
+                    }
+                    if let Some(command) = self.commands.pop_front() {
+                        // Whoever was selected has no part in what the controller wants.
+                        self.executions.dispatcher.pause(now);
+                        self.obey(command);
+                        let done = monotonic_ns();
+                        self.executions.dispatcher.resume(done);
+                        self.control_share.obeyed(now, done);
+                    }
                 }
-                None => return (turn, timer),
             }
         }
     }
@@ -267,18 +289,10 @@ impl Executor {
         match command {
             Command::Start {
                 key,
-                held,
                 request,
-                started,
-                ended,
-            } => {
-                let result = self.start(key, *request, ended);
-                if result.is_ok() && !held {
-                    self.go(key);
-                }
-                // The controller may have gone; then the tenant is ended with the cell.
-                let _ = started.send(result);
-            }
+                promised,
+                client,
+            } => self.start(key, *request, promised, client),
             Command::Go(key) => self.go(key),
             Command::Kill(key) => self.end_root(key, Exit::Killed),
             Command::Statement(key, reply) => {
@@ -308,28 +322,83 @@ impl Executor {
         }
     }
 
+    /// Admits a top-level tenant, whose upkeep will build its program.
     fn start(
         &mut self,
         key: u64,
         request: StartRequest,
-        ended: Sender<Ended>,
-    ) -> Result<(), StartError> {
-        let budget_ns = request.lease.reclaim.budget.get();
-        let refused = |reason: String| StartError::Lease { budget_ns, reason };
-        if request.lease.memory.paging.is_some() {
+        promised: Option<Promised>,
+        client: Client,
+    ) {
+        match self.open_root(key, &request, promised) {
+            Ok(tenant) => self.begin_start(key, tenant, request, client),
+            Err(error) => {
+                // The controller may have gone.
+                let _ = client.started.send(Err(error));
+            }
+        }
+    }
+
+    /// Sets up what a top-level tenant needs to take turns.
+    fn open_root(
+        &mut self,
+        key: u64,
+        request: &StartRequest,
+        promised: Option<Promised>,
+    ) -> Result<TenantId, StartError> {
+        let lease = &request.lease;
+        let budget_ns = lease.reclaim.budget.get();
+        if lease.memory.paging.is_some() {
             return Err(StartError::Memory("cells do not page yet".into()));
         }
-        let memory = request.lease.memory.reserve.get();
-        let admitted = local::with(|local| {
-            let tenant = local.kernel.admit(budget_ns, memory)?;
+        let tenant = local::with(|local| {
+            let tenant = local.kernel.admit(budget_ns, lease.memory.reserve.get())?;
             let root = local.kernel.group_of(tenant)?;
-            let table_elements = request.lease.memory.table_elements;
-            local.shares.open(root, table_elements);
-            let execution = local.next_execution;
-            local.next_execution += 1;
-            Ok((tenant, execution))
+            local.shares.open(root, lease.memory.table_elements);
+            Ok(tenant)
+        })
+        .map_err(|errno: Errno| StartError::refused(budget_ns, errno))?;
+        let now = monotonic_ns();
+        let dispatcher = &mut self.executions.dispatcher;
+        let contract = promised.as_ref().map(|promised| &promised.contract);
+        let share = dispatcher.share(contract, now).and_then(|share| {
+            let upkeep = dispatcher.add(share, Work::Upkeep(key));
+            Ok((
+                share,
+                upkeep.inspect_err(|_| dispatcher.give_back(share, now))?,
+            ))
         });
-        let (tenant, execution) = admitted.map_err(|errno: Errno| refused(errno.to_string()))?;
+        let (share, upkeep) = match share {
+            Ok(share) => share,
+            Err(refused) => {
+                local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
+                return Err(StartError::Processor(refused.to_string()));
+            }
+        };
+        self.keys.insert(tenant, key);
+        self.roots.insert(
+            key,
+            Root {
+                tenant,
+                share,
+                promised,
+                upkeep,
+                starting: None,
+                ended: false,
+                deaths: VecDeque::new(),
+                leavings: Leavings::default(),
+                controlled: None,
+            },
+        );
+        Ok(tenant)
+    }
+
+    /// Has a tenant's program built in its own turns.
+    fn begin_start(&mut self, key: u64, tenant: TenantId, request: StartRequest, client: Client) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let budget_ns = request.lease.reclaim.budget.get();
         let call_bytes = match request.lease.reclaim.call_bytes {
             Some(bytes) => bytes.get(),
             None => call_bytes(budget_ns, self.page_ps),
@@ -345,75 +414,78 @@ impl Executor {
                 handles: handles(budget_ns, self.page_ps),
             },
         });
-        if let Err(error) = self.open_root(key, tenant, request.lease.cpu.as_ref()) {
-            local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
-            return Err(error);
-        }
-        let built = blueprint.build(tenant, execution).and_then(|running| {
-            local::with(|local| {
-                local
-                    .kernel
-                    .register_execution(tenant, ExecutionId(execution))?;
-                local.blueprints.insert(tenant, blueprint);
-                Ok(running)
-            })
+        let execution = local::with(|local| {
+            let execution = local.next_execution;
+            local.next_execution += 1;
+            execution
         });
-        let started = match built {
-            Ok(running) => self
-                .add_execution(key, tenant, execution, running, true)
-                .map_err(|errno| refused(errno.to_string())),
-            Err(BuildError::Lease(errno)) => Err(refused(errno.to_string())),
-            Err(error @ BuildError::Directory { .. }) => {
-                Err(StartError::Surroundings(error.to_string()))
-            }
-            Err(error @ BuildError::Link(_)) => Err(StartError::Program(error.to_string())),
-        };
-        if started.is_err() {
-            local::with(|local| local.holdings.remove(&execution));
-            self.end_root(key, Exit::Killed);
-        } else if let Some(root) = self.roots.get_mut(&key) {
-            root.controlled = Some(Controlled {
-                program: execution,
-                ended,
-                detailed: request.detailed,
-            });
-        }
-        started
+        let starting = Starting::new(tenant, execution, blueprint, budget_ns, client);
+        root.starting = Some(Box::new(starting));
+        self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
     }
 
-    /// Sets up what a top-level tenant needs to take turns.
-    fn open_root(
+    /// Takes the next step of building a top-level tenant's program, and tells the controller when
+    /// that is over.
+    fn step_start(&mut self, key: u64) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(mut starting) = root.starting.take() else {
+            return;
+        };
+        let tenant = root.tenant;
+        let built = match starting.step() {
+            Ok(Stepped::Working) => {
+                root.starting = Some(starting);
+                return;
+            }
+            Ok(Stepped::Built(running)) => self
+                .take_in(key, tenant, &starting, running)
+                .map_err(|errno| starting.not_taken(errno)),
+            Err(error) => Err(error),
+        };
+        match built {
+            Ok(()) => {
+                let program = starting.execution();
+                let client = starting.complete();
+                if let Some(root) = self.roots.get_mut(&key) {
+                    root.controlled = Some(Controlled {
+                        program,
+                        ended: client.ended,
+                        detailed: client.detailed,
+                    });
+                }
+                if !client.held {
+                    self.go(key);
+                }
+                // The controller may have gone; then the tenant is ended with the cell.
+                let _ = client.started.send(Ok(()));
+            }
+            Err(error) => {
+                let client = starting.give_up();
+                self.end_root(key, Exit::Killed);
+                let _ = client.started.send(Err(error));
+            }
+        }
+    }
+
+    /// Takes a program that was built as that of a top-level tenant.
+    fn take_in(
         &mut self,
         key: u64,
         tenant: TenantId,
-        cpu: Option<&leasehold_lease::Cpu>,
-    ) -> Result<(), StartError> {
-        let dispatcher = &mut self.executions.dispatcher;
-        let now = monotonic_ns();
-        let share = dispatcher
-            .share(cpu, now)
-            .map_err(|error| StartError::Processor(error.to_string()))?;
-        let upkeep = match dispatcher.add(share, Work::Upkeep(key)) {
-            Ok(upkeep) => upkeep,
-            Err(error) => {
-                dispatcher.give_back(share, now);
-                return Err(StartError::Processor(error.to_string()));
-            }
-        };
-        self.keys.insert(tenant, key);
-        self.roots.insert(
-            key,
-            Root {
-                tenant,
-                share,
-                upkeep,
-                ended: false,
-                deaths: VecDeque::new(),
-                leavings: Leavings::default(),
-                controlled: None,
-            },
-        );
-        Ok(())
+        starting: &Starting,
+        running: Running,
+    ) -> Result<(), Errno> {
+        let execution = starting.execution();
+        local::with(|local| {
+            local
+                .kernel
+                .register_execution(tenant, ExecutionId(execution))?;
+            local.blueprints.insert(tenant, starting.blueprint());
+            Ok::<_, Errno>(())
+        })?;
+        self.add_execution(key, tenant, execution, running, true)
     }
 
     /// The tenant with this key, if it has not ended.
@@ -649,6 +721,9 @@ impl Executor {
             root.ended = true;
             controlled = root.controlled.take();
             self.keys.remove(&tenant);
+            if let Some(starting) = root.starting.take() {
+                starting.give_up();
+            }
         }
         let detailed = controlled
             .as_ref()
@@ -667,8 +742,9 @@ impl Executor {
         }
     }
 
-    /// The upkeep of a top-level tenant: fires its timers, cleans what it left, and takes back what
-    /// of it ended: at least one step, and as long as `go_on` says so and anything is left to do.
+    /// The upkeep of a top-level tenant: builds its program, fires its timers, cleans what it left,
+    /// and takes back what of it ended: at least one step, and as long as `go_on` says so and
+    /// anything is left to do.
     fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
         while let Some(root) = self.roots.get_mut(&key) {
             let now = monotonic_ns();
@@ -676,6 +752,8 @@ impl Executor {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 local::with(|local| local.kernel.expire(root.tenant, now, TIMERS_PER_STEP));
                 self.pass_on();
+            } else if root.starting.is_some() {
+                self.step_start(key);
             } else if !root.leavings.is_clean() {
                 self.pools.clean(&mut root.leavings, STEP_PAGES);
             } else if !root.deaths.is_empty() {
@@ -724,12 +802,13 @@ impl Executor {
         };
         if done {
             let death = root.deaths.pop_front();
+            let supply = self.executions.dispatcher.supply(root.share);
             // Whoever hears of the tenant's end may take its place at once.
             if root.ended && root.deaths.is_empty() && root.leavings.is_clean() {
                 self.close_root(key);
             }
             match death {
-                Some(Death::Tenant { ending, .. }) => ending.report(),
+                Some(Death::Tenant { ending, .. }) => ending.report(supply),
                 Some(Death::Task {
                     tenant, holdings, ..
                 }) => {
@@ -748,6 +827,7 @@ impl Executor {
             let dispatcher = &mut self.executions.dispatcher;
             dispatcher.remove(root.upkeep, now);
             dispatcher.give_back(root.share, now);
+            drop(root.promised);
         }
     }
 }

@@ -21,7 +21,7 @@
 //!    host calls never wait for another thread or a device; the largest step of each is stated
 //!    where it is made.
 //! 5. **Whose work, whose time.** A scheduler decides who runs ([`leasehold_reserve`]); what a
-//!    tenant's timers, wake-ups and end take is charged to that tenant's reservation (`dispatch`,
+//!    tenant's start, timers and end take is charged to that tenant's reservation (`dispatch`,
 //!    `executor`).
 //! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
@@ -53,6 +53,7 @@ pub mod calibrate;
 mod cell;
 mod cleaning;
 pub mod clock;
+mod control_share;
 mod core_modules;
 pub mod data_segments;
 mod dispatch;
@@ -72,17 +73,21 @@ mod pools;
 pub mod preempt;
 pub mod profile;
 pub mod program;
+mod promises;
 pub mod range_pool;
 mod realtime;
 mod reservation;
 mod share;
 pub mod slot;
 pub mod stack;
+mod starting;
 mod wasi;
 
 pub use arena_backing::MapBacking;
 pub use artifact::user_cache as user_code_cache;
-pub use cell::{Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle};
+pub use cell::{
+    Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
+};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, contract};
 pub use execution::{Directory, Exit, Surroundings};
 pub use leasehold_lease::Lease;
@@ -91,4 +96,4 @@ pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
-pub use wasi::stdio::{Capture, Input, Output, flush as flush_output};
+pub use wasi::stdio::{Capture, Destination, Input, Output, flush as flush_output};

@@ -278,7 +278,9 @@ pub(crate) fn load(cell: &Cell, path: &Path) -> Result<Arc<Program>, Failure> {
 pub(crate) fn failure(error: StartError) -> Failure {
     match error {
         StartError::Lease { .. } => Failure::Refused(error.to_string()),
-        StartError::Processor(_) | StartError::Memory(_) => Failure::Refused(error.to_string()),
+        StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_) => {
+            Failure::Refused(error.to_string())
+        }
         StartError::Surroundings(message) => Failure::Missing(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
         StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),

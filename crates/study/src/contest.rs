@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use leasehold_cell::{
-    Capture, Cell, CellConfig, Lease, Output, Program, Shielding, StartRequest, Supply,
+    Beginning, Capture, Cell, CellConfig, Lease, Output, Program, Shielding, StartRequest, Supply,
     Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu};
@@ -43,6 +43,24 @@ pub(crate) struct Contestant {
     name: String,
     tenant: TenantHandle,
     output: Capture,
+}
+
+/// A guest that is being started.
+struct Entering {
+    name: String,
+    tenant: Beginning,
+    output: Capture,
+}
+
+impl Entering {
+    fn wait(self) -> Result<Contestant> {
+        let tenant = self.tenant.wait().with_context(|| self.name.clone())?;
+        Ok(Contestant {
+            name: self.name,
+            tenant,
+            output: self.output,
+        })
+    }
 }
 
 impl Contest {
@@ -87,6 +105,17 @@ impl Contest {
         arguments: &[u64],
         cpu: &str,
     ) -> Result<Contestant> {
+        self.begin(name, program, arguments, cpu)?.wait()
+    }
+
+    /// Begins to start a guest, as [`enter`](Self::enter) does.
+    fn begin(
+        &self,
+        name: &str,
+        program: &Arc<Program>,
+        arguments: &[u64],
+        cpu: &str,
+    ) -> Result<Entering> {
         let reservation: Cpu = cpu.parse().with_context(|| format!("{name}: {cpu}"))?;
         let mut lease = Lease {
             cpu: Some(reservation),
@@ -95,7 +124,7 @@ impl Contest {
         lease.memory.reserve = MEMORY;
         let output = Capture::new(OUTPUT_BYTES);
         let arguments = arguments.iter().map(u64::to_string);
-        let tenant = self.cell.start_tenant(StartRequest {
+        let tenant = self.cell.begin(StartRequest {
             program: program.clone(),
             lease,
             surroundings: Surroundings {
@@ -105,14 +134,15 @@ impl Contest {
             },
             detailed: false,
         })?;
-        Ok(Contestant {
+        Ok(Entering {
             name: name.to_owned(),
             tenant,
             output,
         })
     }
 
-    /// Starts `count` attackers alike, and waits until all of them are ready.
+    /// Starts `count` attackers alike, all at once, since each starts on its own small budget, and
+    /// waits until all of them are ready.
     ///
     /// # Errors
     /// As of [`enter`](Self::enter), and if one does not become ready.
@@ -125,7 +155,11 @@ impl Contest {
     ) -> Result<Vec<Contestant>> {
         let program = self.load(name)?;
         let attackers = (0..count)
-            .map(|_| self.enter(name, &program, arguments, cpu))
+            .map(|_| self.begin(name, &program, arguments, cpu))
+            .collect::<Result<Vec<_>>>()?;
+        let attackers = attackers
+            .into_iter()
+            .map(Entering::wait)
             .collect::<Result<Vec<_>>>()?;
         for attacker in &attackers {
             attacker.await_lines("ready", 1, Duration::ZERO)?;

@@ -4,6 +4,7 @@
 //! a reader that does not read holds up the tenant that writes and nobody else.
 
 use leasehold_crossing::Pipe;
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
@@ -37,6 +38,31 @@ pub enum Output {
     Stderr,
     /// Memory, up to this buffer's capacity; writing more is an error to the tenant.
     Capture(Capture),
+    /// Wherever this takes it.
+    To(Destination),
+}
+
+/// A writer for what tenants write. It may block without holding anybody up but those who write to
+/// it. Clones share it. Its thread stays until the process ends.
+#[derive(Clone)]
+pub struct Destination(Pipe);
+
+impl std::fmt::Debug for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Destination").finish_non_exhaustive()
+    }
+}
+
+impl Destination {
+    /// Everything that is written goes to `writer`, on a thread of its own called `name`.
+    pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
+        Self(drained_pipe(name, |pipe| pipe.drain(writer)))
+    }
+
+    /// Waits until everything that was written so far is out.
+    pub fn flush(&self) {
+        self.0.flush_blocking();
+    }
 }
 
 /// What a tenant wrote, kept in memory. Clones share it.
@@ -68,26 +94,20 @@ pub fn flush() {
 static STDOUT: OnceLock<Pipe> = OnceLock::new();
 static STDERR: OnceLock<Pipe> = OnceLock::new();
 
-fn process_pipe(
-    cell: &'static OnceLock<Pipe>,
-    name: &'static str,
-    drain: impl FnOnce(Pipe) + Send + 'static,
-) -> Pipe {
-    cell.get_or_init(|| {
-        let pipe = Pipe::new();
-        let theirs = pipe.clone();
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .spawn(move || drain(theirs));
-        if let Err(error) = thread {
-            // Nobody will ever drain it: say so instead of letting tenants wait for ever.
-            tracing::error!(%error, "no thread for {name}; output is discarded");
-            pipe.close();
-            pipe.drain(std::io::sink());
-        }
-        pipe
-    })
-    .clone()
+/// A pipe with a thread that drains it.
+fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -> Pipe {
+    let pipe = Pipe::new();
+    let theirs = pipe.clone();
+    let thread = std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || drain(theirs));
+    if let Err(error) = thread {
+        // Nobody will ever drain it: say so instead of letting tenants wait for ever.
+        tracing::error!(%error, "no thread for {name}; output is discarded");
+        pipe.close();
+        pipe.drain(std::io::sink());
+    }
+    pipe
 }
 
 impl Input {
@@ -110,8 +130,9 @@ impl Output {
         match self {
             Self::Discard => wasi.stdout(SinkOutputStream),
             Self::Capture(capture) => wasi.stdout(capture.0.clone()),
-            Self::Stdout => wasi.stdout(ToProcess::stdout()),
-            Self::Stderr => wasi.stdout(ToProcess::stderr()),
+            Self::Stdout => wasi.stdout(Piped::stdout()),
+            Self::Stderr => wasi.stdout(Piped::stderr()),
+            Self::To(destination) => wasi.stdout(Piped::to(destination)),
         };
     }
 
@@ -119,45 +140,54 @@ impl Output {
         match self {
             Self::Discard => wasi.stderr(SinkOutputStream),
             Self::Capture(capture) => wasi.stderr(capture.0.clone()),
-            Self::Stdout => wasi.stderr(ToProcess::stdout()),
-            Self::Stderr => wasi.stderr(ToProcess::stderr()),
+            Self::Stdout => wasi.stderr(Piped::stdout()),
+            Self::Stderr => wasi.stderr(Piped::stderr()),
+            Self::To(destination) => wasi.stderr(Piped::to(destination)),
         };
     }
 }
 
+/// The end of a pipe that a tenant writes to.
 #[derive(Clone)]
-struct ToProcess {
+struct Piped {
     pipe: Pipe,
     terminal: bool,
 }
 
-impl ToProcess {
+impl Piped {
     fn stdout() -> Self {
+        let pipe = STDOUT
+            .get_or_init(|| drained_pipe("leasehold-out", |pipe| pipe.drain(std::io::stdout())));
         Self {
-            pipe: process_pipe(&STDOUT, "leasehold-out", |pipe| {
-                pipe.drain(std::io::stdout())
-            }),
+            pipe: pipe.clone(),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
         }
     }
 
     fn stderr() -> Self {
+        let pipe = STDERR
+            .get_or_init(|| drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())));
         Self {
-            pipe: process_pipe(&STDERR, "leasehold-err", |pipe| {
-                pipe.drain(std::io::stderr())
-            }),
+            pipe: pipe.clone(),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
+        }
+    }
+
+    fn to(destination: &Destination) -> Self {
+        Self {
+            pipe: destination.0.clone(),
+            terminal: false,
         }
     }
 }
 
-impl IsTerminal for ToProcess {
+impl IsTerminal for Piped {
     fn is_terminal(&self) -> bool {
         self.terminal
     }
 }
 
-impl StdoutStream for ToProcess {
+impl StdoutStream for Piped {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(self.clone())
     }
@@ -168,7 +198,7 @@ impl StdoutStream for ToProcess {
 }
 
 #[async_trait]
-impl Pollable for ToProcess {
+impl Pollable for Piped {
     async fn ready(&mut self) {
         std::future::poll_fn(|context| {
             match self
@@ -183,7 +213,7 @@ impl Pollable for ToProcess {
     }
 }
 
-impl OutputStream for ToProcess {
+impl OutputStream for Piped {
     fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
         match self.pipe.write(&bytes) {
             None => Err(StreamError::Closed),
@@ -202,7 +232,7 @@ impl OutputStream for ToProcess {
     }
 }
 
-impl AsyncWrite for ToProcess {
+impl AsyncWrite for Piped {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

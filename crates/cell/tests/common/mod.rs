@@ -3,8 +3,8 @@
 
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartError, StartRequest, Surroundings,
-    TenantHandle,
+    Beginning, Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartError, StartRequest,
+    Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
 use std::path::PathBuf;
@@ -78,6 +78,29 @@ pub(crate) fn start_held(cell: &Cell, name: &str, args: &[&str], lease: Lease) -
     let (request, output) = request(cell, name, args, lease);
     let handle = cell.start_held(request).expect("a tenant starts");
     Started { handle, output }
+}
+
+/// A tenant that is being started, and what it writes.
+pub(crate) struct Begun {
+    beginning: Beginning,
+    output: Capture,
+}
+
+impl Begun {
+    pub(crate) fn wait(self) -> Started {
+        let handle = self.beginning.wait().expect("a tenant starts");
+        Started {
+            handle,
+            output: self.output,
+        }
+    }
+}
+
+/// Begins to start a tenant.
+pub(crate) fn begin(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Begun {
+    let (request, output) = request(cell, name, args, lease);
+    let beginning = cell.begin(request).expect("a tenant is admitted");
+    Begun { beginning, output }
 }
 
 /// A tenant, if the cell has room for it.

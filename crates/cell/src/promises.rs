@@ -1,0 +1,64 @@
+//! The processor reservations that a cell has promised, and whether it can promise one more.
+//!
+//! The admission test (SPR §III-G) takes longer the more reservations there are, so it runs on the
+//! thread of whoever asks, never on the cell's. The cell holds a [`Promise`] for as long as it
+//! keeps the reservation; giving it back is dropping it, so that no lock is taken on the cell's
+//! thread.
+
+use leasehold_reserve::admission::fits;
+use leasehold_reserve::{Contract, Order};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What a cell has promised.
+#[derive(Debug)]
+pub(crate) struct Promises {
+    order: Order,
+    /// Those whose promise is gone count no more.
+    kept: Mutex<Vec<(Contract, Weak<()>)>>,
+}
+
+/// That a reservation can be kept, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Promise(#[expect(dead_code, reason = "held to be dropped")] Arc<()>);
+
+impl Promises {
+    /// Nothing has been promised yet.
+    pub(crate) fn new(order: Order) -> Self {
+        Self {
+            order,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Promises a reservation, unless it could not be kept beside the others, or they beside it.
+    /// Costs what [`fits`] does.
+    pub(crate) fn make(&self, contract: Contract) -> Option<Promise> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(_, promise)| promise.strong_count() > 0);
+        let others = kept.iter().map(|(contract, _)| *contract);
+        let all: Vec<_> = others.chain([contract]).collect();
+        if !fits(&all, self.order) {
+            return None;
+        }
+        let promise = Arc::new(());
+        kept.push((contract, Arc::downgrade(&promise)));
+        Some(Promise(promise))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Promises;
+    use leasehold_reserve::{Contract, Order};
+
+    #[test]
+    fn what_was_given_back_can_be_promised_again() {
+        let promises = Promises::new(Order::FixedPriority);
+        let most_of_it = Contract::new(6_000_000, 10_000_000).expect("a contract");
+        let first = promises.make(most_of_it);
+        assert!(first.is_some());
+        assert!(promises.make(most_of_it).is_none(), "there is one already");
+        drop(first);
+        assert!(promises.make(most_of_it).is_some());
+    }
+}

@@ -1,0 +1,154 @@
+//! The start of a top-level tenant: its program is built in bounded steps, as work of the tenant.
+//!
+//! 1. **Charge** what an execution of the program holds from the beginning. A lease that does not
+//!    pay for it is refused here, before anything was made.
+//! 2. **Surround**: arguments and variables are copied, and the tenant's directories are opened,
+//!    one a step.
+//! 3. **Assemble**: imports are resolved (once per program) and the store is made, empty.
+//!
+//! Memories, data segments and start functions come after that, when the program is polled for the
+//! first time, and are interrupted like everything that it does.
+//!
+//! The steps are taken in the tenant's own turns of the processor, so that starting a tenant
+//! delays nobody more urgent, and takes nothing from anybody's reservation but its own. They are
+//! not split: one takes as long as copying the arguments, opening one directory, or resolving the
+//! program's imports.
+
+use crate::cell::{Ended, StartError};
+use crate::execution::{Blueprint, BuildError, Running, Surrounding};
+use crate::local;
+use leasehold_kernel::{Errno, TenantId};
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use wasmtime_wasi::p1::WasiP1Ctx;
+
+/// A top-level tenant whose program is being built.
+pub(crate) struct Starting {
+    tenant: TenantId,
+    execution: u64,
+    blueprint: Rc<Blueprint>,
+    budget_ns: u64,
+    next: Step,
+    client: Client,
+}
+
+/// Who asked for the start, and what for.
+pub(crate) struct Client {
+    /// Told whether it succeeded.
+    pub(crate) started: Sender<Result<(), StartError>>,
+    /// Told how the tenant ended.
+    pub(crate) ended: Sender<Ended>,
+    /// The program does not run before it is let go.
+    pub(crate) held: bool,
+    /// The end reports an account by class.
+    pub(crate) detailed: bool,
+}
+
+/// What is to be done next, with what has been done so far.
+enum Step {
+    Charge,
+    Surround(Box<Surrounding>),
+    Assemble(Box<WasiP1Ctx>),
+    /// A step failed, or the last one was taken.
+    Nothing,
+}
+
+/// What a step led to.
+pub(crate) enum Stepped {
+    /// There is more to do.
+    Working,
+    /// The program can run.
+    Built(Running),
+}
+
+impl Starting {
+    /// The start of `execution` as the program of `tenant`, a moment ago admitted; nothing has
+    /// been done yet.
+    pub(crate) fn new(
+        tenant: TenantId,
+        execution: u64,
+        blueprint: Rc<Blueprint>,
+        budget_ns: u64,
+        client: Client,
+    ) -> Self {
+        Self {
+            tenant,
+            execution,
+            blueprint,
+            budget_ns,
+            next: Step::Charge,
+            client,
+        }
+    }
+
+    /// The execution that is being built.
+    pub(crate) const fn execution(&self) -> u64 {
+        self.execution
+    }
+
+    /// How it is built, and its tasks and children after it.
+    pub(crate) fn blueprint(&self) -> Rc<Blueprint> {
+        self.blueprint.clone()
+    }
+
+    /// Takes the next step.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it, or its surroundings are not there. What was charged is
+    /// [given up](Self::give_up) then.
+    pub(crate) fn step(&mut self) -> Result<Stepped, StartError> {
+        match self.advance() {
+            Ok(stepped) => Ok(stepped),
+            Err(error) => Err(self.refusal(error)),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Stepped, BuildError> {
+        let (tenant, execution) = (self.tenant, self.execution);
+        self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
+            Step::Charge => {
+                self.blueprint.charge(tenant, execution)?;
+                Step::Surround(Box::new(self.blueprint.surround()))
+            }
+            Step::Surround(mut surrounding) => match surrounding.open_next()? {
+                true => Step::Surround(surrounding),
+                false => Step::Assemble(Box::new(surrounding.finish())),
+            },
+            Step::Assemble(wasi) => {
+                let running = self.blueprint.assemble(tenant, execution, *wasi)?;
+                return Ok(Stepped::Built(running));
+            }
+            Step::Nothing => Step::Nothing,
+        };
+        Ok(Stepped::Working)
+    }
+
+    /// What the client is told when the cell does not take what was built.
+    pub(crate) fn not_taken(&self, errno: Errno) -> StartError {
+        StartError::refused(self.budget_ns, errno)
+    }
+
+    /// What the client is told of an error.
+    fn refusal(&self, error: BuildError) -> StartError {
+        match error {
+            BuildError::Lease(errno) => StartError::Lease {
+                budget_ns: self.budget_ns,
+                reason: errno.to_string(),
+            },
+            BuildError::Directory { .. } => StartError::Surroundings(error.to_string()),
+            BuildError::Link(_) => StartError::Program(error.to_string()),
+        }
+    }
+
+    /// The start is over: what the execution was charged is the end of its tenant to give back,
+    /// unless it was built.
+    pub(crate) fn give_up(self) -> Client {
+        local::with(|local| local.holdings.remove(&self.execution));
+        self.client
+    }
+
+    /// The start is over: the execution is in the executor's hands.
+    pub(crate) fn complete(self) -> Client {
+        self.client
+    }
+}
