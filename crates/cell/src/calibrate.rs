@@ -1,15 +1,18 @@
-//! Measuring what reclaiming costs on this host.
+//! Measuring what reclaiming costs on this host, and what a preemption does (`preemption`).
 //!
 //! Every number is taken from real reclamations by the code that will do them later: tenants that
 //! hold a known amount of one thing are ended, in a cell or (for what lives in arenas and groups)
 //! in a kernel, and the processor time of their end, less that of an empty tenant's, is divided by
 //! the amount. Medians over many ends.
 
+mod preemption;
+
 use crate::arena_backing::MapBacking;
 use crate::cell::{Cell, CellConfig, StartRequest};
 use crate::clock::thread_cpu_ns;
 use crate::execution::{Directory, Exit, Surroundings};
 use crate::meter::Held;
+use crate::preempt::Mechanism;
 use crate::profile::{Costs, FACTOR, FORMAT, Host, MARGIN_NS, Profile};
 use crate::program::Program;
 use anyhow::{Context, Result, bail, ensure};
@@ -105,6 +108,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let scrub = scrub(effort)?;
     let (group, chunk) = groups(effort)?;
 
+    progress("preemption");
+    let preemption = preemption::preemption(effort, Mechanism::from_environment())?;
+
     Ok(Profile {
         format: FORMAT,
         host: Host::here(),
@@ -122,6 +128,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
             arena_page,
             held,
         },
+        preemption: Some(preemption),
     })
 }
 
@@ -135,6 +142,7 @@ pub fn check(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Drift>> {
     let now = calibrate(effort, progress)?;
+    let preemption = preemption_drift(stored, &now);
     let list = |costs: &Costs| {
         let own = [
             ("tenant", costs.tenant),
@@ -163,7 +171,20 @@ pub fn check(
             // A nanosecond is below what can be told apart.
             holds: now_ps <= FACTOR * stored_ps + 1000,
         });
-    Ok(drifts.collect())
+    Ok(drifts.chain(preemption).collect())
+}
+
+/// How far what a preemption takes at most is from what was stored: it holds as long as it is no
+/// more than twice as much.
+fn preemption_drift(stored: &Profile, now: &Profile) -> Option<Drift> {
+    let ps = |profile: &Profile| Some(profile.preemption.as_ref()?.per_preemption_ns() * 1000);
+    let (stored_ps, now_ps) = (ps(stored)?, ps(now)?);
+    Some(Drift {
+        name: "preemption".to_owned(),
+        stored_ps,
+        now_ps,
+        holds: now_ps <= FACTOR * stored_ps,
+    })
 }
 
 fn median(mut samples: Vec<u64>) -> u64 {

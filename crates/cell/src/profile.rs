@@ -1,5 +1,6 @@
-//! What taking things back costs on this host: measured by `leasehold calibrate`, charged by
-//! every lease.
+//! What taking things back costs on this host, and what a preemption takes: measured by
+//! `leasehold calibrate`; the first is charged by every lease, the second is what admission counts
+//! on.
 //!
 //! A bound is *enforced* where the charge is made before the thing exists; how long the charged
 //! work takes is *calibrated*: the median of many real reclamations on this host. What a lease is
@@ -22,7 +23,7 @@ pub const FACTOR: u64 = 2;
 pub const MARGIN_NS: u64 = 100_000;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,64 @@ pub struct Profile {
     pub method: String,
     /// Median cost of each thing, picoseconds.
     pub median_ps: Costs,
+    /// What one preemption takes; `None` if it was not measured.
+    pub preemption: Option<PreemptionCosts>,
+}
+
+/// What one preemption takes from the tenant that is preempted: the parts of `O^pre` in SPR
+/// §III-G.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreemptionCosts {
+    /// How guests were preempted: a name of [`Mechanism`](crate::preempt::Mechanism).
+    pub mechanism: String,
+    /// Whether the measuring thread went before all ordinary ones of the host. If not, their turns
+    /// are in the numbers.
+    pub realtime: bool,
+    /// From the timer's expiry until the guest's poll has returned: the host's timer path, the
+    /// signal, the yield, and leaving the fiber.
+    pub interrupt: Latency,
+    /// An invocation of the scheduler that processes the largest queue of replenishments.
+    pub decision: Latency,
+    /// Arming the timer and entering a fiber.
+    pub switch: Latency,
+}
+
+impl PreemptionCosts {
+    /// What a preemption takes at most: the sum of the 99th percentiles of its parts, ns.
+    pub const fn per_preemption_ns(&self) -> u64 {
+        self.interrupt.p99_ns + self.decision.p99_ns + self.switch.p99_ns
+    }
+
+    /// What it takes usually: the sum of the medians, ns.
+    pub const fn median_ns(&self) -> u64 {
+        self.interrupt.p50_ns + self.decision.p50_ns + self.switch.p50_ns
+    }
+}
+
+/// Quantiles of a wall time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Median, ns.
+    pub p50_ns: u64,
+    /// 99th percentile, ns.
+    pub p99_ns: u64,
+}
+
+impl Latency {
+    /// The quantiles of these samples, ns; zero if there are none.
+    pub fn of(mut samples: Vec<u64>) -> Self {
+        samples.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (samples.len() * percent / 100).min(samples.len().saturating_sub(1));
+            samples.get(rank).copied().unwrap_or(0)
+        };
+        Self {
+            p50_ns: at(50),
+            p99_ns: at(99),
+        }
+    }
 }
 
 /// What tells one host from another as far as these costs go.
@@ -151,6 +210,7 @@ impl Profile {
                     .map(|held| (held.name().to_owned(), 0))
                     .collect(),
             },
+            preemption: None,
         }
     }
 

@@ -78,6 +78,16 @@ impl Mechanism {
     }
 }
 
+impl Mechanism {
+    /// Its name on the command line and in profiles.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Injected => "injected",
+            Mechanism::Epochs => "epochs",
+        }
+    }
+}
+
 impl FromStr for Mechanism {
     type Err = String;
 
