@@ -235,7 +235,8 @@ pub(crate) enum Command {
     Go(u64),
     Kill(u64),
     Statement(u64, Sender<Option<Statement>>),
-    Processor(u64, Sender<Option<Processor>>),
+    /// What each of these has got of the processor.
+    Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Connect(Box<Connect>),
     Shutdown,
 }
@@ -412,6 +413,16 @@ impl Cell {
         answer.recv().unwrap_or(Err(Errno::Gone))
     }
 
+    /// What tenants have got of the processor so far, all at the same instant; `None` for those
+    /// from whom everything was taken back.
+    pub fn processors<'a>(
+        &self,
+        tenants: impl IntoIterator<Item = &'a TenantHandle>,
+    ) -> Vec<Option<Processor>> {
+        let keys = tenants.into_iter().map(|tenant| tenant.key).collect();
+        processors(&self.inbox, keys)
+    }
+
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
@@ -468,14 +479,20 @@ impl TenantHandle {
 
     /// What the tenant has got of the processor so far; `None` if everything was taken back.
     pub fn processor(&self) -> Option<Processor> {
-        let (reply, answer) = channel();
-        self.send(Command::Processor(self.key, reply));
-        answer.recv().ok().flatten()
+        processors(&self.inbox, vec![self.key]).pop().flatten()
     }
 
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
+}
+
+fn processors(inbox: &Inbox<Command>, keys: Vec<u64>) -> Vec<Option<Processor>> {
+    let count = keys.len();
+    let (reply, answer) = channel();
+    let command = Command::Processors(keys, reply);
+    inbox.put(Message::Command(command), Urgency::CONTROL);
+    answer.recv().unwrap_or_else(|_| vec![None; count])
 }
 
 fn run(

@@ -301,8 +301,8 @@ impl Executor {
                     .and_then(|tenant| local::with(|l| l.kernel.statement(tenant).ok()));
                 let _ = reply.send(statement);
             }
-            Command::Processor(key, reply) => {
-                let _ = reply.send(self.processor(key));
+            Command::Processors(keys, reply) => {
+                let _ = reply.send(keys.iter().map(|key| self.processor(*key)).collect());
             }
             Command::Connect(connect) => {
                 let result = self.connect(&connect);
@@ -505,6 +505,7 @@ impl Executor {
         }
     }
 
+    /// What a tenant has got of the processor.
     fn processor(&self, key: u64) -> Option<Processor> {
         let root = self.roots.get(&key)?;
         let now = monotonic_ns();

@@ -12,7 +12,9 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
 };
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc, UpdateDeadline};
+use wasmtime::{
+    AsContextMut, Engine, Instance, Memory, Module, Store, Table, Trap, TypedFunc, UpdateDeadline,
+};
 
 fn engine() -> Engine {
     Engine::new(&engine_config(Mechanism::Epochs)).expect("the configuration is valid")
@@ -286,6 +288,121 @@ fn long_table_instructions_can_be_interrupted() {
             "{count} checks: {instruction}"
         );
     }
+}
+
+/// The most bytes, or elements, that changed between two instants at which the guest can be
+/// interrupted, while it does `instruction` on memories `$m` and `$n` of 1 MiB and tables `$t` and
+/// `$u` of 50,000 elements. `$m` and `$t` are full, the others empty.
+fn largest_step(instruction: &str) -> (usize, usize) {
+    let text = format!(
+        r#"(module (memory $m (export "m") 16) (memory $n (export "n") 16)
+            (table $t (export "t") 50000 funcref) (table $u (export "u") 50000 funcref)
+            (data $d "{data}") (elem $e funcref {elements}) (func $f)
+            (func (export "full")
+                (memory.fill $m (i32.const 0) (i32.const 1) (i32.const 1048576))
+                (table.fill $t (i32.const 0) (ref.func $f) (i32.const 50000)))
+            (func (export "f") {instruction}))"#,
+        data = "x".repeat(1 << 20),
+        elements = "(ref.func $f)".repeat(50_000),
+    );
+    /// What memories and tables hold.
+    #[derive(Clone, PartialEq, Eq)]
+    struct Contents {
+        bytes: Vec<u8>,
+        elements: Vec<bool>,
+    }
+    #[derive(Default)]
+    struct Watched {
+        memories: Vec<Memory>,
+        tables: Vec<Table>,
+        last: Option<Contents>,
+        most: (usize, usize),
+    }
+    fn look(store: &mut impl AsContextMut<Data = Watched>) -> Contents {
+        let memories = store.as_context_mut().data().memories.clone();
+        let tables = store.as_context_mut().data().tables.clone();
+        let bytes = memories
+            .iter()
+            .flat_map(|m| m.data(&*store).to_vec())
+            .collect();
+        let mut elements = Vec::new();
+        for table in tables {
+            for at in 0..table.size(&*store) {
+                let element = table.get(&mut *store, at).expect("inside");
+                elements.push(element.as_func().flatten().is_some());
+            }
+        }
+        Contents { bytes, elements }
+    }
+    fn compare(store: &mut impl AsContextMut<Data = Watched>) {
+        let now = look(store);
+        let mut context = store.as_context_mut();
+        let watched = context.data_mut();
+        if let Some(last) = &watched.last {
+            let bytes = last.bytes.iter().zip(&now.bytes).filter(|(a, b)| a != b);
+            let elements = last.elements.iter().zip(&now.elements);
+            watched.most.0 = watched.most.0.max(bytes.count());
+            watched.most.1 = watched.most.1.max(elements.filter(|(a, b)| a != b).count());
+        }
+        watched.last = Some(now);
+    }
+    let engine = engine();
+    let rewritten = chunk_bulk_operations(&wat::parse_str(text).expect("valid text"))
+        .expect("well-formed")
+        .into_owned();
+    let module = Module::new(&engine, rewritten).expect("still valid");
+    let mut store = Store::new(&engine, Watched::default());
+    store.set_epoch_deadline(1 << 40);
+    let instance = Instance::new(&mut store, &module, &[]).expect("no imports");
+    let run = |store: &mut Store<Watched>, name| {
+        let function = instance.get_typed_func::<(), ()>(&mut *store, name);
+        function
+            .expect("exported")
+            .call(store, ())
+            .expect("no trap");
+    };
+    run(&mut store, "full");
+    for name in ["m", "n"] {
+        let memory = instance.get_memory(&mut store, name).expect("exported");
+        store.data_mut().memories.push(memory);
+    }
+    for name in ["t", "u"] {
+        let table = instance.get_table(&mut store, name).expect("exported");
+        store.data_mut().tables.push(table);
+    }
+    compare(&mut store);
+    store.epoch_deadline_callback(|mut store| {
+        compare(&mut store);
+        Ok(UpdateDeadline::Continue(0))
+    });
+    store.set_epoch_deadline(0);
+    run(&mut store, "f");
+    compare(&mut store);
+    store.data().most
+}
+
+#[test]
+fn no_bulk_instruction_does_more_than_a_chunk_between_two_interruptions() {
+    let (chunk, table_chunk) = (CHUNK as usize, TABLE_CHUNK as usize);
+    for instruction in [
+        "(memory.fill $n (i32.const 0) (i32.const 7) (i32.const 1048576))",
+        "(memory.copy $n $m (i32.const 0) (i32.const 0) (i32.const 1048576))",
+        "(memory.init $n $d (i32.const 0) (i32.const 0) (i32.const 1048576))",
+    ] {
+        assert_eq!(largest_step(instruction), (chunk, 0), "{instruction}");
+    }
+    for instruction in [
+        "(table.fill $u (i32.const 0) (ref.func $f) (i32.const 50000))",
+        "(table.copy $u $t (i32.const 0) (i32.const 0) (i32.const 50000))",
+        "(table.init $u $e (i32.const 0) (i32.const 0) (i32.const 50000))",
+    ] {
+        assert_eq!(largest_step(instruction), (0, table_chunk), "{instruction}");
+    }
+    // Growing does nothing to what there is and touches nothing of what is new.
+    assert_eq!(
+        largest_step("(drop (memory.grow $n (i32.const 1000)))"),
+        (0, 0)
+    );
 }
 
 #[test]

@@ -1,24 +1,22 @@
 //! `leasehold admit`: whether the reservations of a lease file can be kept.
 
+use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
+use crate::overhead::PreemptionOverhead;
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
-    Headroom, Overhead, Report, Shortfall, Verdict, admit, headroom, shortfall,
+    Headroom, Report, Shortfall, Verdict, admit, headroom, shortfall,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// What one preemption costs unless told otherwise: above the 99th percentile that was measured
-/// from timer to scheduler in a virtual machine, 41 us.
-const OVERHEAD: &str = "50us";
 
 /// How many tenants that do not fit are told what would.
 const ADVISED: usize = 10;
@@ -38,9 +36,10 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     leases: PathBuf,
 
-    /// What one preemption takes from the tenant that is preempted.
-    #[arg(long, value_name = "TIME", default_value = OVERHEAD)]
-    overhead: Nanoseconds,
+    /// What one preemption takes from the tenant that is preempted [default: as calibrated on this
+    /// host, or else 50us].
+    #[arg(long, value_name = "TIME")]
+    overhead: Option<Nanoseconds>,
 
     /// Replaces the order of the file: fixed-priority or earliest-deadline.
     #[arg(long, value_name = "ORDER")]
@@ -55,7 +54,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     let order = arguments.order.unwrap_or(file.order);
     let set = Set::of(&file, order);
@@ -63,14 +62,16 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
     };
-    let overhead = Overhead {
-        per_preemption: arguments.overhead.get(),
+    let profile = match arguments.overhead {
+        Some(_) => None,
+        None => profile_if_usable(profile),
     };
-    let report = admit(&set.contracts, leases::order(order), overhead);
+    let overhead = PreemptionOverhead::of(arguments.overhead, profile.as_ref());
+    let report = admit(&set.contracts, leases::order(order), overhead.overhead());
     let memory = MemoryVerdict::of(&file);
     let outcome = Outcome {
         file: &file,
-        overhead: arguments.overhead,
+        overhead,
         headroom: asked.map(|(name, place)| {
             let room = headroom(&set.contracts, leases::order(order), place);
             (name, room)
@@ -142,7 +143,7 @@ impl Set {
 /// All there is to say.
 struct Outcome<'a> {
     file: &'a LeaseFile,
-    overhead: Nanoseconds,
+    overhead: PreemptionOverhead,
     set: Set,
     report: Report,
     memory: MemoryVerdict,
@@ -230,7 +231,7 @@ impl Outcome<'_> {
         let (reserved, all) = (self.set.contracts.len(), self.file.tenants.len());
         format!(
             "{verdict}: {reserved} reservations use {share} of the processor, {order}, {background} \
-             in the background; a preemption costs {overhead}",
+             in the background; a preemption takes {overhead}",
             verdict = match self.report.schedulable() {
                 true => "schedulable",
                 false => "NOT schedulable",
@@ -275,7 +276,8 @@ impl Outcome<'_> {
             "schedulable": self.report.schedulable(),
             "order": self.set.order.to_string(),
             "utilisation_millionths": self.report.utilisation.millionths(),
-            "overhead_ns": self.overhead.get(),
+            "overhead_ns": self.overhead.time().get(),
+            "overhead_source": self.overhead.source(),
             "tenants": tenants,
             "would_fit": self.shortfalls.iter().map(advice).collect::<Vec<_>>(),
             "headroom": headroom,

@@ -1,10 +1,11 @@
-//! `leasehold calibrate`: what reclaiming costs on this host.
+//! `leasehold calibrate`: what reclaiming and preempting cost on this host.
 
 use crate::exit::Failure;
+use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::Held;
 use leasehold_cell::calibrate::{Drift, Effort, calibrate, check};
-use leasehold_cell::profile::{FACTOR, MARGIN_NS, Profile, ProfileError};
+use leasehold_cell::profile::{FACTOR, Latency, MARGIN_NS, PreemptionCosts, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,6 +63,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             "A lease is charged {FACTOR} × the median, and {} µs per tenant.",
             MARGIN_NS / 1000
         );
+        if let Some(costs) = &measured.preemption {
+            println!("{}", preemption_text(costs));
+        }
         println!("Stored in {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -78,12 +82,20 @@ pub(crate) fn profile_or_calibrate(profile: Option<&Path>) -> Result<Profile, Fa
         Err(Failure::Configuration(reason)) => eprintln!("leasehold: {reason}"),
         Err(other) => return Err(other),
     }
-    eprintln!("leasehold: measuring what reclaiming costs on this host (once)");
+    eprintln!("leasehold: measuring what reclaiming and preempting cost on this host (once)");
     let measured = calibrate(Effort::Full, &mut progress)?;
     if let Err(error) = measured.save(&path) {
         eprintln!("leasehold: the profile is not kept: {error}");
     }
     Ok(measured)
+}
+
+/// The stored profile, if there is one of this host; says why if there is one that is not.
+pub(crate) fn profile_if_usable(profile: Option<&Path>) -> Option<Profile> {
+    load(&path(profile)).unwrap_or_else(|reason| {
+        eprintln!("leasehold: {reason}");
+        None
+    })
 }
 
 fn path(profile: Option<&Path>) -> PathBuf {
@@ -144,6 +156,24 @@ fn cost_table(profile: &Profile) -> Table {
         );
     }
     table
+}
+
+fn preemption_text(costs: &PreemptionCosts) -> String {
+    let part = |part: Latency| format!("{} ({})", nanos(part.p99_ns), nanos(part.p50_ns));
+    format!(
+        "A preemption ({mechanism}{realtime}) takes {all} at the 99th percentile (the median is \
+         {median}):\n  timer to scheduler {interrupt}, decision {decision}, switch {switch}.",
+        mechanism = costs.mechanism,
+        realtime = match costs.realtime {
+            true => ", with real-time priority",
+            false => ", WITHOUT real-time priority: other programs' turns are in it",
+        },
+        all = nanos(costs.per_preemption_ns()),
+        median = nanos(costs.median_ns()),
+        interrupt = part(costs.interrupt),
+        decision = part(costs.decision),
+        switch = part(costs.switch),
+    )
 }
 
 fn drift_table(drifts: &[Drift]) -> Table {

@@ -6,6 +6,7 @@ mod demo;
 mod exit;
 mod leases;
 mod memory_admission;
+mod overhead;
 mod report;
 mod run;
 mod simulate;
@@ -21,7 +22,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(version, after_help = exit::HELP)]
 struct Arguments {
-    /// What this host's reclamations cost; measured on first use.
+    /// What reclamations and preemptions cost on this host; measured on first use.
     #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_PROFILE")]
     profile: Option<PathBuf>,
 
@@ -37,7 +38,7 @@ enum Command {
     Admit(admit::Arguments),
     /// Play the processor reservations of a lease file in virtual time.
     Simulate(simulate::Arguments),
-    /// Measure what reclaiming costs on this host, or check the stored measurement.
+    /// Measure what reclaiming and preempting cost on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
     Demo(demo::Arguments),
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {
         Command::Run(arguments) => run::main(arguments, profile),
-        Command::Admit(arguments) => admit::main(&arguments),
+        Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),

@@ -1,26 +1,32 @@
 //! `leasehold up`: the tenants of a lease file together on one cell, each inside its leases.
 
+mod report;
+mod screen;
+mod table;
+
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
-use crate::report::nanos;
+use crate::overhead::PreemptionOverhead;
 use crate::run::{failure, load, surroundings};
-use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
-    Cell, CellConfig, Ended, Exit, Input, Output, Processor, Realtime, StartRequest, TenantHandle,
-    flush_output,
+    Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest,
+    TenantHandle, flush_output,
 };
-use leasehold_lease::{LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
-use leasehold_reserve::admission::{Overhead, admit};
-use serde_json::{Value, json};
-use std::io::{IsTerminal as _, Write as _};
+use leasehold_reserve::admission::admit;
+use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Tenants that a cell has places for.
+const PLACES: usize = 1024;
 
 /// How often the live table is drawn.
 const REFRESH: Duration = Duration::from_millis(500);
@@ -57,6 +63,20 @@ pub(crate) struct Arguments {
     #[arg(long)]
     unadmitted: bool,
 
+    /// What one preemption takes from the tenant that is preempted [default: as calibrated].
+    #[arg(long, value_name = "TIME")]
+    overhead: Option<Nanoseconds>,
+
+    /// How the tenants are preempted: injected (compiled without checks) or epochs
+    /// [default: injected].
+    #[arg(
+        long,
+        value_name = "MECHANISM",
+        env = "LEASEHOLD_PREEMPT",
+        hide_env = true
+    )]
+    preempt: Option<Mechanism>,
+
     /// No live table.
     #[arg(long)]
     quiet: bool,
@@ -77,9 +97,20 @@ struct Running<'a> {
     ended: Option<Ended>,
 }
 
+/// What the admission test says of the file.
+struct Admitted {
+    order: Order,
+    overhead: PreemptionOverhead,
+    schedulable: bool,
+    /// How long taking everything back from each tenant takes at most, wall time under its own
+    /// reservation; `None` where nothing bounds it.
+    bounds: Vec<Option<u64>>,
+}
+
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
-    let bounds = bounds(&file, arguments.unadmitted)?;
+    check_size(&arguments.leases, &file)?;
+    check_schedulable(&file, arguments)?;
     let memory = MemoryVerdict::of(&file);
     if let (false, Some(why)) = (memory.fits(), memory.text()) {
         return Err(Failure::Refused(format!(
@@ -93,8 +124,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             return Err(Failure::Missing(message));
         }
     }
-    let mut config = CellConfig::new(profile_or_calibrate(profile)?);
+    let profile = profile_or_calibrate(profile)?;
+    let overhead = PreemptionOverhead::of(arguments.overhead, Some(&profile));
+    let admitted = Admitted::of(&file, overhead);
+    let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
+    if let Some(mechanism) = arguments.preempt {
+        config.preemption = mechanism;
+    }
     config.cpu = arguments.core;
     config.order = leases::order(file.order);
     config.realtime = true;
@@ -112,13 +149,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::Host(error.into()))?;
 
-    let mut tenants = start(&cell, &file, bounds, arguments.json)?;
+    let screen = Screen::new(!(arguments.quiet || arguments.json));
+    let outputs = Outputs::of(&screen, arguments.json);
+    let mut tenants = start(&cell, &file, &admitted, &outputs)?;
     let began = Instant::now();
     for tenant in &tenants {
         tenant.handle.go();
     }
-    let mut screen = Screen::new(arguments.quiet || arguments.json);
-    let mut killed = false;
+    let (mut killed, mut drawn) = (false, None::<Instant>);
     while tenants.iter().any(|tenant| tenant.ended.is_none()) {
         for tenant in &mut tenants {
             tenant.look()?;
@@ -132,16 +170,22 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
                 tenant.handle.kill();
             }
         }
-        screen.draw(&tenants, began.elapsed());
+        if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
+            drawn = Some(Instant::now());
+            draw(&screen, &cell, &mut tenants, began.elapsed());
+        }
         std::thread::sleep(LOOK);
     }
     let elapsed = began.elapsed();
-    flush_output();
-    screen.clear();
+    outputs.flush();
+    let width = screen.size().map(|(width, _)| width);
+    screen.show(&[]);
     if arguments.json {
-        println!("{}", report_json(&tenants, elapsed, &cell));
+        let json = report::json(&tenants, elapsed, &admitted, cell.realtime());
+        println!("{json}");
     } else {
-        eprint!("{}", report(&tenants, elapsed));
+        let text = report::text(&tenants, elapsed, &admitted, cell.realtime(), width);
+        eprint!("{text}");
     }
     let failed = tenants.iter().any(|tenant| match &tenant.ended {
         Some(Ended { exit, .. }) => match exit {
@@ -154,50 +198,104 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// How long taking everything back from each tenant takes at most, wall time under its own
-/// reservation; `None` where nothing bounds it.
+/// Whether there is a place for every tenant, before any of them takes one.
+fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
+    match file.tenants.len() {
+        0..=PLACES => Ok(()),
+        found => Err(Failure::Configuration(format!(
+            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
+            path.display()
+        ))),
+    }
+}
+
+/// Whether all reservations can be kept.
 ///
 /// # Errors
-/// When not every reservation can be kept, unless they are to be started all the same.
-fn bounds(file: &LeaseFile, unadmitted: bool) -> Result<Vec<Option<u64>>, Failure> {
-    let contracts: Vec<Option<Contract>> = file
-        .tenants
-        .iter()
-        .map(|tenant| tenant.lease.cpu.map(leases::contract))
-        .collect();
-    let reserved: Vec<Contract> = contracts.iter().copied().flatten().collect();
-    let order = leases::order(file.order);
-    let report = admit(&reserved, order, Overhead { per_preemption: 0 });
-    if !report.schedulable() && !unadmitted {
-        return Err(Failure::Refused(
-            "the processor reservations cannot all be kept: `leasehold admit` says why, \
-             --unadmitted starts them all the same"
-                .into(),
-        ));
+/// If not, unless they are to be started all the same.
+fn check_schedulable(file: &LeaseFile, arguments: &Arguments) -> Result<(), Failure> {
+    // Overhead does not decide it.
+    if arguments.unadmitted || Admitted::of(file, PreemptionOverhead::Assumed).schedulable {
+        return Ok(());
     }
-    let mut verdicts = report.servers.iter();
-    let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
-        let contract = contract.as_ref()?;
-        let verdict = verdicts.next()?;
-        verdict.reclaimed_within(contract, order, tenant.lease.reclaim.budget.get())
-    };
-    Ok(file.tenants.iter().zip(&contracts).map(bound).collect())
+    Err(Failure::Refused(format!(
+        "{}: the processor reservations cannot all be kept: `leasehold admit` says why, \
+         --unadmitted starts them all the same",
+        arguments.leases.display()
+    )))
+}
+
+impl Admitted {
+    fn of(file: &LeaseFile, overhead: PreemptionOverhead) -> Self {
+        let contracts: Vec<Option<Contract>> = file
+            .tenants
+            .iter()
+            .map(|tenant| tenant.lease.cpu.map(leases::contract))
+            .collect();
+        let reserved: Vec<Contract> = contracts.iter().copied().flatten().collect();
+        let order = leases::order(file.order);
+        let report = admit(&reserved, order, overhead.overhead());
+        let mut verdicts = report.servers.iter();
+        let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
+            let contract = contract.as_ref()?;
+            let verdict = verdicts.next()?;
+            verdict.reclaimed_within(contract, order, tenant.lease.reclaim.budget.get())
+        };
+        Self {
+            order: file.order,
+            overhead,
+            schedulable: report.schedulable(),
+            bounds: file.tenants.iter().zip(&contracts).map(bound).collect(),
+        }
+    }
+}
+
+/// Where the tenants' own output goes.
+struct Outputs {
+    stdout: Output,
+    stderr: Output,
+}
+
+impl Outputs {
+    /// Above the table, if that is where it would go; nowhere if it is in the way of the report.
+    fn of(screen: &Screen, mute: bool) -> Self {
+        let to = |stream, name, otherwise| {
+            let above = screen.above(stream);
+            above.map_or(otherwise, |above| Output::To(Destination::new(name, above)))
+        };
+        Self {
+            stdout: match mute {
+                true => Output::Discard,
+                false => to(Stream::Output, "leasehold-out", Output::Stdout),
+            },
+            stderr: to(Stream::Error, "leasehold-err", Output::Stderr),
+        }
+    }
+
+    /// Waits until all of it is out.
+    fn flush(&self) {
+        flush_output();
+        for output in [&self.stdout, &self.stderr] {
+            if let Output::To(destination) = output {
+                destination.flush();
+            }
+        }
+    }
 }
 
 /// Starts all tenants, or none: those that were started end with the cell.
 fn start<'a>(
     cell: &Cell,
     file: &'a LeaseFile,
-    bounds: Vec<Option<u64>>,
-    mute: bool,
+    admitted: &Admitted,
+    outputs: &Outputs,
 ) -> Result<Vec<Running<'a>>, Failure> {
     let mut running = Vec::with_capacity(file.tenants.len());
-    for (spec, bound_ns) in file.tenants.iter().zip(bounds) {
+    for (spec, bound_ns) in file.tenants.iter().zip(&admitted.bounds) {
         let mut surroundings = surroundings(spec);
         surroundings.stdin = Input::Empty;
-        if mute {
-            surroundings.stdout = Output::Discard;
-        }
+        surroundings.stdout = outputs.stdout.clone();
+        surroundings.stderr = outputs.stderr.clone();
         let handle = cell
             .start_held(StartRequest {
                 program: load(cell, &spec.component).map_err(|error| named(&spec.name, error))?,
@@ -208,13 +306,29 @@ fn start<'a>(
             .map_err(|error| named(&spec.name, failure(error)))?;
         running.push(Running {
             spec,
-            bound_ns,
+            bound_ns: *bound_ns,
             handle,
             processor: None,
             ended: None,
         });
     }
     Ok(running)
+}
+
+/// Draws the live table, if there is a screen. Looks only at the tenants that it has room for:
+/// a look is a command that the cell obeys before all tenants.
+fn draw(screen: &Screen, cell: &Cell, tenants: &mut [Running<'_>], elapsed: Duration) {
+    /// Lines that are no tenants: the header, how many more there are, a summary, and the cursor.
+    const OTHER_LINES: usize = 4;
+    let Some((width, height)) = screen.size() else {
+        return;
+    };
+    let shown = report::shown(tenants, height.saturating_sub(OTHER_LINES).max(1));
+    let processors = cell.processors(shown.iter().map(|&at| &tenants[at].handle));
+    for (&at, processor) in shown.iter().zip(processors) {
+        tenants[at].processor = processor;
+    }
+    screen.show(&report::live(tenants, &shown, elapsed, width));
 }
 
 /// The failure of one of several tenants.
@@ -230,191 +344,11 @@ fn named(name: &str, failure: Failure) -> Failure {
 }
 
 impl Running<'_> {
+    /// Looks whether it has ended.
     fn look(&mut self) -> Result<(), Failure> {
-        if self.ended.is_some() {
-            return Ok(());
+        if self.ended.is_none() {
+            self.ended = self.handle.wait_for(Duration::ZERO).map_err(failure)?;
         }
-        if let Some(processor) = self.handle.processor() {
-            self.processor = Some(processor);
-        }
-        self.ended = self.handle.wait_for(Duration::ZERO).map_err(failure)?;
         Ok(())
     }
-
-    fn state(&self) -> String {
-        match &self.ended {
-            None => match &self.processor {
-                Some(processor) => processor.state.to_string(),
-                None => "ending".into(),
-            },
-            Some(ended) => match &ended.exit {
-                Exit::Code(code) => format!("exit {code}"),
-                Exit::Trap(_) => "trapped".into(),
-                Exit::Lease(_) => "out of lease".into(),
-                Exit::Killed => "killed".into(),
-            },
-        }
-    }
-
-    fn row(&self, elapsed: Duration) -> Vec<String> {
-        let mut row = vec![self.spec.name.clone(), self.state()];
-        let Some(processor) = &self.processor else {
-            row.extend(vec!["–".to_owned(); COLUMNS.len() - 2]);
-            return row;
-        };
-        let share = |used: u64| format!("{:.1} %", used as f64 / elapsed.as_nanos() as f64 * 100.0);
-        let supply = &processor.supply;
-        row.extend(match &self.spec.lease.cpu {
-            Some(cpu) => [
-                format!("{} / {}", cpu.budget(), cpu.period()),
-                cpu.priority().to_string(),
-            ],
-            None => ["background".to_owned(), "–".to_owned()],
-        });
-        row.extend([
-            nanos(supply.used),
-            share(supply.used),
-            processor.budget_left_ns.map_or("–".into(), nanos),
-            supply.replenishments.to_string(),
-            supply.preemptions.to_string(),
-            supply.depletions.to_string(),
-            supply.misses.to_string(),
-        ]);
-        row
-    }
-}
-
-const COLUMNS: [&str; 11] = [
-    "tenant",
-    "state",
-    "reserved",
-    "priority",
-    "used",
-    "share",
-    "left",
-    "replenished",
-    "preempted",
-    "depleted",
-    "missed",
-];
-
-fn table(tenants: &[Running<'_>], elapsed: Duration) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(COLUMNS);
-    for tenant in tenants {
-        table.add_row(tenant.row(elapsed));
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// The live table, drawn over itself, if somebody looks.
-struct Screen {
-    drawn: Option<Instant>,
-    lines: usize,
-    live: bool,
-}
-
-impl Screen {
-    fn new(quiet: bool) -> Self {
-        Self {
-            drawn: None,
-            lines: 0,
-            live: !quiet && std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn draw(&mut self, tenants: &[Running<'_>], elapsed: Duration) {
-        if !self.live || self.drawn.is_some_and(|drawn| drawn.elapsed() < REFRESH) {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        self.clear();
-        let text = format!(
-            "{}\n{:.1} s\n",
-            table(tenants, elapsed),
-            elapsed.as_secs_f64()
-        );
-        self.lines = text.lines().count();
-        let mut stderr = std::io::stderr().lock();
-        // Nobody is told when nobody can see it.
-        let _ = stderr.write_all(text.as_bytes());
-    }
-
-    fn clear(&mut self) {
-        if self.lines > 0 {
-            // Up to where the table began, and everything below it away.
-            eprint!("\x1b[{}A\x1b[J", self.lines);
-            self.lines = 0;
-        }
-    }
-}
-
-fn report(tenants: &[Running<'_>], elapsed: Duration) -> String {
-    let mut ends = Table::new();
-    ends.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    ends.set_header([
-        "tenant",
-        "reclaim budget",
-        "predicted",
-        "measured",
-        "wall time",
-        "bound",
-    ]);
-    for tenant in tenants {
-        let Some(ended) = &tenant.ended else { continue };
-        ends.add_row([
-            tenant.spec.name.clone(),
-            tenant.spec.lease.reclaim.budget.to_string(),
-            nanos(ended.reclaimed.predicted_ns),
-            nanos(ended.reclaimed.returned.cpu_ns),
-            nanos(ended.reclaimed.returned.wall_ns),
-            tenant.bound_ns.map_or("–".into(), nanos),
-        ]);
-    }
-    for column in ends.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!(
-        "{}\nafter {:.2} s; `missed`: times a reservation did not get its budget within a period\n\n\
-         {ends}\ntaking everything back: processor time predicted (enforced) and measured, wall \
-         time, and its bound under the tenant's own reservation\n",
-        table(tenants, elapsed),
-        elapsed.as_secs_f64(),
-    )
-}
-
-fn report_json(tenants: &[Running<'_>], elapsed: Duration, cell: &Cell) -> Value {
-    let tenants: Vec<_> = tenants
-        .iter()
-        .map(|tenant| {
-            let supply = tenant.processor.as_ref().map(|processor| processor.supply);
-            let reclaimed = tenant.ended.as_ref().map(|ended| ended.reclaimed);
-            json!({
-                "name": tenant.spec.name,
-                "state": tenant.state(),
-                "budget_ns": tenant.spec.lease.cpu.map(|cpu| cpu.budget().get()),
-                "period_ns": tenant.spec.lease.cpu.map(|cpu| cpu.period().get()),
-                "priority": tenant.spec.lease.cpu.map(|cpu| cpu.priority()),
-                "used_ns": supply.map(|supply| supply.used),
-                "replenishments": supply.map(|supply| supply.replenishments),
-                "preemptions": supply.map(|supply| supply.preemptions),
-                "depletions": supply.map(|supply| supply.depletions),
-                "misses": supply.map(|supply| supply.misses),
-                "overrun_max_ns": supply.map(|supply| supply.overrun_max),
-                "reclaim_predicted_ns": reclaimed.map(|r| r.predicted_ns),
-                "reclaim_cpu_ns": reclaimed.map(|r| r.returned.cpu_ns),
-                "reclaim_wall_ns": reclaimed.map(|r| r.returned.wall_ns),
-                "reclaim_bound_ns": tenant.bound_ns,
-            })
-        })
-        .collect();
-    json!({
-        "elapsed_ns": elapsed.as_nanos() as u64,
-        "realtime": matches!(cell.realtime(), Realtime::Granted),
-        "tenants": tenants,
-    })
 }

@@ -208,3 +208,91 @@ fn a_damaged_profile_is_measured_again() {
     let again = leasehold.run(&["run", &hello]);
     assert!(again.stderr.is_empty(), "{again:?}");
 }
+
+#[test]
+fn either_mechanism_preempts_a_program_that_never_returns() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let spin = guest("spin.wasm").display().to_string();
+    let cached = |leasehold: &Leasehold| {
+        let programs = std::fs::read_dir(leasehold.path("leasehold"));
+        programs.map_or(0, Iterator::count)
+    };
+    for (compiled, mechanism) in [(1, "injected"), (2, "epochs")] {
+        let output = leasehold.run(&["run", "--preempt", mechanism, &hello, "Ada"]);
+        assert_eq!(output.status.code(), Some(0), "{mechanism}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello, Ada\n");
+        // Checks are compiled in, or are not: it is another program each time.
+        assert_eq!(cached(&leasehold), compiled, "{mechanism}");
+    }
+    for mechanism in ["injected", "epochs"] {
+        let kill = [
+            "run",
+            "--preempt",
+            mechanism,
+            "--kill-after",
+            "100ms",
+            &spin,
+        ];
+        let output = leasehold.run(&kill);
+        assert_eq!(output.status.code(), Some(137), "{mechanism}: {output:?}");
+    }
+    let wrong = leasehold.run(&["run", "--preempt", "never", &hello]);
+    let error = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{error}");
+    for word in ["--preempt", "never", "injected", "epochs"] {
+        assert!(error.contains(word), "no {word:?} in {error}");
+    }
+    assert!(wrong.stdout.is_empty());
+}
+
+#[test]
+fn admission_counts_on_what_a_preemption_was_measured_to_take_here() {
+    let leasehold = Leasehold::new();
+    let lease = leasehold.write(
+        "lease.toml",
+        "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"1ms\" }\n\
+         cpu = { budget = \"2ms\", period = \"10ms\", nonpreemptive = \"1ms\" }\n",
+    );
+    let profile = std::fs::read_to_string(leasehold.path("profile.json")).expect("a profile");
+    let measured: serde_json::Value = serde_json::from_str(&profile).expect("JSON");
+    let preemption = &measured["preemption"];
+    let sum: u64 = ["interrupt", "decision", "switch"]
+        .iter()
+        .map(|part| preemption[part]["p99_ns"].as_u64().expect("a time"))
+        .sum();
+    assert!(sum > 0, "{preemption}");
+    let admit = |options: &[&str]| {
+        let output = leasehold.run(&[&["admit", &lease, "--json"], options].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (json, said)
+    };
+    let (json, said) = admit(&[]);
+    assert_eq!(
+        (&json["overhead_source"], said.as_str()),
+        (&"calibrated".into(), "")
+    );
+    assert_eq!(json["overhead_ns"], sum);
+    assert_eq!(json["tenants"][0]["useful_ns"], 2_000_000 - sum);
+
+    let (json, _) = admit(&["--overhead", "7us"]);
+    assert_eq!(
+        (&json["overhead_source"], &json["overhead_ns"]),
+        (&"given".into(), &7000.into())
+    );
+
+    // Of another host it says nothing.
+    let mut foreign = measured.clone();
+    foreign["host"]["kernel"] = "0.0".into();
+    leasehold.write("profile.json", foreign.to_string());
+    let (json, said) = admit(&[]);
+    assert_eq!(
+        (&json["overhead_source"], &json["overhead_ns"]),
+        (&"assumed".into(), &50_000.into())
+    );
+    assert!(
+        said.contains("profile.json") && said.contains("calibrate"),
+        "{said}"
+    );
+}

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// A lease file, and `leasehold up` on it.
@@ -26,11 +27,36 @@ impl Leases {
         Self { directory }
     }
 
+    /// One line on standard error with all `words`, and nothing has run.
+    fn refuses(&self, options: &[&str], code: i32, words: &[&str]) {
+        let output = self.up(options);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
+        for word in words {
+            assert!(error.contains(word), "no {word:?} in {error}");
+        }
+        assert!(output.stdout.is_empty(), "something has run: {output:?}");
+    }
+
+    /// Under a profile that was measured once.
     fn up(&self, options: &[&str]) -> Output {
+        static PROFILE: OnceLock<TempDir> = OnceLock::new();
+        let profile = PROFILE.get_or_init(|| {
+            let directory = tempfile::tempdir().expect("directory");
+            let calibrated = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+                .arg("calibrate")
+                .env("LEASEHOLD_PROFILE", directory.path().join("profile.json"))
+                .output()
+                .expect("runs");
+            assert!(calibrated.status.success(), "{calibrated:?}");
+            directory
+        });
         Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .current_dir(self.directory.path())
             .args(["up", "leases.toml"])
             .args(options)
+            .env("LEASEHOLD_PROFILE", profile.path().join("profile.json"))
             .output()
             .expect("runs")
     }
@@ -75,6 +101,12 @@ fn every_tenant_runs_inside_its_reservation_and_is_reported() {
     assert!(tenant("idle")["used_ns"].as_u64() > Some(0));
     assert_eq!(tenant("idle")["budget_ns"], Value::Null);
     assert_eq!(tenant("short")["state"], "exit 0");
+    assert!(
+        tenant("short")["used_ns"].as_u64() > Some(0),
+        "however short it was there"
+    );
+    assert_eq!(json["overhead_source"], "calibrated");
+    assert_eq!(json["schedulable"], true);
 }
 
 #[test]
@@ -122,4 +154,123 @@ fn what_fails_is_named_and_nothing_else_is_started() {
     assert_eq!(output.status.code(), Some(66), "{error}");
     assert!(error.contains("tenant.bad: no such program"), "{error}");
     assert!(output.stdout.is_empty(), "the good one has not run");
+}
+
+#[test]
+fn what_is_no_lease_is_named_before_anything_starts() {
+    for (cpu, words) in [
+        (
+            "budget = \"0ms\", period = \"4ms\"",
+            ["cpu.budget", "found \"0ms\"", "allowed:"],
+        ),
+        (
+            "budget = \"1ms\", period = \"0ms\"",
+            ["cpu.period", "found \"0ms\"", "allowed:"],
+        ),
+        (
+            "budget = \"4ms\", period = \"1ms\"",
+            ["cpu.budget", "found \"4ms\"", "allowed: at most the period"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", nonpreemptive = \"2ms\"",
+            [
+                "cpu.nonpreemptive",
+                "found \"2ms\"",
+                "allowed: at most the budget",
+            ],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", priority = 256",
+            ["cpu.priority", "found the number 256", "0 to 255"],
+        ),
+        (
+            "budget = \"1ms\", period = \"4ms\", priority = \"urgent\"",
+            ["cpu.priority", "found \"urgent\"", "0 to 255"],
+        ),
+    ] {
+        let cpu = format!("cpu = {{ {cpu} }}");
+        let leases = Leases::new(&[("good", "hello.wasm", ""), ("bad", "hello.wasm", &cpu)]);
+        leases.refuses(&["--for", "1s"], 78, &["leases.toml:8:"]);
+        leases.refuses(&["--for", "1s"], 78, &words);
+    }
+}
+
+#[test]
+fn more_than_the_processor_is_refused_before_anything_starts() {
+    let full = "cpu = { budget = \"10ms\", period = \"10ms\", priority = 3 }";
+    let leases = Leases::new(&[("a", "hello.wasm", full), ("b", "hello.wasm", full)]);
+    leases.refuses(
+        &["--for", "1s"],
+        77,
+        &["leases.toml", "cannot all be kept", "leasehold admit"],
+    );
+}
+
+#[test]
+fn more_tenants_than_a_cell_has_places_for_are_refused_before_any_is_started() {
+    let many = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("t{n}")).collect();
+        let tenants: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), "hello.wasm", ""))
+            .collect();
+        Leases::new(&tenants)
+    };
+    many(100_000).refuses(
+        &["--for", "1s"],
+        78,
+        &[
+            "leases.toml",
+            "tenant: found 100000 tables",
+            "allowed: at most 10000",
+        ],
+    );
+    many(1025).refuses(
+        &["--for", "1s"],
+        78,
+        &[
+            "leases.toml",
+            "tenant: found 1025 tables",
+            "allowed: at most 1024",
+        ],
+    );
+}
+
+#[test]
+fn a_tenant_that_cannot_be_paid_for_keeps_all_others_from_running() {
+    let leases = Leases::new(&[("good", "hello.wasm", ""), ("poor", "hello.wasm", "")]);
+    let path = leases.directory.path().join("leases.toml");
+    let text = std::fs::read_to_string(&path).expect("written");
+    let (good, poor) = text.split_at(text.find("[tenant.poor]").expect("there"));
+    let poor = poor.replace("20ms", "1us");
+    std::fs::write(&path, format!("{good}{poor}")).expect("written");
+    leases.refuses(&["--for", "1s"], 77, &["tenant.poor", "budget"]);
+}
+
+#[test]
+fn tenants_are_preempted_by_either_mechanism() {
+    let leases = Leases::new(&[
+        (
+            "spinner",
+            "spin.wasm",
+            "cpu = { budget = \"2ms\", period = \"20ms\" }",
+        ),
+        ("other", "spin.wasm", ""),
+    ]);
+    for mechanism in ["injected", "epochs"] {
+        let output = leases.up(&["--for", "300ms", "--preempt", mechanism, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for tenant in json["tenants"].as_array().expect("tenants") {
+            assert!(
+                tenant["used_ns"].as_u64() > Some(0),
+                "{mechanism}: {tenant}"
+            );
+            assert_eq!(tenant["state"], "killed");
+        }
+        assert!(
+            json["tenants"][0]["depletions"].as_u64() > Some(0),
+            "{mechanism}"
+        );
+    }
 }

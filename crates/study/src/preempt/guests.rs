@@ -18,13 +18,15 @@ pub(super) struct Guest {
 }
 
 /// The kernels: each is a command that computes for some tens of milliseconds.
-const KERNELS: [(&str, &str); 7] = [
+const KERNELS: [(&str, &str); 9] = [
     ("matrix product", include_str!("matrix.wat")),
     ("vector product", include_str!("vector.wat")),
     ("loads", include_str!("loads.wat")),
     ("cipher", include_str!("cipher.wat")),
     ("recursion", include_str!("recursion.wat")),
     ("bulk memory", include_str!("bulk.wat")),
+    ("tables", include_str!("tables.wat")),
+    ("growth", include_str!("growth.wat")),
     ("host calls", include_str!("calls.wat")),
 ];
 

@@ -1,0 +1,180 @@
+//! A terminal with a table that stays at its bottom, and what tenants write above it.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The longest line without an end that is kept back, bytes.
+const LONGEST: usize = 4096;
+
+/// The terminal, if standard error is one and somebody wants to see a table. Clones share it.
+#[derive(Clone)]
+pub(super) struct Screen(Option<Arc<Mutex<Shown>>>);
+
+/// What is at the bottom of the terminal.
+#[derive(Default)]
+struct Shown {
+    table: String,
+    lines: usize,
+}
+
+impl Screen {
+    /// A screen; one on which nothing is ever shown if it is not `wanted`.
+    pub(super) fn new(wanted: bool) -> Self {
+        let live = wanted && io::stderr().is_terminal();
+        Self(live.then(Arc::default))
+    }
+
+    /// Columns and rows, if there is a screen.
+    pub(super) fn size(&self) -> Option<(usize, usize)> {
+        self.0.as_ref()?;
+        let (width, height) = terminal_size::terminal_size_of(io::stderr())?;
+        Some((width.0.into(), height.0.into()))
+    }
+
+    /// Shows these lines in place of those that are there. None of them may be wider than the
+    /// screen.
+    pub(super) fn show(&self, lines: &[String]) {
+        let Some(mut shown) = self.shown() else {
+            return;
+        };
+        let mut text = shown.erased();
+        shown.table = lines.iter().map(|line| format!("{line}\n")).collect();
+        shown.lines = lines.len();
+        text.push_str(&shown.table);
+        put(io::stderr(), text.as_bytes());
+    }
+
+    /// What is written here appears above the table, line by line. `None` without a screen, or
+    /// where `stream` goes somewhere else.
+    pub(super) fn above(&self, stream: Stream) -> Option<Above> {
+        let screen = self.0.clone()?;
+        let here = match stream {
+            Stream::Output => io::stdout().is_terminal(),
+            Stream::Error => true,
+        };
+        here.then(|| Above {
+            screen,
+            stream,
+            begun: Vec::new(),
+        })
+    }
+
+    fn shown(&self) -> Option<MutexGuard<'_, Shown>> {
+        let shown = self.0.as_ref()?;
+        Some(shown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shown {
+    /// What takes the table off the terminal.
+    fn erased(&mut self) -> String {
+        match std::mem::take(&mut self.lines) {
+            0 => String::new(),
+            // Up to where the table began, and everything below it away.
+            lines => format!("\r\x1b[{lines}A\x1b[J"),
+        }
+    }
+}
+
+/// Nobody is told when nobody can see it.
+fn put(mut to: impl Write, bytes: &[u8]) {
+    let _ = to.write_all(bytes).and_then(|()| to.flush());
+}
+
+/// A stream of this process.
+#[derive(Clone, Copy)]
+pub(super) enum Stream {
+    Output,
+    Error,
+}
+
+/// Writes above the table.
+pub(super) struct Above {
+    screen: Arc<Mutex<Shown>>,
+    stream: Stream,
+    /// A line without an end yet.
+    begun: Vec<u8>,
+}
+
+impl Above {
+    fn put_lines(&self, lines: &[u8]) {
+        let mut shown = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = shown.lines;
+        put(io::stderr(), shown.erased().as_bytes());
+        let harmless: Vec<u8> = lines.iter().map(|&byte| harmless(byte)).collect();
+        match self.stream {
+            Stream::Output => put(io::stdout(), &harmless),
+            Stream::Error => put(io::stderr(), &harmless),
+        }
+        put(io::stderr(), shown.table.as_bytes());
+        shown.lines = count;
+    }
+}
+
+/// What a tenant writes must not move the cursor: then it could write into the table.
+const fn harmless(byte: u8) -> u8 {
+    match byte {
+        b'\n' | b'\t' => byte,
+        0..0x20 | 0x7f => b'?',
+        _ => byte,
+    }
+}
+
+impl Write for Above {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(bytes);
+        if let Some(last) = self.begun.iter().rposition(|&byte| byte == b'\n') {
+            let rest = self.begun.split_off(last + 1);
+            let lines = std::mem::replace(&mut self.begun, rest);
+            self.put_lines(&lines);
+        } else if self.begun.len() >= LONGEST {
+            let mut line = std::mem::take(&mut self.begun);
+            line.push(b'\n');
+            self.put_lines(&line);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Above, Shown, Stream, harmless};
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn what_is_erased_is_as_high_as_what_was_shown() {
+        let mut shown = Shown {
+            table: String::new(),
+            lines: 3,
+        };
+        assert_eq!(shown.erased(), "\r\x1b[3A\x1b[J");
+        assert_eq!(shown.erased(), "", "once");
+    }
+
+    #[test]
+    fn a_line_is_kept_until_it_ends_but_not_for_ever() {
+        let mut above = Above {
+            screen: Arc::new(Mutex::default()),
+            stream: Stream::Error,
+            begun: Vec::new(),
+        };
+        above.write_all(b"half").expect("kept");
+        assert_eq!(above.begun, b"half");
+        above.write_all(b" a line\nthe next").expect("written");
+        assert_eq!(above.begun, b"the next");
+        above.write_all(&[b'x'; 5000]).expect("written");
+        assert!(above.begun.is_empty());
+    }
+
+    #[test]
+    fn tenants_cannot_move_the_cursor() {
+        let written = b"a\x1b[2J\rb\tc\n";
+        let seen: Vec<u8> = written.iter().map(|&byte| harmless(byte)).collect();
+        assert_eq!(seen, b"a?[2J?b\tc\n");
+    }
+}
