@@ -148,9 +148,8 @@ impl Budget {
             Budget::Sporadic(sporadic) => u64::from(sporadic.replenish(ring, now, watch)),
             Budget::Deferrable(deferrable) => {
                 let passed = deferrable.roll(now);
-                if passed > 0 {
-                    watch.pending(PERIODIC, deferrable.boundary_after(now));
-                }
+                // Also when none passed: the timer of one that had been caught up with was spent.
+                watch.pending(PERIODIC, deferrable.boundary_after(now));
                 passed
             }
             Budget::Bandwidth(bandwidth) => {

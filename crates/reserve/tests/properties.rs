@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn a_server_is_preempted_at_most_once_for_every_region_of_its_budget(
+    fn a_server_is_preempted_at_most_once_for_every_region_that_it_used(
         load in admitted(), length in 1..20u64,
     ) {
         for victim in 0..load.tenants.len() {
@@ -218,9 +218,10 @@ proptest! {
             let config = config(Shielding::Shielded, Order::FixedPriority);
             let (scheduler, history) = world::run(&load, config, HORIZON, |_, _, _| {});
             let supply = scheduler.supply(history.servers[victim]).unwrap();
-            // SPR §III-F, for as many budgets as it got.
-            let budgets = supply.used.div_ceil(contract.budget());
-            assert!(supply.preemptions <= budgets * (contract.budget().div_ceil(length) - 1));
+            // SPR §III-F: a preemption ends a region that was used in full. Budgets that early
+            // replenishment joins are one dispatch, in which there may be one more preemption than
+            // in each of them alone.
+            assert!(supply.preemptions <= supply.used / length, "{supply:?}");
         }
     }
 }

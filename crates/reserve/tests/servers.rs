@@ -209,17 +209,21 @@ fn what_no_task_asked_for_is_charged_to_nobody() {
 
 #[test]
 fn a_pause_may_last_for_periods() {
-    let mut machine = Machine::new(config(Shielding::Shielded));
-    let (server, task) = machine.server("a", contract(10, 30, 1).with_policy(Policy::Deferrable));
-    machine.wake(task);
-    machine.run_to(4);
-    machine.scheduler.pause(4);
-    machine.now = 100;
-    machine.scheduler.resume(100);
-    machine.schedule();
-    // Since 90 it has a whole budget again.
-    assert_eq!(machine.last.timer, Some(110));
-    assert_eq!(machine.scheduler.supply(server).unwrap().used, 4);
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let deferrable = contract(10, 30, 1).with_policy(Policy::Deferrable);
+        let (server, task) = machine.server("a", deferrable);
+        machine.wake(task);
+        machine.run_to(4);
+        machine.scheduler.pause(4);
+        machine.now = 100;
+        machine.scheduler.resume(100);
+        machine.schedule();
+        assert_eq!(machine.scheduler.supply(server).unwrap().used, 4);
+        // Since 90 it has a whole budget again, and gets more at every multiple of its period.
+        machine.run_to(200);
+        assert_eq!(machine.scheduler.supply(server).unwrap().used, 4 + 4 * 10);
+    }
 }
 
 #[test]
