@@ -4,10 +4,12 @@ SHELL := bash
 RUN := cargo run --quiet --release --package leasehold-cli --
 # Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
 # `release`, so that the engine is compiled once.
-PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing
+PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-lockscope
+# The tracer of LockScope: needs clang and libelf to build, root to run.
+TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
-.PHONY: help setup guests demo test test-pure test-engine loom miri bench study lint fuzz clean
+.PHONY: help setup guests demo test test-pure test-tracer test-engine loom miri bench study lint fuzz clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -22,10 +24,15 @@ demo: guests ## kill real and hostile guests, here and in stock wasmtime, and sh
 	@cargo build --release --package leasehold-cli
 	@$(RUN) demo
 
-test: test-pure test-engine ## every test
+test: test-pure test-tracer test-engine ## every test
 
 test-pure: setup
 	cargo test $(PURE)
+
+test-tracer: setup ## LockScope's tracer on the running kernel (as root)
+	@scripts/setup bpf
+	@[ "$$(id -u)" = 0 ] || { echo "the tracer is tested as root only: sudo make test-tracer" >&2; exit 0; }; \
+	  set -x; cargo test $(TRACER)
 
 test-engine: guests
 	cargo test --release $(ENGINE)
@@ -47,6 +54,8 @@ study: guests ## every figure and table, in full; writes target/study/index.html
 lint: setup ## formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
+	@scripts/setup bpf
+	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 
 fuzz: setup ## fuzz lease files, system calls, paging and the scheduler for a minute each (needs a nightly toolchain)
@@ -56,6 +65,7 @@ fuzz: setup ## fuzz lease files, system calls, paging and the scheduler for a mi
 	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run paging -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run schedule -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run trace -- -max_total_time=60
 
 clean:
 	cargo clean

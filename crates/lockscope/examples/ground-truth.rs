@@ -1,0 +1,73 @@
+//! A workload whose lock acquisitions are known by construction, to check a tracer with:
+//!
+//! ```text
+//! ground-truth pipe N              2 N times pipe_inode_info.mutex: N in pipe_write, N in pipe_read
+//! ground-truth directory N DIR     at least 2 N times the directory's i_rwsem: N in do_unlinkat
+//! ground-truth futex N             N times the lock of one bucket of the futexes' hash table
+//! ground-truth mmap N              2 N times mm_struct.mmap_lock for writing
+//! ```
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::thread::futex;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["pipe", count] => pipe(count.parse()?),
+        ["directory", count, directory] => files(count.parse()?, Path::new(directory)),
+        ["futex", count] => futexes(count.parse()?),
+        ["mmap", count] => mappings(count.parse()?),
+        _ => Err("usage: ground-truth pipe|directory|futex|mmap N [DIR]".into()),
+    }
+}
+
+fn pipe(count: u64) -> Result<(), Box<dyn Error>> {
+    let (reader, writer) = rustix::pipe::pipe()?;
+    let mut byte = [0];
+    for _ in 0..count {
+        rustix::io::write(&writer, &[1])?;
+        rustix::io::read(&reader, &mut byte)?;
+    }
+    Ok(())
+}
+
+fn files(count: u64, directory: &Path) -> Result<(), Box<dyn Error>> {
+    let file = directory.join(format!("ground-truth-{}", std::process::id()));
+    for _ in 0..count {
+        fs::File::create(&file)?;
+        fs::remove_file(&file)?;
+    }
+    Ok(())
+}
+
+/// Waits for a value that is not there any more: the kernel looks under the lock, and returns.
+fn futexes(count: u64) -> Result<(), Box<dyn Error>> {
+    let word = AtomicU32::new(1);
+    for _ in 0..count {
+        match futex::wait(&word, futex::Flags::PRIVATE, 0, None) {
+            Err(rustix::io::Errno::AGAIN) => {}
+            other => return Err(format!("futex_wait returned {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+fn mappings(count: u64) -> Result<(), Box<dyn Error>> {
+    let size = 4096;
+    for _ in 0..count {
+        // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+        let mapping = unsafe {
+            let flags = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(std::ptr::null_mut(), size, flags, MapFlags::PRIVATE)?
+        };
+        // SAFETY: it was just made, with this size, and is not used.
+        unsafe { munmap(mapping, size)? };
+    }
+    Ok(())
+}

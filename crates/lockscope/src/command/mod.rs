@@ -1,0 +1,88 @@
+//! The command line.
+
+#[cfg(feature = "tracer")]
+mod duration;
+#[cfg(feature = "tracer")]
+mod interfere;
+mod read;
+#[cfg(feature = "tracer")]
+mod record;
+mod render;
+
+use std::process::ExitCode;
+#[cfg(feature = "tracer")]
+use std::{ffi::OsString, path::PathBuf};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+#[cfg(feature = "tracer")]
+use leasehold_lockscope::Report;
+
+/// How isolated are two workloads, and through which kernel object do they meet?
+#[derive(Debug, Parser)]
+#[command(name = "lockscope", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run two workloads beside each other and record the kernel locks that they take.
+    #[cfg(feature = "tracer")]
+    Record(record::Record),
+    /// Record workloads that are running already.
+    #[cfg(feature = "tracer")]
+    Attach(record::Attach),
+    /// Measure a worker while more and more thrashers run beside it.
+    #[cfg(feature = "tracer")]
+    Interfere(interfere::Interfere),
+    /// What a trace says: shared and private locks, by object and by subsystem.
+    Report(read::ReportArguments),
+    /// Platforms side by side: shared locks and how often they are taken.
+    Compare(read::Traces),
+    /// One number for each trace: nines of isolation.
+    Score(read::Traces),
+    /// Say what this kernel lets the tracer see.
+    #[cfg(feature = "tracer")]
+    Probe,
+    /// One half of `record`: becomes a workload.
+    #[cfg(feature = "tracer")]
+    #[command(hide = true)]
+    Start {
+        members: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command {
+        #[cfg(feature = "tracer")]
+        Command::Record(arguments) => {
+            let trace = record::record(&arguments)?;
+            read::print(&render::report(&Report::of(&trace)))?;
+        }
+        #[cfg(feature = "tracer")]
+        Command::Attach(arguments) => {
+            let trace = record::attach(&arguments)?;
+            read::print(&render::report(&Report::of(&trace)))?;
+        }
+        #[cfg(feature = "tracer")]
+        Command::Interfere(arguments) => interfere::interfere(&arguments)?,
+        Command::Report(arguments) => read::report(&arguments)?,
+        Command::Compare(arguments) => read::compare(&arguments)?,
+        Command::Score(arguments) => read::score(&arguments)?,
+        #[cfg(feature = "tracer")]
+        Command::Probe => {
+            let offer = leasehold_lockscope::tracer::Offer::of_the_kernel()?;
+            offer.lines().iter().for_each(|line| println!("{line}"));
+        }
+        #[cfg(feature = "tracer")]
+        Command::Start { members, command } => {
+            let error = leasehold_lockscope::tracer::become_workload(&members, &command);
+            anyhow::bail!("{}: {error}", command[0].display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,111 @@
+//! `lockscope report`, `compare` and `score`: what traces say.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use leasehold_lockscope::{Comparison, Report, Score, StackedBars, Trace};
+use serde::Serialize;
+
+use crate::command::render;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockscope report create.trace
+  lockscope report host.trace runc.trace --svg subsystems.svg
+  lockscope report create.trace --json | jq .shared")]
+pub(crate) struct ReportArguments {
+    /// Traces.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// Print JSON, one line for each trace.
+    #[arg(long)]
+    json: bool,
+
+    /// Draw the shared locks by subsystem, one bar for each trace.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Traces {
+    /// Traces.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `lockscope report`.
+pub(crate) fn report(arguments: &ReportArguments) -> Result<()> {
+    let reports: Vec<_> = read(&arguments.traces)?.iter().map(Report::of).collect();
+    if let Some(file) = &arguments.svg {
+        let svg = by_subsystem(&reports).to_svg();
+        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    for report in &reports {
+        match arguments.json {
+            true => print_json(report)?,
+            false => print(&render::report(report))?,
+        }
+    }
+    Ok(())
+}
+
+/// `lockscope compare`.
+pub(crate) fn compare(arguments: &Traces) -> Result<()> {
+    let comparison = Comparison::of(&read(&arguments.traces)?);
+    match arguments.json {
+        true => print_json(&comparison),
+        false => print(&render::comparison(&comparison)),
+    }
+}
+
+/// `lockscope score`.
+pub(crate) fn score(arguments: &Traces) -> Result<()> {
+    let mut scores: Vec<_> = read(&arguments.traces)?.iter().map(Score::of).collect();
+    scores.sort_by(|one, two| two.score.total_cmp(&one.score));
+    match arguments.json {
+        true => scores.iter().try_for_each(print_json),
+        false => print(&render::scores(&scores)),
+    }
+}
+
+/// Figures 2 and 3 of the paper.
+fn by_subsystem(reports: &[Report]) -> StackedBars {
+    let bar = |report: &Report| {
+        let layers = report.subsystems.iter();
+        let layers = layers.map(|(name, total)| (name.clone(), total.per_second));
+        let name = match reports.iter().all(|other| other.name == report.name) {
+            true => report.platform.clone(),
+            false => format!("{} {}", report.platform, report.name),
+        };
+        (name, layers.collect())
+    };
+    StackedBars {
+        title: "Shared locks by kernel subsystem".into(),
+        axis: "acquisitions per second".into(),
+        bars: reports.iter().map(bar).collect(),
+    }
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<Trace>> {
+    let read = |file: &PathBuf| Ok(Trace::read(Path::new(file))?);
+    files.iter().map(read).collect()
+}
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string(value)?))
+}
+
+/// A reader that has had enough, such as `head`, is no error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
+}

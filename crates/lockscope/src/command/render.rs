@@ -1,0 +1,254 @@
+//! Reports as text for a terminal.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+use leasehold_lockscope::{Comparison, Losses, Mode, Report, Score, Total};
+
+/// Rows of the table of objects.
+const OBJECTS: usize = 30;
+
+/// The report as text.
+pub(crate) fn report(report: &Report) -> String {
+    let mut out = String::new();
+    let mode = match report.mode {
+        Mode::Full => "every acquisition",
+        Mode::Contended => "CONTENDED ONLY: acquisitions that waited, and every mmap_lock",
+    };
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    line(format!(
+        "{} on {}, Linux {}",
+        report.name, report.platform, report.kernel
+    ));
+    line(format!("{mode}; {:.1} s", report.seconds));
+    let classes: Vec<_> = report.classes.iter().map(ToString::to_string).collect();
+    line(format!("classes: {}", classes.join(", ")));
+    line(String::new());
+
+    let mut table = new_table(&[
+        "",
+        "locks",
+        "per s",
+        "contended/s",
+        "held",
+        "waited",
+        "longest hold",
+        "longest wait",
+    ]);
+    table.add_row(total_row("shared", &report.shared));
+    for (kind, total) in &report.kinds {
+        let name = match kind {
+            leasehold_lockscope::Kind::Global => "  global",
+            leasehold_lockscope::Kind::Object => "  shared object",
+            leasehold_lockscope::Kind::Incidental => "  incidental",
+        };
+        table.add_row(total_row(name, total));
+    }
+    for workload in &report.workloads {
+        table.add_row(total_row(
+            &format!("private to {}", workload.name),
+            &workload.private,
+        ));
+    }
+    line(table.to_string());
+    line(String::new());
+    for workload in &report.workloads {
+        line(format!(
+            "{}: ran {:.1} s, {} locks, waited {} of the time for shared ones: {}",
+            workload.name,
+            workload.seconds,
+            workload.taken.locks,
+            share(workload.waiting),
+            workload.what,
+        ));
+    }
+    if report.successive > 0 {
+        line(format!(
+            "used by one workload after the other, and not counted as shared: {} addresses",
+            report.successive
+        ));
+    }
+    line(String::new());
+
+    let mut table = new_table(&[
+        "object",
+        "class",
+        "subsystem",
+        "kind",
+        "shared",
+        "per s",
+        "contended/s",
+        "held",
+        "private",
+        "per s",
+    ]);
+    for row in report.objects.iter().take(OBJECTS) {
+        let kind = match (row.shared.locks, row.kind) {
+            (0, _) => "private".into(),
+            (_, kind) => format!("{kind:?}").to_lowercase(),
+        };
+        table.add_row([
+            row.object.clone(),
+            row.class.to_string(),
+            row.subsystem.clone(),
+            kind,
+            row.shared.locks.to_string(),
+            rate(row.shared.per_second),
+            rate(row.shared.contended_per_second),
+            share(row.shared.held),
+            row.private.locks.to_string(),
+            rate(row.private.per_second),
+        ]);
+    }
+    line(table.to_string());
+    if report.objects.len() > OBJECTS {
+        line(format!(
+            "and {} more; --json has all",
+            report.objects.len() - OBJECTS
+        ));
+    }
+    line(String::new());
+    let mut table = new_table(&["subsystem", "shared locks", "per s", "contended/s"]);
+    for (name, total) in &report.subsystems {
+        table.add_row([
+            name.clone(),
+            total.locks.to_string(),
+            rate(total.per_second),
+            rate(total.contended_per_second),
+        ]);
+    }
+    line(table.to_string());
+    line(String::new());
+    line(format!(
+        "mapped to an object and field: {} of acquisitions, {} of call sites",
+        share(report.mapped.acquisitions),
+        share(report.mapped.sites)
+    ));
+    line(losses(&report.losses));
+    out
+}
+
+/// What was lost, in one line; also when that is nothing.
+fn losses(losses: &Losses) -> String {
+    format!(
+        "lost: {} acquisitions, {} call chains, {} times, {} initialisations; \
+         {} events came while the tracer itself ran",
+        losses.acquisitions, losses.stacks, losses.times, losses.births, losses.skipped
+    )
+}
+
+/// Table 5 as text.
+pub(crate) fn comparison(comparison: &Comparison) -> String {
+    let mut header = vec!["workload"];
+    header.extend(comparison.platforms.iter().map(String::as_str));
+    let mut table = new_table(&header);
+    for (name, row) in &comparison.rows {
+        let mut cells = vec![name.clone()];
+        cells.extend(comparison.platforms.iter().map(|platform| {
+            row.get(platform).map_or_else(String::new, |cell| {
+                format!(
+                    "{:.2} ({})  {:.1}",
+                    cell.shared,
+                    rate(cell.per_second),
+                    cell.score
+                )
+            })
+        }));
+        table.add_row(cells);
+    }
+    let mut out =
+        format!("{table}\nshared locks (acquisitions of them per second)  nines of isolation\n");
+    if comparison.mixed_modes {
+        out.push_str("warning: some traces are of the contended mode: numbers do not compare\n");
+    }
+    out
+}
+
+/// Scores as text, the most isolated first.
+pub(crate) fn scores(scores: &[Score]) -> String {
+    let mut out = String::new();
+    let mut table = new_table(&[
+        "workload",
+        "platform",
+        "score",
+        "waiting",
+        "moving",
+        "costs most",
+    ]);
+    for score in scores {
+        let worst = score
+            .exposures
+            .iter()
+            .max_by(|one, two| one.total().total_cmp(&two.total()));
+        let bound = if score.upper_bound { "≤ " } else { "" };
+        table.add_row([
+            score.name.clone(),
+            score.platform.clone(),
+            format!("{bound}{:.2}", score.score),
+            worst.map_or_else(String::new, |worst| share(worst.waiting)),
+            worst.map_or_else(String::new, |worst| share(worst.moving)),
+            score
+                .worst
+                .first()
+                .map_or_else(String::new, |(name, _)| name.clone()),
+        ]);
+    }
+    let _ = writeln!(out, "{table}");
+    out.push_str(
+        "score: nines of isolation; waiting, moving: share of its time that the worse off loses\n",
+    );
+    out
+}
+
+pub(crate) fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header.iter().copied());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn total_row(name: &str, total: &Total) -> [String; 8] {
+    [
+        name.to_owned(),
+        total.locks.to_string(),
+        rate(total.per_second),
+        rate(total.contended_per_second),
+        share(total.held),
+        share(total.waited),
+        time(total.hold_max_ns),
+        time(total.wait_max_ns),
+    ]
+}
+
+/// Three digits that count.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        0.0 => "0".into(),
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 0.01 => format!("{value:.2}"),
+        value => format!("{value:.0e}"),
+    }
+}
+
+fn share(value: f64) -> String {
+    match value * 100.0 {
+        0.0 => "0 %".into(),
+        percent if percent >= 0.01 => format!("{percent:.2} %"),
+        percent => format!("{percent:.0e} %"),
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns {
+        0 => String::new(),
+        ns if ns < 10_000 => format!("{ns} ns"),
+        ns if ns < 10_000_000 => format!("{} µs", ns / 1_000),
+        ns => format!("{} ms", ns / 1_000_000),
+    }
+}

@@ -1,0 +1,76 @@
+//! LockScope: how isolated two workloads are, and through which kernel object they meet.
+//!
+//! The paper behind it, Anjali and Swift, *Locked In, Leaked Out: Measuring Isolation via Kernel
+//! Locks* (cited as LockScope), observes that what workloads share in a kernel is guarded by
+//! locks: the locks that both take are the places where one can disturb the other.
+//!
+//! # Principles
+//! 1. **Whatever was not seen is said.** Every table that can overflow counts what it lost, every
+//!    report shows the counts, and a recording that saw waits only says so ([`Mode`], [`Losses`]).
+//! 2. **A trace is a sum, not a log.** The kernel adds up, for each lock, call site and workload
+//!    ([`Use`]); nothing is sent while the workloads run.
+//! 3. **Recording and reading are apart.** A [`Trace`] has all that reports need; it can be read
+//!    where it was not recorded, without root and without a BPF compiler. Recording is the feature
+//!    `tracer`.
+//! 4. **A shared lock is one that both use at a time.** An address that was given away is another
+//!    lock ([`locks`]).
+//! 5. **One number, in units of what is lost.** [`Score`] is the share of its time that a workload
+//!    loses to the other one, as nines.
+//!
+//! # Example
+//! ```
+//! use leasehold_lockscope::{Class, Primitive, Report, Score, Trace, Use, Workload, WorkloadId};
+//!
+//! let workload = |name: &str| Workload { name: name.into(), what: String::new(), ran_ns: 0 };
+//! let taken = |workload, lock| Use {
+//!     lock,
+//!     workload: WorkloadId(workload),
+//!     acquired: 1_000,
+//!     last_ns: 1_000_000_000,
+//!     ..Use::default()
+//! };
+//! let spin_lock = Primitive {
+//!     name: "_raw_spin_lock".into(),
+//!     class: Class::Spin,
+//!     access: Default::default(),
+//!     tries: false,
+//! };
+//! let trace = Trace {
+//!     duration_ns: 1_000_000_000,
+//!     workloads: vec![workload("a"), workload("b")],
+//!     primitives: vec![spin_lock],
+//!     uses: vec![taken(0, 0x1000), taken(1, 0x1000), taken(1, 0x2000)],
+//!     ..Trace::default()
+//! };
+//! let report = Report::of(&trace);
+//! assert_eq!((report.shared.locks, report.shared.per_second), (1, 2_000.0));
+//! // A lock that moves between two caches a thousand times a second costs a ten-thousandth.
+//! assert!((Score::of(&trace).score - 4.0).abs() < 1e-9);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod compare;
+mod format;
+mod place;
+#[cfg(feature = "tracer")]
+mod primitive;
+mod report;
+mod score;
+mod sharing;
+mod stacked_bars;
+mod trace;
+#[cfg(feature = "tracer")]
+pub mod tracer;
+
+pub use compare::{Cell, Comparison};
+pub use format::{Malformed, TraceError, VERSION};
+pub use place::{Object, Place};
+pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
+pub use score::{Exposure, MOST, MOVE_NS, Score};
+pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
+pub use stacked_bars::StackedBars;
+pub use trace::{
+    Access, Class, Kernel, Losses, Mode, Module, PlaceId, Primitive, PrimitiveId, Stack, StackId,
+    Symbol, Trace, Use, Workload, WorkloadId,
+};

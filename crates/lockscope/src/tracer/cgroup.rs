@@ -1,0 +1,152 @@
+//! Control groups: a workload is whoever is in one, however often it forks.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::tracer::TracerError;
+
+/// How long the members of a group that was killed may take to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The mounted version 2 hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    root: PathBuf,
+}
+
+/// A group of the hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    path: PathBuf,
+    id: u64,
+    level: u32,
+}
+
+impl Hierarchy {
+    /// Finds the mount.
+    ///
+    /// # Errors
+    /// None is mounted.
+    pub fn mounted() -> Result<Self, TracerError> {
+        const MOUNTS: &str = "/proc/self/mountinfo";
+        let text = fs::read_to_string(MOUNTS).map_err(|source| TracerError::Io {
+            what: MOUNTS.into(),
+            source,
+        })?;
+        let root = text.lines().find_map(mount_point_of_cgroup2);
+        root.map(|root| Self { root }).ok_or(TracerError::NoCgroups)
+    }
+
+    /// The group at `path`: absolute, or relative to the mount.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(&self, path: &Path) -> Result<Cgroup, TracerError> {
+        let not_one = || TracerError::NotACgroup {
+            path: path.display().to_string(),
+            root: self.root.display().to_string(),
+        };
+        let path = fs::canonicalize(self.root.join(path)).map_err(|_| not_one())?;
+        let below = path.strip_prefix(&self.root).map_err(|_| not_one())?;
+        let named = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        let level = below.components().filter(named).count() as u32;
+        let is_group = path.join("cgroup.procs").exists();
+        let metadata = fs::metadata(&path).map_err(|_| not_one())?;
+        if level == 0 || !is_group {
+            return Err(not_one());
+        }
+        Ok(Cgroup {
+            id: metadata.ino(),
+            level,
+            path,
+        })
+    }
+
+    /// Makes the group `name`, which may be a path of several new groups.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn create(&self, name: &str) -> Result<Cgroup, TracerError> {
+        let path = self.root.join(name);
+        fs::create_dir_all(&path).map_err(|source| TracerError::Io {
+            what: format!("cannot make the control group {}", path.display()),
+            source,
+        })?;
+        self.open(&path)
+    }
+}
+
+impl Cgroup {
+    /// What the kernel calls it: in this hierarchy, the number of its directory.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How many groups it is below the root.
+    pub(crate) fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file to which a process writes its id to become a member.
+    #[must_use]
+    pub fn members(&self) -> PathBuf {
+        self.path.join("cgroup.procs")
+    }
+
+    /// Ends every member and removes the group. Waits up to ten seconds for them to be gone.
+    ///
+    /// # Errors
+    /// A member does not end, or the system refuses.
+    pub fn end(&self) -> Result<(), TracerError> {
+        let failed = |source| TracerError::Io {
+            what: format!("cannot end the control group {}", self.path.display()),
+            source,
+        };
+        let kill = self.path.join("cgroup.kill");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            fs::write(&kill, "1").map_err(failed)?;
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    if Instant::now() > deadline {
+                        return Err(failed(error));
+                    }
+                    thread::sleep(Duration::from_millis(5));
+                }
+                done => return done.map_err(failed),
+            }
+        }
+    }
+}
+
+/// The mount point in a line of `mountinfo`, if it is of cgroup2: `… root point … - type …`.
+fn mount_point_of_cgroup2(line: &str) -> Option<PathBuf> {
+    let (before, after) = line.split_once(" - ")?;
+    let kind = after.split(' ').next()?;
+    let point = before.split(' ').nth(4)?;
+    (kind == "cgroup2").then(|| PathBuf::from(point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_of_version_2_is_found_among_others() {
+        let v1 = "30 25 0:26 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu";
+        let v2 = "42 25 0:27 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw";
+        assert_eq!(mount_point_of_cgroup2(v1), None);
+        let point = Path::new("/sys/fs/cgroup/unified");
+        assert_eq!(mount_point_of_cgroup2(v2).as_deref(), Some(point));
+    }
+}

@@ -1,0 +1,175 @@
+//! What this kernel offers to the tracer, and which mode that makes.
+
+use std::collections::HashSet;
+use std::fs;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{FuncProto, Typedef};
+
+use crate::primitive::{INIT_FUNCTIONS, LOCK_FUNCTIONS, UNLOCK_FUNCTIONS};
+use crate::trace::Mode;
+use crate::tracer::TracerError;
+use crate::tracer::symbols::Symbols;
+
+/// Which mode to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ModeChoice {
+    /// The full mode where it is offered and safe to use, else the contended one.
+    #[default]
+    Auto,
+    /// This one or none.
+    Only(Mode),
+}
+
+/// What the kernel offers, and why not more.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// The functions that the full mode can be attached to, or why there are none.
+    full: Result<HashSet<&'static str>, String>,
+    contended: Result<(), String>,
+    mmap_lock: bool,
+    virtual_machine: bool,
+}
+
+impl Offer {
+    /// Looks at the running kernel: at its type information, its symbols and its tracing
+    /// functions. Nothing is loaded yet.
+    ///
+    /// # Errors
+    /// Not root, or the kernel's symbols are hidden: then nothing can be told.
+    pub fn of_the_kernel() -> Result<Self, TracerError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(TracerError::NotRoot);
+        }
+        let symbols = Symbols::of_the_kernel()?;
+        let types = Btf::from_vmlinux()
+            .map_err(|error| format!("no type information (CONFIG_DEBUG_INFO_BTF): {error}"));
+        let arguments = |tracepoint: &str| {
+            let types = types.as_ref().ok()?;
+            arguments_of(types, tracepoint)
+        };
+        let contended = match (&types, arguments("contention_begin")) {
+            (Err(why), _) => Err(why.clone()),
+            (Ok(_), None) => Err("no tracepoint lock:contention_begin (Linux 5.19)".to_owned()),
+            (Ok(_), Some(_)) => Ok(()),
+        };
+        Ok(Self {
+            full: contended.clone().and_then(|()| probeable(&symbols)),
+            contended,
+            // Before 6.13 it had the path of a memory control group as one more argument.
+            mmap_lock: arguments("mmap_lock_acquire_returned") == Some(3),
+            virtual_machine: fs::read_to_string("/proc/cpuinfo")
+                .is_ok_and(|text| text.contains(" hypervisor")),
+        })
+    }
+
+    /// Whether `mmap_lock` has the tracepoints that the contended mode understands.
+    pub(crate) fn has_mmap_lock(&self) -> bool {
+        self.mmap_lock
+    }
+
+    /// Whether `function` can be probed.
+    pub(crate) fn has_function(&self, function: &str) -> bool {
+        self.full.as_ref().is_ok_and(|all| all.contains(function))
+    }
+
+    /// The mode to use and one sentence that says why.
+    ///
+    /// # Errors
+    /// What was asked for is not offered.
+    pub fn choose(&self, choice: ModeChoice) -> Result<(Mode, String), TracerError> {
+        let refused = |mode, why: &String| TracerError::NotOffered {
+            mode,
+            why: why.clone(),
+        };
+        match (choice, &self.full, &self.contended) {
+            (ModeChoice::Only(Mode::Full), Ok(_), _) => Ok((Mode::Full, "asked for".into())),
+            (ModeChoice::Only(Mode::Full), Err(why), _) => Err(refused("full", why)),
+            (ModeChoice::Only(Mode::Contended), _, Ok(())) => {
+                Ok((Mode::Contended, "asked for".into()))
+            }
+            (ModeChoice::Auto, Ok(_), _) if self.virtual_machine => Ok((
+                Mode::Full,
+                "this kernel lets lock functions be probed, and it is a virtual machine's".into(),
+            )),
+            (ModeChoice::Auto, Ok(_), Ok(())) => Ok((
+                Mode::Contended,
+                "this is no virtual machine, and probes in lock functions have frozen machines; \
+                 --mode full insists"
+                    .into(),
+            )),
+            (ModeChoice::Auto, Err(why), Ok(())) => Ok((Mode::Contended, why.clone())),
+            (_, _, Err(why)) => Err(refused("contended", why)),
+        }
+    }
+
+    /// Lines for a person: each mode, and what is missing for it.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let full = match &self.full {
+            Ok(functions) => format!("offered: {} functions of locks", functions.len()),
+            Err(why) => format!("not offered: {why}"),
+        };
+        let contended = match (&self.contended, self.mmap_lock) {
+            (Err(why), _) => format!("not offered: {why}"),
+            (Ok(()), true) => "offered, and every mmap_lock".into(),
+            (Ok(()), false) => "offered".into(),
+        };
+        vec![
+            format!("full       {full}"),
+            format!("contended  {contended}"),
+        ]
+    }
+}
+
+/// How many arguments `tracepoint` has, if it exists.
+fn arguments_of(types: &Btf<'_>, tracepoint: &str) -> Option<usize> {
+    let name = format!("btf_trace_{tracepoint}");
+    let pointer = types.type_by_name::<Typedef<'_>>(&name)?.next_type()?;
+    let prototype = FuncProto::try_from(pointer.next_type()?).ok()?;
+    // The first one is the tracepoint's own data.
+    prototype.len().checked_sub(1)
+}
+
+/// The lock functions that probes can be attached to, or why there are none.
+fn probeable(symbols: &Symbols) -> Result<HashSet<&'static str>, String> {
+    const LISTS: [&str; 2] = [
+        "/sys/kernel/tracing/available_filter_functions",
+        "/sys/kernel/debug/tracing/available_filter_functions",
+    ];
+    let existing = symbols.names();
+    if !existing.contains("register_fprobe_ips") {
+        return Err("this kernel has no fprobes (CONFIG_FPROBE)".into());
+    }
+    // How the programs tell an interrupt.
+    if !existing.contains("__preempt_count") && !existing.contains("pcpu_hot") {
+        return Err(
+            "this kernel does not say where its variables are (CONFIG_KALLSYMS_ALL)".into(),
+        );
+    }
+    // Without the list, those that exist: attaching fails if one of them cannot be probed.
+    let list = LISTS.iter().find_map(|list| fs::read_to_string(list).ok());
+    let listed: HashSet<_> = match &list {
+        Some(list) => list
+            .lines()
+            .filter_map(|line| line.split_ascii_whitespace().next())
+            .collect(),
+        None => existing,
+    };
+    let wanted = all_functions().filter(|name| listed.contains(name));
+    let functions: HashSet<_> = wanted.collect();
+    match LOCK_FUNCTIONS
+        .iter()
+        .any(|lock| functions.contains(lock.name))
+    {
+        true => Ok(functions),
+        false => Err("none of the lock functions can be probed".into()),
+    }
+}
+
+/// Those that take locks, release them and initialise them.
+fn all_functions() -> impl Iterator<Item = &'static str> {
+    let locks = LOCK_FUNCTIONS.iter().map(|function| function.name);
+    let others = UNLOCK_FUNCTIONS.iter().chain(INIT_FUNCTIONS);
+    locks.chain(others.map(|(name, _)| *name))
+}

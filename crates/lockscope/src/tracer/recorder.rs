@@ -1,0 +1,587 @@
+//! Loading the programs, attaching them, and making a trace of what they counted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
+use libbpf_rs::{
+    KprobeMultiOpts, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, Program,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::place::{Object as LockObject, Place};
+use crate::primitive::{
+    INIT_FUNCTIONS, LOCK_FUNCTIONS, MMAP_LOCK, UNLOCK_FUNCTIONS, contended_primitives,
+    is_interrupt_text, is_lock_text,
+};
+use crate::trace::{
+    Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use, Workload,
+    WorkloadId,
+};
+use crate::tracer::TracerError;
+use crate::tracer::kernel;
+use crate::tracer::layout::{
+    BORN, Config, FRAMES, Key, Loss, Row, SPINS, TARGETS, TRIES, Target as Entry,
+};
+use crate::tracer::offer::Offer;
+use crate::tracer::symbols::Symbols;
+use crate::tracer::target::Target;
+
+const FULL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/full.bpf.o"));
+const CONTENDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/contended.bpf.o"));
+
+/// The number of a call chain that stands for none, in a site of the contended mode.
+const NO_STACK: u64 = u64::MAX;
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How.
+    pub mode: Mode,
+    /// Which locks; all that the mode can see if empty.
+    pub classes: Vec<Class>,
+    /// Rows in the table of uses: 24 bytes, and 80 for each processor. Where it is full,
+    /// acquisitions are lost, and counted.
+    pub rows: u32,
+}
+
+impl Options {
+    /// The usual size of the table of uses.
+    pub const ROWS: u32 = 65_536;
+}
+
+/// A tracer, loaded into the kernel. Dropping it, or killing its process, leaves nothing there.
+#[derive(Debug)]
+pub struct Recorder {
+    object: Object,
+    links: Vec<Link>,
+    offer: Offer,
+    options: Options,
+    symbols: Symbols,
+    loaded_ns: u64,
+    attached_ns: u64,
+}
+
+impl Recorder {
+    /// Loads the programs; nothing is recorded yet. The number of a workload is the place of its
+    /// targets in `workloads`.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there are too many targets.
+    pub fn load(
+        offer: &Offer,
+        options: &Options,
+        workloads: &[Vec<Target>],
+    ) -> Result<Self, TracerError> {
+        let symbols = Symbols::of_the_kernel()?;
+        let loaded_ns = now_ns();
+        let (config, processes) = config_of(workloads, loaded_ns)?;
+        let (name, bytes) = match options.mode {
+            Mode::Full => ("full", FULL),
+            Mode::Contended => ("contended", CONTENDED),
+        };
+        let failed = |doing: &str| {
+            let doing = format!("cannot {doing} the {name} mode's BPF programs");
+            move |source| TracerError::Bpf {
+                doing: format!("{doing}{}", what_was_said()),
+                source,
+            }
+        };
+        libbpf_rs::set_print(Some((PrintLevel::Warn, said)));
+        let mut builder = ObjectBuilder::default();
+        let mut open = builder.open_memory(bytes).map_err(failed("open"))?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.ends_with(".rodata") {
+                map.set_initial_value(&config.bytes())
+                    .map_err(failed("configure"))?;
+            } else if name == "uses" {
+                map.set_max_entries(options.rows)
+                    .map_err(failed("configure"))?;
+            }
+        }
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let wanted = match name.as_str() {
+                "process_forked" | "process_exited" => config.processes,
+                name if name.starts_with("mmap_lock_") => offer.has_mmap_lock(),
+                _ => true,
+            };
+            program.set_autoload(wanted);
+        }
+        let object = open.load().map_err(failed("load"))?;
+        let recorder = Self {
+            object,
+            links: Vec::new(),
+            offer: offer.clone(),
+            options: options.clone(),
+            symbols,
+            loaded_ns,
+            attached_ns: loaded_ns,
+        };
+        let map = recorder.map("processes");
+        for (process, workload) in processes {
+            map.update(
+                &process.to_ne_bytes(),
+                &workload.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(failed("configure"))?;
+        }
+        Ok(recorder)
+    }
+
+    /// Begins to record. Takes about a second in the full mode.
+    ///
+    /// # Errors
+    /// The kernel refuses; nothing stays attached.
+    pub fn attach(&mut self) -> Result<(), TracerError> {
+        let programs: Vec<_> = self
+            .object
+            .progs_mut()
+            .filter(|program| program.autoload())
+            .collect();
+        let mut links = Vec::new();
+        for program in programs {
+            let name = program.name().to_string_lossy().into_owned();
+            let attached = match name.as_str() {
+                "lock_entered" => probe(&program, self.entries()),
+                "lock_released" => probe(&program, self.others(UNLOCK_FUNCTIONS)),
+                "lock_born" => probe(&program, self.others(INIT_FUNCTIONS)),
+                _ => program.attach().map(Some),
+            };
+            links.extend(attached.map_err(|source| TracerError::Bpf {
+                doing: format!("cannot attach {name}"),
+                source,
+            })?);
+        }
+        self.links = links;
+        self.attached_ns = now_ns();
+        Ok(())
+    }
+
+    /// Ends the recording and makes a trace of it. `workloads` are described as in [`load`], in
+    /// the same order. Detaches before it reads.
+    ///
+    /// [`load`]: Self::load
+    ///
+    /// # Errors
+    /// A table cannot be read.
+    pub fn finish(
+        mut self,
+        workloads: Vec<Workload>,
+        name: String,
+        platform: String,
+    ) -> Result<Trace, TracerError> {
+        let duration_ns = now_ns() - self.attached_ns;
+        let missed = self.links.iter().map(missed_by).sum::<u64>();
+        let skipped = missed + self.recursions();
+        self.links.clear();
+
+        let primitives = self.primitives();
+        let mut stacks = Stacks::new(self.map("stacks"), &self.symbols);
+        let mut uses = Vec::new();
+        for (key, row) in self.rows()? {
+            let class = primitives[usize::from(key.primitive)].class;
+            if row.acquired == 0 || !self.wants(class) {
+                continue;
+            }
+            let chain = match self.options.mode {
+                Mode::Full => row.stack,
+                Mode::Contended if key.site == NO_STACK => row.stack,
+                Mode::Contended => u32::try_from(key.site).ok(),
+            };
+            if self.options.mode == Mode::Contended && stacks.is_of_interrupt(chain) {
+                continue;
+            }
+            let stack = chain.and_then(|chain| stacks.id_of(chain, self.site_of(&key)));
+            uses.push(self.use_of(&key, &row, stack, &stacks));
+        }
+        uses.sort_by_key(|used| (used.lock, used.generation, used.workload, used.site));
+        let places = self.known_places(&mut uses);
+        let losses = Losses {
+            acquisitions: self.lost(Loss::Acquisitions)?,
+            stacks: self.lost(Loss::Stacks)?,
+            times: self.lost(Loss::Times)?,
+            births: self.lost(Loss::Births)?,
+            skipped,
+        };
+        let kernel = kernel::running(&self.symbols);
+        let mut trace = Trace {
+            name,
+            mode: self.options.mode,
+            kernel,
+            platform,
+            classes: self.classes(&primitives),
+            duration_ns,
+            workloads,
+            losses,
+            primitives,
+            stacks: stacks.list,
+            symbols: Vec::new(),
+            uses,
+            places,
+        };
+        trace.symbols = self.symbols_of(&trace);
+        Ok(trace)
+    }
+
+    fn wants(&self, class: Class) -> bool {
+        self.options.classes.is_empty() || self.options.classes.contains(&class)
+    }
+
+    /// The lock functions that the kernel has, with what their probe is told.
+    fn entries(&self) -> Vec<(&'static str, u64)> {
+        let born = |class| {
+            let of_class = INIT_FUNCTIONS.iter().filter(|(_, of)| *of == class);
+            of_class
+                .map(|(name, _)| name)
+                .any(|name| self.offer.has_function(name))
+        };
+        let numbered = LOCK_FUNCTIONS.iter().zip(0u64..);
+        let present = numbered.filter(|(function, _)| {
+            self.wants(function.class()) && self.offer.has_function(function.name)
+        });
+        let told = present.map(|(function, number)| {
+            let tries = if function.tries() { TRIES } else { 0 };
+            let born = if born(function.class()) { BORN } else { 0 };
+            let spins = matches!(function.class(), Class::Spin | Class::Rw);
+            let spins = if spins { SPINS } else { 0 };
+            (function.name, number | tries | born | spins)
+        });
+        told.collect()
+    }
+
+    fn others(&self, functions: &[(&'static str, Class)]) -> Vec<(&'static str, u64)> {
+        functions
+            .iter()
+            .filter(|(name, class)| self.wants(*class) && self.offer.has_function(name))
+            .map(|(name, _)| (*name, 0))
+            .collect()
+    }
+
+    fn primitives(&self) -> Vec<Primitive> {
+        match self.options.mode {
+            Mode::Full => LOCK_FUNCTIONS.iter().map(|lock| lock.primitive()).collect(),
+            Mode::Contended => contended_primitives(),
+        }
+    }
+
+    /// The classes that were looked at.
+    fn classes(&self, primitives: &[Primitive]) -> Vec<Class> {
+        let classes: BTreeSet<_> = primitives.iter().map(|primitive| primitive.class).collect();
+        classes
+            .into_iter()
+            .filter(|class| self.wants(*class))
+            .collect()
+    }
+
+    /// Every map is declared in the programs' source.
+    fn map(&self, name: &str) -> Map<'_> {
+        let named = |map: &Map<'_>| map.name() == name;
+        let found = self.object.maps().find(named);
+        found.unwrap_or_else(|| unreachable!("the programs have a map {name}"))
+    }
+
+    /// The table of uses, summed over processors.
+    fn rows(&self) -> Result<Vec<(Key, Row)>, TracerError> {
+        let uses = self.map("uses");
+        let mut rows = Vec::new();
+        for bytes in uses.keys() {
+            let values = uses
+                .lookup_percpu(&bytes, MapFlags::ANY)
+                .map_err(|source| cannot_read("uses", source))?;
+            let (Some(key), Some(values)) = (Key::from_bytes(&bytes), values) else {
+                continue;
+            };
+            let mut sum = Row::default();
+            for row in values.iter().filter_map(|value| Row::from_bytes(value)) {
+                sum.add(&row);
+            }
+            rows.push((key, sum));
+        }
+        Ok(rows)
+    }
+
+    fn lost(&self, what: Loss) -> Result<u64, TracerError> {
+        let losses = self.map("losses");
+        let values = losses
+            .lookup_percpu(&(what as u32).to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| cannot_read("losses", source))?;
+        let counts = values.unwrap_or_default();
+        let count = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_ne_bytes);
+        Ok(counts.iter().map(count).sum())
+    }
+
+    /// How often a program was not run because one of them was running on that processor.
+    fn recursions(&self) -> u64 {
+        let own: BTreeSet<_> = self
+            .object
+            .progs()
+            .filter(|program| program.autoload())
+            .filter_map(|program| Program::id_from_fd(program.as_fd()).ok())
+            .collect();
+        ProgInfoIter::default()
+            .filter(|info| own.contains(&info.id))
+            .map(|info| info.recursion_misses)
+            .sum()
+    }
+
+    fn site_of(&self, key: &Key) -> Option<u64> {
+        (self.options.mode == Mode::Full).then_some(key.site)
+    }
+
+    fn use_of(&self, key: &Key, row: &Row, stack: Option<StackId>, stacks: &Stacks<'_>) -> Use {
+        let before = self.attached_ns - self.loaded_ns;
+        let site = self.site_of(key).or_else(|| stacks.innermost(stack?));
+        Use {
+            lock: key.lock,
+            generation: key.generation,
+            workload: WorkloadId(key.workload),
+            primitive: PrimitiveId(key.primitive),
+            site: site.unwrap_or(0),
+            stack,
+            acquired: row.acquired,
+            contended: row.contended,
+            held: row.held,
+            hold_ns: row.hold_ns,
+            hold_max_ns: row.hold_max_ns,
+            wait_ns: row.wait_ns,
+            wait_max_ns: row.wait_max_ns,
+            first_ns: row.first_ns.saturating_sub(before),
+            last_ns: row.last_ns.saturating_sub(before),
+            place: None,
+        }
+    }
+
+    /// What is known without an analyzer: the tracepoints of `mmap_lock` say what it is.
+    fn known_places(&self, uses: &mut [Use]) -> Vec<Place> {
+        if self.options.mode == Mode::Full {
+            return Vec::new();
+        }
+        let mut places = Vec::new();
+        for used in uses.iter_mut().filter(|used| used.primitive.0 >= MMAP_LOCK) {
+            used.place = Some(PlaceId(0));
+            places = vec![Place {
+                function: String::new(),
+                file: "mm/mmap_lock.c".into(),
+                line: 0,
+                object: LockObject::Member {
+                    structure: "mm_struct".into(),
+                    field: "mmap_lock".into(),
+                    offset: None,
+                },
+            }];
+        }
+        places
+    }
+
+    /// Names of the code in the call chains and of the locks that are variables.
+    fn symbols_of(&self, trace: &Trace) -> Vec<crate::trace::Symbol> {
+        let code = trace.stacks.iter().flat_map(|stack| &stack.0);
+        let sites = trace.uses.iter().map(|used| &used.site);
+        let returns: BTreeSet<u64> = code
+            .chain(sites)
+            .copied()
+            .filter(|&site| site != 0)
+            .collect();
+        let locks = trace.uses.iter().map(|used| used.lock);
+        let variables: BTreeSet<u64> = locks.filter(|lock| trace.is_variable(*lock)).collect();
+        let named_code = returns
+            .iter()
+            .filter_map(|site| self.symbols.of_return(*site));
+        // Where the table has no variables, the nearest symbol is the end of the code: no name.
+        let named = |lock: &u64| {
+            self.symbols
+                .of(*lock)
+                .filter(|symbol| symbol.name != "_etext")
+        };
+        let mut symbols: Vec<_> = named_code
+            .chain(variables.iter().filter_map(named))
+            .collect();
+        symbols.sort_by_key(|symbol| symbol.address);
+        symbols.dedup_by_key(|symbol| symbol.address);
+        symbols
+    }
+}
+
+/// The call chains that uses refer to, each read once.
+struct Stacks<'a> {
+    map: Map<'a>,
+    symbols: &'a Symbols,
+    ids: HashMap<(u32, Option<u64>), Option<StackId>>,
+    list: Vec<Stack>,
+}
+
+impl<'a> Stacks<'a> {
+    fn new(map: Map<'a>, symbols: &'a Symbols) -> Self {
+        Self {
+            map,
+            symbols,
+            ids: HashMap::new(),
+            list: Vec::new(),
+        }
+    }
+
+    /// The chain with the kernel's number `chain`, from `site` outwards; from the first frame
+    /// outside the locks if the site is not known.
+    fn id_of(&mut self, chain: u32, site: Option<u64>) -> Option<StackId> {
+        if let Some(id) = self.ids.get(&(chain, site)) {
+            return *id;
+        }
+        let stack = self.read(chain, site);
+        let id = stack.map(|stack| {
+            self.list.push(stack);
+            StackId(self.list.len() as u32 - 1)
+        });
+        self.ids.insert((chain, site), id);
+        id
+    }
+
+    /// Whether the chain goes through the entry of an interrupt.
+    fn is_of_interrupt(&self, chain: Option<u32>) -> bool {
+        let frames = chain
+            .and_then(|chain| self.frames(chain))
+            .unwrap_or_default();
+        let mut named = frames
+            .iter()
+            .filter_map(|frame| self.symbols.of_return(*frame));
+        named.any(|symbol| is_interrupt_text(&symbol.name))
+    }
+
+    fn frames(&self, chain: u32) -> Option<Vec<u64>> {
+        let bytes = self
+            .map
+            .lookup(&chain.to_ne_bytes(), MapFlags::ANY)
+            .ok()??;
+        let frames = bytes
+            .chunks_exact(8)
+            .take(FRAMES)
+            .filter_map(|frame| frame.try_into().ok().map(u64::from_ne_bytes))
+            .take_while(|&frame| frame != 0);
+        Some(frames.collect())
+    }
+
+    fn read(&self, chain: u32, site: Option<u64>) -> Option<Stack> {
+        let frames = self.frames(chain)?;
+        // A frame without a name is of a BPF program; one at the first byte of a function is the
+        // probed function itself.
+        let inside = |frame: &u64| {
+            let names = [self.symbols.of_return(*frame), self.symbols.of(*frame)];
+            let mut lock_text = names.iter().map(|symbol| {
+                symbol
+                    .as_ref()
+                    .is_none_or(|symbol| is_lock_text(&symbol.name))
+            });
+            lock_text.any(|inside| inside)
+        };
+        let begin = site
+            .and_then(|site| frames.iter().position(|frame| *frame == site))
+            .or_else(|| frames.iter().position(|frame| !inside(frame)))?;
+        Some(Stack(frames[begin..].to_vec()))
+    }
+
+    fn innermost(&self, stack: StackId) -> Option<u64> {
+        self.list.get(stack.0 as usize)?.0.first().copied()
+    }
+}
+
+/// The warnings of libbpf since the last error: they say what the error number does not.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn said(_: PrintLevel, line: String) {
+    if let Ok(mut said) = SAID.lock() {
+        said.push_str(&line);
+    }
+}
+
+fn what_was_said() -> String {
+    let said = SAID.lock().map(|mut said| std::mem::take(&mut *said));
+    let said = said.unwrap_or_default();
+    let lines: Vec<_> = said.lines().collect();
+    // The verifier's log is long; its end says what it did not like.
+    let end = lines.len().saturating_sub(12);
+    lines[end..]
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect()
+}
+
+/// Which control groups and processes are which workload.
+fn config_of(
+    workloads: &[Vec<Target>],
+    start_ns: u64,
+) -> Result<(Config, Vec<(u32, u32)>), TracerError> {
+    let (mut targets, mut processes) = (Vec::new(), Vec::new());
+    for (workload, parts) in (0u32..).zip(workloads) {
+        for part in parts {
+            match part {
+                Target::Cgroup(cgroup) => targets.push(Entry {
+                    cgroup: cgroup.id(),
+                    level: cgroup.level(),
+                    workload,
+                }),
+                Target::Process(process) => processes.push((*process, workload)),
+            }
+        }
+    }
+    let found = workloads.len();
+    if found > TARGETS {
+        let allowed = TARGETS;
+        return Err(TracerError::TooMany { found, allowed });
+    }
+    // Neighbours of one level need their ancestor looked up once.
+    targets.sort_by_key(|target| target.level);
+    if targets.len() > TARGETS {
+        let (found, allowed) = (targets.len(), TARGETS);
+        return Err(TracerError::TooMany { found, allowed });
+    }
+    let config = Config {
+        start_ns,
+        processes: !processes.is_empty(),
+        targets,
+    };
+    Ok((config, processes))
+}
+
+/// Attaches `program` to all `functions` at once; to none if there are none.
+fn probe(
+    program: &libbpf_rs::ProgramMut<'_>,
+    functions: Vec<(&'static str, u64)>,
+) -> libbpf_rs::Result<Option<Link>> {
+    if functions.is_empty() {
+        return Ok(None);
+    }
+    let (symbols, cookies) = functions
+        .into_iter()
+        .map(|(name, cookie)| (name.to_owned(), cookie))
+        .unzip();
+    let options = KprobeMultiOpts {
+        symbols,
+        cookies,
+        ..KprobeMultiOpts::default()
+    };
+    program.attach_kprobe_multi_with_opts(options).map(Some)
+}
+
+/// How often the kernel could not run the programs of `link`.
+fn missed_by(link: &Link) -> u64 {
+    match link.info().map(|info| info.info) {
+        Ok(LinkTypeInfo::KprobeMulti(info)) => info.missed,
+        _ => 0,
+    }
+}
+
+fn cannot_read(map: &str, source: libbpf_rs::Error) -> TracerError {
+    TracerError::Bpf {
+        doing: format!("cannot read the table of {map}"),
+        source,
+    }
+}
+
+/// The clock that the programs read.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,12 @@
+//! What is recorded.
+
+use crate::tracer::cgroup::Cgroup;
+
+/// A part of a workload: who belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Every task in a control group or below it.
+    Cgroup(Cgroup),
+    /// A process, and the processes that it starts from now on.
+    Process(u32),
+}

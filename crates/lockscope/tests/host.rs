@@ -1,0 +1,365 @@
+//! The tracer on the kernel that runs the tests, in the contended mode. Needs root.
+
+#![cfg(feature = "tracer")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_lockscope::{Class, Mode, Trace, Use, locks};
+
+/// One tracer at a time: one of the tests looks for what another one would have loaded.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn lockscope() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_lockscope"))
+}
+
+/// The example that cargo builds beside the tests.
+fn ground_truth() -> String {
+    let target = Path::new(env!("CARGO_BIN_EXE_lockscope")).parent();
+    let example = target.expect("a directory").join("examples/ground-truth");
+    example.display().to_string()
+}
+
+/// Whether the kernel has the tracepoints of `mmap_lock` that some tests need (Linux 6.13).
+fn sees_mmap_lock() -> bool {
+    let output = lockscope().arg("probe").output().expect("started");
+    let sees = String::from_utf8_lossy(&output.stdout).contains("every mmap_lock");
+    if !sees {
+        eprintln!("not run: this kernel's mmap_lock has no tracepoints that the tracer knows");
+    }
+    sees
+}
+
+fn record(directory: &Path, a: &str, b: &str, more: &[&str]) -> (Trace, Output) {
+    let file = directory.join("trace");
+    let output = lockscope()
+        .args(["record", "--mode", "contended", "--a", a, "--b", b, "--out"])
+        .arg(&file)
+        .args(more)
+        .output()
+        .expect("started");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    (Trace::read(&file).expect("a trace"), output)
+}
+
+fn uses_of(trace: &Trace, workload: u8) -> impl Iterator<Item = &Use> {
+    trace
+        .uses
+        .iter()
+        .filter(move |used| used.workload.0 == workload)
+}
+
+/// Of the address space that was locked most, by `workload`.
+fn mmap_writes(trace: &Trace, workload: u8) -> u64 {
+    let writes = uses_of(trace, workload)
+        .filter(|used| trace.primitives[usize::from(used.primitive.0)].name == "mmap_lock, write");
+    writes.map(|used| used.acquired).max().unwrap_or(0)
+}
+
+#[test]
+fn every_mmap_lock_is_counted() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = |count: u64| {
+        let program = ground_truth();
+        let (few, many) = (
+            format!("exec {program} mmap 0"),
+            format!("exec {program} mmap {count}"),
+        );
+        let (trace, _) = record(directory.path(), &few, &many, &["--for", "60s"]);
+        assert_eq!(trace.mode, Mode::Contended);
+        assert_eq!(trace.losses.acquisitions, 0);
+        // Starting a program takes the same lock, every time as often.
+        mmap_writes(&trace, 1) - mmap_writes(&trace, 0)
+    };
+    assert_eq!(run(1_000), 2_000);
+    assert_eq!(run(20_000), 40_000);
+}
+
+#[test]
+fn two_workloads_that_fight_for_a_directory_share_its_lock() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let fought = directory.path().join("fought");
+    fs::create_dir(&fought).expect("a directory");
+    let command = format!(
+        "{} directory 100000000 {}",
+        ground_truth(),
+        fought.display()
+    );
+    let (trace, _) = record(directory.path(), &command, &command, &["--for", "3s"]);
+    let shared: Vec<_> = locks(&trace)
+        .into_iter()
+        .filter(|lock| lock.shared)
+        .collect();
+    let directory_lock = shared.iter().find(|lock| lock.class == Class::Rwsem);
+    let lock = directory_lock.expect("the directory's lock is fought for");
+    assert!(
+        lock.by
+            .values()
+            .all(|usage| usage.contended > 0 && usage.wait_ns > 0)
+    );
+    // Where it was taken is known, without the insides of the lock.
+    let used = trace
+        .uses
+        .iter()
+        .find(|used| used.lock == lock.address)
+        .expect("a use");
+    let site = trace.symbol(used.site).expect("a name");
+    assert!(
+        !site.name.contains("rwsem") && !site.name.contains("down_write"),
+        "{site:?}"
+    );
+}
+
+#[test]
+fn a_workload_that_forks_and_exits_all_the_time_is_followed() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let storm = "i=0; while [ $i -lt 1500 ]; do /bin/true & i=$((i+1)); done; wait";
+    let (trace, _) = record(directory.path(), storm, storm, &["--for", "120s"]);
+    assert_eq!(trace.losses.acquisitions, 0);
+    for workload in 0..2 {
+        // Each process has an address space of its own, told apart although addresses are reused.
+        let spaces = uses_of(&trace, workload).filter(|used| {
+            trace.primitives[usize::from(used.primitive.0)].name == "mmap_lock, write"
+        });
+        let spaces: std::collections::BTreeSet<_> =
+            spaces.map(|used| (used.lock, used.generation)).collect();
+        assert!(spaces.len() >= 1_500, "{} address spaces", spaces.len());
+    }
+    let mm_locks = locks(&trace)
+        .into_iter()
+        .filter(|lock| lock.name == "mm_struct.mmap_lock");
+    assert_eq!(
+        mm_locks.filter(|lock| lock.shared).count(),
+        0,
+        "no process is of both workloads"
+    );
+}
+
+#[test]
+fn a_table_that_is_full_says_what_it_lost() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let storm = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
+    let (trace, output) = record(
+        directory.path(),
+        storm,
+        storm,
+        &["--for", "120s", "--rows", "16"],
+    );
+    assert!(trace.losses.acquisitions > 0);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains(&format!("lost: {} acquisitions", trace.losses.acquisitions)),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_tracer_that_is_killed_leaves_no_program_in_the_kernel() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let mark = directory.path().join("running");
+    let command = format!("touch {}; exec sleep 1000", mark.display());
+    let mut tracer = lockscope()
+        .args([
+            "record",
+            "--mode",
+            "contended",
+            "--a",
+            &command,
+            "--b",
+            "exec sleep 1000",
+        ])
+        .arg("--out")
+        .arg(directory.path().join("trace"))
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("started");
+    until(|| mark.exists());
+    assert!(loaded() > 0);
+    tracer.kill().expect("killed");
+    tracer.wait().expect("waited for");
+    until(|| loaded() == 0);
+    // Its workloads ended with it; the control groups can be removed.
+    let group = cgroups(tracer.id());
+    for group in [group.join("a"), group.join("b"), group] {
+        until(|| fs::remove_dir(&group).is_ok());
+    }
+}
+
+/// Waits for what must come, however busy the machine is.
+fn until(mut reached: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if reached() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come within a minute");
+}
+
+/// How many of the tracer's programs the kernel has.
+fn loaded() -> usize {
+    libbpf_rs::query::ProgInfoIter::default()
+        .filter(|program| program.name.to_string_lossy() == "wait_began")
+        .count()
+}
+
+fn cgroups(tracer: u32) -> PathBuf {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
+    let mount = mounts
+        .lines()
+        .find(|line| line.contains(" - cgroup2 "))
+        .expect("cgroup2");
+    let root = mount.split(' ').nth(4).expect("a mount point");
+    Path::new(root).join(format!("lockscope-{tracer}"))
+}
+
+#[test]
+fn a_process_that_runs_already_is_recorded_with_what_it_starts() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = "while :; do /bin/true; done";
+    let mut running = Command::new("sh")
+        .args(["-c", script])
+        .spawn()
+        .expect("started");
+    let file = directory.path().join("trace");
+    let output = lockscope()
+        .args([
+            "attach",
+            "--mode",
+            "contended",
+            "--for",
+            "1s",
+            "--pid",
+            &running.id().to_string(),
+        ])
+        .arg("--out")
+        .arg(&file)
+        .output();
+    running.kill().expect("killed");
+    running.wait().expect("waited for");
+    assert!(output.expect("started").status.success());
+    let trace = Trace::read(&file).expect("a trace");
+    let spaces: std::collections::BTreeSet<_> = trace
+        .uses
+        .iter()
+        .map(|used| (used.lock, used.generation))
+        .collect();
+    assert!(
+        spaces.len() > 3,
+        "only {} locks of a shell and its children",
+        spaces.len()
+    );
+}
+
+#[test]
+fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = directory.path().join("disk");
+    fs::create_dir(&disk).expect("a directory");
+    let mount = |arguments: &[&str]| {
+        let status = Command::new("mount").args(arguments).arg(&disk).status();
+        assert!(status.expect("started").success());
+    };
+    mount(&["-t", "tmpfs", "-o", "size=16k", "none"]);
+    let long = Trace {
+        name: "x".repeat(100_000),
+        ..Trace::default()
+    };
+    let error = long.write(&disk.join("trace"));
+    let left = fs::read_dir(&disk).expect("readable").count();
+    assert!(
+        Command::new("umount")
+            .arg(&disk)
+            .status()
+            .expect("started")
+            .success()
+    );
+    let error = error.expect_err("the disk is full").to_string();
+    assert!(
+        error.contains("disk/trace: cannot write the trace: No space left"),
+        "{error}"
+    );
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn what_is_no_trace_is_refused_in_one_line_that_names_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("not.trace");
+    fs::write(&file, [0xff; 5_000]).expect("written");
+    for command in ["report", "compare", "score"] {
+        let output = lockscope()
+            .arg(command)
+            .arg(&file)
+            .output()
+            .expect("started");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            error.contains("not.trace: not a lockscope trace"),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_offered_or_does_not_exist_is_refused() {
+    let refused = |arguments: &[&str], said: &str| {
+        let output = lockscope().args(arguments).output().expect("started");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    };
+    refused(
+        &["attach", "--cgroup", "no/such/group"],
+        "not a control group",
+    );
+    refused(
+        &["attach", "--pid", "4194999"],
+        "no process has the id 4194999",
+    );
+    refused(&["attach"], "nothing to attach to");
+    let record = ["record", "--a", "true", "--b", "true"];
+    refused(
+        &[&record[..], &["--mode", "half"]].concat(),
+        "allowed: auto, full, contended",
+    );
+    refused(
+        &[&record[..], &["--class", "mutes"]].concat(),
+        "found \"mutes\"",
+    );
+    refused(
+        &[&record[..], &["--for", "10"]].concat(),
+        "allowed: a whole number and ms, s, m or h",
+    );
+}

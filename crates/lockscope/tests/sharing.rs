@@ -1,0 +1,307 @@
+//! What is shared, how isolated that makes, and what the tables say.
+
+use leasehold_lockscope::{
+    Access, Class, Comparison, Kernel, Kind, MOST, Mode, Object, Place, PlaceId, Primitive,
+    PrimitiveId, Report, Score, Symbol, Trace, Use, Workload, WorkloadId, locks,
+};
+use proptest::prelude::{Strategy, any, prop_assert, proptest};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn trace(uses: Vec<Use>) -> Trace {
+    let primitive = |name: &str, class, access| Primitive {
+        name: name.into(),
+        class,
+        access,
+        tries: false,
+    };
+    let workload = |name: &str| Workload {
+        name: name.into(),
+        what: format!("run {name}"),
+        ran_ns: SECOND,
+    };
+    let place = |file: &str, object| Place {
+        function: "f".into(),
+        file: file.into(),
+        line: 1,
+        object,
+    };
+    let member = |structure: &str, field: &str| Object::Member {
+        structure: structure.into(),
+        field: field.into(),
+        offset: None,
+    };
+    Trace {
+        name: "create".into(),
+        mode: Mode::Full,
+        platform: "host".into(),
+        classes: vec![Class::Spin, Class::Rwsem],
+        duration_ns: SECOND,
+        kernel: Kernel {
+            data: (0xffff_ffff_8200_0000, 0xffff_ffff_8300_0000),
+            ..Kernel::default()
+        },
+        workloads: vec![workload("a"), workload("b")],
+        primitives: vec![
+            primitive("_raw_spin_lock", Class::Spin, Access::Exclusive),
+            primitive("down_read", Class::Rwsem, Access::Shared),
+            primitive("down_write", Class::Rwsem, Access::Exclusive),
+        ],
+        symbols: vec![Symbol {
+            address: TASKLIST,
+            name: "tasklist_lock".into(),
+            offset: 0,
+            module: None,
+        }],
+        places: vec![
+            place("fs/jbd2/journal.c", member("journal_s", "j_list_lock")),
+            place(
+                "kernel/futex/core.c",
+                Object::Element {
+                    container: "futex_queues".into(),
+                    field: "lock".into(),
+                },
+            ),
+        ],
+        uses,
+        ..Trace::default()
+    }
+}
+
+const TASKLIST: u64 = 0xffff_ffff_8200_1000;
+const JOURNAL: u64 = 0xffff_8880_0000_1000;
+const BUCKET: u64 = 0xffff_8880_0000_2000;
+
+/// `count` acquisitions all over the recording, each held for a microsecond.
+fn used(lock: u64, workload: u8, count: u64) -> Use {
+    Use {
+        lock,
+        workload: WorkloadId(workload),
+        acquired: count,
+        held: count,
+        hold_ns: count * 1_000,
+        hold_max_ns: 1_000,
+        first_ns: 10,
+        last_ns: SECOND - 10,
+        ..Use::default()
+    }
+}
+
+fn with(used: Use, primitive: u16) -> Use {
+    Use {
+        primitive: PrimitiveId(primitive),
+        ..used
+    }
+}
+
+#[test]
+fn a_lock_that_both_take_is_shared_and_one_that_one_takes_is_private() {
+    let report = Report::of(&trace(vec![
+        used(TASKLIST, 0, 3),
+        used(TASKLIST, 1, 5),
+        used(JOURNAL, 0, 7),
+    ]));
+    assert_eq!((report.shared.locks, report.shared.per_second), (1, 8.0));
+    assert_eq!(report.workloads[0].private.locks, 1);
+    assert_eq!(report.workloads[0].private.per_second, 7.0);
+    assert_eq!(report.workloads[1].private.locks, 0);
+    assert_eq!(report.workloads[1].taken.per_second, 5.0);
+}
+
+#[test]
+fn an_address_that_is_given_away_is_not_shared() {
+    let early = Use {
+        last_ns: 100,
+        ..used(JOURNAL, 0, 3)
+    };
+    let late = Use {
+        first_ns: 200,
+        ..used(JOURNAL, 1, 3)
+    };
+    let report = Report::of(&trace(vec![early.clone(), late.clone()]));
+    assert_eq!((report.shared.locks, report.successive), (0, 1));
+    // Initialised anew in between, they are two locks, whenever they were used.
+    let again = Use {
+        generation: 1,
+        ..used(JOURNAL, 1, 3)
+    };
+    let report = Report::of(&trace(vec![used(JOURNAL, 0, 3), again]));
+    assert_eq!((report.shared.locks, report.successive), (0, 0));
+    assert_eq!(report.workloads[1].private.locks, 1);
+}
+
+#[test]
+fn locks_are_named_by_object_then_by_symbol_then_by_who_takes_them() {
+    let journal = |workload| Use {
+        place: Some(PlaceId(0)),
+        ..used(JOURNAL, workload, 9)
+    };
+    let bucket = |workload| Use {
+        place: Some(PlaceId(1)),
+        ..used(BUCKET, workload, 5)
+    };
+    let trace = trace(vec![
+        journal(0),
+        journal(1),
+        bucket(0),
+        bucket(1),
+        used(TASKLIST, 0, 2),
+        used(TASKLIST, 1, 2),
+        used(0xffff_8880_0000_9000, 0, 1),
+    ]);
+    let found: Vec<_> = locks(&trace)
+        .into_iter()
+        .map(|lock| (lock.name, lock.kind, lock.subsystem))
+        .collect();
+    let row = |name: &str, kind, subsystem: &str| (name.to_owned(), kind, subsystem.to_owned());
+    assert_eq!(
+        found,
+        [
+            row("journal_s.j_list_lock", Kind::Object, "fs"),
+            row("futex_queues[].lock", Kind::Incidental, "kernel"),
+            row("tasklist_lock", Kind::Global, "unknown"),
+            row("spin taken by unknown code", Kind::Object, "unknown"),
+        ]
+    );
+    let report = Report::of(&trace);
+    assert_eq!(report.kinds[&Kind::Incidental].locks, 1);
+    assert_eq!(report.subsystems["fs"].per_second, 18.0);
+    assert!((report.mapped.acquisitions - 32.0 / 33.0).abs() < 1e-9);
+}
+
+#[test]
+fn who_shares_nothing_is_as_isolated_as_can_be() {
+    let score = Score::of(&trace(vec![
+        used(JOURNAL, 0, 1_000_000),
+        used(BUCKET, 1, 1_000_000),
+    ]));
+    assert_eq!(score.score, MOST);
+    assert_eq!(Score::of(&trace(vec![])).score, MOST);
+}
+
+#[test]
+fn the_score_counts_nines_of_the_time_that_is_lost() {
+    // 100,000 holds of 1 µs by the other one: a tenth of the time. 10,000 acquisitions, a tenth of
+    // which find it taken for a further microsecond: 1 ms in a second. And 10,000 moves: 1 ms.
+    let score = Score::of(&trace(vec![
+        used(JOURNAL, 0, 10_000),
+        used(JOURNAL, 1, 100_000),
+    ]));
+    let a = &score.exposures[0];
+    assert_eq!((a.of.as_str(), a.to.as_str()), ("a", "b"));
+    assert!((a.waiting - 1e-3).abs() < 1e-9, "{a:?}");
+    assert!((a.moving - 1e-3).abs() < 1e-9, "{a:?}");
+    assert!((score.score - 2.699).abs() < 1e-3, "{}", score.score);
+    assert!(!score.upper_bound);
+}
+
+#[test]
+fn readers_do_not_wait_for_readers() {
+    let of = |mine, theirs| {
+        let uses = vec![
+            with(used(JOURNAL, 0, 1_000), mine),
+            with(used(JOURNAL, 1, 1_000), theirs),
+        ];
+        Score::of(&trace(uses)).exposures[0].waiting
+    };
+    const READ: u16 = 1;
+    const WRITE: u16 = 2;
+    assert_eq!(of(READ, READ), 0.0);
+    assert!(of(READ, WRITE) > 0.0);
+    assert!(of(WRITE, READ) > 0.0);
+}
+
+#[test]
+fn a_contended_trace_gives_an_upper_bound() {
+    let wait = |workload| Use {
+        wait_ns: 1_000_000,
+        contended: 10,
+        held: 0,
+        hold_ns: 0,
+        ..used(JOURNAL, workload, 10)
+    };
+    let contended = Trace {
+        mode: Mode::Contended,
+        ..trace(vec![wait(0), wait(1)])
+    };
+    let score = Score::of(&contended);
+    assert!(score.upper_bound);
+    // Half of a wait of 1 ms is put down to the other one.
+    assert!(
+        (score.exposures[0].waiting - 5e-4).abs() < 1e-12,
+        "{:?}",
+        score.exposures
+    );
+}
+
+#[test]
+fn recordings_of_one_workload_are_averaged_for_each_platform() {
+    let shared = |count| trace(vec![used(JOURNAL, 0, count), used(JOURNAL, 1, count)]);
+    let none = trace(vec![]);
+    let other = Trace {
+        platform: "runc".into(),
+        ..shared(1)
+    };
+    let table = Comparison::of([&shared(10), &shared(20), &none, &other]);
+    assert_eq!(table.platforms, ["host", "runc"]);
+    let host = table.rows["create"]["host"];
+    assert_eq!(host.recordings, 3);
+    assert!((host.shared - 2.0 / 3.0).abs() < 1e-9);
+    assert!((host.per_second - 20.0).abs() < 1e-9);
+    assert!(host.score < table.rows["create"]["runc"].score);
+    assert!(!table.mixed_modes);
+    let contended = Trace {
+        mode: Mode::Contended,
+        ..none
+    };
+    assert!(Comparison::of([&shared(1), &contended]).mixed_modes);
+}
+
+fn uses() -> impl Strategy<Value = Vec<Use>> {
+    let one = (
+        0u64..4,
+        0u8..2,
+        0u16..3,
+        0u64..1_000_000,
+        0u64..100_000,
+        0u64..SECOND,
+    );
+    let one = one.prop_map(|(lock, workload, primitive, count, hold, wait)| Use {
+        hold_ns: count * hold,
+        wait_ns: wait,
+        contended: count.min(wait),
+        ..with(used(JOURNAL + lock * 64, workload, count), primitive)
+    });
+    proptest::collection::vec(one, 0..12)
+}
+
+proptest! {
+    #[test]
+    fn sharing_one_more_lock_never_raises_the_score(before in uses(), count in 1u64..10_000) {
+        let mut after = before.clone();
+        after.extend([used(BUCKET, 0, count), used(BUCKET, 1, count)]);
+        prop_assert!(Score::of(&trace(after)).score <= Score::of(&trace(before)).score);
+    }
+
+    #[test]
+    fn holding_and_waiting_longer_never_raises_the_score(before in uses(), at in any::<proptest::sample::Index>(), by in 1u64..1_000) {
+        let mut after = before.clone();
+        if !after.is_empty() {
+            let at = at.index(after.len());
+            after[at].hold_ns *= by;
+            after[at].wait_ns *= by;
+        }
+        prop_assert!(Score::of(&trace(after)).score <= Score::of(&trace(before)).score + 1e-12);
+    }
+
+    #[test]
+    fn shared_and_private_add_up_to_what_was_taken(uses in uses()) {
+        let report = Report::of(&trace(uses));
+        let taken: f64 = report.workloads.iter().map(|workload| workload.taken.per_second).sum();
+        let private: f64 = report.workloads.iter().map(|workload| workload.private.per_second).sum();
+        prop_assert!((taken - private - report.shared.per_second).abs() < 1e-6 * taken.max(1.0));
+        let kinds: u64 = report.kinds.values().map(|total| total.locks).sum();
+        let subsystems: u64 = report.subsystems.values().map(|total| total.locks).sum();
+        prop_assert!(kinds == report.shared.locks && subsystems == report.shared.locks);
+    }
+}
