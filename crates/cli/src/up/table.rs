@@ -6,8 +6,8 @@ pub(super) struct Column {
     pub(super) goes: u8,
 }
 
-/// Longest name that is shown in full where there is little room.
-const NAME: usize = 24;
+/// Longest names that are shown in full where there is little room, and where there is less.
+const NAMES: [usize; 3] = [24, 16, 8];
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -15,42 +15,73 @@ const GAP: usize = 2;
 /// The header and the rows, one line each: the first two columns begin at the left, the others end
 /// at the right. Without a `width` they are as wide as they are.
 pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
-    let most = width.unwrap_or(usize::MAX);
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| shortened(row, width)).collect();
-    let widths: Vec<usize> = columns
+    let Some(most) = width else {
+        return Layout::of(columns, rows.to_vec(), usize::MAX).lines(columns, usize::MAX);
+    };
+    let mut layouts = NAMES
         .iter()
-        .enumerate()
-        .map(|(at, column)| {
-            let cells = cells.iter().filter_map(|row| row.get(at));
-            let widest = cells.map(|cell| cell.chars().count()).max();
-            widest.unwrap_or(0).max(column.title.chars().count())
-        })
-        .collect();
-    let mut shown: Vec<usize> = (0..columns.len()).collect();
-    let needed = |shown: &[usize]| shown.iter().map(|&at| widths[at] + GAP).sum::<usize>() - GAP;
-    while needed(&shown) > most {
-        let goes = shown.iter().copied().max_by_key(|&at| columns[at].goes);
-        let Some(last) = goes.filter(|&at| columns[at].goes > 0) else {
-            break;
-        };
-        shown.retain(|&at| at != last);
-    }
-    let titles: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
-    std::iter::once(&titles)
-        .chain(&cells)
-        .map(|row| line(row, &shown, &widths, most))
-        .collect()
+        .map(|&longest| Layout::of(columns, shortened(rows, longest), most));
+    // Names give way before the last columns are cut.
+    let fits = layouts.clone().find(|layout| layout.width() <= most);
+    let layout = fits.or_else(|| layouts.next_back());
+    layout.map_or_else(Vec::new, |layout| layout.lines(columns, most))
 }
 
-/// A row with a name that leaves room for the rest.
-fn shortened(row: &[String], width: Option<usize>) -> Vec<String> {
-    let mut row = row.to_vec();
-    if let (Some(name), Some(_)) = (row.first_mut(), width)
-        && name.chars().count() > NAME
-    {
-        *name = name.chars().take(NAME - 1).chain(['…']).collect();
+/// Rows, how wide their columns are, and which of them are shown.
+struct Layout {
+    rows: Vec<Vec<String>>,
+    widths: Vec<usize>,
+    shown: Vec<usize>,
+}
+
+impl Layout {
+    /// All columns that there is room for, and those that never go.
+    fn of(columns: &[Column], rows: Vec<Vec<String>>, most: usize) -> Self {
+        let width = |(at, column): (usize, &Column)| {
+            let cells = rows.iter().filter_map(|row| row.get(at));
+            let widest = cells.map(|cell| cell.chars().count()).max();
+            widest.unwrap_or(0).max(column.title.chars().count())
+        };
+        let widths = columns.iter().enumerate().map(width).collect();
+        let mut layout = Self {
+            widths,
+            shown: (0..columns.len()).collect(),
+            rows,
+        };
+        while layout.width() > most {
+            let shown = layout.shown.iter().copied();
+            let goes = shown.max_by_key(|&at| columns[at].goes);
+            let Some(last) = goes.filter(|&at| columns[at].goes > 0) else {
+                break;
+            };
+            layout.shown.retain(|&at| at != last);
+        }
+        layout
     }
-    row
+
+    fn width(&self) -> usize {
+        let widths = self.shown.iter().map(|&at| self.widths[at] + GAP);
+        widths.sum::<usize>().saturating_sub(GAP)
+    }
+
+    fn lines(&self, columns: &[Column], most: usize) -> Vec<String> {
+        let titles: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
+        std::iter::once(&titles)
+            .chain(&self.rows)
+            .map(|row| line(row, &self.shown, &self.widths, most))
+            .collect()
+    }
+}
+
+/// The rows with names that leave room for the rest.
+fn shortened(rows: &[Vec<String>], longest: usize) -> Vec<Vec<String>> {
+    let mut rows = rows.to_vec();
+    for name in rows.iter_mut().filter_map(|row| row.first_mut()) {
+        if name.chars().count() > longest {
+            *name = name.chars().take(longest - 1).chain(['…']).collect();
+        }
+    }
+    rows
 }
 
 fn line(row: &[String], shown: &[usize], widths: &[usize], most: usize) -> String {
@@ -119,6 +150,7 @@ mod tests {
         assert_eq!(words(Some(60)), ["tenant", "state", "used", "missed"]);
         assert_eq!(words(Some(45)), ["tenant", "state", "missed"]);
         assert_eq!(words(Some(35)), ["tenant", "state"]);
+        assert_eq!(words(Some(17)), ["tenant", "state"], "the name gives way");
         assert_eq!(words(None), ["tenant", "state", "used", "missed"]);
     }
 
