@@ -33,6 +33,9 @@ thread_local! {
     static HERE: Cell<*const Here> = const { Cell::new(ptr::null()) };
 }
 
+/// `BUS_ADRERR`: a page that is not there.
+const BUS_ADRERR: libc::c_int = 2;
+
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// What was done about SIGBUS before.
@@ -201,8 +204,11 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let address = unsafe { (*info).si_addr() } as usize;
     // SAFETY: as above.
     let instruction = unsafe { instruction(context) };
+    // SAFETY: as above.
+    let fault = unsafe { (*info).si_code } == BUS_ADRERR;
     let here = HERE.get();
-    let answer = if here.is_null() {
+    // Memory that failed in hardware, or a signal that somebody sent, is not the pager's.
+    let answer = if here.is_null() || !fault {
         Some(Answer::Chain)
     } else {
         // SAFETY: it outlives the pointer (`Serving::begin`).

@@ -128,11 +128,34 @@ fn stray() {
 }
 
 #[test]
-fn an_access_that_is_denied_ends_as_its_owner_says() {
+#[ignore = "dies of a signal, on purpose"]
+fn sent() {
+    let (_paging, memory) = starving(|_| Answer::Substitute);
+    // A signal that says it is about a tenant's page, and is none of the kernel's.
+    let (about, queued) = (memory.start() as u64, -1);
+    // SAFETY: all-zero is a valid value; the words written are those of the code and of what a
+    // fault's address overlaps; the signal goes to this thread.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        info.si_signo = libc::SIGBUS;
+        info.si_code = queued;
+        (&raw mut info).cast::<u64>().add(2).write(about);
+        let (process, thread) = (libc::getpid(), libc::gettid());
+        // The runtime's handler leaves the first one to the second.
+        for _ in 0..2 {
+            let call = libc::SYS_rt_tgsigqueueinfo;
+            libc::syscall(call, process, thread, libc::SIGBUS, &raw const info);
+        }
+    }
+}
+
+#[test]
+fn an_access_that_is_denied_and_a_signal_that_is_not_ours_end_as_they_should() {
     for (test, signal) in [
         ("chained", libc::SIGBUS),
         ("as_segv", libc::SIGSEGV),
         ("stray", libc::SIGBUS),
+        ("sent", libc::SIGBUS),
     ] {
         let output = alone(test, |_| {}).expect("started");
         // A runtime may report the signal, and abort.
