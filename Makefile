@@ -9,7 +9,7 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
-.PHONY: help setup guests demo test test-pure test-tracer test-engine loom miri bench study lint fuzz clean
+.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri bench study lint fuzz clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -66,6 +66,13 @@ fuzz: setup ## fuzz lease files, system calls, paging and the scheduler for a mi
 	cd fuzz && cargo +nightly fuzz run paging -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run schedule -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run trace -- -max_total_time=60
+
+test-lab: ## check that the lab does what it says
+	@lab/test
+
+lab: export LAB_CMD = $(CMD)
+lab: ## run a command under a stock kernel in emulation: make lab CMD='uname -r'
+	@lab/run -- sh -c "$${LAB_CMD:?say what to run: make lab CMD=...}"
 
 clean:
 	cargo clean
