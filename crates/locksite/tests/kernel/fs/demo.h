@@ -1,0 +1,1 @@
+struct private { char pad[24]; struct mutex lock; };
