@@ -50,6 +50,7 @@
 
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod compare;
 mod format;
 mod place;
@@ -63,6 +64,7 @@ mod trace;
 #[cfg(feature = "tracer")]
 pub mod tracer;
 
+pub use analyze::{AnalyzeError, analyze};
 pub use compare::{Cell, Comparison};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};

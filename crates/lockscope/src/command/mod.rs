@@ -4,6 +4,7 @@
 mod duration;
 #[cfg(feature = "tracer")]
 mod interfere;
+mod objects;
 mod read;
 #[cfg(feature = "tracer")]
 mod record;
@@ -37,6 +38,8 @@ enum Command {
     /// Measure a worker while more and more thrashers run beside it.
     #[cfg(feature = "tracer")]
     Interfere(interfere::Interfere),
+    /// Look up which objects the locks of traces are, and keep it in them.
+    Objects(objects::Objects),
     /// What a trace says: shared and private locks, by object and by subsystem.
     Report(read::ReportArguments),
     /// Platforms side by side: shared locks and how often they are taken.
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         #[cfg(feature = "tracer")]
         Command::Interfere(arguments) => interfere::interfere(&arguments)?,
+        Command::Objects(arguments) => objects::objects(&arguments)?,
         Command::Report(arguments) => read::report(&arguments)?,
         Command::Compare(arguments) => read::compare(&arguments)?,
         Command::Score(arguments) => read::score(&arguments)?,
