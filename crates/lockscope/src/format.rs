@@ -9,8 +9,9 @@
 //!     24      …  body: the `Trace` in postcard's encoding
 //! ```
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -196,7 +197,11 @@ impl Trace {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let mut new = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
+        // As readable as other files: recording takes root, reading does not.
+        let mut new = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)
+            .map_err(failed)?;
         new.write_all(&self.encode()).map_err(failed)?;
         new.as_file().sync_all().map_err(failed)?;
         new.persist(file).map_err(|error| failed(error.error))?;

@@ -170,3 +170,13 @@ fn a_trace_that_cannot_be_written_leaves_the_old_one() {
     let left = fs::read_dir(directory.path()).expect("readable").count();
     assert_eq!(left, 2, "nothing half-written is left behind");
 }
+
+#[test]
+fn a_trace_is_as_readable_as_other_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [other, file] = ["other", "trace"].map(|name| directory.path().join(name));
+    fs::write(&other, "").expect("written");
+    trace(vec![]).write(&file).expect("written");
+    let mode = |file: &Path| fs::metadata(file).expect("there").permissions();
+    assert_eq!(mode(&file), mode(&other));
+}

@@ -30,13 +30,14 @@ fn build_id(mut notes: &[u8]) -> String {
     while let Some((header, rest)) = notes.split_at_checked(12) {
         let word = |i: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|at| header[4 * i + at]));
         let (name, description) = (word(0), word(1));
-        let Some((_, rest)) = rest.split_at_checked(padded(name)) else {
+        let Some((name, rest)) = rest.split_at_checked(padded(name)) else {
             break;
         };
         let Some(bytes) = rest.get(..description as usize) else {
             break;
         };
-        if word(2) == BUILD_ID_NOTE {
+        // Notes of others, such as Xen's, number their types for themselves.
+        if word(2) == BUILD_ID_NOTE && name == b"GNU\0" {
             return bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         }
         notes = rest.get(padded(description)..).unwrap_or_default();
@@ -69,17 +70,22 @@ mod tests {
 
     #[test]
     fn the_build_id_is_found_behind_other_notes() {
-        let note = |kind: u32, bytes: &[u8]| {
+        let note = |name: &[u8; 4], kind: u32, bytes: &[u8]| {
             let mut note = Vec::new();
             note.extend(4u32.to_ne_bytes());
             note.extend((bytes.len() as u32).to_ne_bytes());
             note.extend(kind.to_ne_bytes());
-            note.extend(b"GNU\0");
+            note.extend(name);
             note.extend(bytes);
             note.resize(note.len().next_multiple_of(4), 0);
             note
         };
-        let notes = [note(6, &[9; 5]), note(3, &[0xab, 0x0c])].concat();
+        let notes = [
+            note(b"GNU\0", 6, &[9; 5]),
+            note(b"Xen\0", 3, &[7; 8]),
+            note(b"GNU\0", 3, &[0xab, 0x0c]),
+        ]
+        .concat();
         assert_eq!(build_id(&notes), "ab0c");
         assert_eq!(build_id(&notes[..20]), "");
         assert_eq!(build_id(&[0xff; 64]), "");
