@@ -6,13 +6,13 @@
 //! guest has come to its end.
 
 use super::rep;
+use super::window::{self, Place, Verdict, WINDOW};
 use crate::guest::Guest;
 use crate::local;
 use leasehold_kernel::Errno;
 use leasehold_reclaim::{Extent, Handle};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use rustix::fs::FileType;
 use std::fs::File;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime::error::Context as _;
@@ -20,9 +20,6 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 use wasmtime_wasi::runtime::spawn_blocking;
-
-/// Bytes of a window: what is read at once, some hundred entries; with its head it is a page.
-const WINDOW: usize = 3 << 10;
 
 /// A listing: entries of (kind, length of the name, name) in `window`, of which `next` is the
 /// next, and where in the directory the next window begins.
@@ -34,14 +31,6 @@ pub(crate) struct Listing {
     place: Place,
     /// The [`Directory`] in the guest's resource table.
     directory: u32,
-}
-
-/// How far a directory was read.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// To before the entry that the host's kernel calls by this number; 0 is the first.
-    Before(u64),
-    End,
 }
 
 /// The directory of a listing: in the resource table, which is charged for the descriptor that it
@@ -196,7 +185,8 @@ fn close(guest: &mut Guest, listing: &Resource<Listing>) -> Result<()> {
     Ok(())
 }
 
-/// What was read of a directory at once.
+/// What was read of a directory at once. Its entries are no longer than the kernel's, which take 17
+/// bytes more each.
 struct Window {
     entries: Vec<u8>,
     next: Place,
@@ -205,59 +195,23 @@ struct Window {
 impl Window {
     /// Reads what begins at `place`. On a thread that may block; it holds no more than a window.
     fn read(directory: &File, place: u64) -> Result<Window, ErrorCode> {
-        // A descriptor of its own: the guest's may be for finding files only, and its position is
-        // not to be moved.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat(directory, c".", flags, Mode::empty()).map_err(code)?;
-        seek(&directory, SeekFrom::Start(place)).map_err(code)?;
-        let mut buffer = [MaybeUninit::uninit(); WINDOW];
-        let mut found = RawDir::new(&directory, &mut buffer);
-        let mut window = Window {
-            entries: Vec::with_capacity(WINDOW),
-            next: Place::End,
-        };
-        loop {
-            let Some(entry) = found.next() else {
-                window.next = Place::End;
-                break;
+        let mut entries = Vec::with_capacity(WINDOW);
+        let next = window::read(directory, place, |entry| {
+            if entry.is_dots() {
+                return Ok(Verdict::Left);
+            }
+            let Some(kind) = entry.kind()? else {
+                return Ok(Verdict::Left);
             };
-            let entry = entry.map_err(code)?;
-            window.next = Place::Before(entry.next_entry_cookie());
-            let name = entry.file_name();
-            if name != c"." && name != c".." {
-                let kind = match entry.file_type() {
-                    // Not every file system says it.
-                    FileType::Unknown => statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
-                        .map(|stat| FileType::from_raw_mode(stat.st_mode))
-                        .map_err(code)?,
-                    kind => kind,
-                };
-                window.add(kind, name.to_bytes())?;
-            }
-            // Otherwise the next turn would read another window's worth.
-            if found.is_buffer_empty() && !window.entries.is_empty() {
-                break;
-            }
-        }
-        Ok(window)
+            let name = entry.text()?.as_bytes();
+            let length = u16::try_from(name.len()).map_err(|_| ErrorCode::NameTooLong)?;
+            entries.push(encode(descriptor_type(kind)));
+            entries.extend_from_slice(&length.to_le_bytes());
+            entries.extend_from_slice(name);
+            Ok(Verdict::Taken)
+        })?;
+        Ok(Window { entries, next })
     }
-
-    /// Adds an entry. An entry of the kernel's is longer by 17 bytes and more, so that all of a
-    /// buffer fit.
-    fn add(&mut self, kind: FileType, name: &[u8]) -> Result<(), ErrorCode> {
-        if std::str::from_utf8(name).is_err() {
-            return Err(ErrorCode::IllegalByteSequence);
-        }
-        let length = u16::try_from(name.len()).map_err(|_| ErrorCode::NameTooLong)?;
-        self.entries.push(encode(descriptor_type(kind)));
-        self.entries.extend_from_slice(&length.to_le_bytes());
-        self.entries.extend_from_slice(name);
-        Ok(())
-    }
-}
-
-fn code(errno: rustix::io::Errno) -> ErrorCode {
-    std::io::Error::from(errno).into()
 }
 
 fn descriptor_type(kind: FileType) -> DescriptorType {

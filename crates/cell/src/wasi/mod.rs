@@ -5,7 +5,8 @@
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
 //! - **clocks** ([`clocks`]): a sleep is the deadline of the waiting execution, not a timer;
-//! - **directory listings** ([`directory`]): bytes in the tenant's arena.
+//! - **directory listings** ([`directory`], and [`readdir`] of preview 1): a window of a few
+//!   kilobytes on the directory, in the tenant's arena or in its own memory.
 //!
 //! What `wasmtime-wasi` keeps on a tenant's behalf (descriptors, file streams, error values) lives
 //! in its resource table; every place in that table is charged before it can be used
@@ -15,10 +16,12 @@ pub(crate) mod clocks;
 pub(crate) mod directory;
 pub(crate) mod poll;
 pub(crate) mod preview1;
+mod readdir;
 mod rep;
 pub(crate) mod stdio;
 pub(crate) mod streams;
 pub(crate) mod table;
+mod window;
 
 use crate::guest::Guest;
 use wasmtime::component::{HasData, Linker};

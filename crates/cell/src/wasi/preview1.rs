@@ -1,4 +1,5 @@
-//! WASI preview 1: `wasmtime-wasi`'s own functions, except `poll_oneoff`.
+//! WASI preview 1: `wasmtime-wasi`'s own functions, except `fd_readdir` ([`super::readdir`]) and
+//! `poll_oneoff`.
 //!
 //! `wasmtime-wasi` makes a table entry and a runtime timer for every subscription of a
 //! `poll_oneoff`, so one call with a million subscriptions would allocate a million of each.
@@ -7,6 +8,7 @@
 //! descriptor that can make a guest wait.
 
 use super::poll::sleep_until;
+use super::readdir::fd_readdir;
 use crate::clock;
 use crate::guest::Guest;
 use std::future::poll_fn;
@@ -31,13 +33,23 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
             Box::new(async move { poll_oneoff(&mut caller, subscriptions, events, count, n).await })
         },
     )?;
+    linker.func_wrap_async(
+        MODULE,
+        "fd_readdir",
+        |mut caller: Caller<'_, Guest>,
+         (fd, buffer, length, cookie, result): (u32, u32, u32, u64, u32)| {
+            Box::new(
+                async move { fd_readdir(&mut caller, fd, buffer, length, cookie, result).await },
+            )
+        },
+    )?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-const SUCCESS: i32 = 0;
+pub(super) const SUCCESS: i32 = 0;
 const INVALID: i32 = 28;
-const FAULT: i32 = 21;
+pub(super) const FAULT: i32 = 21;
 
 /// Most subscriptions of one call: they are read in one step that nothing interrupts.
 const MOST_SUBSCRIPTIONS: u32 = 1 << 16;

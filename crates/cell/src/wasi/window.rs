@@ -1,0 +1,175 @@
+//! A window on a directory of the host: what of its entries is read at once.
+//!
+//! A directory may have millions of entries, and whoever lists it may be ended at any entry. So
+//! none is read as a whole: a listing has the place where its window ends, which the host's kernel
+//! names by a number, and reads another window from there.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use std::ffi::CStr;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+/// Bytes that are read at once: some hundred entries.
+pub(super) const WINDOW: usize = 3 << 10;
+
+/// How far a directory was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// To before the entry that the host's kernel calls by this number; 0 is the first.
+    Before(u64),
+    End,
+}
+
+/// One entry.
+pub(super) struct Entry<'a> {
+    /// The directory, to ask for more.
+    pub(super) directory: BorrowedFd<'a>,
+    pub(super) name: &'a CStr,
+    kind: FileType,
+    /// Where the next one begins.
+    pub(super) next: u64,
+}
+
+impl Entry<'_> {
+    /// Whether it is the directory itself or the one above.
+    pub(super) fn is_dots(&self) -> bool {
+        self.name == c"." || self.name == c".."
+    }
+
+    /// What kind of file it is; `None` if it has gone meanwhile.
+    pub(super) fn kind(&self) -> Result<Option<FileType>, ErrorCode> {
+        match self.kind {
+            // Not every file system says it.
+            FileType::Unknown => {
+                let status = self.status()?;
+                Ok(status.map(|status| FileType::from_raw_mode(status.st_mode)))
+            }
+            kind => Ok(Some(kind)),
+        }
+    }
+
+    /// What the host knows of the file, or of the link if it is one; `None` if it has gone
+    /// meanwhile.
+    pub(super) fn status(&self) -> Result<Option<rustix::fs::Stat>, ErrorCode> {
+        match statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(status) => Ok(Some(status)),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(errno) => Err(code(errno)),
+        }
+    }
+
+    /// Its name, which the interface wants in UTF-8.
+    pub(super) fn text(&self) -> Result<&str, ErrorCode> {
+        self.name
+            .to_str()
+            .map_err(|_| ErrorCode::IllegalByteSequence)
+    }
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Left out.
+    Left,
+    /// Taken; there is room for more.
+    Taken,
+    /// Taken, as the last one.
+    Enough,
+}
+
+/// Shows the entries from `place` on to `visit`, until it has enough or a window of them was read
+/// and at least one taken; returns how far that was. To be called where one may block.
+pub(super) fn read(
+    directory: &File,
+    place: u64,
+    mut visit: impl FnMut(&Entry<'_>) -> Result<Verdict, ErrorCode>,
+) -> Result<Place, ErrorCode> {
+    // A descriptor of its own: the guest's may be for finding files only, and its position is
+    // not to be moved.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(directory, c".", flags, Mode::empty()).map_err(code)?;
+    seek(&directory, SeekFrom::Start(place)).map_err(code)?;
+    let mut buffer = [MaybeUninit::uninit(); WINDOW];
+    let mut found = RawDir::new(&directory, &mut buffer);
+    let mut taken = false;
+    while let Some(entry) = found.next() {
+        let entry = entry.map_err(code)?;
+        let next = entry.next_entry_cookie();
+        let verdict = visit(&Entry {
+            directory: directory.as_fd(),
+            name: entry.file_name(),
+            kind: entry.file_type(),
+            next,
+        })?;
+        taken |= verdict != Verdict::Left;
+        // The next turn would read another window's worth.
+        if verdict == Verdict::Enough || taken && found.is_buffer_empty() {
+            return Ok(Place::Before(next));
+        }
+    }
+    Ok(Place::End)
+}
+
+fn code(errno: rustix::io::Errno) -> ErrorCode {
+    std::io::Error::from(errno).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, Verdict, WINDOW, read};
+    use std::fs::File;
+    use std::path::Path;
+
+    fn directory(files: usize) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        for file in 0..files {
+            File::create(directory.path().join(format!("file-{file}"))).expect("created");
+        }
+        directory
+    }
+
+    /// All names, read window by window, and the most of a window.
+    fn names(directory: &Path, enough: usize) -> (Vec<String>, usize) {
+        let directory = File::open(directory).expect("opened");
+        let (mut names, mut most) = (Vec::new(), 0);
+        let mut place = Place::Before(0);
+        while let Place::Before(at) = place {
+            let before = names.len();
+            place = read(&directory, at, |entry| {
+                if entry.is_dots() {
+                    return Ok(Verdict::Left);
+                }
+                names.push(entry.text()?.to_owned());
+                Ok(match names.len() - before == enough {
+                    true => Verdict::Enough,
+                    false => Verdict::Taken,
+                })
+            })
+            .expect("read");
+            most = most.max(names.len() - before);
+        }
+        names.sort();
+        (names, most)
+    }
+
+    #[test]
+    fn every_entry_is_shown_once_whatever_is_taken_at_a_time() {
+        let directory = directory(1000);
+        let mut expected: Vec<_> = (0..1000).map(|file| format!("file-{file}")).collect();
+        expected.sort();
+        for enough in [1, 7, usize::MAX] {
+            let (names, most) = names(directory.path(), enough);
+            assert_eq!(names, expected, "{enough}");
+            // An entry takes 24 bytes at the least.
+            assert!(most <= enough.min(WINDOW / 24), "{most} of {enough}");
+        }
+    }
+
+    #[test]
+    fn an_empty_directory_is_at_its_end_at_once() {
+        let (names, _) = names(directory(0).path(), usize::MAX);
+        assert_eq!(names, Vec::<String>::new());
+    }
+}

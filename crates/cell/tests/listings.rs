@@ -1,0 +1,236 @@
+//! Listings of directories by preview 1 programs: right, and of bounded size.
+
+mod common;
+
+use common::{cell, lease};
+use leasehold_cell::{
+    Capture, Cell, Directory, Ended, Exit, Lease, Output, StartRequest, Surroundings,
+};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Lists its directory through a buffer of `size` bytes; `each` is done when `$at` bytes of whole
+/// entries are in it, `last` at the end. It exits with the errno of a call that is refused.
+fn lister(size: usize, each: &str, last: &str) -> String {
+    format!(
+        r#"(module
+  (import "wasi_snapshot_preview1" "fd_readdir"
+    (func $readdir (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write"
+    (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_filestat_get"
+    (func $stat (param i32 i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 2)
+  ;; 0: bytes used; 8: an iovec; 16: bytes written; 32: a file's status; 1024: the buffer
+  (func (export "_start")
+    (local $cookie i64) (local $at i32) (local $used i32) (local $next i32) (local $count i32)
+    (local $errno i32)
+    (loop $more
+      (if (local.tee $errno (call $readdir (i32.const 3) (i32.const 1024) (i32.const {size})
+                              (local.get $cookie) (i32.const 0)))
+        (then (call $exit (local.get $errno))))
+      (local.set $used (i32.load (i32.const 0)))
+      (local.set $at (i32.const 0))
+      (block $cut
+        (loop $entry
+          (br_if $cut (i32.gt_u (i32.add (local.get $at) (i32.const 24)) (local.get $used)))
+          (local.set $next (i32.add (i32.add (local.get $at) (i32.const 24))
+                             (i32.load offset=1040 (local.get $at))))
+          (br_if $cut (i32.gt_u (local.get $next) (local.get $used)))
+          (local.set $cookie (i64.load offset=1024 (local.get $at)))
+          (local.set $count (i32.add (local.get $count) (i32.const 1)))
+          (local.set $at (local.get $next))
+          (br $entry)))
+      {each}
+      (br_if $more (i32.eq (local.get $used) (i32.const {size}))))
+    {last}))"#
+    )
+}
+
+const WRITE: &str = "
+      (i32.store (i32.const 8) (i32.const 1024))
+      (i32.store (i32.const 12) (local.get $at))
+      (drop (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))";
+
+fn run(cell: &Cell, text: &str, directory: &Path, lease: Lease) -> (Ended, Vec<u8>) {
+    let output = Capture::new(1 << 20);
+    let ended = cell
+        .start_tenant(StartRequest {
+            program: cell.compile(text.as_bytes()).expect("compiles"),
+            lease,
+            surroundings: Surroundings {
+                dirs: vec![Directory {
+                    host: directory.to_owned(),
+                    guest: "/data".to_owned(),
+                    write: false,
+                }],
+                stdout: Output::Capture(output.clone()),
+                ..Surroundings::default()
+            },
+            detailed: false,
+        })
+        .expect("starts")
+        .wait()
+        .expect("ends");
+    (ended, output.bytes())
+}
+
+/// Name, kind and number of each entry that was written.
+fn entries(mut bytes: &[u8]) -> BTreeMap<String, (u8, u64)> {
+    let mut entries = BTreeMap::new();
+    while let Some((head, rest)) = bytes.split_at_checked(24) {
+        let number = u64::from_le_bytes(head[8..16].try_into().expect("8 bytes"));
+        let length = u32::from_le_bytes(head[16..20].try_into().expect("4 bytes")) as usize;
+        let name = String::from_utf8(rest[..length].to_vec()).expect("text");
+        let twice = entries.insert(name, (head[20], number));
+        assert_eq!(twice, None);
+        bytes = &rest[length..];
+    }
+    assert!(bytes.is_empty());
+    entries
+}
+
+#[test]
+fn a_listing_has_every_entry_once_whatever_the_size_of_the_buffer() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let mut expected = BTreeMap::from([(".".to_owned(), 3), ("..".to_owned(), 3)]);
+    for file in 0..300 {
+        // Names of all lengths.
+        let name = format!("{file}-{}", "n".repeat(file % 250));
+        File::create(path.join(&name)).expect("created");
+        expected.insert(name, 4);
+    }
+    std::fs::create_dir(path.join("below")).expect("created");
+    std::os::unix::fs::symlink("/nowhere", path.join("link")).expect("created");
+    expected.extend([("below".to_owned(), 3), ("link".to_owned(), 7)]);
+    let cell = cell();
+    // An entry with the longest name; what libraries use; more than the whole.
+    for size in [24 + 255, 1000, 4096, 65_536] {
+        let text = lister(size, WRITE, "");
+        let (ended, output) = run(&cell, &text, path, Lease::default());
+        assert_eq!(ended.exit, Exit::Code(0), "{size}");
+        let listed = entries(&output);
+        let kinds = listed.iter().map(|(name, (kind, _))| (name.clone(), *kind));
+        assert_eq!(kinds.collect::<BTreeMap<_, _>>(), expected, "{size}");
+        // What is above the directory is not to be told from it.
+        assert_eq!(listed["."].1, listed[".."].1);
+        let mut numbers: Vec<u64> = listed.values().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), expected.len() - 1);
+    }
+}
+
+#[test]
+fn a_file_has_the_same_number_in_a_listing_and_by_itself() {
+    let directory = tempfile::tempdir().expect("a directory");
+    File::create(directory.path().join("a")).expect("created");
+    // One of the three entries has the number that the file says it has.
+    let compare = r#"
+      (i32.store8 (i32.const 16) (i32.const 97))
+      (if (call $stat (i32.const 3) (i32.const 0) (i32.const 16) (i32.const 1) (i32.const 32))
+        (then unreachable))
+      (local.set $used (i32.const 0))
+      (local.set $next (i32.const 0))
+      (loop $entry
+        (if (i64.eq (i64.load (i32.const 40)) (i64.load offset=1032 (local.get $next)))
+          (then (local.set $used (i32.add (local.get $used) (i32.const 1)))))
+        (local.set $next (i32.add (i32.add (local.get $next) (i32.const 24))
+                           (i32.load offset=1040 (local.get $next))))
+        (br_if $entry (i32.lt_u (local.get $next) (local.get $at))))
+      (call $exit (i32.sub (local.get $used) (i32.const 1)))"#;
+    let text = lister(4096, compare, "unreachable");
+    let (ended, _) = run(&cell(), &text, directory.path(), Lease::default());
+    assert_eq!(ended.exit, Exit::Code(0));
+}
+
+#[test]
+fn what_cannot_be_listed_is_an_errno() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cell = cell();
+    let call = |arguments: &str| {
+        let text = format!(
+            r#"(module
+  (import "wasi_snapshot_preview1" "fd_readdir"
+    (func $readdir (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (call $exit (call $readdir {arguments}))))"#
+        );
+        let (ended, _) = run(&cell, &text, directory.path(), Lease::default());
+        ended.exit
+    };
+    let call = |fd: u32, buffer: u32, length: u32, cookie: i64, result: u32| {
+        call(&format!(
+            "(i32.const {fd}) (i32.const {buffer}) (i32.const {length}) (i64.const {cookie}) \
+             (i32.const {result})"
+        ))
+    };
+    const BAD_DESCRIPTOR: Exit = Exit::Code(8);
+    const FAULT: Exit = Exit::Code(21);
+    const INVALID: Exit = Exit::Code(28);
+    assert_eq!(call(3, 8, 4096, 0, 0), Exit::Code(0));
+    assert_eq!(call(3, 8, 0, 0, 0), Exit::Code(0));
+    assert_eq!(call(0, 8, 4096, 0, 0), BAD_DESCRIPTOR);
+    assert_eq!(call(77, 8, 4096, 0, 0), BAD_DESCRIPTOR);
+    assert_eq!(call(3, 65_535, 2, 0, 0), FAULT);
+    assert_eq!(call(3, u32::MAX, u32::MAX, 0, 0), FAULT);
+    assert_eq!(call(3, 8, 4096, 0, 65_533), FAULT);
+    assert_eq!(call(3, 8, 4096, -1, 0), INVALID);
+}
+
+/// The most that this process had resident since this was called last, bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+    let peak: u64 = peak.and_then(|kib| kib.parse().ok()).expect("a peak");
+    // Counts anew from here (`proc_pid_clear_refs(5)`).
+    std::fs::write("/proc/self/clear_refs", "5").expect("reset");
+    peak << 10
+}
+
+#[test]
+fn a_directory_of_1e5_entries_is_listed_under_a_small_lease() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files = 100_000;
+    let first = directory.path().join("entry-of-a-large-directory-0");
+    File::create(&first).expect("created");
+    for file in 1..files {
+        let name = format!("entry-of-a-large-directory-{file}");
+        // A link is made faster than a file; a thousand per file are allowed everywhere.
+        let path = directory.path().join(name);
+        match file % 1000 {
+            0 => drop(File::create(path).expect("created")),
+            rest => {
+                let of = format!("entry-of-a-large-directory-{}", file - rest);
+                std::fs::hard_link(directory.path().join(of), path).expect("linked");
+            }
+        }
+    }
+    let last = format!(
+        "(if (i32.ne (local.get $count) (i32.const {})) (then (call $exit (i32.const 1))))",
+        files + 2
+    );
+    let (cell, text) = (cell(), lister(4096, "", &last));
+    // Once for what a first time leaves behind.
+    run(
+        &cell,
+        &text,
+        tempfile::tempdir().expect("one").path(),
+        Lease::default(),
+    );
+    let budget_us = 300;
+    peak();
+    let before = peak();
+    let (ended, _) = run(&cell, &text, directory.path(), lease(budget_us, 128));
+    let after = peak();
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert!(ended.reclaimed.predicted_ns <= budget_us * 1000);
+    // All names at once would be 5 MB and more.
+    assert!(after < before + (2 << 20), "{before} to {after}");
+}
