@@ -8,6 +8,7 @@
 
 mod load;
 mod log;
+mod memory_cgroup;
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -22,6 +23,7 @@ use crate::child;
 use crate::clock::monotonic_ns;
 use crate::samples::Samples;
 use log::Log;
+use memory_cgroup::MemoryCgroup;
 
 pub use load::Load;
 
@@ -35,12 +37,44 @@ pub enum Place {
     Thread,
     /// In a process of its own: shares only the kernel.
     Process,
+    /// In a process and a memory cgroup of its own, as those of another container are: the kernel
+    /// keeps its pages on another list, under another lock.
+    Container,
+}
+
+impl Place {
+    /// The furthest away that this host lets a neighbour on processor `cpu` be:
+    /// [`Container`](Self::Container), or [`Process`](Self::Process) where this program may not
+    /// make a memory cgroup and enter it. Tries it.
+    pub fn furthest(cpu: usize) -> Self {
+        match Neighbour::start(Load::Compute, Self::Container, cpu) {
+            Ok(_) => Self::Container,
+            Err(error) => {
+                tracing::debug!("{error:#}");
+                Self::Process
+            }
+        }
+    }
+
+    /// Name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Process => "process",
+            Self::Container => "container",
+        }
+    }
 }
 
 /// A neighbour at work. Dropping him ends him; [`finish`](Self::finish) also tells what he felt.
 pub struct Neighbour {
     log: Arc<Log>,
     runner: Option<Runner>,
+    #[expect(
+        dead_code,
+        reason = "removed when it is dropped, after the runner has ended"
+    )]
+    cgroup: Option<MemoryCgroup>,
 }
 
 enum Runner {
@@ -53,9 +87,16 @@ impl Neighbour {
     ///
     /// # Errors
     /// If he cannot be started or pinned, or fails at once; if `load` is [`Load::Spawn`] and
-    /// `place` is a thread, since a fork would then copy this process.
+    /// `place` is a thread, since a fork would then copy this process; if he is to be in a
+    /// container, and the host lets this program make none.
     pub fn start(load: Load, place: Place, cpu: usize) -> Result<Self> {
         let log = Arc::new(Log::create()?);
+        let cgroup = match place {
+            Place::Thread | Place::Process => None,
+            Place::Container => {
+                Some(MemoryCgroup::beside_own().context("no memory cgroup for a neighbour")?)
+            }
+        };
         let runner = match place {
             Place::Thread => {
                 ensure!(
@@ -65,12 +106,13 @@ impl Neighbour {
                 let log = Arc::clone(&log);
                 Runner::Thread(thread::spawn(move || work(load, cpu, &log)))
             }
-            Place::Process => {
+            Place::Process | Place::Container => {
                 let mut command = child::command(ROLE)?;
                 command
                     .arg(load.name())
                     .arg(cpu.to_string())
-                    .arg(log.path());
+                    .arg(log.path())
+                    .args(cgroup.as_ref().map(MemoryCgroup::entrance));
                 command.stdin(Stdio::null()).stdout(Stdio::null());
                 Runner::Process(command.spawn().context("starting a neighbour")?)
             }
@@ -78,6 +120,7 @@ impl Neighbour {
         let mut neighbour = Self {
             log,
             runner: Some(runner),
+            cgroup,
         };
         while neighbour.log.logged() == 0 {
             let ended = match &mut neighbour.runner {
@@ -128,11 +171,15 @@ impl Drop for Neighbour {
     }
 }
 
-/// The life of a neighbour that is a process: `LOAD CPU LOG`.
+/// The life of a neighbour that is a process: `LOAD CPU LOG [CGROUP]`.
 pub(crate) fn child(arguments: &[&str]) -> Result<()> {
-    let [load, cpu, log] = arguments else {
-        bail!("a neighbour needs LOAD CPU LOG")
+    let [load, cpu, log, cgroup @ ..] = arguments else {
+        bail!("a neighbour needs LOAD CPU LOG [CGROUP]")
     };
+    // Before anything is allocated that is to be counted there.
+    for entrance in cgroup {
+        MemoryCgroup::enter(Path::new(entrance)).with_context(|| format!("entering {entrance}"))?;
+    }
     work(load.parse()?, cpu.parse()?, &Log::open(Path::new(log))?)
 }
 

@@ -36,7 +36,10 @@ pub struct Rogue;
 
 struct Scale {
     damage: Damage,
+    /// For what is judged.
     effort: Effort,
+    /// For what it is compared with.
+    comparison: Effort,
     placements: &'static [Placement],
 }
 
@@ -48,9 +51,17 @@ const FULL: Scale = Scale {
         tenants: 10_000,
     },
     effort: Effort {
-        least: 5,
+        blocks: 7,
+        least: 2,
+        most: 2000,
+        time: Duration::from_millis(3000),
+        ending: Duration::from_millis(500),
+    },
+    comparison: Effort {
+        blocks: 3,
+        least: 2,
         most: 1000,
-        time: Duration::from_millis(4000),
+        time: Duration::from_millis(1000),
         ending: Duration::from_millis(200),
     },
     placements: &[Placement::OtherCore, Placement::SameCore],
@@ -64,9 +75,17 @@ const QUICK: Scale = Scale {
         tenants: 1000,
     },
     effort: Effort {
-        least: 3,
+        blocks: 3,
+        least: 1,
         most: 200,
-        time: Duration::from_millis(400),
+        time: Duration::from_millis(200),
+        ending: Duration::from_millis(20),
+    },
+    comparison: Effort {
+        blocks: 2,
+        least: 1,
+        most: 200,
+        time: Duration::from_millis(100),
         ending: Duration::from_millis(20),
     },
     placements: &[Placement::OtherCore],
@@ -76,6 +95,8 @@ const QUICK: Scale = Scale {
 struct Point {
     guest: &'static str,
     arm: Arm,
+    /// Whether this is how the runtime is used.
+    usual: bool,
     trial: Trial,
 }
 
@@ -107,7 +128,8 @@ impl Study for Rogue {
             scale.placements,
         )?;
         let load = load_average();
-        let arms = arms(scale.placements);
+        let furthest = bench.furthest();
+        let arms = arms(scale.placements, furthest);
         let trials = attacks.iter().flat_map(|attack| {
             let arms = arms.iter();
             arms.filter(|arm| attack.is_for(arm.runtime))
@@ -117,10 +139,18 @@ impl Study for Rogue {
         for attack in &attacks {
             for &arm in arms.iter().filter(|arm| attack.is_for(arm.runtime)) {
                 progress.at(format!("{} in {}", attack.name, arm.runtime.name()));
+                let usual = arm == Arm::usual(arm.runtime, arm.placement, furthest);
+                let judged = is_judged(&arm, usual);
+                let effort = if judged {
+                    &scale.effort
+                } else {
+                    &scale.comparison
+                };
                 points.push(Point {
                     guest: attack.name,
                     arm,
-                    trial: bench.hold(attack, arm, &scale.effort)?,
+                    usual,
+                    trial: bench.hold(attack, arm, effort)?,
                 });
                 progress.step();
             }
@@ -129,6 +159,13 @@ impl Study for Rogue {
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes = NOTES.iter().map(|note| (*note).to_owned()).collect();
+        if furthest == Place::Process {
+            report.notes.push(
+                "this program may make no memory cgroup here: the neighbour shares that of the \
+                 cell, whose pages the kernel keeps on one list under one lock"
+                    .into(),
+            );
+        }
         if let Some(load) = load.filter(|load| *load >= BUSY) {
             report.notes.push(format!(
                 "the machine was busy with something else (load average {load} before the first \
@@ -141,11 +178,13 @@ impl Study for Rogue {
 }
 
 const NOTES: [&str; 6] = [
-    "the neighbour is another process for Leasehold, whose cells are processes, and a thread of \
-     the same process for wasmtime, as embedders run tenants (and for comparison a process there \
-     too); he maps, touches and unmaps pages",
-    "undisturbed is the same neighbour in the same trial before each start, seen through windows \
-     as long as an end is; a ratio of few operations is that of their slowest few",
+    "the neighbour maps, touches and unmaps pages; for Leasehold, whose cells are processes, in \
+     another container: a process in a memory cgroup of its own (and for comparison in the cell's); \
+     for wasmtime in a thread of the same process, as embedders run tenants (and for comparison in \
+     another container too)",
+    "undisturbed is the same neighbour in the same block before each start, seen through windows as \
+     long as an end is; a ratio is the median of those of the blocks, with their 5th and 95th \
+     percentile",
     "on the same core the end and the neighbour share the processor as any two threads do, in \
      either runtime: nothing here reserves time for either",
     "kernel objects on stock wasmtime are what a plain embedder offers: boxed entries of the \
@@ -157,18 +196,33 @@ const NOTES: [&str; 6] = [
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
 
-/// Every runtime as it is used, and wasmtime with a neighbour in another process too, as one who
-/// gives each tenant a process would have him.
-fn arms(placements: &[Placement]) -> Vec<Arm> {
+/// Every runtime as it is used; wasmtime with a neighbour as far away as he can be, as one who
+/// gives each tenant a process would have him; and a cell with one who shares its memory cgroup.
+fn arms(placements: &[Placement], furthest: Place) -> Vec<Arm> {
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
-    let placed = placements
+    let usual = placements
         .iter()
-        .flat_map(|placement| runtimes.map(|runtime| Arm::usual(runtime, *placement)));
-    let apart = Arm {
-        neighbour: Place::Process,
-        ..Arm::usual(Runtime::Wasmtime, Placement::OtherCore)
+        .flat_map(|placement| runtimes.map(|runtime| Arm::usual(runtime, *placement, furthest)));
+    let with = |runtime, neighbour| Arm {
+        runtime,
+        placement: Placement::OtherCore,
+        neighbour,
     };
-    placed.chain([apart]).collect()
+    let mut arms: Vec<Arm> = usual.collect();
+    for arm in [
+        with(Runtime::Wasmtime, furthest),
+        with(Runtime::Leasehold, Place::Process),
+    ] {
+        if !arms.contains(&arm) {
+            arms.push(arm);
+        }
+    }
+    arms
+}
+
+/// Whether the finding is about this arm.
+fn is_judged(arm: &Arm, usual: bool) -> bool {
+    usual && (arm.runtime, arm.placement) == (Runtime::Leasehold, Placement::OtherCore)
 }
 
 /// Processes that wanted to run in the last minute, in the mean.
@@ -181,23 +235,19 @@ impl Point {
     fn row(&self) -> Row {
         let trial = &self.trial;
         let end = trial.end_ns();
+        let (disturbed, undisturbed) = trial.felt();
         let reclaimed = |part: fn(&leasehold_cell::Reclaimed) -> u64| -> Samples {
-            let costs = trial.deaths.iter().filter_map(|d| d.reclaimed.as_ref());
+            let costs = trial.deaths().filter_map(|death| death.reclaimed.as_ref());
             costs.map(part).collect()
         };
+        let p50 = trial.ratio(0.5);
+        let p99 = trial.ratio(0.99);
         row([
             ("runtime", self.arm.runtime.name().into()),
             ("guest", self.guest.into()),
             ("placement", self.arm.placement.name().into()),
-            (
-                "neighbour",
-                match self.arm.neighbour {
-                    Place::Thread => "thread",
-                    Place::Process => "process",
-                }
-                .into(),
-            ),
-            ("ends", trial.deaths.len().into()),
+            ("neighbour", self.arm.neighbour.name().into()),
+            ("ends", trial.deaths().count().into()),
             ("end_ns_p50", end.p50().into()),
             ("end_ns_max", end.max().into()),
             (
@@ -208,27 +258,27 @@ impl Point {
                 "returned_cpu_ns_max",
                 reclaimed(|r| r.returned.cpu_ns).max().into(),
             ),
-            (
-                "predicted_ns_p50",
-                reclaimed(|r| r.predicted_ns).p50().into(),
-            ),
-            ("neighbour_p50_ratio", ratio_value(trial.ratio(0.5))),
-            ("neighbour_p99_ratio", ratio_value(trial.ratio(0.99))),
-            ("neighbour_max_ns", trial.disturbed.max().into()),
-            ("undisturbed_max_ns", trial.undisturbed.max().into()),
-            ("operations", trial.disturbed.count().into()),
+            ("predicted_ns_p50", trial.predicted_ns().p50().into()),
+            ("neighbour_p50_ratio", ratio_value(p50.map(|s| s.median))),
+            ("neighbour_p99_ratio", ratio_value(p99.map(|s| s.median))),
+            ("neighbour_p99_ratio_p5", ratio_value(p99.map(|s| s.p5))),
+            ("neighbour_p99_ratio_p95", ratio_value(p99.map(|s| s.p95))),
+            ("neighbour_max_ns", disturbed.max().into()),
+            ("undisturbed_max_ns", undisturbed.max().into()),
+            ("blocks", trial.blocks.len().into()),
+            ("operations", disturbed.count().into()),
         ])
     }
 }
 
 fn findings(points: &[Point]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let ours = Arm::usual(Runtime::Leasehold, Placement::OtherCore);
-    for point in points.iter().filter(|point| point.arm == ours) {
+    let judged = |point: &&Point| is_judged(&point.arm, point.usual);
+    for point in points.iter().filter(judged) {
         findings.push(Finding::at_most(
             format!("the neighbour's p99 while `{}` is ended", point.guest),
             Unit::Ratio,
-            point.trial.ratio(0.99),
+            point.trial.ratio(0.99).map(|blocks| blocks.median),
             NEIGHBOUR,
         ));
     }
@@ -251,7 +301,7 @@ fn findings(points: &[Point]) -> Vec<Finding> {
 fn named(points: &[Point]) -> Vec<(&'static str, Runtime, &Trial)> {
     let apart = points
         .iter()
-        .filter(|point| point.arm.placement == Placement::OtherCore && point.arm.is_usual());
+        .filter(|point| point.arm.placement == Placement::OtherCore && point.usual);
     apart
         .map(|point| (point.guest, point.arm.runtime, &point.trial))
         .collect()
@@ -302,7 +352,7 @@ pub fn figure(title: &str, trials: &[(&'static str, Runtime, &Trial)]) -> Figure
         panels.push(panel(
             guests,
             Axis::logarithmic("neighbour's p99 over undisturbed", Unit::Ratio),
-            &|trial| Spread::of(trial.ratio(0.99)),
+            &|trial| trial.ratio(0.99),
         ));
     }
     Figure {

@@ -13,7 +13,7 @@ fn main() {
         }
         return;
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
         (
             "a_neighbour_in_a_process_stamps_with_our_clock",
             stamps_are_comparable,
@@ -23,6 +23,10 @@ fn main() {
             no_such_processor,
         ),
         ("a_dropped_neighbour_leaves_no_process", dropping_ends),
+        (
+            "the_furthest_neighbour_works_and_leaves_no_cgroup",
+            furthest_works,
+        ),
         (
             "processes_reports_every_point_and_restores_the_limit",
             processes,
@@ -67,6 +71,28 @@ fn dropping_ends() {
     assert_ne!(children(), before);
     drop(neighbour);
     assert_eq!(children(), before);
+}
+
+fn furthest_works() {
+    let place = Place::furthest(0);
+    let neighbour = Neighbour::start(Load::Map, place, 0).expect("started");
+    let own = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
+    let children = format!("/proc/self/task/{}/children", std::process::id());
+    let child = std::fs::read_to_string(children).expect("children of this thread");
+    let his = std::fs::read_to_string(format!("/proc/{}/cgroup", child.trim())).expect("readable");
+    assert_eq!(his != own, place == Place::Container, "{his}");
+    let named = |line: &str| Some(line.split_once("/leasehold-neighbour-")?.1.to_owned());
+    let cgroup = his.lines().find_map(named);
+    assert_eq!(cgroup.is_some(), place == Place::Container, "{his}");
+    assert!(!neighbour.finish().expect("finished").operations.is_empty());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+    let mut trees = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let memory = trees.find(|at| at.ends_with("/memory"));
+    if let (Some(cgroup), Some(memory)) = (cgroup, memory) {
+        let all = std::fs::read_dir(memory).expect("readable");
+        let name = format!("leasehold-neighbour-{cgroup}");
+        assert!(!all.flatten().any(|entry| *entry.file_name() == *name));
+    }
 }
 
 fn processes() {

@@ -132,9 +132,14 @@ impl Death {
     /// the charges of all in its account before it was killed, if there is one: otherwise their
     /// budgets are counted as a whole.
     pub fn predicted_ns(&self) -> Option<u64> {
+        self.predicted_under(self.statement.as_ref())
+    }
+
+    /// The same if its account was `account`.
+    pub(super) fn predicted_under(&self, account: Option<&Statement>) -> Option<u64> {
         let whole = self.reclaimed?.predicted_ns;
-        let tree = self.statement.as_ref().filter(|s| s.carved.0 > 0);
-        Some(tree.map_or(whole, |s| s.predicted().0.div_ceil(1000).min(whole)))
+        let tree = account.filter(|account| account.carved.0 > 0);
+        Some(tree.map_or(whole, |a| a.predicted().0.div_ceil(1000).min(whole)))
     }
 }
 

@@ -1,10 +1,15 @@
 //! A trial: one guest in one runtime, ended again and again beside a neighbour at work.
+//!
+//! A trial is held in blocks, each with a neighbour and a quiet of its own, and its ratios are the
+//! medians of those of its blocks: the slowest hundredth of a block's operations is few, and one
+//! hiccup of the machine decides it.
 
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use leasehold_cell::Statement;
 use leasehold_cell::profile::Profile;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -12,12 +17,16 @@ use super::attack::{Attack, Surroundings};
 use super::runtime::{Death, Host, Program, Runtime};
 use crate::clock::monotonic_ns;
 use crate::neighbour::{Diary, Interval, Load, Neighbour, Place, pin};
-use crate::samples::Samples;
+use crate::priority::before_everybody;
+use crate::samples::{Samples, Spread};
 
-/// How long nothing happens before each start: what the neighbour feels then is undisturbed.
-const QUIET: Duration = Duration::from_millis(10);
+/// How long nothing happens before each start: so many times as long as the end before took, but
+/// this at the least and at the most. What the neighbour feels then is undisturbed.
+const QUIET_ENDS: u64 = 10;
+const LEAST_QUIET: Duration = Duration::from_millis(2);
+const MOST_QUIET: Duration = Duration::from_millis(100);
 /// What everyone is given to get over the end before.
-const SETTLE: Duration = Duration::from_millis(2);
+const SETTLE: Duration = Duration::from_millis(1);
 /// Between two windows of a quiet time, so that no operation reaches into both.
 const APART: Duration = Duration::from_micros(200);
 
@@ -47,17 +56,17 @@ pub struct Arm {
     pub runtime: Runtime,
     /// On which processors.
     pub placement: Placement,
-    /// Whether the neighbour is a thread of the runtime's process or a process of his own.
+    /// How much of the host the neighbour shares with the runtime.
     pub neighbour: Place,
 }
 
 impl Arm {
-    /// As the runtime is used, with a processor for each: a cell is a process of its own by
-    /// design, so that the neighbour is another process; embedders of wasmtime run all tenants in
-    /// one, so that he is a thread of it.
-    pub fn usual(runtime: Runtime, placement: Placement) -> Self {
+    /// As the runtime is used: a cell is a process of its own by design, so that the neighbour is
+    /// as far away as this host allows (`furthest`); embedders of wasmtime run all tenants in one
+    /// process, so that he is a thread of it.
+    pub fn usual(runtime: Runtime, placement: Placement, furthest: Place) -> Self {
         let neighbour = match runtime {
-            Runtime::Leasehold => Place::Process,
+            Runtime::Leasehold => furthest,
             Runtime::Wasmtime => Place::Thread,
         };
         Self {
@@ -66,29 +75,26 @@ impl Arm {
             neighbour,
         }
     }
-
-    /// Whether this is how the runtime is used.
-    pub fn is_usual(&self) -> bool {
-        *self == Self::usual(self.runtime, self.placement)
-    }
 }
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Ends, at least.
+    /// Blocks of a trial.
+    pub blocks: usize,
+    /// Ends in a block, at least.
     pub least: usize,
-    /// Ends, at most.
+    /// Ends in a block, at most.
     pub most: usize,
-    /// Time after which no guest is started beyond the least.
+    /// Time after which no guest of a block is started beyond the least.
     pub time: Duration,
-    /// Time in ends after which there is enough of them.
+    /// Time in ends after which a block has enough of them.
     pub ending: Duration,
 }
 
-/// What was seen in a trial.
+/// What was seen in a part of a trial.
 #[derive(Debug)]
-pub struct Trial {
+pub struct Block {
     /// The ends.
     pub deaths: Vec<Death>,
     /// The neighbour's latencies, ns, while guests were ended.
@@ -97,23 +103,59 @@ pub struct Trial {
     pub undisturbed: Samples,
 }
 
+/// What was seen in a trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// Its parts, in the order of time.
+    pub blocks: Vec<Block>,
+    /// The account that a guest had when it was killed, of a cell only. Guests of one trial all do
+    /// the same, so that it stands for all.
+    pub account: Option<Statement>,
+}
+
 impl Trial {
-    /// Wall time of the ends, ns.
-    pub fn end_ns(&self) -> Samples {
-        self.deaths.iter().map(|death| death.end_ns).collect()
+    /// All ends.
+    pub fn deaths(&self) -> impl Iterator<Item = &Death> {
+        self.blocks.iter().flat_map(|block| &block.deaths)
     }
 
-    /// The neighbour's `q` quantile during the ends, over undisturbed.
-    pub fn ratio(&self, q: f64) -> Option<f64> {
-        self.disturbed.ratio_to(&self.undisturbed, q)
+    /// Wall time of the ends, ns.
+    pub fn end_ns(&self) -> Samples {
+        self.deaths().map(|death| death.end_ns).collect()
+    }
+
+    /// The neighbour's latencies in all blocks, ns: while guests were ended, and undisturbed.
+    pub fn felt(&self) -> (Samples, Samples) {
+        let mut felt = (Samples::new(), Samples::new());
+        for block in &self.blocks {
+            felt.0.add(&block.disturbed);
+            felt.1.add(&block.undisturbed);
+        }
+        felt
+    }
+
+    /// The neighbour's `q` quantile during the ends, over undisturbed: of the blocks.
+    pub fn ratio(&self, q: f64) -> Option<Spread> {
+        let blocks = self.blocks.iter();
+        Spread::of(blocks.filter_map(|block| block.disturbed.ratio_to(&block.undisturbed, q)))
+    }
+
+    /// What a cell predicted for each end at the most, ns.
+    pub fn predicted_ns(&self) -> Samples {
+        let account = self.account.as_ref();
+        self.deaths()
+            .filter_map(|death| death.predicted_under(account))
+            .collect()
     }
 
     /// The greatest share of what was predicted that an end in a cell took, in processor time.
     pub fn share_of_prediction(&self) -> Option<f64> {
-        self.deaths
-            .iter()
-            .filter_map(|death| death.reclaimed)
-            .map(|cost| cost.returned.cpu_ns as f64 / cost.predicted_ns.max(1) as f64)
+        let account = self.account.as_ref();
+        self.deaths()
+            .filter_map(|death| {
+                let took_ns = death.reclaimed?.returned.cpu_ns;
+                Some(took_ns as f64 / death.predicted_under(account)?.max(1) as f64)
+            })
             .max_by(f64::total_cmp)
     }
 }
@@ -125,6 +167,7 @@ pub struct Bench {
     /// For guests that have a neighbour on the other processor, and for whoever measures.
     guest_cpu: usize,
     neighbour_cpu: usize,
+    furthest: Place,
     hosts: Vec<(Runtime, Placement, Host)>,
 }
 
@@ -140,6 +183,7 @@ impl Bench {
         placements: &[Placement],
     ) -> Result<Self> {
         let (guest_cpu, neighbour_cpu) = two_processors()?;
+        let furthest = Place::furthest(neighbour_cpu);
         let mut hosts = Vec::new();
         for &placement in placements {
             let cpu = match placement {
@@ -157,8 +201,14 @@ impl Bench {
             surroundings,
             guest_cpu,
             neighbour_cpu,
+            furthest,
             hosts,
         })
+    }
+
+    /// As far away as a neighbour can be here.
+    pub fn furthest(&self) -> Place {
+        self.furthest
     }
 
     /// Holds a trial.
@@ -185,25 +235,47 @@ impl Bench {
         arm: Arm,
         effort: &Effort,
     ) -> Result<Trial> {
+        // Otherwise it would often wait, to end a guest that computes, for the scheduler's tick, and
+        // the ticks of all processors come at the same time: the neighbour's would count as felt.
+        if !before_everybody() {
+            tracing::debug!("no real-time priority for the thread that measures");
+        }
         let live = |account| host.live(program, attack, &self.surroundings, account);
         // The first warms caches and pools; it alone is asked for its account.
         let first = live(true)?;
-        let neighbour = Neighbour::start(Load::Map, arm.neighbour, self.neighbour_cpu)?;
+        let live = || live(false);
+        let blocks = (0..effort.blocks).map(|_| self.block(&live, arm.neighbour, effort));
+        Ok(Trial {
+            blocks: blocks.collect::<Result<_>>()?,
+            account: first.statement,
+        })
+    }
+
+    fn block(
+        &self,
+        live: &impl Fn() -> Result<Death>,
+        place: Place,
+        effort: &Effort,
+    ) -> Result<Block> {
+        let neighbour = Neighbour::start(Load::Map, place, self.neighbour_cpu)?;
         let (mut deaths, mut quiets) = (Vec::new(), Vec::new());
         let begin = Instant::now();
         let mut ending_ns = 0;
+        let mut quiet = LEAST_QUIET;
         while deaths.len() < effort.most
             && (deaths.len() < effort.least
                 || begin.elapsed() < effort.time && ending_ns < effort.ending.as_nanos())
         {
             thread::sleep(SETTLE);
             let start_ns = monotonic_ns();
-            thread::sleep(QUIET);
+            thread::sleep(quiet);
             let end_ns = monotonic_ns();
             quiets.push(Interval { start_ns, end_ns });
-            let death = live(false)?;
+            let death = live()?;
             let Interval { start_ns, end_ns } = death.ending;
-            ending_ns += u128::from(end_ns - start_ns);
+            let length_ns = end_ns - start_ns;
+            ending_ns += u128::from(length_ns);
+            quiet = Duration::from_nanos(QUIET_ENDS * length_ns).clamp(LEAST_QUIET, MOST_QUIET);
             deaths.push(death);
         }
         let diary = neighbour.finish()?;
@@ -213,10 +285,7 @@ impl Bench {
             diary.lost
         );
         let (disturbed, undisturbed) = felt(&diary, &deaths, &quiets);
-        if let Some(death) = deaths.first_mut() {
-            death.statement = first.statement;
-        }
-        Ok(Trial {
+        Ok(Block {
             deaths,
             disturbed,
             undisturbed,
@@ -224,18 +293,21 @@ impl Bench {
     }
 }
 
-/// The neighbour's latencies during the ends, and in windows of quiet that are as long as an end
-/// is in the median: an operation counts towards every window that it overlaps, which favours
-/// long ones the more the shorter the window is, and has to do so on both sides.
+/// The neighbour's latencies during the ends, and in windows of quiet that are as long as the ends
+/// were, in turn: an operation counts towards every window that it overlaps, which favours long ones
+/// the more the shorter the window is, and has to do so on both sides.
 fn felt(diary: &Diary, deaths: &[Death], quiets: &[Interval]) -> (Samples, Samples) {
     let endings: Vec<Interval> = deaths.iter().map(|death| death.ending).collect();
-    let lengths: Samples = endings.iter().map(|e| e.end_ns - e.start_ns).collect();
-    let length = lengths.p50().unwrap_or(0).max(1);
+    let mut lengths = endings
+        .iter()
+        .map(|e| (e.end_ns - e.start_ns).max(1))
+        .cycle();
     let apart = APART.as_nanos() as u64;
     let mut windows = Vec::new();
     for quiet in quiets {
         let mut start_ns = quiet.start_ns;
         while start_ns < quiet.end_ns {
+            let length = lengths.next().unwrap_or(1);
             let end_ns = (start_ns + length).min(quiet.end_ns);
             windows.push(Interval { start_ns, end_ns });
             start_ns = end_ns + apart;
