@@ -58,14 +58,15 @@ lint: setup ## formatting and clippy, warnings denied
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 
-fuzz: setup ## fuzz lease files, system calls, paging and the scheduler for a minute each (needs a nightly toolchain)
+fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, traces and programs for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz
-	mkdir -p fuzz/corpus/lease
+	mkdir -p fuzz/corpus/lease fuzz/corpus/program
 	cd fuzz && cargo +nightly fuzz run lease corpus/lease seeds/lease -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run syscalls -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run paging -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run schedule -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run trace -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run --features engine program corpus/program ../target/guests -- -max_total_time=60
 
 test-lab: ## check that the lab does what it says
 	@lab/test
