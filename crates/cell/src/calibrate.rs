@@ -5,6 +5,7 @@
 //! in a kernel, and the processor time of their end, less that of an empty tenant's, is divided by
 //! the amount. Medians over many ends.
 
+mod paged;
 mod preemption;
 
 use crate::arena_backing::MapBacking;
@@ -76,6 +77,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let pages = bench.per_unit(PAGES, &[], PAGES_TOUCHED)?;
     held.insert(Held::Memory.name().to_owned(), memories);
     held.insert(Held::MemoryPage.name().to_owned(), pages);
+
+    progress("linear memory that pages");
+    held.insert(Held::PagedPage.name().to_owned(), paged::page(effort)?);
 
     progress("tables and instances");
     held.insert(

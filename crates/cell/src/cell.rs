@@ -10,6 +10,7 @@ use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
 use crate::local;
+use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse};
 use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
@@ -60,6 +61,9 @@ pub struct CellConfig {
     /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
     /// baseline.
     pub shielding: Shielding,
+    /// What the cell has of the host's memory. `None`: it holds nothing, reservations are limits,
+    /// and no tenant pages.
+    pub memory: Option<HeldMemory>,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<PathBuf>,
 }
@@ -80,6 +84,7 @@ impl CellConfig {
             realtime: false,
             admission: true,
             shielding: Shielding::Shielded,
+            memory: None,
             code_cache: None,
         }
     }
@@ -95,6 +100,7 @@ pub struct Cell {
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
+    held: Option<HeldFrames>,
 }
 
 /// What is needed to start a tenant.
@@ -190,6 +196,8 @@ pub struct Ended {
     pub at_ns: u64,
     /// Its account at the moment it ended, by class, if the start asked for it.
     pub statement: Option<Statement>,
+    /// How it used its memory, until it ended.
+    pub memory: MemoryUse,
     /// What ending it cost.
     pub reclaimed: Reclaimed,
     /// What it got of the processor, its end included.
@@ -237,6 +245,7 @@ pub(crate) enum Command {
     Statement(u64, Sender<Option<Statement>>),
     /// What each of these has got of the processor.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
+    Memory(u64, Sender<Option<MemoryUse>>),
     Connect(Box<Connect>),
     Shutdown,
 }
@@ -274,7 +283,7 @@ impl Cell {
                     run(&config, engine, inbox, pools, &ready);
                 })?
         };
-        let realtime = started
+        let (realtime, held) = started
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         Ok(Self {
@@ -285,12 +294,19 @@ impl Cell {
             code_cache: config.code_cache,
             realtime,
             promises: config.admission.then(|| Promises::new(config.order)),
+            held,
         })
     }
 
     /// Whether the cell's thread runs before all ordinary threads of the host.
     pub fn realtime(&self) -> &Realtime {
         &self.realtime
+    }
+
+    /// What the cell really held of the host's memory when it started; `None` if it was told to
+    /// hold nothing.
+    pub fn held(&self) -> Option<&HeldFrames> {
+        self.held.as_ref()
     }
 
     /// The engine that compiles programs for this cell.
@@ -482,6 +498,13 @@ impl TenantHandle {
         processors(&self.inbox, vec![self.key]).pop().flatten()
     }
 
+    /// How the tenant uses its memory; `None` if it has ended.
+    pub fn memory(&self) -> Option<MemoryUse> {
+        let (reply, answer) = channel();
+        self.send(Command::Memory(self.key, reply));
+        answer.recv().ok().flatten()
+    }
+
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
@@ -500,7 +523,7 @@ fn run(
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
     pools: Pools,
-    ready: &Sender<anyhow::Result<Realtime>>,
+    ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
     if let Some(cpu) = config.cpu
         && let Err(error) = pin(cpu)
@@ -512,8 +535,11 @@ fn run(
         false => Realtime::NotAsked,
     };
     local::enter(local::Local::new(config));
-    let executor = Preemption::new(&engine, config.preemption)
-        .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
+    let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
+        .and_then(|()| {
+            Preemption::new(&engine, config.preemption)
+                .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
+        })
         .and_then(|preemption| {
             let realtime = realtime == Realtime::Granted;
             Executor::new(config, engine, inbox, pools, preemption, realtime)
@@ -521,13 +547,14 @@ fn run(
     match executor {
         Ok(mut executor) => {
             // Nobody waits for a cell whose controller has gone.
-            let _ = ready.send(Ok(realtime));
+            let _ = ready.send(Ok((realtime, memory::held())));
             executor.run();
         }
         Err(error) => {
             let _ = ready.send(Err(error));
         }
     }
+    memory::leave();
     local::leave();
 }
 

@@ -3,7 +3,8 @@
 //! 1. **Sever**: the kernel marks the group (every handle into it is stale) and severs its scrub
 //!    entries; the programs among them are dropped, one a step. Dropping a program frees its
 //!    store; linear memories and stacks only go back to their pools, whatever they hold.
-//! 2. **Reusable**: the arena is free for the next tenant. Nothing of the tenant can be reached.
+//! 2. **Reusable**: the arena is free for the next tenant, as are the addresses of memories that
+//!    page. Nothing of the tenant can be reached.
 //! 3. **Return**: the pages of its memories, stack and arena are given back in slices.
 //!
 //! The steps are work of the tenant that ends: they are taken in its own turns of the processor,
@@ -13,6 +14,7 @@ use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::execution::{Exit, Remains};
 use crate::local::{self, Holdings};
+use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
 use leasehold_kernel::{End, ExecutionId, TenantId};
@@ -41,6 +43,9 @@ pub(crate) struct Ending {
     held: Holdings,
     /// What dropped programs left behind.
     leavings: Leavings,
+    /// The memory reservation of a top-level tenant.
+    tenancy: Option<Tenancy>,
+    memory: MemoryUse,
     reusable: Elapsed,
     pages: u64,
     steps: u64,
@@ -67,7 +72,8 @@ pub(crate) trait Programs {
 impl Ending {
     /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
     ///
-    /// `program` is the tenant's own execution, if it has ended by itself and is still to be
+    /// The last of the arguments is the memory reservation, of a top-level tenant, and how it was
+    /// used. `program` is the tenant's own execution, if it has ended by itself and is still to be
     /// dropped.
     /// `detailed` asks for the tenant's account by class, which takes time for each of its
     /// descendants and is counted in the end's cost. It makes the prediction exact: without it,
@@ -78,6 +84,7 @@ impl Ending {
         program: Option<(u64, Remains)>,
         reply: Option<Sender<Ended>>,
         detailed: bool,
+        (tenancy, memory): (Option<Tenancy>, MemoryUse),
     ) -> Option<Self> {
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
         let (predicted_ns, statement, end) = local::with(|local| {
@@ -109,6 +116,8 @@ impl Ending {
                 .unwrap_or_default(),
             stopped: Vec::from_iter(program.map(|(_, remains)| remains)),
             leavings: Leavings::default(),
+            tenancy,
+            memory,
             reusable: Elapsed::default(),
             pages: 0,
             steps: 0,
@@ -150,6 +159,12 @@ impl Ending {
         if progress == Progress::Working || !self.stopped.is_empty() {
             return;
         }
+        if let Some(tenancy) = &self.tenancy {
+            tenancy.retire();
+            let resident = self.memory.paging.map(|(account, _)| account.owned);
+            self.pages += u64::from(resident.unwrap_or(0));
+            self.leavings.paged_is_retired();
+        }
         self.reusable = Elapsed {
             wall_ns: monotonic_ns() - self.began_wall,
             cpu_ns: self.cpu_ns + thread_cpu_ns() - began_cpu,
@@ -160,6 +175,10 @@ impl Ending {
     fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools) {
         if !self.leavings.is_clean() {
             self.pages += pools.clean(&mut self.leavings, STEP_PAGES) as u64;
+        } else if let Some(tenancy) = &mut self.tenancy {
+            if tenancy.step(STEP_PAGES as u32) {
+                self.tenancy = None;
+            }
         } else if self.step(programs) == Progress::Done {
             local::with(|local| local.give_shares(&self.held));
             self.phase = Phase::Done;
@@ -207,6 +226,7 @@ impl Ending {
                 exit: self.exit,
                 at_ns: self.began_wall,
                 statement: self.statement,
+                memory: self.memory,
                 reclaimed,
                 supply,
             });

@@ -8,6 +8,7 @@ use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
+use crate::memory;
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
@@ -15,6 +16,7 @@ use crate::wasi::clocks::CellClock;
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_reclaim::GroupId;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -68,16 +70,20 @@ pub enum Exit {
     /// It asked for something that its lease does not pay for and that cannot be refused to it
     /// in any other way.
     Lease(String),
+    /// A page of its memory could not be had any more; the message says why.
+    Memory(String),
     /// It was ended from outside.
     Killed,
 }
 
 impl Exit {
-    /// What a waiting tenant sees: the exit code, 134 for a trap, 137 for a kill.
+    /// What a waiting tenant sees: the exit code, 134 for a trap, 135 for memory that failed, 137
+    /// for a kill.
     pub fn code(&self) -> i32 {
         match self {
             Exit::Code(code) => *code,
             Exit::Trap(_) | Exit::Lease(_) => 134,
+            Exit::Memory(_) => 135,
             Exit::Killed => 137,
         }
     }
@@ -145,6 +151,14 @@ pub(crate) struct Blueprint {
     pub(crate) limits: Limits,
 }
 
+/// The group of the top-level tenant that `tenant` belongs to.
+fn root_of(tenant: TenantId) -> Result<GroupId, Errno> {
+    local::with(|local| {
+        let group = local.kernel.group_of(tenant)?;
+        local.kernel.groups().root_of(group).ok_or(Errno::Gone)
+    })
+}
+
 impl Blueprint {
     /// The same with other arguments; the program's name stays.
     pub(crate) fn with_arguments(&self, args: Vec<String>) -> Self {
@@ -180,6 +194,7 @@ impl Blueprint {
             .saturating_add(self.limits.call_bytes)
             .saturating_add(self.handles() * HANDLE_BYTES)
             .div_ceil(PAGE);
+        let page = memory::page_class(root_of(tenant)?);
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
             local.hold(tenant, execution, Held::Instance, inventory.instances)?;
@@ -190,7 +205,7 @@ impl Blueprint {
             local.hold_memory(tenant, execution, inventory.memory_bytes)?;
             local.hold(tenant, execution, Held::Memory, inventory.memories)?;
             let pages = inventory.memory_bytes.div_ceil(PAGE);
-            local.hold(tenant, execution, Held::MemoryPage, pages)?;
+            local.hold(tenant, execution, page, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })
     }
@@ -221,6 +236,7 @@ impl Blueprint {
         let limiter = Limiter::new(
             tenant,
             execution,
+            root_of(tenant)?,
             usize::try_from(inventory.instances)
                 .unwrap_or(usize::MAX)
                 .saturating_add(preempt::INSTANCES),

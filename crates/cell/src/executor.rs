@@ -15,9 +15,10 @@ use crate::clock::monotonic_ns;
 use crate::control_share::ControlShare;
 use crate::dispatch::{Dispatcher, Processor, Promised, Share, Turn, Work};
 use crate::ending::{Ending, Programs};
-use crate::execution::{Blueprint, Exit, Finished, HANDLE_BYTES, Limits, Remains, Running};
+use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, Remains, Running};
 use crate::host_share::HostShare;
 use crate::local::{self, Holdings};
+use crate::memory::{self, MemoryUse};
 use crate::meter::Held;
 use crate::pools::{Leavings, Pools};
 use crate::preempt::Preemption;
@@ -277,6 +278,8 @@ impl Executor {
         }
         let now = monotonic_ns();
         let timeout = timer.map(|when| Duration::from_nanos(when.saturating_sub(now)));
+        // Nobody waits for this, and nobody is there who could pay for it.
+        while self.inbox.is_quiet() && memory::refill() {}
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
         }
@@ -303,6 +306,9 @@ impl Executor {
             }
             Command::Processors(keys, reply) => {
                 let _ = reply.send(keys.iter().map(|key| self.processor(*key)).collect());
+            }
+            Command::Memory(key, reply) => {
+                let _ = reply.send(self.alive(key).map(memory_use));
             }
             Command::Connect(connect) => {
                 let result = self.connect(&connect);
@@ -348,16 +354,17 @@ impl Executor {
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
         let budget_ns = lease.reclaim.budget.get();
-        if lease.memory.paging.is_some() {
-            return Err(StartError::Memory("cells do not page yet".into()));
-        }
-        let tenant = local::with(|local| {
-            let tenant = local.kernel.admit(budget_ns, lease.memory.reserve.get())?;
+        let (tenant, group) = local::with(|local| {
+            let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, lease.memory.table_elements);
-            Ok(tenant)
+            Ok((tenant, root))
         })
         .map_err(|errno: Errno| StartError::refused(budget_ns, errno))?;
+        if let Err(refused) = memory::admit(group, &lease.memory) {
+            local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
+            return Err(refused);
+        }
         let now = monotonic_ns();
         let dispatcher = &mut self.executions.dispatcher;
         let contract = promised.as_ref().map(|promised| &promised.contract);
@@ -371,6 +378,9 @@ impl Executor {
         let (share, upkeep) = match share {
             Ok(share) => share,
             Err(refused) => {
+                if let Some(tenancy) = memory::end(group) {
+                    tenancy.give_back();
+                }
                 local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
                 return Err(StartError::Processor(refused.to_string()));
             }
@@ -582,8 +592,20 @@ impl Executor {
         flag.begin_poll();
         let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
         let woken = flag.end_poll();
-        match poll {
-            Poll::Pending => {
+        match (poll, memory::take_denied()) {
+            // Whatever it did since it was denied a page, it ends for that.
+            (poll, Some(reason)) => {
+                let remains = match poll {
+                    Poll::Pending => Remains::Stopped(running),
+                    Poll::Ready(finished) => finished.into_parts().1,
+                };
+                self.ended(id, Exit::Memory(reason), remains);
+            }
+            (Poll::Ready(finished), None) => {
+                let (exit, remains) = finished.into_parts();
+                self.ended(id, exit, remains);
+            }
+            (Poll::Pending, None) => {
                 if let Some(execution) = self.executions.all.get_mut(&id) {
                     execution.running = Some(running);
                 }
@@ -593,7 +615,6 @@ impl Executor {
                     self.executions.dispatcher.block(turn.task, now, until);
                 }
             }
-            Poll::Ready(finished) => self.finished(id, finished),
         }
         self.act_on_requests(root);
         self.pass_on();
@@ -628,10 +649,8 @@ impl Executor {
         }
     }
 
-    /// A program has ended by itself: the tenant's own program ends the tenant, a task only
-    /// itself.
-    fn finished(&mut self, id: u64, finished: Finished) {
-        let (exit, remains) = finished.into_parts();
+    /// A program runs no more: the tenant's own program ends the tenant, a task only itself.
+    fn ended(&mut self, id: u64, exit: Exit, remains: Remains) {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
@@ -714,7 +733,12 @@ impl Executor {
         program: Option<(u64, Remains)>,
         caller: Option<u64>,
     ) {
-        local::with(|local| local.forget_shares(tenant));
+        let memory = memory_use(tenant);
+        let group = local::with(|local| {
+            local.forget_shares(tenant);
+            local.kernel.group_of(tenant).ok()
+        });
+        let tenancy = group.and_then(memory::end);
         let mut controlled = None;
         if let Some(root) = self.roots.get_mut(&key)
             && root.tenant == tenant
@@ -730,7 +754,9 @@ impl Executor {
             .as_ref()
             .is_some_and(|controlled| controlled.detailed);
         let reply = controlled.map(|controlled| controlled.ended);
-        if let Some(ending) = Ending::begin(tenant, exit, program, reply, detailed) {
+        if let Some(ending) =
+            Ending::begin(tenant, exit, program, reply, detailed, (tenancy, memory))
+        {
             self.bury(
                 key,
                 Death::Tenant {
@@ -830,6 +856,19 @@ impl Executor {
             dispatcher.give_back(root.share, now);
             drop(root.promised);
         }
+    }
+}
+
+/// How a tenant uses its memory.
+fn memory_use(tenant: TenantId) -> MemoryUse {
+    let (account, group) = local::with(|local| {
+        let account = local.kernel.memory(tenant).unwrap_or_default();
+        (account, local.kernel.group_of(tenant).ok())
+    });
+    MemoryUse {
+        linear_bytes: account.used,
+        limit_bytes: account.reserved,
+        paging: group.and_then(memory::usage),
     }
 }
 

@@ -68,6 +68,7 @@ pub mod inventory;
 mod limiter;
 mod linear_memory;
 mod local;
+pub mod memory;
 pub mod meter;
 mod pools;
 pub mod preempt;

@@ -5,8 +5,10 @@
 //! allows.
 
 use crate::local;
+use crate::memory;
 use crate::meter::Held;
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_reclaim::GroupId;
 use wasmtime::{ResourceLimiter, Result};
 
 const PAGE: usize = 4096;
@@ -22,6 +24,9 @@ const TABLE_STEP: u64 = 1 << 16;
 pub(crate) struct Limiter {
     tenant: TenantId,
     execution: u64,
+    /// The group of the top-level tenant, and what it is charged for a page of linear memory.
+    root: GroupId,
+    page: Held,
     instances: usize,
     /// What is still to be made when the program is instantiated; charged.
     initial: Initial,
@@ -86,12 +91,15 @@ impl Limiter {
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
+        root: GroupId,
         instances: usize,
         initial: Initial,
     ) -> Self {
         Self {
             tenant,
             execution,
+            root,
+            page: memory::page_class(root),
             instances,
             initial,
             pending: Growth::default(),
@@ -105,14 +113,14 @@ impl Limiter {
     }
 
     fn grow_memory(&mut self, growth: Growth) -> Result<(), Errno> {
-        let (tenant, execution) = (self.tenant, self.execution);
+        let (tenant, execution, page) = (self.tenant, self.execution, self.page);
         local::with(|local| {
             local.hold_memory(tenant, execution, growth.bytes)?;
             let charged = local
                 .hold(tenant, execution, Held::Memory, growth.memories)
                 .and_then(|()| {
                     local
-                        .hold(tenant, execution, Held::MemoryPage, growth.pages)
+                        .hold(tenant, execution, page, growth.pages)
                         .inspect_err(|_| {
                             local.release(tenant, execution, Held::Memory, growth.memories);
                         })
@@ -136,7 +144,10 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        // The engine asks with `current` 0 when it makes a memory.
+        if current == 0 {
+            // The engine is about to make a memory, unless this is refused.
+            memory::for_tenant(self.root);
+        }
         if current == 0 && self.initial.take_memory(desired as u64) {
             return Ok(true);
         }
@@ -162,11 +173,11 @@ impl ResourceLimiter for Limiter {
         let growth = std::mem::take(&mut self.pending);
         if growth.pages > 0 {
             tracing::warn!(%error, bytes = growth.bytes, "the host could not grow a memory");
-            let (tenant, execution) = (self.tenant, self.execution);
+            let (tenant, execution, page) = (self.tenant, self.execution, self.page);
             local::with(|local| {
                 local.release_memory(tenant, execution, growth.bytes);
                 local.release(tenant, execution, Held::Memory, growth.memories);
-                local.release(tenant, execution, Held::MemoryPage, growth.pages);
+                local.release(tenant, execution, page, growth.pages);
             });
         }
         Ok(())

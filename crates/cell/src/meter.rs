@@ -18,6 +18,9 @@ pub enum Held {
     Memory,
     /// A 4 KiB page that a linear memory has grown to.
     MemoryPage,
+    /// A 4 KiB page that a linear memory has grown to whose tenant pages: its place in the areas
+    /// and the swap file, and its frame and mapping while it is resident.
+    PagedPage,
     /// An element of a table.
     TableElement,
     /// A place in `wasmtime-wasi`'s resource table, filled with the dearest thing it can hold.
@@ -29,11 +32,12 @@ pub enum Held {
 
 impl Held {
     /// All of them, in the order of [`Held::index`].
-    pub const ALL: [Held; 7] = [
+    pub const ALL: [Held; 8] = [
         Held::Store,
         Held::Instance,
         Held::Memory,
         Held::MemoryPage,
+        Held::PagedPage,
         Held::TableElement,
         Held::WasiEntry,
         Held::HostPage,
@@ -46,6 +50,7 @@ impl Held {
             Held::Instance => "instance",
             Held::Memory => "memory",
             Held::MemoryPage => "memory_page",
+            Held::PagedPage => "paged_page",
             Held::TableElement => "table_element",
             Held::WasiEntry => "wasi_entry",
             Held::HostPage => "host_page",

@@ -1,6 +1,7 @@
 //! The cell's pools together: linear-memory slots and fiber stacks, and what of them still has to
 //! be cleaned.
 
+use crate::memory::{self, Left, Memories};
 use crate::range_pool::Claim;
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
@@ -26,12 +27,19 @@ pub(crate) struct Pools {
 pub(crate) struct Leavings {
     slots: Claim,
     stacks: Claim,
+    /// Memories of a tenant that pages.
+    paged: Vec<Left>,
 }
 
 impl Leavings {
     /// Whether all of it is clean.
     pub(crate) fn is_clean(&self) -> bool {
-        self.slots.is_empty() && self.stacks.is_empty()
+        self.slots.is_empty() && self.stacks.is_empty() && self.paged.is_empty()
+    }
+
+    /// The memories that page were detached with all that their tenant had.
+    pub(crate) fn paged_is_retired(&mut self) {
+        memory::give_ranges_back(&mut self.paged);
     }
 }
 
@@ -49,7 +57,7 @@ impl Pools {
 
     /// Has an engine take its memories and stacks from here.
     pub(crate) fn configure(&self, config: &mut Config) {
-        config.with_host_memory(Arc::new(self.slots.clone()));
+        config.with_host_memory(Arc::new(Memories(self.slots.clone())));
         config.with_host_stack(Arc::new(self.stacks.clone()));
     }
 
@@ -60,11 +68,15 @@ impl Pools {
     pub(crate) fn claim(&self, leavings: &mut Leavings) {
         self.slots.claim(&mut leavings.slots);
         self.stacks.claim(&mut leavings.stacks);
+        memory::claim(&mut leavings.paged);
     }
 
     /// Cleans up to `pages` pages, slots first; returns how many.
     pub(crate) fn clean(&self, leavings: &mut Leavings, pages: usize) -> usize {
-        if leavings.slots.is_empty() {
+        if !leavings.paged.is_empty() {
+            memory::detach(&mut leavings.paged, pages as u32);
+            pages
+        } else if leavings.slots.is_empty() {
             self.stacks.clean_claimed(&mut leavings.stacks, pages)
         } else {
             self.slots.clean_claimed(&mut leavings.slots, pages)

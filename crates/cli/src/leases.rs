@@ -1,7 +1,9 @@
 //! Lease files as commands read them, and what they mean to the scheduler.
 
 use crate::exit::Failure;
-use leasehold_lease::{Cpu, LeaseFile};
+use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
+use leasehold_pager::PAGE;
 use leasehold_reserve::Contract;
 use std::path::Path;
 
@@ -27,4 +29,27 @@ pub(crate) fn order(order: leasehold_lease::Order) -> leasehold_reserve::Order {
         leasehold_lease::Order::FixedPriority => leasehold_reserve::Order::FixedPriority,
         leasehold_lease::Order::EarliestDeadline => leasehold_reserve::Order::EarliestDeadline,
     }
+}
+
+/// What the cell of these tenants holds of the host's memory: what `stated` says, for all of them, or
+/// what those that page reserve. `None` if that is nothing.
+pub(crate) fn held_memory(tenants: &[TenantSpec], stated: Option<ByteSize>) -> Option<HeldMemory> {
+    let memory = || tenants.iter().map(|tenant| &tenant.lease.memory);
+    let paging = || memory().filter_map(|memory| Some((memory, memory.paging?)));
+    let frames = |size: ByteSize| size.get().next_multiple_of(PAGE);
+    let reserved = paging().map(|(memory, _)| frames(memory.reserve)).sum();
+    // A memory that grows is given places in the file ahead, a quarter more than it has.
+    let swapped = paging()
+        .map(|(_, paging)| frames(paging.limit) / 4 * 5)
+        .sum();
+    let bytes = stated.map_or(reserved, ByteSize::get);
+    let path = tenants.iter().find_map(|tenant| tenant.swap.clone());
+    (bytes > 0).then(|| HeldMemory {
+        bytes,
+        for_all: stated.is_some(),
+        swap: path.map(|path| Swap {
+            path,
+            bytes: swapped,
+        }),
+    })
 }

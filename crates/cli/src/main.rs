@@ -1,6 +1,7 @@
 //! The `leasehold` program: run untrusted WebAssembly under contract, measure the contract.
 
 mod admit;
+mod advise;
 mod calibrate;
 mod demo;
 mod exit;
@@ -38,6 +39,8 @@ enum Command {
     Admit(admit::Arguments),
     /// Play the processor reservations of a lease file in virtual time.
     Simulate(simulate::Arguments),
+    /// Run a program under shrinking memory reservations, and recommend the smallest that is enough.
+    Advise(advise::Arguments),
     /// Measure what reclaiming and preempting cost on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::main(arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
+        Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Up(arguments) => up::main(&arguments, profile),

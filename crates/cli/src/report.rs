@@ -20,6 +20,7 @@ fn exit(exit: &Exit) -> String {
         Exit::Code(code) => format!("exited with {code}"),
         Exit::Trap(_) => "trapped".into(),
         Exit::Lease(_) => "out of lease".into(),
+        Exit::Memory(_) => "memory failed".into(),
         Exit::Killed => "killed".into(),
     }
 }
@@ -71,7 +72,7 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
 /// The same for programs.
 pub(crate) fn json(tenant: &TenantSpec, ended: &Ended) -> Value {
     let message = match &ended.exit {
-        Exit::Trap(message) | Exit::Lease(message) => Some(message),
+        Exit::Trap(message) | Exit::Lease(message) | Exit::Memory(message) => Some(message),
         Exit::Code(_) | Exit::Killed => None,
     };
     let charges: Vec<_> = ended

@@ -107,6 +107,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let profile = profile_or_calibrate(profile)?;
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
+    config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
     if let Some(mechanism) = arguments.preempt {
         config.preemption = mechanism;
     }
@@ -138,6 +139,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     match &ended.exit {
         Exit::Trap(message) => eprintln!("leasehold: the program trapped: {message}"),
         Exit::Lease(message) => eprintln!("leasehold: the lease does not pay for it: {message}"),
+        Exit::Memory(message) => eprintln!("leasehold: {message}"),
         Exit::Code(_) | Exit::Killed => {}
     }
     if arguments.json {

@@ -134,6 +134,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     }
     config.cpu = arguments.core;
     config.order = leases::order(file.order);
+    config.memory = leases::held_memory(&file.tenants, file.memory);
     config.realtime = true;
     config.admission = !arguments.unadmitted;
     let cell = Cell::start(config)?;
@@ -191,7 +192,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         Some(Ended { exit, .. }) => match exit {
             Exit::Code(code) => *code != 0,
             Exit::Killed => false,
-            Exit::Trap(_) | Exit::Lease(_) => true,
+            Exit::Trap(_) | Exit::Lease(_) | Exit::Memory(_) => true,
         },
         None => true,
     });

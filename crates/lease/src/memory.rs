@@ -26,6 +26,10 @@ impl Memory {
     /// JavaScript interface stops too (§"Implementation-defined limits"), 80 MB of pointers.
     pub const MAX_TABLE_ELEMENTS: u64 = 10_000_000;
 
+    /// The least reservation of a tenant that pages: a single access may need several pages at
+    /// once.
+    pub const MIN_PAGING_RESERVE: ByteSize = ByteSize::new(64 << 10).expect("64 KiB is in range");
+
     pub(crate) const KEYS: &'static str = "reserve, limit, kind, swap, table_elements";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
@@ -178,6 +182,9 @@ impl MemoryValues {
         let fault = |key, allowed: String| Err(MemoryFault { key, allowed });
         if limit < reserve {
             return fault("limit", format!("at least the reserve, which is {reserve}"));
+        }
+        if limit > reserve && reserve < Memory::MIN_PAGING_RESERVE {
+            return fault("reserve", "at least 64KiB if `limit` is more".to_owned());
         }
         // What would never be used is no part of a contract.
         if limit == reserve && kind == MemoryKind::Firm {

@@ -375,6 +375,12 @@ fn a_memory_reservation_that_contradicts_itself_is_refused() {
                 .to_owned(),
         ),
         (
+            "reserve = \"63KiB\", limit = \"3MiB\", swap = \"x\"",
+            "4:22: tenant.a.memory.reserve: found \"63KiB\"; allowed: at least 64KiB if `limit` is \
+             more"
+                .to_owned(),
+        ),
+        (
             "kind = \"firm\"",
             "4:19: tenant.a.memory.kind: found \"firm\"; allowed: \"hard\", unless `limit` is more \
              than the reserve"

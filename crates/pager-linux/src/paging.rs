@@ -436,6 +436,17 @@ impl Paging {
     /// As [`Pager::detach`]; the attachment stays then. [`Refused::Foreign`] for copies;
     /// [`Error::System`].
     pub fn detach(&self, at: AttachmentId) -> Result<(), Error> {
+        while self.detach_step(at, u32::MAX)? == Ending::More {}
+        Ok(())
+    }
+
+    /// Goes on [detaching](Self::detach) an area that its tenant does not use any more: looks at
+    /// `limit` of its pages at the most ([`Pager::detach_step`]). Copies of an area that was
+    /// attached copy on write go in a single step, the last.
+    ///
+    /// # Errors
+    /// As [`detach`](Self::detach).
+    pub fn detach_step(&self, at: AttachmentId, limit: u32) -> Result<Ending, Error> {
         self.work(|engine| {
             let view = engine.linux().attached.get(at.index() as usize);
             let view = view.and_then(Option::as_ref);
@@ -447,7 +458,9 @@ impl Paging {
                 Role::Copies { .. } => return Err(Refused::Foreign.into()),
             };
             let copies = copies.map(|copies| engine.linux().view(copies).id);
-            engine.pager.detach(at)?;
+            if engine.pager.detach_step(at, limit)? == Ending::More {
+                return Ok(Ending::More);
+            }
             if !span.is_empty() {
                 span.forbid().map_err(system("take a mapping back"))?;
             }
@@ -458,7 +471,7 @@ impl Paging {
             let mut book = self.book.borrow_mut();
             let gone = [Some(at), copies];
             book.attachments.retain(|own| !gone.contains(&Some(own.1)));
-            Ok(())
+            Ok(Ending::Done)
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::area::{Area, AreaId, Sharing};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::Backend;
+use crate::end::Ending;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::ReservationId;
@@ -87,6 +88,17 @@ impl<B: Backend> Pager<B> {
     /// pages that are left. [`Refused::Frames`] if the area is [locked](Self::lock) and the
     /// frames that were given up for it cannot be had. [`Refused::Stale`].
     pub fn detach(&mut self, at: AttachmentId) -> Result<(), Refused> {
+        while self.detach_step(at, u32::MAX)? == Ending::More {}
+        Ok(())
+    }
+
+    /// Goes on [detaching](Self::detach) an area that its tenant does not use any more, so that it
+    /// can be preempted: looks at `limit` of its pages at the most, unless it is
+    /// [locked](Self::lock), which takes a single step.
+    ///
+    /// # Errors
+    /// As [`detach`](Self::detach).
+    pub fn detach_step(&mut self, at: AttachmentId, limit: u32) -> Result<Ending, Refused> {
         let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
         let &Attachment {
             reservation, area, ..
@@ -96,16 +108,22 @@ impl<B: Backend> Pager<B> {
         }
         if self.areas.at(area).locked {
             self.leave_lock(attachment)?;
-        } else {
-            for page in 0..self.areas.at(area).len() {
-                let mapping = self.attachments.at(attachment).table[page as usize];
-                if mapping != NIL {
-                    self.depart(mapping)?;
-                }
+        }
+        for _ in 0..limit {
+            let target = self.attachments.at_mut(attachment);
+            if target.mapped == 0 {
+                break;
+            }
+            let mapping = target.sweep();
+            if mapping != NIL {
+                self.depart(mapping)?;
             }
         }
+        if self.attachments.at(attachment).mapped > 0 {
+            return Ok(Ending::More);
+        }
         self.remove_attachment(attachment);
-        Ok(())
+        Ok(Ending::Done)
     }
 
     /// Removes an attachment of which nothing is mapped, and its area if it was the last.

@@ -23,7 +23,7 @@ pub(crate) struct Attachment {
     pub(crate) table: Vec<u32>,
     /// Pages mapped now.
     pub(crate) mapped: u32,
-    /// At the end of the reservation: pages of the table that were looked at.
+    /// While it is taken back: the page to look at next.
     pub(crate) swept: u32,
 }
 
@@ -36,5 +36,12 @@ impl Attachment {
             mapped: 0,
             swept: 0,
         }
+    }
+
+    /// The mapping of the page to look at next, or `NIL`; begins again after the last.
+    pub(crate) fn sweep(&mut self) -> u32 {
+        let page = self.swept as usize;
+        self.swept = (self.swept + 1) % self.table.len() as u32;
+        self.table[page]
     }
 }

@@ -71,9 +71,8 @@ impl<B: Backend> Pager<B> {
     /// Unmaps a page that is on no list: of a locked area, or mapped free of charge.
     fn unmap_next_unlisted(&mut self, attachment: u32) {
         let target = self.attachments.at_mut(attachment);
-        let page = target.swept;
-        target.swept += 1;
-        let (at, area) = (target.table[page as usize], target.area);
+        let (page, area) = (target.swept, target.area);
+        let at = target.sweep();
         if at == NIL {
             return;
         }

@@ -161,6 +161,37 @@ fn a_lock_needs_reservations_larger_than_the_area() {
 }
 
 #[test]
+fn an_area_is_detached_in_bounded_steps_as_it_would_be_in_one() {
+    let mut pager = Pager::new(20, MemoryBackend::new(20));
+    let area = pager.create_area(8, Sharing::Conserve).expect("an area");
+    let mine = pager.reserve(&Contract::hard(10)).expect("frames");
+    let theirs = pager.reserve(&Contract::hard(10)).expect("frames");
+    let (at, other) = (
+        pager.attach(mine, area).expect("attached"),
+        pager.attach(theirs, area).expect("attached"),
+    );
+    for page in 0..8 {
+        pager.fault(at, page).expect("a frame");
+        assert!(pager.backend_mut().store(at, page, u64::from(page)));
+    }
+    // Half of the pages are shared, and the others have to be written out for the other one.
+    for page in (0..8).step_by(2) {
+        pager.fault(other, page).expect("a frame");
+    }
+    for step in 0..2 {
+        assert_eq!(pager.detach_step(at, 3), Ok(Ending::More), "step {step}");
+        pager.audit().expect("invariants");
+    }
+    assert_eq!(pager.detach_step(at, 3), Ok(Ending::Done));
+    assert_eq!(pager.detach_step(at, 3), Err(Refused::Stale));
+    pager.audit().expect("invariants");
+    assert_eq!(pager.account(mine).expect("there").free, 10);
+    assert_eq!(pager.account(theirs).expect("there").owned, 4);
+    assert_eq!(pager.fault(other, 1), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(other, 1), Some(1));
+}
+
+#[test]
 fn a_lock_is_cancelled_only_if_its_frames_can_be_had() {
     let mut pager = Pager::new(12, MemoryBackend::new(12));
     let area = pager.create_area(4, Sharing::Conserve).expect("an area");

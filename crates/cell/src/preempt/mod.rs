@@ -19,7 +19,7 @@ mod stress;
 mod timer;
 
 pub use alarm::Interrupter;
-pub(crate) use alarm::{no_later_than, request};
+pub(crate) use alarm::{is_guest_code, no_later_than, request};
 pub(crate) use guest_code::Bodies;
 
 use crate::program::Program;

@@ -24,6 +24,7 @@ pub(crate) fn profile() -> Profile {
         ("instance", 50_000),
         ("memory", 1_500_000),
         ("memory_page", 300_000),
+        ("paged_page", 1_000_000),
         ("table_element", 500),
         ("wasi_entry", 1_000_000),
         ("host_page", 300_000),

@@ -53,6 +53,7 @@ impl Running<'_> {
                 Exit::Code(code) => format!("exit {code}"),
                 Exit::Trap(_) => "trapped".into(),
                 Exit::Lease(_) => "out of lease".into(),
+                Exit::Memory(_) => "memory failed".into(),
                 Exit::Killed => "killed".into(),
             },
             (None, Some(processor)) => match processor.state {

@@ -1,0 +1,165 @@
+//! The memory that a cell holds for its tenants, and what of it is whose.
+//!
+//! A cell that is told how much of the host's memory it has ([`HeldMemory`]) holds that much from
+//! the start, and every top-level tenant takes its reservation out of it before it runs. Most
+//! tenants fit their reservation: their linear memories are anonymous [slots](crate::slot), as in a
+//! cell that holds nothing, and cost nothing more. Only a tenant whose lease lets it have more than
+//! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
+//! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
+//!
+//! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
+//! own because faults are served while that is in use.
+
+mod denied;
+mod paged;
+mod ranges;
+mod tenancy;
+
+/// What a cell really holds of the host's memory, and whether it is locked.
+pub use leasehold_pager_linux::Held as HeldFrames;
+pub use tenancy::MemoryUse;
+
+pub(crate) use paged::{Left, Memories, claim, detach, give_ranges_back};
+pub(crate) use tenancy::{Tenancy, admit, end, page_class, usage};
+
+use crate::cell::StartError;
+use crate::meter::Held;
+use crate::profile::Profile;
+use leasehold_pager::PAGE;
+use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
+use leasehold_reclaim::GroupId;
+use ranges::Ranges;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// What a cell has of the host's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldMemory {
+    /// Bytes that the reservations of its tenants share: held from the start.
+    pub bytes: u64,
+    /// Whether tenants that do not page take their reservations out of them, too. If not, their
+    /// reservations are limits: nothing is kept for them.
+    pub for_all: bool,
+    /// Where pages beyond reservations go; without it no tenant pages.
+    pub swap: Option<Swap>,
+}
+
+/// The swap file of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swap {
+    /// Where it is made. It is gone when the cell is, however that ends.
+    pub path: PathBuf,
+    /// Its length: allocated when the cell starts, so that running out shows then.
+    pub bytes: u64,
+}
+
+/// The memory of one cell.
+struct CellMemory {
+    paging: Paging,
+    for_all: bool,
+    ranges: Ranges,
+    /// By the group of the top-level tenant.
+    tenancies: HashMap<GroupId, Tenancy>,
+    /// Memories whose programs have gone and that nobody has claimed yet.
+    left: Vec<Left>,
+}
+
+thread_local! {
+    static MEMORY: RefCell<Option<CellMemory>> = const { RefCell::new(None) };
+    /// For whom the engine makes the next linear memory: it does not tell a memory creator, but
+    /// asks the limiter right before ([`for_tenant`]).
+    static CREATING: Cell<Option<GroupId>> = const { Cell::new(None) };
+}
+
+/// Gives this thread the memory of a cell with room for `memories` linear memories, until
+/// [`leave`].
+///
+/// # Errors
+/// When the host does not have it, or lacks what paging needs: which is said.
+pub(crate) fn enter(
+    held: Option<&HeldMemory>,
+    profile: &Profile,
+    memories: usize,
+) -> anyhow::Result<()> {
+    let Some(held) = held else {
+        return Ok(());
+    };
+    let charged = profile.is_free() || profile.charge_ps(Held::PagedPage) > 0;
+    if held.swap.is_some() && !charged {
+        anyhow::bail!(
+            "the profile of this host does not say what paging costs: `leasehold calibrate` \
+             measures it, or says why it cannot"
+        );
+    }
+    let frames = u32::try_from(held.bytes / PAGE)
+        .map_err(|_| anyhow::anyhow!("a cell holds at most 16 TiB"))?;
+    let mut options = Options::new(frames);
+    options.locking = Locking::IfAllowed;
+    options.on_denied = denied::on_denied;
+    if let Some(swap) = &held.swap {
+        let pages = u32::try_from(swap.bytes.div_ceil(PAGE))
+            .map_err(|_| anyhow::anyhow!("a swap file is at most 16 TiB"))?;
+        let file = SwapFile::create(&swap.path, pages)?;
+        options.store = Some(Box::new(file));
+    }
+    let paging = Paging::open(options)
+        .map_err(|error| anyhow::anyhow!("holding {} bytes of memory: {error}", held.bytes))?;
+    let memory = CellMemory {
+        paging,
+        for_all: held.for_all,
+        ranges: Ranges::new(memories)?,
+        tenancies: HashMap::new(),
+        left: Vec::new(),
+    };
+    MEMORY.with(|cell| *cell.borrow_mut() = Some(memory));
+    Ok(())
+}
+
+/// Takes the memory away from this thread.
+pub(crate) fn leave() {
+    drop(MEMORY.with(|cell| cell.borrow_mut().take()));
+}
+
+/// Runs `f` on the memory of this thread's cell, if it holds any. `f` touches no guest memory: a
+/// fault would be served by what it has in hand.
+fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
+    MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
+}
+
+/// The next linear memory is for the tenant of this top-level group. Some nanoseconds.
+pub(crate) fn for_tenant(root: GroupId) {
+    CREATING.set(Some(root));
+}
+
+/// Fills frames up that came back to the cell, so that it holds again what it promised: a bounded
+/// step, for when nobody has anything to do. True if there is more to do.
+pub(crate) fn refill() -> bool {
+    const STEP: u32 = 64;
+    let held = with(|memory| memory.paging.refill(STEP));
+    match held {
+        Some(Ok(all)) => !all,
+        // The host has none to spare now: what is needed is taken when it is used.
+        Some(Err(error)) => {
+            tracing::debug!(%error, "the cell does not hold all its memory");
+            false
+        }
+        None => false,
+    }
+}
+
+/// What is really held.
+pub(crate) fn held() -> Option<HeldFrames> {
+    with(|memory| memory.paging.held())
+}
+
+/// Why the guest that was polled last was denied a page, if it was. Some nanoseconds.
+pub(crate) fn take_denied() -> Option<String> {
+    let denied = with(|memory| memory.paging.take_denied()).flatten()?;
+    let reason = denied.reason;
+    Some(format!("a page of its memory cannot be had: {reason}"))
+}
+
+fn refused(error: impl std::fmt::Display) -> StartError {
+    StartError::Memory(error.to_string())
+}

@@ -1,0 +1,481 @@
+//! Tenants that have more memory than is reserved for them: what they hold is theirs and right,
+//! what they cost is theirs alone, and nothing is left when they end.
+
+mod common;
+
+use common::{guests, lease, profile};
+use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_cell::{
+    Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, StartError,
+    StartRequest, Surroundings, TenantHandle,
+};
+use leasehold_lease::{ByteSize, MemoryKind, Paging};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A cell that holds memory, and the directory of its swap file.
+struct Held {
+    cell: Cell,
+    directory: TempDir,
+}
+
+fn held(memory: u64, swap: u64) -> Held {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut config = CellConfig::new(profile());
+    config.memory = Some(HeldMemory {
+        bytes: memory,
+        for_all: true,
+        swap: Some(Swap {
+            path: directory.path().join("swap"),
+            bytes: swap,
+        }),
+    });
+    let cell = Cell::start(config).expect("a cell that holds memory");
+    Held { cell, directory }
+}
+
+/// A lease of a second that reserves `reserve` bytes and allows `limit`.
+fn paging(reserve: u64, limit: u64) -> Lease {
+    let mut lease = lease(1_000_000, reserve / 1024);
+    lease.memory.paging = (limit > reserve).then(|| Paging {
+        limit: ByteSize::new(limit).expect("in range"),
+        kind: MemoryKind::Hard,
+    });
+    lease
+}
+
+fn request(cell: &Cell, text: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
+    let output = Capture::new(1 << 20);
+    let mut all = vec!["guest".to_owned()];
+    all.extend(args.iter().map(|arg| (*arg).to_owned()));
+    let request = StartRequest {
+        program: cell.compile(text.as_bytes()).expect("a program"),
+        lease,
+        surroundings: Surroundings {
+            args: all,
+            stdin: Input::Empty,
+            stdout: Output::Capture(output.clone()),
+            ..Surroundings::default()
+        },
+        detailed: true,
+    };
+    (request, output)
+}
+
+fn start(cell: &Cell, text: &str, lease: Lease) -> TenantHandle {
+    let (request, _) = request(cell, text, &[], lease);
+    cell.start_tenant(request).expect("a tenant")
+}
+
+fn run(cell: &Cell, text: &str, lease: Lease) -> Ended {
+    start(cell, text, lease).wait().expect("an end")
+}
+
+/// Writes a number that depends on the address and `seed` to every eighth byte of `mib` MiB,
+/// `rounds` times, and traps if it does not find again what it wrote.
+fn churn(mib: u64, rounds: u64, seed: u64) -> String {
+    let (pages, bytes) = (mib * 16, mib * MIB);
+    format!(
+        r#"(module
+          (memory (export "memory") {pages})
+          (func $value (param $at i32) (param $round i64) (result i64)
+            (i64.mul
+              (i64.add (i64.extend_i32_u (local.get $at)) (i64.const {seed}))
+              (i64.add (local.get $round) (i64.const 0x9E3779B97F4A7C15))))
+          (func (export "_start") (local $at i32) (local $round i64)
+            (loop $rounds
+              (local.set $at (i32.const 0))
+              (loop $write
+                (i64.store (local.get $at) (call $value (local.get $at) (local.get $round)))
+                (br_if $write (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const {bytes}))))
+              (local.set $at (i32.const 0))
+              (loop $read
+                (if (i64.ne (i64.load (local.get $at))
+                            (call $value (local.get $at) (local.get $round)))
+                  (then unreachable))
+                (br_if $read (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const {bytes}))))
+              (br_if $rounds (i64.lt_u
+                (local.tee $round (i64.add (local.get $round) (i64.const 1)))
+                (i64.const {rounds}))))))"#
+    )
+}
+
+#[test]
+fn a_tenant_larger_than_its_reservation_finds_what_it_wrote_and_stays_within_its_frames() {
+    let held = held(2 * MIB, 8 * MIB);
+    let ended = run(&held.cell, &churn(4, 3, 1), paging(MIB, 4 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (account, counts) = ended.memory.paging.expect("it pages");
+    assert_eq!(ended.memory.linear_bytes, 4 * MIB);
+    assert_eq!(account.size, 256);
+    assert_eq!(account.owned, 256, "all of them are used, and no more");
+    assert!(account.balances());
+    assert!(counts.major > 0 && counts.evicted > 0, "{counts:?}");
+    assert_eq!(counts.robbed, 0);
+}
+
+#[test]
+fn a_tenant_that_fits_its_reservation_does_not_page() {
+    let held = held(8 * MIB, 8 * MIB);
+    let ended = run(&held.cell, &churn(4, 1, 1), paging(4 * MIB, 4 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert_eq!(ended.memory.paging, None);
+    assert_eq!(ended.memory.limit_bytes, 4 * MIB);
+}
+
+#[test]
+fn tenants_page_against_themselves_side_by_side() {
+    let held = held(3 * MIB, 12 * MIB);
+    let tenants: Vec<_> = (1..=2)
+        .map(|seed| start(&held.cell, &churn(4, 2, 1000 * seed), paging(MIB, 4 * MIB)))
+        .collect();
+    let fits = start(&held.cell, &churn(1, 50, 7), paging(MIB, MIB));
+    for tenant in tenants {
+        let ended = tenant.wait().expect("an end");
+        assert_eq!(ended.exit, Exit::Code(0));
+        let (account, _) = ended.memory.paging.expect("it pages");
+        assert_eq!(account.owned, 256);
+    }
+    assert_eq!(fits.wait().expect("an end").exit, Exit::Code(0));
+}
+
+/// Writes everywhere, again and again.
+const STORM: &str = r#"(module (memory (export "memory") 64)
+  (func (export "_start") (local $at i32)
+    (loop $more
+      (i64.store (local.get $at) (i64.const -1))
+      (local.set $at
+        (i32.and (i32.add (local.get $at) (i32.const 4096)) (i32.const 0x3fffff)))
+      (br $more))))"#;
+
+/// Traps if it finds a byte that is not zero.
+const LOOK: &str = r#"(module (memory (export "memory") 64)
+  (func (export "_start") (local $at i32)
+    (loop $next
+      (if (i64.ne (i64.load (local.get $at)) (i64.const 0)) (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const 0x400000))))))"#;
+
+#[test]
+fn a_kill_in_the_midst_of_paging_gives_everything_back_and_the_next_tenant_finds_zeros() {
+    let held = held(MIB, 6 * MIB);
+    for _ in 0..5 {
+        let storm = start(&held.cell, STORM, paging(MIB, 4 * MIB));
+        let paged = |handle: &TenantHandle| {
+            let paging = handle.memory().and_then(|memory| memory.paging);
+            paging.is_some_and(|(_, counts)| counts.evicted > 1000)
+        };
+        while !paged(&storm) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        storm.kill();
+        let ended = storm.wait().expect("an end");
+        assert_eq!(ended.exit, Exit::Killed);
+        assert!(
+            ended.reclaimed.predicted_ns >= 1024 * 2000,
+            "paged pages are charged"
+        );
+        // It could not start if a frame were missing, nor end if it found anything.
+        let ended = run(&held.cell, LOOK, paging(MIB, 4 * MIB));
+        assert_eq!(ended.exit, Exit::Code(0));
+    }
+}
+
+#[test]
+fn memory_grows_to_its_limit_and_no_further() {
+    // Grows by three pages at a time as long as it may, and writes to all of it.
+    let text = r#"(module (memory (export "memory") 1)
+      (func (export "_start") (local $at i32)
+        (loop $grow (br_if $grow (i32.ne (memory.grow (i32.const 3)) (i32.const -1))))
+        (if (i32.ne (memory.size) (i32.const 64)) (then unreachable))
+        (loop $next
+          (i64.store (local.get $at) (i64.extend_i32_u (local.get $at)))
+          (br_if $next (i32.lt_u
+            (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x400000))))
+        (local.set $at (i32.const 0))
+        (loop $next
+          (if (i64.ne (i64.load (local.get $at)) (i64.extend_i32_u (local.get $at)))
+            (then unreachable))
+          (br_if $next (i32.lt_u
+            (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x400000))))
+        (drop (i32.load (i32.const 0x400000)))))"#;
+    let held = held(MIB, 8 * MIB);
+    let ended = run(&held.cell, text, paging(MIB, 4 * MIB));
+    // What lies beyond is no memory.
+    assert!(
+        matches!(&ended.exit, Exit::Trap(message) if message.contains("out of bounds")),
+        "{:?}",
+        ended.exit
+    );
+    assert_eq!(ended.memory.linear_bytes, 4 * MIB);
+}
+
+#[test]
+fn bulk_instructions_and_data_segments_reach_pages_that_are_out() {
+    let text = r#"(module (memory (export "memory") 64)
+      (data $text "swapped out and in again")
+      (func (export "_start") (local $at i32)
+        (memory.fill (i32.const 0) (i32.const 0x5A) (i32.const 0x200000))
+        (memory.copy (i32.const 0x200000) (i32.const 0) (i32.const 0x200000))
+        (memory.init $text (i32.const 4090) (i32.const 0) (i32.const 24))
+        (memory.copy (i32.const 1000) (i32.const 0) (i32.const 0x3f0000))
+        (if (i32.ne (i32.load8_u (i32.const 5113)) (i32.const 0x6E)) (then unreachable))
+        (local.set $at (i32.const 0x2000))
+        (loop $next
+          (if (i64.ne (i64.load (local.get $at)) (i64.const 0x5A5A5A5A5A5A5A5A))
+            (then unreachable))
+          (br_if $next (i32.lt_u
+            (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const 0x3ffff0))))))"#;
+    let held = held(MIB, 8 * MIB);
+    let ended = run(&held.cell, text, paging(MIB, 4 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+}
+
+/// Opens `in` and `out` of its first directory, fills 4 MiB of memory with what `in` holds, again
+/// and again, and writes all of it to `out` afterwards.
+const FILES: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read"
+    (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write"
+    (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_seek"
+    (func $seek (param i32 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+  (memory (export "memory") 65)
+  (data (i32.const 0) "inout")
+  (func $check (param i32) (if (local.get 0) (then unreachable)))
+  (func (export "_start") (local $at i32)
+    (call $check (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 0)
+      (i64.const 0x26) (i64.const 0) (i32.const 0) (i32.const 16)))
+    (call $check (call $open (i32.const 3) (i32.const 0) (i32.const 2) (i32.const 3) (i32.const 9)
+      (i64.const 0x64) (i64.const 0) (i32.const 0) (i32.const 20)))
+    (local.set $at (i32.const 0x10000))
+    (loop $next
+      (i32.store (i32.const 32) (local.get $at))
+      (i32.store (i32.const 36) (i32.const 0x10000))
+      (call $check (call $seek (i32.load (i32.const 16)) (i64.const 0) (i32.const 0) (i32.const 40)))
+      (call $check
+        (call $read (i32.load (i32.const 16)) (i32.const 32) (i32.const 1) (i32.const 48)))
+      (if (i32.ne (i32.load (i32.const 48)) (i32.const 0x10000)) (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 0x10000))) (i32.const 0x410000))))
+    (local.set $at (i32.const 0x10000))
+    (loop $next
+      (i32.store (i32.const 32) (local.get $at))
+      (i32.store (i32.const 36) (i32.const 0x10000))
+      (call $check
+        (call $write (i32.load (i32.const 20)) (i32.const 32) (i32.const 1) (i32.const 48)))
+      (if (i32.ne (i32.load (i32.const 48)) (i32.const 0x10000)) (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 0x10000))) (i32.const 0x410000))))
+    ;; A page that is out by now, as a buffer for the host.
+    (call $check (call $random (i32.const 0x10ff0) (i32.const 0x20)))))"#;
+
+#[test]
+fn files_are_read_into_and_written_from_pages_that_are_out() {
+    let held = held(MIB, 8 * MIB);
+    let data = held.directory.path().join("data");
+    std::fs::create_dir(&data).expect("directory");
+    let bytes: Vec<u8> = (0..0x10000u32).map(|n| ((n * n) >> 7) as u8).collect();
+    std::fs::write(data.join("in"), &bytes).expect("written");
+    let (mut request, _) = request(&held.cell, FILES, &[], paging(MIB, 5 * MIB));
+    request.surroundings.dirs.push(Directory {
+        host: data.clone(),
+        guest: "/".into(),
+        write: true,
+    });
+    let tenant = held.cell.start_tenant(request).expect("a tenant");
+    let ended = tenant.wait().expect("an end");
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (_, counts) = ended.memory.paging.expect("it pages");
+    assert!(
+        counts.major > 700,
+        "the files went through swapped pages: {counts:?}"
+    );
+    let written = std::fs::read(data.join("out")).expect("read");
+    assert_eq!(written.len(), 4 << 20);
+    assert!(written.chunks(bytes.len()).all(|chunk| chunk == bytes));
+}
+
+/// Opens the swap file again that has no name any more.
+fn swap_file(directory: &Path) -> std::fs::File {
+    let device = std::fs::metadata(directory).expect("there").dev();
+    for entry in std::fs::read_dir("/proc/self/fd").expect("there").flatten() {
+        let name = std::fs::read_link(entry.path()).unwrap_or_default();
+        let name = name.to_string_lossy();
+        let directory = directory.to_string_lossy();
+        if name.starts_with(&*directory) && name.ends_with("swap (deleted)") {
+            let file = std::fs::File::options().write(true).open(entry.path());
+            let file = file.expect("it is ours");
+            assert_eq!(file.metadata().expect("there").dev(), device);
+            return file;
+        }
+    }
+    panic!("no swap file")
+}
+
+#[test]
+fn a_swap_file_that_fails_ends_the_tenant_concerned_and_nobody_else() {
+    for storm in [STORM, BULK_STORM] {
+        let held = held(2 * MIB, 8 * MIB);
+        let storm = start(&held.cell, storm, paging(MIB, 4 * MIB));
+        let fits = start(&held.cell, &churn(1, 50, 3), paging(MIB, MIB));
+        while storm
+            .memory()
+            .and_then(|m| m.paging)
+            .is_none_or(|(_, c)| c.major < 1000)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let swap = swap_file(held.directory.path());
+        let ended = loop {
+            // Reading finds the end of the file, until a page is written beyond it.
+            swap.set_len(0).expect("shorter");
+            let ended = storm.wait_for(Duration::from_millis(1));
+            if let Some(ended) = ended.expect("the cell is there") {
+                break ended;
+            }
+        };
+        assert_eq!(ended.exit.code(), 135);
+        let reason = "a page of its memory cannot be had: secondary storage failed";
+        assert_eq!(ended.exit, Exit::Memory(reason.into()));
+        assert_eq!(fits.wait().expect("an end").exit, Exit::Code(0));
+        // What it had can be had again.
+        let next = run(&held.cell, &churn(1, 1, 3), paging(MIB, MIB));
+        assert_eq!(next.exit, Exit::Code(0));
+    }
+}
+
+/// Like the other one, but it is the host that writes.
+const BULK_STORM: &str = r#"(module (memory (export "memory") 64)
+  (func (export "_start")
+    (loop $more
+      (memory.fill (i32.const 0) (i32.const 0x5A) (i32.const 0x400000))
+      (br $more))))"#;
+
+#[test]
+fn what_the_cell_does_not_hold_is_refused_with_what_is_missing() {
+    let held = held(4 * MIB, 8 * MIB);
+    let first = start(&held.cell, STORM, paging(3 * MIB, 4 * MIB));
+    let (second, _) = request(&held.cell, STORM, &[], paging(2 * MIB, 4 * MIB));
+    let refused = held.cell.start_tenant(second).err().expect("refused");
+    assert!(
+        matches!(&refused, StartError::Memory(why) if why == "512 frames needed, 256 unreserved"),
+        "{refused:?}"
+    );
+    first.kill();
+    first.wait().expect("an end");
+    let third = start(&held.cell, STORM, paging(2 * MIB, 4 * MIB));
+    third.kill();
+    third.wait().expect("an end");
+}
+
+#[test]
+fn a_cell_that_holds_nothing_has_no_tenants_that_page() {
+    let cell = Cell::start(CellConfig::new(profile())).expect("a cell");
+    let (request, _) = request(&cell, STORM, &[], paging(MIB, 4 * MIB));
+    let refused = cell.start_tenant(request).err().expect("refused");
+    assert!(
+        refused
+            .to_string()
+            .contains("the cell holds no memory to page in"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_swap_file_that_cannot_be_had_is_named() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("taken");
+    std::fs::write(&path, "somebody's").expect("written");
+    let mut config = CellConfig::new(profile());
+    config.memory = Some(HeldMemory {
+        bytes: MIB,
+        for_all: true,
+        swap: Some(Swap {
+            path: path.clone(),
+            bytes: MIB,
+        }),
+    });
+    let error = Cell::start(config).err().expect("refused").to_string();
+    assert!(error.contains(&*path.to_string_lossy()), "{error}");
+    let left = std::fs::read(&path).map_err(|error| error.kind());
+    assert_eq!(left, Ok::<_, ErrorKind>(b"somebody's".to_vec()));
+}
+
+#[test]
+fn tasks_and_children_share_the_reservation_of_their_tenant() {
+    // Starts a task of itself again and again, which writes to 1 MiB and ends.
+    let text = r#"(module
+      (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
+      (import "leasehold_kernel" "task_wait" (func $join (param i32) (result i64)))
+      (import "wasi_snapshot_preview1" "args_sizes_get"
+        (func $args (param i32 i32) (result i32)))
+      (memory (export "memory") 16)
+      (data (i32.const 0) "t\00")
+      (func (export "_start") (local $n i32) (local $at i32) (local $task i64)
+        (drop (call $args (i32.const 16) (i32.const 20)))
+        (loop $next
+          (i64.store (local.get $at) (i64.const -1))
+          (br_if $next (i32.lt_u
+            (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x100000))))
+        (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1)) (then return))
+        (i32.store16 (i32.const 0) (i32.const 0x74))
+        (loop $next
+          (local.set $task (call $start (i32.const 0) (i32.const 2)))
+          (if (i64.lt_s (local.get $task) (i64.const 0)) (then unreachable))
+          (if (i64.ne (call $join (i32.wrap_i64 (local.get $task))) (i64.const 0))
+            (then unreachable))
+          (br_if $next (i32.lt_u
+            (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 10))))))"#;
+    let held = held(MIB, 8 * MIB);
+    let ended = run(&held.cell, text, paging(MIB, 3 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (account, counts) = ended.memory.paging.expect("it pages");
+    assert_eq!(account.size, 256);
+    assert!(counts.evicted > 0, "{counts:?}");
+}
+
+#[test]
+fn real_programs_run_in_less_than_they_need() {
+    let held = held(8 * MIB, 64 * MIB);
+    let program = held
+        .cell
+        .load(&guests().join("thumbnail.wasm"))
+        .expect("the guests are built");
+    let picture = |lease: Lease| {
+        let output = Capture::new(1 << 20);
+        let input = guests().join("../../guests/test-data/thumbnail/input");
+        assert!(input.exists(), "{}", input.display());
+        let tenant = held
+            .cell
+            .start_tenant(StartRequest {
+                program: program.clone(),
+                lease,
+                surroundings: Surroundings {
+                    args: vec!["thumbnail".into(), "32".into()],
+                    stdin: Input::Bytes(std::fs::read(&input).expect("read")),
+                    stdout: Output::Capture(output.clone()),
+                    ..Surroundings::default()
+                },
+                detailed: false,
+            })
+            .expect("a tenant");
+        let ended = tenant.wait().expect("an end");
+        assert_eq!(ended.exit, Exit::Code(0));
+        (output.bytes(), ended.memory.paging)
+    };
+    let (expected, _) = picture(paging(8 * MIB, 8 * MIB));
+    let (small, counts) = picture(paging(64 << 10, 16 * MIB));
+    assert_eq!(small, expected);
+    assert!(counts.expect("it pages").1.evicted > 0);
+}

@@ -1,0 +1,443 @@
+//! `leasehold advise`: the smallest memory reservation under which a program does its work.
+//!
+//! "It is not easy to decide the optimal memory size of memory reservation [...] it needs some
+//! testing to get the optimal size before deploying it" (SPC §VI-C). So the program is run under
+//! shrinking reservations, as the paper does by hand in figure 8.
+
+mod search;
+
+use crate::calibrate::profile_or_calibrate;
+use crate::exit::Failure;
+use crate::report::nanos;
+use crate::run::{failure, load, surroundings};
+use anyhow::Context as _;
+use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_cell::{
+    Cell, CellConfig, Exit, Input, Lease, Output, Program, StartRequest, Surroundings,
+};
+use leasehold_lease::{ByteSize, EnvVar, MemoryKind, Nanoseconds, Paging, TenantSpec};
+use leasehold_study::plot::{Axis, Figure, Marks, Panel, Series};
+use leasehold_study::samples::Spread;
+use leasehold_study::unit::Unit;
+use search::{STEP, Trial, smallest};
+use serde_json::json;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Throughput that is to be kept unless the caller says otherwise.
+const KEEP: f64 = 0.95;
+
+/// How many times as long as it may a program gets before it is given up.
+const PATIENCE: u64 = 4;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold advise thumbnail.wasm 64 < picture.png
+  leasehold advise --keep 0.8 --svg faults.svg wordcount.wasm data/text --dir data
+  leasehold advise --deadline 40ms decoder.wasm frame
+
+The program is run again and again: without paging, and then under smaller and smaller reservations,
+with what is on standard input each time. Its output is thrown away. The advice is the smallest
+reservation under which it ends before the deadline, or is as fast as --keep says; exit code 1 if
+there is none.")]
+pub(crate) struct Arguments {
+    /// The program and its arguments.
+    #[arg(
+        trailing_var_arg = true,
+        required = true,
+        value_name = "PROGRAM [ARGUMENT]…"
+    )]
+    command: Vec<String>,
+
+    /// How much of its speed without paging is to be kept, 0 to 1 [default: 0.95].
+    #[arg(long, value_name = "RATIO", value_parser = ratio, conflicts_with = "deadline")]
+    keep: Option<f64>,
+
+    /// When the program is to have ended, from its start.
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Nanoseconds>,
+
+    /// Limit on linear memory, in total [default: 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<ByteSize>,
+
+    /// Reclamation budget.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    budget: Nanoseconds,
+
+    /// How many reservations to try before the search among them.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    points: u32,
+
+    /// How often to run each; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: u32,
+
+    /// Where the swap file is made [default: the directory for temporary files].
+    #[arg(long, value_name = "FILE")]
+    swap: Option<PathBuf>,
+
+    /// A directory the program may use: HOST[::GUEST[::ro]].
+    #[arg(long = "dir", value_name = "DIR")]
+    dirs: Vec<leasehold_lease::Directory>,
+
+    /// An environment variable: NAME=VALUE.
+    #[arg(long = "env", value_name = "VAR")]
+    env: Vec<EnvVar>,
+
+    /// Draw faults and time against the reservation.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print one line of JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|n| *n > 0.0 && *n <= 1.0);
+    ratio.ok_or_else(|| format!("found {text:?}; allowed: more than 0 and at most 1"))
+}
+
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    let spec = spec(arguments)?;
+    let mut input = Vec::new();
+    if !std::io::stdin().is_terminal() {
+        let read = std::io::stdin().read_to_end(&mut input);
+        read.context("standard input")?;
+    }
+    let mut surroundings = surroundings(&spec);
+    surroundings.stdin = Input::Bytes(input);
+    surroundings.stdout = Output::Discard;
+    surroundings.stderr = Output::Discard;
+    let profile = profile_or_calibrate(profile)?;
+    let mut config = CellConfig::new(profile.clone());
+    config.code_cache = leasehold_cell::user_code_cache();
+
+    let mut subject = Subject {
+        cell: Cell::start(config.clone())?,
+        program: None,
+        lease: spec.lease,
+        surroundings,
+        runs: arguments.runs,
+        patience: Duration::MAX,
+    };
+    subject.program = Some(load(&subject.cell, &spec.component)?);
+    // What it takes where nothing is missing.
+    let whole = subject.median(spec.lease)?;
+    let unpaged_ns = whole.time_ns.unwrap_or(u64::MAX);
+    let linear = whole.linear.next_multiple_of(STEP).max(STEP);
+
+    config.memory = Some(HeldMemory {
+        bytes: linear,
+        for_all: false,
+        swap: Some(Swap {
+            path: swap_path(arguments),
+            bytes: linear / 4 * 5 + STEP,
+        }),
+    });
+    subject.cell = Cell::start(config)?;
+    subject.program = Some(load(&subject.cell, &spec.component)?);
+    let deadline = arguments.deadline.map(Nanoseconds::get);
+    let slowest_ns =
+        deadline.unwrap_or_else(|| (unpaged_ns as f64 / arguments.keep.unwrap_or(KEEP)) as u64);
+    let patience = slowest_ns.max(unpaged_ns).saturating_mul(PATIENCE);
+    subject.patience = Duration::from_nanos(patience);
+    let enough = |trial: &Trial| trial.time_ns.is_some_and(|time| time <= slowest_ns);
+    let (trials, best) = smallest(linear, arguments.points, enough, |reserve| {
+        if !arguments.json {
+            eprintln!("leasehold: trying {}", size(reserve));
+        }
+        match reserve < linear {
+            true => subject.trial(reserve, linear),
+            // With all of it reserved it does not page.
+            false => Ok(whole.under(reserve)),
+        }
+    })?;
+
+    let advice = Advice {
+        name: &spec.name,
+        linear: whole.linear,
+        unpaged_ns,
+        slowest_ns,
+        trials: &trials,
+        best,
+    };
+    if let Some(path) = &arguments.svg {
+        let svg = advice.figure().to_svg()?;
+        std::fs::write(path, svg).with_context(|| path.display().to_string())?;
+    }
+    if arguments.json {
+        println!("{}", advice.json());
+    } else {
+        print!("{}", advice.text());
+    }
+    Ok(ExitCode::from(u8::from(best.is_none())))
+}
+
+fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
+    let [program, args @ ..] = &*arguments.command else {
+        return Err(Failure::Configuration("which program?".into()));
+    };
+    for directory in &arguments.dirs {
+        if !directory.host.is_dir() {
+            let message = format!("no such directory: {}", directory.host.display());
+            return Err(Failure::Missing(message));
+        }
+    }
+    let mut lease = Lease::default();
+    lease.reclaim.budget = arguments.budget;
+    lease.memory.reserve = arguments.limit.unwrap_or(lease.memory.reserve);
+    Ok(TenantSpec {
+        name: Path::new(program).file_stem().map_or_else(
+            || program.clone(),
+            |stem| stem.to_string_lossy().into_owned(),
+        ),
+        component: PathBuf::from(program),
+        args: args.to_vec(),
+        env: arguments.env.clone(),
+        dirs: arguments.dirs.clone(),
+        swap: None,
+        lease,
+    })
+}
+
+fn swap_path(arguments: &Arguments) -> PathBuf {
+    let unnamed = || {
+        let name = format!("leasehold-advise.{}", std::process::id());
+        std::env::temp_dir().join(name)
+    };
+    arguments.swap.clone().unwrap_or_else(unnamed)
+}
+
+/// The program that is run again and again.
+struct Subject {
+    cell: Cell,
+    program: Option<Arc<Program>>,
+    lease: Lease,
+    surroundings: Surroundings,
+    runs: u32,
+    /// How long a run may take.
+    patience: Duration,
+}
+
+/// One run.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// `None` if it was given up.
+    time_ns: Option<u64>,
+    /// Bytes of linear memory that it had at its end.
+    linear: u64,
+    /// Major faults, new pages, and evictions.
+    faults: (u64, u64, u64),
+}
+
+impl Run {
+    fn under(&self, reserve: u64) -> Trial {
+        let (major, zero, evicted) = self.faults;
+        Trial {
+            reserve,
+            time_ns: self.time_ns,
+            major,
+            zero,
+            evicted,
+        }
+    }
+}
+
+impl Subject {
+    /// Runs the program under a reservation, within a limit that is larger.
+    fn trial(&self, reserve: u64, limit: u64) -> Result<Trial, Failure> {
+        let mut lease = self.lease;
+        let sized = |bytes| ByteSize::new(bytes).context("the size of a reservation");
+        lease.memory.reserve = sized(reserve)?;
+        lease.memory.paging = Some(Paging {
+            limit: sized(limit)?,
+            kind: MemoryKind::Hard,
+        });
+        Ok(self.median(lease)?.under(reserve))
+    }
+
+    /// The run of the median time; the one that was given up if one was.
+    fn median(&self, lease: Lease) -> Result<Run, Failure> {
+        let mut runs = Vec::new();
+        for _ in 0..self.runs {
+            let run = self.run(lease)?;
+            if run.time_ns.is_none() {
+                return Ok(run);
+            }
+            runs.push(run);
+        }
+        runs.sort_unstable_by_key(|run| run.time_ns);
+        Ok(runs[runs.len() / 2])
+    }
+
+    fn run(&self, lease: Lease) -> Result<Run, Failure> {
+        let program = self.program.clone().context("a program was loaded")?;
+        let tenant = self
+            .cell
+            .start_held(StartRequest {
+                program,
+                lease,
+                surroundings: self.surroundings.clone(),
+                detailed: false,
+            })
+            .map_err(failure)?;
+        let began = leasehold_cell::clock::monotonic_ns();
+        tenant.go();
+        let ended = match tenant.wait_for(self.patience).map_err(failure)? {
+            Some(ended) => ended,
+            None => {
+                tenant.kill();
+                tenant.wait().map_err(failure)?
+            }
+        };
+        let time_ns = match &ended.exit {
+            Exit::Killed => None,
+            Exit::Code(0) => Some(ended.at_ns.saturating_sub(began)),
+            Exit::Code(code) => return Err(useless(&format!("exited with {code}"))),
+            Exit::Trap(why) | Exit::Lease(why) | Exit::Memory(why) => return Err(useless(why)),
+        };
+        let counts = ended.memory.paging.map(|(_, counts)| counts);
+        let counts = counts.unwrap_or_default();
+        Ok(Run {
+            time_ns,
+            linear: ended.memory.linear_bytes,
+            faults: (counts.major, counts.zero, counts.evicted),
+        })
+    }
+}
+
+/// A program that does not do its work has no use for a reservation.
+fn useless(why: &str) -> Failure {
+    Failure::Program(format!("the program did not end well: {why}"))
+}
+
+/// What was found out.
+struct Advice<'a> {
+    name: &'a str,
+    linear: u64,
+    unpaged_ns: u64,
+    slowest_ns: u64,
+    trials: &'a [Trial],
+    best: Option<u64>,
+}
+
+impl Advice<'_> {
+    fn speed(&self, trial: &Trial) -> Option<f64> {
+        trial
+            .time_ns
+            .map(|time| self.unpaged_ns as f64 / time.max(1) as f64)
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "reserve",
+            "time",
+            "speed",
+            "major faults",
+            "new pages",
+            "evicted",
+            "",
+        ]);
+        for trial in self.trials {
+            table.add_row([
+                size(trial.reserve),
+                trial.time_ns.map_or("given up".into(), nanos),
+                self.speed(trial).map_or("–".into(), |n| format!("{n:.2}")),
+                trial.major.to_string(),
+                trial.zero.to_string(),
+                trial.evicted.to_string(),
+                match self.best {
+                    Some(best) if best == trial.reserve => "← smallest that is enough".into(),
+                    _ => String::new(),
+                },
+            ]);
+        }
+        for column in table.column_iter_mut().take(6) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let summary = format!(
+            "{} has {} of linear memory and takes {} without paging; it may take {}",
+            self.name,
+            size(self.linear),
+            nanos(self.unpaged_ns),
+            nanos(self.slowest_ns),
+        );
+        let advice = match self.best {
+            Some(best) if best >= self.linear => {
+                format!("memory = {{ reserve = \"{}\" }}", size(best))
+            }
+            Some(best) => format!(
+                "memory = {{ reserve = \"{}\", limit = \"{}\", swap = … }}",
+                size(best),
+                size(self.linear),
+            ),
+            None => "no reservation is enough: it is too slow without paging".to_owned(),
+        };
+        format!("{table}\n{summary}\n{advice}\n")
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let trials: Vec<_> = self
+            .trials
+            .iter()
+            .map(|trial| {
+                json!({
+                    "reserve_bytes": trial.reserve,
+                    "time_ns": trial.time_ns,
+                    "speed_ratio": self.speed(trial),
+                    "major_faults": trial.major,
+                    "zero_faults": trial.zero,
+                    "evicted": trial.evicted,
+                })
+            })
+            .collect();
+        json!({
+            "program": self.name,
+            "linear_bytes": self.linear,
+            "unpaged_ns": self.unpaged_ns,
+            "slowest_ns": self.slowest_ns,
+            "trials": trials,
+            "reserve_bytes": self.best,
+        })
+    }
+
+    fn figure(&self) -> Figure {
+        let panel = |title: &str, unit, value: &dyn Fn(&Trial) -> Option<u64>| {
+            let points = self.trials.iter().rev().filter_map(|trial| {
+                let value = value(trial)?;
+                Some((trial.reserve as f64, Spread::of([value as f64])?))
+            });
+            Panel {
+                y: Axis::linear(title, unit),
+                marks: Marks::Curves {
+                    x: Axis::logarithmic("reservation", Unit::Bytes),
+                    series: vec![Series {
+                        name: self.name.to_owned(),
+                        points: points.collect(),
+                    }],
+                },
+            }
+        };
+        Figure {
+            title: format!("{} under shrinking memory reservations", self.name),
+            panels: vec![
+                panel("major faults", Unit::Count, &|trial| Some(trial.major)),
+                panel("time", Unit::Nanoseconds, &|trial| trial.time_ns),
+            ],
+        }
+    }
+}
+
+/// A size for people: exact, in the largest unit that needs no fraction.
+fn size(bytes: u64) -> String {
+    ByteSize::new(bytes).map_or_else(|| "0".to_owned(), |size| size.to_string())
+}
