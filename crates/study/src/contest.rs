@@ -2,7 +2,9 @@
 //! inside what they do to it.
 //!
 //! All of them are guests under processor reservations, on one cell that has a core to itself if
-//! there are two. The cells that are compared take turns, each with guests of its own.
+//! there are two, and real-time priority on it if the system allows: then what the host's other
+//! programs do is felt by nobody. The cells that are compared take turns, each with guests of its
+//! own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,17 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use leasehold_cell::clock::monotonic_ns;
 use leasehold_cell::{
-    Beginning, Capture, Cell, CellConfig, Lease, Output, Program, Shielding, StartRequest, Supply,
-    Surroundings, TenantHandle,
+    Beginning, Capture, Cell, CellConfig, Lease, Output, Program, Realtime, Shielding,
+    StartRequest, Supply, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu};
+use leasehold_reserve::Nanos;
 
 use crate::objects;
 use crate::study::Options;
-
-/// The platform, as rows name it.
-pub(crate) const PLATFORM: &str = "cell";
 
 /// Linear memory of a guest: more than any of them needs.
 const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");
@@ -73,6 +74,7 @@ impl Contest {
         const SPARE: u32 = 8;
         let mut config = CellConfig::new(objects::profile(options)?);
         config.cpu = core();
+        config.realtime = true;
         config.shielding = shielding;
         config.max_tenants = contestants;
         config.max_memories = (contestants + SPARE) as usize;
@@ -105,7 +107,16 @@ impl Contest {
         arguments: &[u64],
         cpu: &str,
     ) -> Result<Contestant> {
-        self.begin(name, program, arguments, cpu)?.wait()
+        self.begin(name, program, arguments, Some(reservation(name, cpu)?))?
+            .wait()
+    }
+
+    /// Starts the program `name` with numbers for arguments, in time that nobody reserved.
+    ///
+    /// # Errors
+    /// If it has not been built, or the cell refuses it.
+    pub(crate) fn enter_unreserved(&self, name: &str, arguments: &[u64]) -> Result<Contestant> {
+        self.begin(name, &self.load(name)?, arguments, None)?.wait()
     }
 
     /// Begins to start a guest, as [`enter`](Self::enter) does.
@@ -114,11 +125,10 @@ impl Contest {
         name: &str,
         program: &Arc<Program>,
         arguments: &[u64],
-        cpu: &str,
+        cpu: Option<Cpu>,
     ) -> Result<Entering> {
-        let reservation: Cpu = cpu.parse().with_context(|| format!("{name}: {cpu}"))?;
         let mut lease = Lease {
-            cpu: Some(reservation),
+            cpu,
             ..Lease::default()
         };
         lease.memory.reserve = MEMORY;
@@ -155,7 +165,7 @@ impl Contest {
     ) -> Result<Vec<Contestant>> {
         let program = self.load(name)?;
         let attackers = (0..count)
-            .map(|_| self.begin(name, &program, arguments, cpu))
+            .map(|_| self.begin(name, &program, arguments, Some(reservation(name, cpu)?)))
             .collect::<Result<Vec<_>>>()?;
         let attackers = attackers
             .into_iter()
@@ -219,6 +229,11 @@ impl Contestant {
     }
 }
 
+/// The reservation of this contestant.
+fn reservation(name: &str, cpu: &str) -> Result<Cpu> {
+    cpu.parse().with_context(|| format!("{name}: {cpu}"))
+}
+
 /// The numbers in each whole line of `text` that begins with `word`.
 fn numbers_after(text: &str, word: &str) -> Vec<Vec<u64>> {
     text.split_inclusive('\n')
@@ -235,18 +250,44 @@ pub(crate) fn core() -> Option<usize> {
     (cores > 1).then_some(1)
 }
 
+/// Sleeps until the next instant that is a multiple of `period` plus `phase`, on the clock that
+/// guests read, and returns it.
+pub(crate) fn sleep_until_multiple(period: Nanos, phase: Nanos) -> Nanos {
+    let now = monotonic_ns();
+    let next = (now.saturating_sub(phase) / period + 1) * period + phase;
+    sleep_until(next);
+    next
+}
+
+/// Sleeps until an instant of that clock.
+pub(crate) fn sleep_until(instant: Nanos) {
+    let left = instant.saturating_sub(monotonic_ns());
+    thread::sleep(Duration::from_nanos(left));
+}
+
 /// What a reader must know of contests on this host.
-pub(crate) fn note() -> String {
+///
+/// # Errors
+/// If the host refuses a cell.
+pub(crate) fn note(options: &Options) -> Result<String> {
+    let cell = Contest::new(options, Shielding::Shielded, 1)?.cell;
+    let realtime = match cell.realtime() {
+        Realtime::Granted => "with real-time priority".to_owned(),
+        Realtime::Refused(reason) => {
+            format!("without real-time priority ({reason}): other processes interrupt it")
+        }
+        Realtime::NotAsked => "without real-time priority".to_owned(),
+    };
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().filter(|load| !load.is_empty());
-    format!(
-        "cell: real guests on a real cell, {}; the system's load was {} at the end of the \
-         measurement, and its other processes interrupt the cell",
+    Ok(format!(
+        "cell: real guests on a real cell, {}, {realtime}; the system's load was {} at the end of \
+         the measurement",
         core().map_or("on any core".to_owned(), |core| format!(
             "bound to core {core}"
         )),
         load.unwrap_or("not known")
-    )
+    ))
 }
 
 #[cfg(test)]

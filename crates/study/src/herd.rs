@@ -9,18 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, TaskIndex};
-use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
+use leasehold_reserve::{Config, Nanos, Order, Policy};
 
 use crate::contest::{self, Contest};
-use crate::plot::{Axis, Figure, Marks, Panel, Series};
-use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    MACHINES, MS, Machine, POLICIES, SHIELDINGS, US, contract, note_on_machines, policy_name,
-    shielding_name,
+    MS, Machine, POLICIES, US, contract, note_on_machines, policy_name, shielding_name,
 };
-use crate::samples::{Samples, Spread, interleaved};
+use crate::samples::Samples;
 use crate::study::{Options, Study};
+use crate::sweep::{self, Effect};
 use crate::unit::Unit;
 
 /// Of the victim and of every attacker.
@@ -29,8 +27,12 @@ const PERIOD: Nanos = 100 * MS;
 const BUDGET: Nanos = 50 * US;
 const VICTIM_WORK: Nanos = 100 * US;
 const RING: u32 = 16;
-/// Of an attacker on a real cell, where each depletion costs an interrupt besides.
-const CELL_BUDGET: Nanos = 20 * US;
+/// The part of a period on a real cell for an attacker, if all of them attack: two budgets in a row,
+/// as a deferrable server may have, and a fifth for others.
+const CELL_SHARE: Nanos = 125 * US;
+/// How long before and after each wake-up a tenant without a reservation keeps a real cell awake:
+/// waking a processor that sleeps takes longer than many replenishments.
+const VIGIL: Nanos = MS;
 
 /// The study; see the [module](self).
 pub struct Herd;
@@ -45,8 +47,6 @@ struct Scale {
 struct CellScale {
     attackers: &'static [u32],
     rounds: usize,
-    /// Of victim and attackers.
-    period: Nanos,
     /// Wake-ups in a round that count.
     wakeups: usize,
 }
@@ -55,36 +55,45 @@ const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     periods: 101,
     cell: CellScale {
-        attackers: &[1, 16, 64, 256],
-        rounds: 4,
-        period: PERIOD,
-        wakeups: 20,
+        attackers: &[1, 64, 256, 1024],
+        rounds: 2,
+        wakeups: 60,
     },
 };
 const QUICK: Scale = Scale {
     attackers: &[1, 32, 1024],
     periods: 11,
     cell: CellScale {
-        attackers: &[1, 16, 64],
+        attackers: &[1, 16, 64, 256],
         rounds: 2,
-        period: 40 * MS,
-        wakeups: 8,
+        wakeups: 25,
     },
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Attack {
-    shielding: Shielding,
-    policy: Policy,
-    attackers: u32,
-}
+type Attack = sweep::Attack<Policy>;
+type Point = sweep::Point<Policy, Woken>;
 
-struct Point {
-    attack: Attack,
-    platform: &'static str,
+/// How late the victim was.
+#[derive(Default)]
+struct Woken {
     wakeup_ns: Samples,
     /// Most reservations that one invocation of the scheduler touched; a cell does not tell.
     touched: Option<u32>,
+}
+
+impl Effect for Woken {
+    fn delays(&self) -> &Samples {
+        &self.wakeup_ns
+    }
+}
+
+impl CellScale {
+    /// Of victim and attackers, whatever their number: the largest herd fits into it, and what a
+    /// victim finds in the caches after so long does not depend on how many attack.
+    fn period(&self) -> Nanos {
+        let most = self.attackers.iter().copied().max().unwrap_or(1);
+        u64::from(most) * CELL_SHARE
+    }
 }
 
 impl Study for Herd {
@@ -104,9 +113,21 @@ impl Study for Herd {
     fn run(&self, options: &Options) -> Result<Report> {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
-        let mut points = simulated(self.name(), scale)?;
-        points.extend(measured(self.name(), &scale.cell, options)?);
-        report.rows = points.iter().map(Point::row).collect();
+        let mut points = sweep::simulated(
+            self.name(),
+            &POLICIES,
+            scale.attackers,
+            |machine, attack| simulate(attack, machine, scale.periods),
+        )?;
+        let cell = &scale.cell;
+        points.extend(sweep::measured(
+            self.name(),
+            &POLICIES,
+            cell.attackers,
+            cell.rounds,
+            |point| play(point, options, cell),
+        )?);
+        report.rows = points.iter().map(as_row).collect();
         report.findings = findings(&points);
         report.notes.push(note_on_machines());
         report.notes.push(format!(
@@ -114,138 +135,90 @@ impl Study for Herd {
              budget was used, does not count",
             Unit::Nanoseconds.humane(PERIOD as f64)
         ));
-        report.notes.push(contest::note());
-        report.notes.push(
-            "cell: the victim's wake-up from an idle cell is the host's timer and the way to a \
-             thread that sleeps, which takes longer than many replenishments. The herd is of \
-             sporadic servers: a deferrable one's budget comes back at multiples of its period \
-             since its tenant was started, which no guest chooses, so that there is no herd"
-                .to_owned(),
+        report.notes.push(contest::note(options)?);
+        report.notes.push(format!(
+            "cell: a tenant without a reservation spins from {} before the victim's wake-up on, so \
+             that the processor does not sleep then; latency is from the instant that the victim \
+             asked for to its first instruction, the host's timer included. The period is {}, \
+             however many attack",
+            Unit::Nanoseconds.humane(VIGIL as f64),
+            Unit::Nanoseconds.humane(cell.period() as f64),
+        ));
+        let variants = POLICIES.map(|policy| (policy, policy_name(policy).to_owned()));
+        report.figure = sweep::figure(
+            &points,
+            "Thundering Herd (A1)",
+            "wake-up latency",
+            &variants,
         );
-        report.figure = figure(&points);
         Ok(report)
     }
 }
 
-/// Every attack on every simulated machine.
-fn simulated(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
-    let attacks: Vec<Attack> = POLICIES
-        .into_iter()
-        .flat_map(|policy| SHIELDINGS.map(|shielding| (policy, shielding)))
-        .flat_map(|(policy, shielding)| {
-            scale.attackers.iter().map(move |&attackers| Attack {
-                shielding,
-                policy,
-                attackers,
-            })
-        })
-        .collect();
-    let mut progress = Progress::new(name, (attacks.len() * MACHINES.len()) as u64);
-    let mut points = Vec::new();
-    for machine in &MACHINES {
-        for attack in &attacks {
-            progress.at(format!("{} attackers", attack.attackers));
-            points.push(attack.simulate(machine, scale.periods)?);
-            progress.step();
-        }
+/// One round on a real cell.
+fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
+    let Attack {
+        shielding,
+        attackers,
+        variant: policy,
+    } = point.attack;
+    let period = scale.period();
+    let reservation = |budget, priority| {
+        let policy = policy_name(policy);
+        format!("budget={budget}ns,period={period}ns,priority={priority},policy={policy}")
+    };
+    let contest = Contest::new(options, shielding, attackers + 2)?;
+    let _attackers = contest.enter_attackers(
+        "thundering-herd",
+        attackers,
+        &[period],
+        &reservation(BUDGET, 100),
+    )?;
+    let _vigil = contest.enter_unreserved("vigil", &[VIGIL, period])?;
+    let victim = contest.enter(
+        "latency-probe",
+        &contest.load("latency-probe")?,
+        &[period, 1],
+        &reservation(10 * VICTIM_WORK, 200),
+    )?;
+    // The herd waits for eight periods until its budgets are whole, and uses them up at the next
+    // instant; from the one after on they come back together.
+    const FIRST: usize = 11;
+    let wakeups = FIRST + scale.wakeups;
+    let expected = Duration::from_nanos(period * wakeups as u64);
+    for late in &victim.await_lines("late", wakeups, expected)?[FIRST..] {
+        let latency = *late.get(1).context("a latency")?;
+        point.effect.wakeup_ns.record(latency);
     }
-    Ok(points)
+    Ok(())
 }
 
-/// Every attack on a real cell. Its servers are sporadic: a deferrable one's budget comes back at
-/// multiples of its period since its tenant was started, an instant that no guest chooses.
-fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<Vec<Point>> {
-    let arms = SHIELDINGS;
-    let turns = scale.attackers.len() * arms.len() * scale.rounds;
-    let mut progress = Progress::new(name, turns as u64);
-    let mut points = Vec::new();
-    for &attackers in scale.attackers {
-        let mut compared = arms.map(|shielding| Point {
-            attack: Attack {
-                shielding,
-                policy: Policy::Sporadic,
-                attackers,
-            },
-            platform: contest::PLATFORM,
-            wakeup_ns: Samples::new(),
-            touched: None,
-        });
-        for arm in interleaved(arms.len(), scale.rounds) {
-            progress.at(format!("a cell with {attackers} attackers"));
-            compared[arm].play(options, scale)?;
-            progress.step();
-        }
-        points.extend(compared);
+fn simulate(attack: Attack, machine: &Machine, periods: u64) -> Result<Woken> {
+    let config = Config {
+        order: Order::FixedPriority,
+        shielding: attack.shielding,
+        servers: attack.attackers + 1,
+        tasks: attack.attackers + 1,
+    };
+    let mut simulation = Simulation::new(config, machine.costs, Wakeups::default());
+    let server = |budget, priority| contract(budget, PERIOD, priority, attack.variant, RING);
+    let victim = simulation.server(&server(10 * VICTIM_WORK, 200))?;
+    let job = Behaviour::Periodic {
+        phase: PERIOD,
+        period: PERIOD,
+        execution: VICTIM_WORK,
+    };
+    simulation.task(victim, job)?;
+    for _ in 0..attack.attackers {
+        let attacker = simulation.server(&server(BUDGET, 100))?;
+        simulation.task(attacker, Behaviour::Busy)?;
     }
-    Ok(points)
-}
-
-impl Point {
-    /// One round on a real cell.
-    fn play(&mut self, options: &Options, scale: &CellScale) -> Result<()> {
-        let attack = self.attack;
-        let contest = Contest::new(options, attack.shielding, attack.attackers + 1)?;
-        let cpu = |budget, priority| {
-            format!(
-                "budget={budget}ns,period={}ns,priority={priority},policy={}",
-                scale.period,
-                policy_name(attack.policy)
-            )
-        };
-        let _attackers = contest.enter_attackers(
-            "thundering-herd",
-            attack.attackers,
-            &[scale.period],
-            &cpu(CELL_BUDGET, 100),
-        )?;
-        let probe = contest.load("latency-probe")?;
-        let victim = contest.enter(
-            "latency-probe",
-            &probe,
-            &[scale.period, 1],
-            &cpu(10 * VICTIM_WORK, 200),
-        )?;
-        // The budgets that are used up from the first instant on come back from the second on.
-        const FIRST: usize = 2;
-        let wakeups = FIRST + scale.wakeups;
-        let expected = Duration::from_nanos(scale.period * wakeups as u64);
-        for late in &victim.await_lines("late", wakeups, expected)?[FIRST..] {
-            self.wakeup_ns.record(*late.get(1).context("a latency")?);
-        }
-        Ok(())
-    }
-}
-
-impl Attack {
-    fn simulate(&self, machine: &Machine, periods: u64) -> Result<Point> {
-        let config = Config {
-            order: Order::FixedPriority,
-            shielding: self.shielding,
-            servers: self.attackers + 1,
-            tasks: self.attackers + 1,
-        };
-        let mut simulation = Simulation::new(config, machine.costs, Wakeups::default());
-        let server = |budget, priority| contract(budget, PERIOD, priority, self.policy, RING);
-        let victim = simulation.server(&server(10 * VICTIM_WORK, 200))?;
-        let job = Behaviour::Periodic {
-            phase: PERIOD,
-            period: PERIOD,
-            execution: VICTIM_WORK,
-        };
-        simulation.task(victim, job)?;
-        for _ in 0..self.attackers {
-            let attacker = simulation.server(&server(BUDGET, 100))?;
-            simulation.task(attacker, Behaviour::Busy)?;
-        }
-        simulation.run_until((periods + 1) * PERIOD)?;
-        let wakeups = simulation.into_sink();
-        Ok(Point {
-            attack: *self,
-            platform: machine.platform,
-            wakeup_ns: wakeups.latencies,
-            touched: Some(wakeups.touched),
-        })
-    }
+    simulation.run_until((periods + 1) * PERIOD)?;
+    let wakeups = simulation.into_sink();
+    Ok(Woken {
+        wakeup_ns: wakeups.latencies,
+        touched: Some(wakeups.touched),
+    })
 }
 
 /// Watches the victim, which is the first task.
@@ -269,111 +242,47 @@ impl Sink for Wakeups {
     }
 }
 
-impl Point {
-    fn row(&self) -> Row {
-        row([
-            ("policy", shielding_name(self.attack.shielding).into()),
-            ("server", policy_name(self.attack.policy).into()),
-            ("n", self.attack.attackers.into()),
-            ("wakeup_ns_p50", self.wakeup_ns.p50().into()),
-            ("wakeup_ns_p99", self.wakeup_ns.p99().into()),
-            ("platform", self.platform.into()),
-            ("touched_max", self.touched.into()),
-        ])
-    }
-}
-
-fn curve<'a>(
-    points: &'a [Point],
-    platform: &'a str,
-    shielding: Shielding,
-    policy: Policy,
-) -> impl DoubleEndedIterator<Item = &'a Point> {
-    points.iter().filter(move |point| {
-        point.platform == platform
-            && point.attack.shielding == shielding
-            && point.attack.policy == policy
-    })
+fn as_row(point: &Point) -> Row {
+    let Woken { wakeup_ns, touched } = &point.effect;
+    row([
+        ("policy", shielding_name(point.attack.shielding).into()),
+        ("server", policy_name(point.attack.variant).into()),
+        ("n", point.attack.attackers.into()),
+        ("wakeup_ns_p50", wakeup_ns.p50().into()),
+        ("wakeup_ns_p99", wakeup_ns.p99().into()),
+        ("platform", point.platform.into()),
+        ("touched_max", (*touched).into()),
+    ])
 }
 
 fn findings(points: &[Point]) -> Vec<Finding> {
-    let growth = |platform, shielding, policy| {
-        let mut curve = curve(points, platform, shielding, policy);
-        let (least, most) = (curve.next()?, curve.next_back()?);
-        most.wakeup_ns.ratio_to(&least.wakeup_ns, 0.5)
-    };
-    let mut findings = Vec::new();
-    for machine in &MACHINES {
-        for policy in POLICIES {
-            let (platform, name) = (machine.platform, policy_name(policy));
-            findings.push(Finding::at_most(
-                format!(
-                    "{platform}, {name}: shielded, wake-up latency with most attackers against one"
-                ),
-                Unit::Ratio,
-                growth(platform, Shielding::Shielded, policy),
-                1.2,
-            ));
-            findings.push(Finding::at_least(
-                format!("{platform}, {name}: eager, the attack works"),
-                Unit::Ratio,
-                growth(platform, Shielding::Eager, policy),
-                2.0,
-            ));
-        }
-    }
-    findings
-}
-
-fn figure(points: &[Point]) -> Figure {
-    let series = |platform| {
-        POLICIES
-            .into_iter()
-            .flat_map(|policy| SHIELDINGS.map(|shielding| (policy, shielding)))
-            .map(|(policy, shielding)| Series {
-                name: format!("{}, {}", shielding_name(shielding), policy_name(policy)),
-                points: curve(points, platform, shielding, policy)
-                    .filter_map(|point| {
-                        let spread = Spread::of_samples(&point.wakeup_ns)?;
-                        Some((f64::from(point.attack.attackers), spread))
-                    })
-                    .collect(),
-            })
-            .collect()
-    };
-    Figure {
-        title: "Thundering Herd (A1)".into(),
-        panels: MACHINES
-            .map(|machine| machine.platform)
-            .into_iter()
-            .chain([contest::PLATFORM])
-            .map(|platform| Panel {
-                y: Axis::logarithmic(format!("wake-up latency, {platform}"), Unit::Nanoseconds),
-                marks: Marks::Curves {
-                    x: Axis::logarithmic("attackers", Unit::Count),
-                    series: series(platform),
-                },
-            })
-            .collect(),
-    }
+    let quantiles = [("median", 0.5), ("99th percentile", 0.99)];
+    POLICIES
+        .into_iter()
+        .flat_map(|policy| {
+            sweep::findings(points, policy, policy_name(policy), &quantiles, |_| 2.0)
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Attack, MACHINES, POLICIES, QUICK, Scale, findings, simulated};
+    use super::{Attack, POLICIES, QUICK, findings, simulate};
+    use crate::reservation::MACHINES;
+    use crate::sweep;
     use leasehold_reserve::Shielding;
 
     #[test]
     fn eager_touches_every_attacker_at_once_and_shielded_two_reservations() {
-        for policy in POLICIES {
+        for variant in POLICIES {
             let touched = |shielding| {
                 let attack = Attack {
                     shielding,
-                    policy,
                     attackers: 20,
+                    variant,
                 };
-                let point = attack.simulate(&MACHINES[0], 3).expect("passes");
-                point.touched.expect("the simulator tells")
+                let effect = simulate(attack, &MACHINES[0], 3).expect("passes");
+                effect.touched.expect("the simulator tells")
             };
             assert!(touched(Shielding::Eager) >= 20);
             assert!(touched(Shielding::Shielded) <= 2);
@@ -382,14 +291,11 @@ mod tests {
 
     #[test]
     fn the_shield_holds_and_the_attack_works_without_it() {
-        let scale = Scale {
-            attackers: &[1, 256],
-            periods: 3,
-            ..QUICK
-        };
-        assert!(scale.periods < QUICK.periods);
-        let points = simulated("test", &scale).expect("simulated");
-        for finding in findings(&points) {
+        let periods = QUICK.periods / 3;
+        let points = sweep::simulated("test", &POLICIES, &[1, 256], |machine, attack| {
+            simulate(attack, machine, periods)
+        });
+        for finding in findings(&points.expect("simulated")) {
             assert!(finding.holds(), "{finding}");
         }
     }

@@ -13,14 +13,13 @@ use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, Step, Task
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
 use crate::contest::{self, Contest};
-use crate::plot::{Axis, Figure, Marks, Panel, Series};
-use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    MACHINES, MS, Machine, SHIELDINGS, US, contract, note_on_machines, policy_name, shielding_name,
+    CELL, MS, Machine, US, contract, note_on_machines, policy_name, shielding_name,
 };
-use crate::samples::{Samples, Spread, interleaved};
+use crate::samples::Samples;
 use crate::study::{Options, Study};
+use crate::sweep::{self, Effect};
 use crate::unit::Unit;
 
 /// Work of an attacker between two suspensions: long enough that the replenishments of an attack
@@ -32,12 +31,10 @@ const ALLOWANCE: Nanos = 10 * US;
 /// of the victim's job.
 const PERIOD: Nanos = 4_000 * MS;
 const VICTIM_WORK: Nanos = 1_200 * MS;
-/// The part of a period that an attacker has on a real cell for one suspension. It may use half of
-/// it, and works for a fifth: so all of them are admissible, and through before the victim's next
-/// job.
+/// The part of a period that an attacker has on a real cell for one suspension, if all of them
+/// attack. It may use half of it, and works for a fifth: so they are admissible, and through before
+/// the victim's next job.
 const CELL_PRICK: Nanos = 120 * US;
-/// The shortest period on a real cell.
-const CELL_PERIOD: Nanos = 40 * MS;
 /// How long an attacker on a real cell sleeps between two pieces of its work.
 const CELL_NAP: Nanos = 10 * US;
 /// Attack and victim take turns, a period each.
@@ -49,45 +46,53 @@ pub struct Interference;
 struct Scale {
     attackers: &'static [u32],
     rounds: u64,
-    /// The same on a real cell.
-    cell_attackers: &'static [u32],
-    cell_rounds: usize,
-    /// Jobs of the victim in a round that count.
-    cell_jobs: usize,
+    cell: CellScale,
+}
+
+/// The same on a real cell.
+struct CellScale {
+    attackers: &'static [u32],
+    rounds: usize,
+    /// Jobs of the victim in a round.
+    jobs: usize,
 }
 
 const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     rounds: 5,
-    cell_attackers: &[1, 16, 64, 256],
-    cell_rounds: 3,
-    cell_jobs: 3,
+    cell: CellScale {
+        attackers: &[1, 4, 16, 64, 256, 1024],
+        rounds: 1,
+        jobs: 2,
+    },
 };
 const QUICK: Scale = Scale {
     attackers: &[1, 32, 1024],
     rounds: 1,
-    cell_attackers: &[1, 16, 64],
-    cell_rounds: 2,
-    cell_jobs: 2,
+    cell: CellScale {
+        attackers: &[1, 16, 64],
+        rounds: 2,
+        jobs: 3,
+    },
 };
 const RINGS: [u32; 2] = [16, 32];
 
-/// One attack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Attack {
-    shielding: Shielding,
-    attackers: u32,
-    ring: u32,
-}
+type Attack = sweep::Attack<u32>;
+type Point = sweep::Point<u32, Interfered>;
 
-/// What it did on one platform.
-struct Point {
-    attack: Attack,
-    platform: &'static str,
+/// What an attack did to the victim's jobs.
+#[derive(Default)]
+struct Interfered {
     interference_ns: Samples,
     gaps_ns: Samples,
     /// In a job of the victim.
     timer_interrupts: Samples,
+}
+
+impl Effect for Interfered {
+    fn delays(&self) -> &Samples {
+        &self.interference_ns
+    }
 }
 
 impl Study for Interference {
@@ -107,9 +112,19 @@ impl Study for Interference {
     fn run(&self, options: &Options) -> Result<Report> {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
-        let mut points = simulated(self.name(), scale)?;
-        points.extend(measured(self.name(), scale, options)?);
-        report.rows = points.iter().map(Point::row).collect();
+        let mut points =
+            sweep::simulated(self.name(), &RINGS, scale.attackers, |machine, attack| {
+                simulate(attack, machine, scale.rounds)
+            })?;
+        let cell = &scale.cell;
+        points.extend(sweep::measured(
+            self.name(),
+            &RINGS,
+            cell.attackers,
+            cell.rounds,
+            |point| play(point, options, cell),
+        )?);
+        report.rows = points.iter().map(as_row).collect();
         report.findings = findings(&points);
         report.notes.push(note_on_machines());
         report.notes.push(format!(
@@ -120,184 +135,147 @@ impl Study for Interference {
             Unit::Nanoseconds.humane(VICTIM_WORK as f64),
             Unit::Nanoseconds.humane(PRICK as f64)
         ));
-        report.notes.push(contest::note());
+        report.notes.push(contest::note(options)?);
         report.notes.push(format!(
-            "cell: attackers nap for {} after each piece of work. A job of the victim lasts for \
-             two fifths of the attackers' period, which is {} for each of their suspensions: what \
-             other processes take grows with it, so that gaps compare eager with shielded, and \
-             not one number of attackers with another. Interference is the sum of the gaps of \
-             more than 1.5 µs in a job; timer interrupts are those that the scheduler counted",
+            "cell: attackers nap for {} after each piece of work. A job of the victim takes {} with \
+             S = {} and {} with S = {}, however many attack. Interference is the sum of the gaps of \
+             more than 1.5 µs in a job, and those of one attacker are what the host itself \
+             interrupts; timer interrupts are those that the scheduler counted",
             Unit::Nanoseconds.humane(CELL_NAP as f64),
-            Unit::Nanoseconds.humane(CELL_PRICK as f64)
+            Unit::Nanoseconds.humane(cell.job(RINGS[0]) as f64),
+            RINGS[0],
+            Unit::Nanoseconds.humane(cell.job(RINGS[1]) as f64),
+            RINGS[1],
         ));
-        report.figure = figure(&points);
+        let variants = RINGS.map(|ring| (ring, format!("S = {ring}")));
+        report.figure = sweep::figure(
+            &points,
+            "Coordinated timer interference (A2)",
+            "interference",
+            &variants,
+        );
         Ok(report)
     }
 }
 
-/// Every attack on every simulated machine.
-fn simulated(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
-    let attacks: Vec<Attack> = SHIELDINGS
-        .into_iter()
-        .flat_map(|shielding| RINGS.map(|ring| (shielding, ring)))
-        .flat_map(|(shielding, ring)| {
-            scale.attackers.iter().map(move |&attackers| Attack {
-                shielding,
-                attackers,
-                ring,
-            })
+impl CellScale {
+    /// The period of the attackers, whatever their number: the largest attack fits into it.
+    fn period(&self, ring: u32) -> Nanos {
+        let most = self.attackers.iter().copied().max().unwrap_or(1);
+        u64::from(most) * u64::from(ring) * CELL_PRICK
+    }
+
+    /// How long a job of the victim takes: all replenishments come due during it.
+    fn job(&self, ring: u32) -> Nanos {
+        self.period(ring) * 2 / 5
+    }
+}
+
+/// One round on a real cell. Attack and victim take turns, as they do in the simulation.
+fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
+    let Attack {
+        shielding,
+        attackers,
+        variant: ring,
+    } = point.attack;
+    let (period, busy) = (scale.period(ring), scale.job(ring));
+    let round = 2 * period;
+
+    let contest = Contest::new(options, shielding, attackers + 1)?;
+    let budget = CELL_PRICK / 2 * u64::from(ring);
+    let _attackers = contest.enter_attackers(
+        "replenishment-storm",
+        attackers,
+        &[ring.into(), PRICK, CELL_NAP, round, period],
+        &format!(
+            "budget={budget}ns,period={period}ns,priority=100,policy=sporadic,replenishments={ring}"
+        ),
+    )?;
+    // All of them are there for the attack before the victim's first job.
+    let attack = contest::sleep_until_multiple(round, period);
+    contest::sleep_until(attack + period / 2);
+    let victim = contest.enter(
+        "gap-probe",
+        &contest.load("gap-probe")?,
+        &[busy, round, 1],
+        &format!("budget={}ns,period={round}ns,priority=200", busy * 5 / 4),
+    )?;
+    victim.await_lines("ready", 1, Duration::ZERO)?;
+    let mut job_ends = attack + period + busy;
+    for job in 0..scale.jobs {
+        let before = victim.supply()?.timers;
+        contest::sleep_until(job_ends);
+        victim.await_lines("interrupts", 1 + job, Duration::ZERO)?;
+        let timers = victim.supply()?.timers - before;
+        point.effect.timer_interrupts.record(timers);
+        job_ends += round;
+    }
+    for gaps in &victim.lines("gaps") {
+        let sum = *gaps.get(1).context("a sum of gaps")?;
+        point.effect.gaps_ns.record(sum);
+        point.effect.interference_ns.record(sum);
+    }
+    Ok(())
+}
+
+fn simulate(attack: Attack, machine: &Machine, rounds: u64) -> Result<Interfered> {
+    let config = Config {
+        order: Order::FixedPriority,
+        shielding: attack.shielding,
+        servers: attack.attackers + 2,
+        tasks: attack.attackers + 2,
+    };
+    let mut simulation = Simulation::new(config, machine.costs, Watch::default());
+    let sporadic =
+        |budget, priority| contract(budget, PERIOD, priority, Policy::Sporadic, attack.variant);
+
+    let victim = simulation.server(&sporadic(PERIOD / 2, 200))?;
+    let attackers_budget = (PRICK + ALLOWANCE) * u64::from(attack.variant);
+    let attacker = sporadic(attackers_budget, 100);
+    let auxiliary = simulation.server(&sporadic(PERIOD / 2, 50))?;
+
+    let job = Behaviour::Periodic {
+        phase: PERIOD,
+        period: ROUND,
+        execution: VICTIM_WORK,
+    };
+    simulation.task(victim, job)?;
+    simulation.task(auxiliary, wake_ups(attack, rounds))?;
+    for _ in 0..attack.attackers {
+        let server = simulation.server(&attacker)?;
+        let steps = vec![Step::Await, Step::Run(PRICK)];
+        simulation.task(
+            server,
+            Behaviour::Script {
+                steps,
+                repeat: true,
+            },
+        )?;
+    }
+    simulation.run_until(rounds * ROUND)?;
+    let watch = simulation.into_sink();
+    Ok(Interfered {
+        interference_ns: watch.beyond_work,
+        gaps_ns: watch.gaps,
+        timer_interrupts: watch.interrupts,
+    })
+}
+
+/// Wakes every attacker as often as its ring has places, once per round.
+fn wake_ups(attack: Attack, rounds: u64) -> Behaviour {
+    /// The victim and the auxiliary task come first.
+    const OTHERS: u32 = 2;
+    let steps = (0..rounds)
+        .flat_map(|round| {
+            let wakes = (0..attack.variant).flat_map(|_| {
+                (0..attack.attackers).map(|n| Step::Wake(TaskIndex::new(OTHERS + n)))
+            });
+            [Step::SleepUntil(round * ROUND)].into_iter().chain(wakes)
         })
         .collect();
-    let mut progress = Progress::new(name, (attacks.len() * MACHINES.len()) as u64);
-    let mut points = Vec::new();
-    for machine in &MACHINES {
-        for attack in &attacks {
-            progress.at(format!("{} attackers", attack.attackers));
-            points.push(attack.simulate(machine, scale.rounds)?);
-            progress.step();
-        }
-    }
-    Ok(points)
-}
-
-/// Every attack on a real cell.
-fn measured(name: &'static str, scale: &Scale, options: &Options) -> Result<Vec<Point>> {
-    let arms = SHIELDINGS.len();
-    let pairs = scale.cell_attackers.len() * RINGS.len();
-    let mut progress = Progress::new(name, (pairs * arms * scale.cell_rounds) as u64);
-    let mut points = Vec::new();
-    for ring in RINGS {
-        for &attackers in scale.cell_attackers {
-            let mut compared = SHIELDINGS.map(|shielding| Point {
-                attack: Attack {
-                    shielding,
-                    attackers,
-                    ring,
-                },
-                platform: contest::PLATFORM,
-                interference_ns: Samples::new(),
-                gaps_ns: Samples::new(),
-                timer_interrupts: Samples::new(),
-            });
-            for arm in interleaved(arms, scale.cell_rounds) {
-                progress.at(format!("a cell with {attackers} attackers"));
-                compared[arm].play(options, scale.cell_jobs)?;
-                progress.step();
-            }
-            points.extend(compared);
-        }
-    }
-    Ok(points)
-}
-
-impl Point {
-    /// One round on a real cell. Attack and victim take turns, as they do in the simulation.
-    fn play(&mut self, options: &Options, jobs: usize) -> Result<()> {
-        let Attack {
-            shielding,
-            attackers,
-            ring,
-        } = self.attack;
-        let pricks = u64::from(attackers) * u64::from(ring);
-        let period = (pricks * CELL_PRICK).max(CELL_PERIOD);
-        let round = 2 * period;
-        let busy = period * 2 / 5;
-
-        let contest = Contest::new(options, shielding, attackers + 1)?;
-        let budget = CELL_PRICK / 2 * u64::from(ring);
-        let _attackers = contest.enter_attackers(
-            "replenishment-storm",
-            attackers,
-            &[ring.into(), PRICK, CELL_NAP, round, period],
-            &format!(
-                "budget={budget}ns,period={period}ns,priority=100,policy=sporadic,\
-                 replenishments={ring}"
-            ),
-        )?;
-        let victim = contest.enter(
-            "gap-probe",
-            &contest.load("gap-probe")?,
-            &[busy, round, 1],
-            &format!("budget={}ns,period={round}ns,priority=200", busy * 5 / 4),
-        )?;
-        // The attack before the first job may have begun before everybody was there.
-        victim.await_lines("interrupts", 1, Duration::ZERO)?;
-        let before = victim.supply()?;
-        let most = Duration::from_nanos(round * jobs as u64 - period);
-        let all = victim.await_lines("interrupts", 1 + jobs, most)?.len();
-        let timers = victim.supply()?.timers - before.timers;
-        self.timer_interrupts.record(timers / (all as u64 - 1));
-        for gaps in &victim.lines("gaps")[1..] {
-            let sum = *gaps.get(1).context("a sum of gaps")?;
-            self.gaps_ns.record(sum);
-            self.interference_ns.record(sum);
-        }
-        Ok(())
-    }
-}
-
-impl Attack {
-    fn simulate(&self, machine: &Machine, rounds: u64) -> Result<Point> {
-        let config = Config {
-            order: Order::FixedPriority,
-            shielding: self.shielding,
-            servers: self.attackers + 2,
-            tasks: self.attackers + 2,
-        };
-        let mut simulation = Simulation::new(config, machine.costs, Watch::default());
-        let sporadic =
-            |budget, priority| contract(budget, PERIOD, priority, Policy::Sporadic, self.ring);
-
-        let victim = simulation.server(&sporadic(PERIOD / 2, 200))?;
-        let attackers_budget = (PRICK + ALLOWANCE) * u64::from(self.ring);
-        let attacker = sporadic(attackers_budget, 100);
-        let auxiliary = simulation.server(&sporadic(PERIOD / 2, 50))?;
-
-        let job = Behaviour::Periodic {
-            phase: PERIOD,
-            period: ROUND,
-            execution: VICTIM_WORK,
-        };
-        simulation.task(victim, job)?;
-        simulation.task(auxiliary, self.auxiliary(rounds))?;
-        for _ in 0..self.attackers {
-            let server = simulation.server(&attacker)?;
-            let steps = vec![Step::Await, Step::Run(PRICK)];
-            simulation.task(
-                server,
-                Behaviour::Script {
-                    steps,
-                    repeat: true,
-                },
-            )?;
-        }
-        simulation.run_until(rounds * ROUND)?;
-        let watch = simulation.into_sink();
-        Ok(Point {
-            attack: *self,
-            platform: machine.platform,
-            interference_ns: watch.beyond_work,
-            gaps_ns: watch.gaps,
-            timer_interrupts: watch.interrupts,
-        })
-    }
-
-    /// Wakes every attacker as often as its ring has places, once per round.
-    fn auxiliary(&self, rounds: u64) -> Behaviour {
-        /// The victim and the auxiliary task come first.
-        const OTHERS: u32 = 2;
-        let steps = (0..rounds)
-            .flat_map(|round| {
-                let wakes = (0..self.ring).flat_map(|_| {
-                    (0..self.attackers).map(|n| Step::Wake(TaskIndex::new(OTHERS + n)))
-                });
-                [Step::SleepUntil(round * ROUND)].into_iter().chain(wakes)
-            })
-            .collect();
-        Behaviour::Script {
-            steps,
-            repeat: false,
-        }
+    Behaviour::Script {
+        steps,
+        repeat: false,
     }
 }
 
@@ -343,147 +321,84 @@ impl Sink for Watch {
     }
 }
 
-impl Point {
-    fn row(&self) -> Row {
-        row([
-            ("policy", shielding_name(self.attack.shielding).into()),
-            ("server", policy_name(Policy::Sporadic).into()),
-            ("n", self.attack.attackers.into()),
-            ("s", self.attack.ring.into()),
-            ("interference_ns_p50", self.interference_ns.p50().into()),
-            ("timer_interrupts", self.timer_interrupts.p50().into()),
-            ("platform", self.platform.into()),
-            ("gaps_ns_p50", self.gaps_ns.p50().into()),
-        ])
-    }
-}
-
-/// The points of one curve, in the order of the number of attackers.
-fn curve<'a>(
-    points: &'a [Point],
-    platform: &'a str,
-    shielding: Shielding,
-    ring: u32,
-) -> impl DoubleEndedIterator<Item = &'a Point> {
-    points.iter().filter(move |point| {
-        point.platform == platform
-            && point.attack.shielding == shielding
-            && point.attack.ring == ring
-    })
+fn as_row(point: &Point) -> Row {
+    let Interfered {
+        interference_ns,
+        gaps_ns,
+        timer_interrupts,
+    } = &point.effect;
+    row([
+        ("policy", shielding_name(point.attack.shielding).into()),
+        ("server", policy_name(Policy::Sporadic).into()),
+        ("n", point.attack.attackers.into()),
+        ("s", point.attack.variant.into()),
+        ("interference_ns_p50", interference_ns.p50().into()),
+        ("timer_interrupts", timer_interrupts.p50().into()),
+        ("platform", point.platform.into()),
+        ("gaps_ns_p50", gaps_ns.p50().into()),
+    ])
 }
 
 fn findings(points: &[Point]) -> Vec<Finding> {
-    let growth = |platform, shielding, ring| {
-        let mut curve = curve(points, platform, shielding, ring);
-        let (least, most) = (curve.next()?, curve.next_back()?);
-        most.interference_ns.ratio_to(&least.interference_ns, 0.5)
-    };
+    // On a cell the gaps that the host makes are there without any attack.
+    let growth = |platform: &str| if platform == CELL { 1.5 } else { 10.0 };
     let mut findings = Vec::new();
-    for machine in &MACHINES {
-        for ring in RINGS {
-            let platform = machine.platform;
-            findings.push(Finding::at_most(
-                format!(
-                    "{platform}, S = {ring}: shielded, interference by most attackers against one"
-                ),
-                Unit::Ratio,
-                growth(platform, Shielding::Shielded, ring),
-                1.2,
-            ));
-            findings.push(Finding::at_least(
-                format!("{platform}, S = {ring}: eager, the attack works"),
-                Unit::Ratio,
-                growth(platform, Shielding::Eager, ring),
-                10.0,
-            ));
-        }
-    }
     for ring in RINGS {
-        findings.extend(cell_findings(points, ring));
+        let title = format!("S = {ring}");
+        let median = [("median", 0.5)];
+        findings.extend(sweep::findings(points, ring, &title, &median, growth));
+        findings.extend(interrupts_on_a_cell(points, ring));
     }
     findings
 }
 
-/// What a real cell must show under the largest attack; nothing if there was none.
-fn cell_findings(points: &[Point], ring: u32) -> Vec<Finding> {
-    let most = |shielding| curve(points, contest::PLATFORM, shielding, ring).next_back();
-    let (Some(eager), Some(shielded)) = (most(Shielding::Eager), most(Shielding::Shielded)) else {
+/// What a real cell must show of timer interrupts under the largest attack, which are counted and
+/// not measured; nothing if there was none.
+fn interrupts_on_a_cell(points: &[Point], ring: u32) -> Vec<Finding> {
+    let ends = |shielding| sweep::ends(points, CELL, shielding, ring);
+    let (Some([_, eager]), Some([_, shielded])) =
+        (ends(Shielding::Eager), ends(Shielding::Shielded))
+    else {
         return Vec::new();
     };
     let title = format!("cell, S = {ring}, N = {}", eager.attack.attackers);
-    let interrupts = |point: &Point| Some(point.timer_interrupts.p50()? as f64);
+    let interrupts = |point: &Point, quantile| {
+        let interrupts = point.effect.timer_interrupts.quantile(quantile)?;
+        Some(interrupts as f64)
+    };
     vec![
         Finding::at_most(
-            format!("{title}: shielded, timer interrupts in a job"),
+            format!("{title}: shielded, timer interrupts in any job"),
             Unit::Count,
-            interrupts(shielded),
-            1.0,
+            interrupts(shielded, 1.0),
+            0.0,
         ),
         Finding::at_least(
             format!("{title}: eager, timer interrupts in a job"),
             Unit::Count,
-            interrupts(eager),
+            interrupts(eager, 0.5),
             f64::from(eager.attack.attackers * ring) / 20.0,
-        ),
-        Finding::at_least(
-            format!("{title}: interference, eager against shielded"),
-            Unit::Ratio,
-            eager
-                .interference_ns
-                .ratio_to(&shielded.interference_ns, 0.5),
-            1.5,
         ),
     ]
 }
 
-fn figure(points: &[Point]) -> Figure {
-    let series = |platform| {
-        SHIELDINGS
-            .into_iter()
-            .flat_map(|shielding| RINGS.map(|ring| (shielding, ring)))
-            .map(|(shielding, ring)| Series {
-                name: format!("{}, S = {ring}", shielding_name(shielding)),
-                points: curve(points, platform, shielding, ring)
-                    .filter_map(|point| {
-                        let spread = Spread::of_samples(&point.interference_ns)?;
-                        Some((f64::from(point.attack.attackers), spread))
-                    })
-                    .collect(),
-            })
-            .collect()
-    };
-    Figure {
-        title: "Coordinated timer interference (A2)".into(),
-        panels: MACHINES
-            .map(|machine| machine.platform)
-            .into_iter()
-            .chain([contest::PLATFORM])
-            .map(|platform| Panel {
-                y: Axis::logarithmic(format!("interference, {platform}"), Unit::Nanoseconds),
-                marks: Marks::Curves {
-                    x: Axis::logarithmic("attackers", Unit::Count),
-                    series: series(platform),
-                },
-            })
-            .collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Attack, MACHINES, QUICK, Scale, findings, simulated};
+    use super::{Attack, QUICK, RINGS, findings, simulate};
+    use crate::reservation::MACHINES;
+    use crate::sweep;
     use leasehold_reserve::Shielding;
 
     #[test]
     fn eager_takes_an_interrupt_for_every_replenishment_and_shielded_none() {
-        let attack = |shielding| Attack {
-            shielding,
-            attackers: 8,
-            ring: 16,
-        };
         let interrupts = |shielding| {
-            let point = attack(shielding).simulate(&MACHINES[0], 1).expect("passes");
-            point.timer_interrupts.p50().expect("one job")
+            let attack = Attack {
+                shielding,
+                attackers: 8,
+                variant: 16,
+            };
+            let effect = simulate(attack, &MACHINES[0], 1).expect("passes");
+            effect.timer_interrupts.p50().expect("one job")
         };
         // The ring has a place for the budget that is left, too, so one replenishment of each
         // attacker joins another; and the first come due while the victim is being dispatched.
@@ -494,12 +409,10 @@ mod tests {
 
     #[test]
     fn the_shield_holds_and_the_attack_works_without_it() {
-        let scale = Scale {
-            attackers: &[1, 64],
-            ..QUICK
-        };
-        let points = simulated("test", &scale).expect("simulated");
-        for finding in findings(&points) {
+        let points = sweep::simulated("test", &RINGS, &[1, 64], |machine, attack| {
+            simulate(attack, machine, QUICK.rounds)
+        });
+        for finding in findings(&points.expect("simulated")) {
             assert!(finding.holds(), "{finding}");
         }
     }

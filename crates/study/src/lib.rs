@@ -83,6 +83,7 @@ pub mod startup;
 pub mod stock;
 pub mod storm;
 pub mod study;
+mod sweep;
 pub mod teardown_pages;
 pub mod unit;
 

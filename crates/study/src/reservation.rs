@@ -52,6 +52,12 @@ pub(crate) const MACHINES: [Machine; 2] = [
     },
 ];
 
+/// A real cell, as rows name it.
+pub(crate) const CELL: &str = "cell";
+
+/// Where the attacks are played.
+pub(crate) const PLATFORMS: [&str; 3] = [MACHINES[0].platform, MACHINES[1].platform, CELL];
+
 /// What a reader must know of the simulated machines.
 pub(crate) fn note_on_machines() -> String {
     let cost = |costs: CostModel| costs.preemption(1) as f64 / 1000.0;

@@ -6,21 +6,19 @@
 //! caches. A non-preemptive region bounds how often. Throughput is the victim's work per period
 //! over what it is without an attack.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
-use crate::contest::{self, Contest};
+use crate::contest::{self, Contest, Contestant};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    MACHINES, MS, Machine, POLICIES, SHIELDINGS, US, contract, note_on_machines, policy_name,
-    shielding_name,
+    CELL, MACHINES, MS, Machine, PLATFORMS, POLICIES, SHIELDINGS, US, contract, note_on_machines,
+    policy_name, shielding_name,
 };
-use crate::samples::{Spread, interleaved, ratio_value};
+use crate::samples::{Spread, ratio_value};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
@@ -45,23 +43,24 @@ struct Scale {
 struct CellScale {
     budget: Nanos,
     policies: &'static [Policy],
+    /// Periods with the attack, each of which is compared with the one after it, without.
     rounds: usize,
 }
 
 const FULL: Scale = Scale {
     budget: 1_000 * MS,
     cell: CellScale {
-        budget: 400 * MS,
+        budget: 50 * MS,
         policies: &POLICIES,
-        rounds: 3,
+        rounds: 12,
     },
 };
 const QUICK: Scale = Scale {
     budget: 100 * MS,
     cell: CellScale {
-        budget: 60 * MS,
+        budget: 30 * MS,
         policies: &[Policy::Sporadic],
-        rounds: 2,
+        rounds: 4,
     },
 };
 /// Bytes that the attacker on a real cell walks through to evict the caches: more than any
@@ -69,6 +68,10 @@ const QUICK: Scale = Scale {
 const CELL_EVICTED: u64 = 256 << 10;
 /// Products of matrices that the victim on a real cell counts at a time.
 const PRODUCTS: u64 = 1;
+/// How long after the attack began a victim on a real cell wakes up.
+const HEAD_START: Nanos = MS;
+/// What an undisturbed period may differ from the next one.
+const NOISE: f64 = 0.01;
 
 /// What the attacker does between two naps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,13 +123,13 @@ struct Scene {
 
 struct Point {
     scene: Scene,
-    /// Most preemptions of the victim in its first period.
+    /// Most preemptions of the victim in a period.
     preemptions: u64,
     /// Of each round.
     throughput: Vec<f64>,
 }
 
-/// What the victim got done in its first period.
+/// What the victim got done in a period.
 struct Work {
     /// Simulated: time. On a real cell: matrix products for each second that it was charged.
     done: f64,
@@ -162,13 +165,14 @@ impl Study for Storm {
             Unit::Nanoseconds.humane(Attack::Cache.refill() as f64)
         ));
         report.notes.extend(note_on_virtual_machines(&points));
-        report.notes.push(contest::note());
+        report.notes.push(contest::note(options)?);
         report.notes.push(format!(
-            "cell: the victim's budget is {}; throughput is products of matrices per processor \
-             time that it was charged, over the median of all victims without an attack. That time \
-             includes what the host's other processes take meanwhile: preemptions are exact, \
-             throughput is as quiet as the host. The cache attack walks through {} KiB",
+            "cell: the victim's budget is {} in every {}; the attacker attacks in every second \
+             period, and throughput is products of matrices per processor time that the victim was \
+             charged, over that in the period after, without attack: the same victim in the same \
+             memory. Preemptions are the most in a period. The cache attack walks through {} KiB",
             Unit::Nanoseconds.humane(scale.cell.budget as f64),
+            Unit::Nanoseconds.humane(scale.cell.period() as f64),
             CELL_EVICTED >> 10
         ));
         report.figure = figure(&points);
@@ -220,38 +224,28 @@ fn simulated(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Every scene on a real cell. Eager and shielded take turns.
+/// Every scene on a real cell.
 fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<Vec<Point>> {
-    let scenes = scenes(contest::PLATFORM, scale.policies);
-    let mut points: Vec<Point> = scenes.into_iter().map(Point::new).collect();
-    let mut progress = Progress::new(name, (points.len() * scale.rounds) as u64);
-    for turn in interleaved(points.len(), scale.rounds) {
-        let point = &mut points[turn];
-        progress.at(format!("a cell, {}", point.scene.attack.name()));
-        let work = point.scene.play(scale, options)?;
-        point.add(&work, &mut Some(1.0));
-        progress.step();
-    }
-    for policy in scale.policies {
-        let same = |point: &&mut Point| point.scene.policy == *policy;
-        let base = undisturbed(&points, *policy).context("there is a victim without an attack")?;
-        for point in points.iter_mut().filter(same) {
-            for round in &mut point.throughput {
-                *round /= base;
-            }
+    let scenes = scenes(CELL, scale.policies);
+    let mut progress = Progress::new(name, scenes.len() as u64);
+    let mut points = Vec::new();
+    for scene in scenes {
+        progress.at(format!("a cell, {}", scene.attack.name()));
+        let mut point = Point::new(scene);
+        for [attacked, alone] in scene.play(scale, options)? {
+            point.add(&attacked, &mut Some(alone.done));
         }
+        points.push(point);
+        progress.step();
     }
     Ok(points)
 }
 
-/// What victims without an attack did on a real cell, in the middle: how timeouts are handled, and
-/// regions, make no difference to whoever is alone, but the host's other processes do.
-fn undisturbed(points: &[Point], policy: Policy) -> Option<f64> {
-    let alone = points
-        .iter()
-        .filter(|point| point.scene.policy == policy && point.scene.attack == Attack::None);
-    let rounds = alone.flat_map(|point| point.throughput.iter().copied());
-    Spread::of(rounds).map(|spread| spread.median)
+impl CellScale {
+    /// Of victim and attacker: five budgets, as in the paper.
+    const fn period(&self) -> Nanos {
+        5 * self.budget
+    }
 }
 
 impl Scene {
@@ -286,15 +280,15 @@ impl Scene {
         })
     }
 
-    /// The victim's first period on a real cell.
-    fn play(&self, scale: &CellScale, options: &Options) -> Result<Work> {
+    /// Rounds on a real cell: the victim's work in a period with the attack, and in the next one.
+    fn play(&self, scale: &CellScale, options: &Options) -> Result<Vec<[Work; 2]>> {
         let contest = Contest::new(options, self.shielding, 2)?;
-        let matrix = contest.load("matrix")?;
+        let (period, round) = (scale.period(), 2 * scale.period());
         let reservation = |budget: Nanos, priority: u8| {
+            let policy = policy_name(self.policy);
             format!(
-                "budget={budget}ns,period={}ns,priority={priority},policy={},replenishments={RING}",
-                5 * scale.budget,
-                policy_name(self.policy)
+                "budget={budget}ns,period={period}ns,priority={priority},policy={policy},\
+                 replenishments={RING}"
             )
         };
         let evicted = match self.attack {
@@ -305,24 +299,39 @@ impl Scene {
         let _attackers = contest.enter_attackers(
             "timer-flood",
             attackers,
-            &[NAP, evicted],
-            &reservation(3 * scale.budget, 200),
+            &[NAP, evicted, period, round],
+            // A deferrable one may have two budgets in a row, and the victim still gets its own.
+            &reservation(2 * scale.budget, 200),
         )?;
         let mut cpu = reservation(scale.budget, 100);
         if self.region > 0 {
             cpu.push_str(&format!(",nonpreemptive={}ns", self.region));
         }
+        let matrix = contest.load("matrix")?;
+        let began = contest::sleep_until_multiple(round, HEAD_START) - HEAD_START;
         let victim = contest.enter("matrix", &matrix, &[PRODUCTS], &cpu)?;
-        // Both budgets are used up by then, and none has come back.
-        let most = Duration::from_nanos(scale.budget * 9 / 2);
-        let done = victim.await_lines("done", 1, most)?;
-        let done = done.last().and_then(|line| line.first());
-        let done = *done.context("a number of products")? as f64;
-        let supply = victim.supply()?;
-        Ok(Work {
-            done: done / (supply.used as f64 / 1e9),
-            preemptions: supply.preemptions,
-        })
+        // Looked at where its budget is long used up and has not come back.
+        let mut looks = (1..).map(|periods| began + periods * period - HEAD_START);
+        let mut look = || {
+            contest::sleep_until(looks.next().unwrap_or(began));
+            Account::of(&victim)
+        };
+        // The first round is the victim's start.
+        let (_, mut before) = (look()?, look()?);
+        let mut rounds = Vec::new();
+        for _ in 0..scale.rounds {
+            let (attacked, alone) = (look()?, look()?);
+            // On a busy host a look may be late, and see parts of two periods.
+            let used = [attacked.used - before.used, alone.used - attacked.used];
+            if used
+                .iter()
+                .all(|used| used.abs_diff(scale.budget) < scale.budget / 4)
+            {
+                rounds.push([attacked.since(&before), alone.since(&attacked)]);
+            }
+            before = alone;
+        }
+        Ok(rounds)
     }
 
     /// The simulated machine; none is a real cell.
@@ -339,6 +348,35 @@ impl Scene {
         let costs: CostModel = self.machine()?.costs;
         let each = costs.preemption(RING) + self.attack.refill();
         Some((preemptions * each) as f64 / budget as f64)
+    }
+}
+
+/// What a victim on a real cell has got and done by some instant.
+struct Account {
+    products: u64,
+    used: Nanos,
+    preemptions: u64,
+}
+
+impl Account {
+    fn of(victim: &Contestant) -> Result<Self> {
+        let done = victim.lines("done");
+        let products = done.last().and_then(|line| line.first()).copied();
+        let supply = victim.supply()?;
+        Ok(Self {
+            products: products.context("a number of products")?,
+            used: supply.used,
+            preemptions: supply.preemptions,
+        })
+    }
+
+    /// What it did since an earlier account.
+    fn since(&self, before: &Self) -> Work {
+        let products = self.products - before.products;
+        Work {
+            done: products as f64 / ((self.used - before.used) as f64 / 1e9),
+            preemptions: self.preemptions - before.preemptions,
+        }
     }
 }
 
@@ -390,7 +428,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
             policy_name(scene.policy),
             scene.attack.name()
         );
-        if scene.region == REGIONS[2] && scene.platform == MACHINES[0].platform {
+        if scene.region == REGIONS[2] && scene.platform != MACHINES[1].platform {
             findings.push(Finding::at_least(
                 format!("{title}: throughput with η = 2 ms"),
                 Unit::Ratio,
@@ -410,7 +448,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
                 1.0,
             ));
         }
-        if scene.platform == contest::PLATFORM && scene.region > 0 {
+        if scene.platform == CELL && scene.region > 0 {
             let allowed = scale.cell.budget.div_ceil(scene.region);
             findings.push(Finding::at_most(
                 format!(
@@ -423,21 +461,39 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
             ));
         }
     }
-    let mut cell = points
-        .iter()
-        .filter(|point| point.scene.platform == contest::PLATFORM);
-    let eager = cell.find(|point| {
+    findings.extend(findings_on_a_cell(points, &scale.cell));
+    findings
+}
+
+/// What makes the measurements on a real cell worth looking at: undisturbed victims are, and the
+/// attack works on eager ones.
+fn findings_on_a_cell(points: &[Point], scale: &CellScale) -> Vec<Finding> {
+    let cell = || points.iter().filter(|point| point.scene.platform == CELL);
+    let quiet = cell().filter(|point| point.scene.attack == Attack::None);
+    let noise = quiet
+        .filter_map(|point| Some((point.throughput()? - 1.0).abs()))
+        .reduce(f64::max);
+    let eager = cell().find(|point| {
         point.scene.shielding == Shielding::Eager && point.scene.attack == Attack::TimerFlood
     });
-    if let Some(eager) = eager {
-        findings.push(Finding::at_least(
+    let Some(eager) = eager else {
+        return Vec::new();
+    };
+    let preemptions = eager.preemptions as f64 * MS as f64 / scale.budget as f64;
+    vec![
+        Finding::at_most(
+            "cell: without an attack, one period against the next",
+            Unit::Ratio,
+            noise,
+            NOISE,
+        ),
+        Finding::at_least(
             "cell: eager, preemptions by a timer flood for each millisecond of the victim's",
             Unit::Count,
-            Some(eager.preemptions as f64 * MS as f64 / scale.cell.budget as f64),
+            Some(preemptions),
             2.0,
-        ));
-    }
-    findings
+        ),
+    ]
 }
 
 /// What the longest region comes to where an interrupt is dear.
@@ -499,10 +555,8 @@ fn figure(points: &[Point]) -> Figure {
     };
     Figure {
         title: "Preemption storm (A3), sporadic servers".into(),
-        panels: MACHINES
-            .map(|machine| machine.platform)
+        panels: PLATFORMS
             .into_iter()
-            .chain([contest::PLATFORM])
             .map(|platform| Panel {
                 y: Axis::linear(format!("throughput, {platform}"), Unit::Ratio),
                 marks: Marks::Bars {

@@ -98,7 +98,7 @@ fn replenishments_of_attackers_interrupt_the_victim_of_an_eager_cell_only() {
         let (attackers, ring) = (number(row, "n"), number(row, "s"));
         let interrupts = number(row, "timer_interrupts");
         match row["policy"].as_str() {
-            Some("shielded") => assert!(interrupts <= 1, "{row:?}"),
+            Some("shielded") => assert_eq!(interrupts, 0, "{row:?}"),
             _ if attackers < 64 => {}
             _ => assert!(interrupts >= attackers * ring / 20, "{row:?}"),
         }
@@ -115,12 +115,13 @@ fn a_region_bounds_how_often_a_real_storm_preempts() {
             // Whoever asks the cell may preempt, and the attacker is not there.
             assert!(preemptions <= 1, "{row:?}");
         } else if row["policy"] == "shielded" && region > 0 {
-            assert!(preemptions <= 60_000_000 / region + 1, "{row:?}");
+            assert!(preemptions <= 30_000_000 / region + 1, "{row:?}");
         }
+        // On a busy host there may be no period to compare with another.
         assert!(
             row["throughput_ratio"]
                 .as_f64()
-                .is_some_and(|ratio| ratio > 0.0)
+                .is_none_or(|ratio| ratio > 0.0)
         );
     }
 }

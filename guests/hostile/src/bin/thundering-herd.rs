@@ -7,9 +7,13 @@ use leasehold_hostile::{Aftermath, Arguments, Line, nap_until, next_multiple, pr
 
 program!(main);
 
+/// Periods to wait before: what starting took of a budget has come back by then. Otherwise the next
+/// one would come back a period after the start, and not with those of the others.
+const PATIENCE: u64 = 8;
+
 fn main(arguments: &Arguments<'_>) {
     let period = arguments.number(0, 100_000_000).max(1);
     Line::print(format_args!("ready"));
-    nap_until(next_multiple(period, 0));
+    nap_until(next_multiple(period, 0) + PATIENCE * period);
     Aftermath::Spin.quietly();
 }

@@ -1,10 +1,11 @@
 //! Sleeps and wakes as often as the host lets it, to interrupt whoever has a lower priority; with
 //! BYTES it also walks through that much memory each time, so that the caches forget the other
-//! (SPR attack A3). `timer-flood NAP_NS [BYTES]`
+//! (SPR attack A3). With PERIOD it attacks for the first BUSY of every PERIOD only, so that the
+//! other can be compared with itself. `timer-flood NAP_NS [BYTES [BUSY_NS PERIOD_NS]]`
 #![no_std]
 #![no_main]
 
-use leasehold_hostile::{Arguments, Line, Page, grow, nap, program};
+use leasehold_hostile::{Arguments, Line, Page, grow, nap, nap_until, next_multiple, now, program};
 
 program!(main);
 
@@ -20,8 +21,13 @@ fn main(arguments: &Arguments<'_>) {
     for (place, page) in pages.iter_mut().zip(grow(arguments.number(1, 0))) {
         *place = Some(page);
     }
+    let busy = arguments.number(2, 0);
+    let period = arguments.number(3, 0);
     Line::print(format_args!("ready"));
     loop {
+        if period > busy && now() % period >= busy {
+            nap_until(next_multiple(period, 0));
+        }
         for page in pages.iter_mut().flatten() {
             for byte in page.iter_mut().step_by(LINE) {
                 *byte = byte.wrapping_add(1);
