@@ -299,8 +299,9 @@ impl Paging {
     /// # Safety
     /// The addresses of all the area's pages from `address` on are the caller's, who has reserved
     /// them, and nothing that anybody relies on is there. They are the caller's again after the
-    /// attachment is [detached](Self::detach) or [retired](Self::retire); until then only
-    /// guests, and the host on their behalf, access them, in this thread.
+    /// attachment is [detached](Self::detach) or [retired](Self::retire), or the pager dropped;
+    /// until then only guests, and the host on their behalf, access them, in this thread, and
+    /// nobody unmaps them.
     pub unsafe fn attach_at(
         &self,
         to: ReservationId,
