@@ -4,12 +4,17 @@
 //! hold a known amount of one thing are ended, in a cell or (for what lives in arenas and groups)
 //! in a kernel, and the processor time of their end, less that of an empty tenant's, is divided by
 //! the amount. Medians over many ends.
+//!
+//! An end takes turns with other guests, who leave nothing of it in the caches of the processor; and
+//! it is the end's own time that they cost. So they are cold here too: in the cell a tenant that
+//! writes to more memory than such a cache holds takes every other turn, and in the kernel the same
+//! amount is written before each end.
 
 mod paged;
 mod preemption;
 
 use crate::arena_backing::MapBacking;
-use crate::cell::{Cell, CellConfig, StartRequest};
+use crate::cell::{Cell, CellConfig, StartRequest, TenantHandle};
 use crate::clock::thread_cpu_ns;
 use crate::execution::{Directory, Exit, Surroundings};
 use crate::meter::Held;
@@ -74,7 +79,10 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
 
     progress("linear memory");
     let memories = bench.per_unit(MEMORIES, &[], 15)?;
-    let pages = bench.per_unit(PAGES, &[], PAGES_TOUCHED)?;
+    // Of a memory, the first pages are overwritten and the others given back: what is dearer counts.
+    let kept = bench.per_unit(&touching(PAGES_KEPT), &[], PAGES_KEPT)?;
+    let returned = bench.per_unit(&touching(PAGES_TOUCHED), &[], PAGES_TOUCHED)?;
+    let pages = kept.max(returned);
     held.insert(Held::Memory.name().to_owned(), memories);
     held.insert(Held::MemoryPage.name().to_owned(), pages);
 
@@ -119,8 +127,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
         format: FORMAT,
         host: Host::here(),
         method: format!(
-            "medians of {} ends, thread processor time; charged {FACTOR} times, and {MARGIN_NS} ns \
-             per tenant",
+            "medians of {} ends with cold caches, thread processor time; charged {FACTOR} times, \
+             and {MARGIN_NS} ns per tenant",
             effort.samples()
         ),
         median_ps: Costs {
@@ -196,19 +204,61 @@ fn median(mut samples: Vec<u64>) -> u64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0)
 }
 
+/// More than the caches of a processor that no other processor uses; what others use too is not
+/// one's own to lose.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// Leaves nothing of what was there before in the processor's own caches.
+fn cool(memory: &mut [u8]) {
+    for line in memory.chunks_mut(64) {
+        line[0] = line[0].wrapping_add(1);
+    }
+    std::hint::black_box(memory);
+}
+
+/// The same as a guest, without end.
+fn cooler() -> String {
+    format!(
+        r#"(module (memory (export "memory") {})
+  (func (export "_start") (local $at i32)
+    (loop $next
+      (i32.store8 (local.get $at) (i32.add (i32.load8_u (local.get $at)) (i32.const 1)))
+      (local.set $at (i32.rem_u (i32.add (local.get $at) (i32.const 64)) (i32.const {CACHE_BYTES})))
+      (br $next))))"#,
+        CACHE_BYTES >> 16
+    )
+}
+
 /// A cell that charges nothing, for tenants that hold known amounts.
 struct Bench {
+    /// Ends the tenant below when it is dropped.
     cell: Cell,
     samples: usize,
 }
 
 impl Bench {
     fn new(effort: Effort) -> Result<Self> {
-        let cell = Cell::start(CellConfig::new(Profile::free()))?;
-        Ok(Self {
-            cell,
+        let bench = Self {
+            cell: Cell::start(CellConfig::new(Profile::free()))?,
             samples: effort.samples(),
-        })
+        };
+        let cooler = bench.compile(&cooler())?;
+        // The handle is not needed: it runs as long as the cell does.
+        bench.start(&cooler, &[])?;
+        Ok(bench)
+    }
+
+    fn start(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<TenantHandle> {
+        Ok(self.cell.start_tenant(StartRequest {
+            program: program.clone(),
+            lease: Lease::default(),
+            surroundings: Surroundings {
+                args: vec!["calibrate".to_owned()],
+                dirs: dirs.to_vec(),
+                ..Surroundings::default()
+            },
+            detailed: false,
+        })?)
     }
 
     /// Median cost of ending a tenant that runs `text` to its end, ps.
@@ -229,17 +279,7 @@ impl Bench {
     }
 
     fn end_once(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<u64> {
-        let tenant = self.cell.start_tenant(StartRequest {
-            program: program.clone(),
-            lease: Lease::default(),
-            surroundings: Surroundings {
-                args: vec!["calibrate".to_owned()],
-                dirs: dirs.to_vec(),
-                ..Surroundings::default()
-            },
-            detailed: false,
-        })?;
-        let ended = tenant.wait()?;
+        let ended = self.start(program, dirs)?.wait()?;
         if ended.exit != Exit::Code(0) {
             bail!("a calibration program ended with {:?}", ended.exit);
         }
@@ -269,15 +309,24 @@ const MEMORIES: &str = r#"(module
   (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1)
   (func (export "_start")))"#;
 
-/// 64 MiB, one byte written to each page.
-const PAGES_TOUCHED: u64 = 16384;
-const PAGES: &str = r#"(module (memory (export "memory") 1024)
+/// 64 MiB, most of which is given back, and 4 MiB, which are overwritten.
+const PAGES_TOUCHED: u64 = 16_384;
+const PAGES_KEPT: u64 = 1024;
+
+/// Writes one byte to each of `pages` pages.
+fn touching(pages: u64) -> String {
+    format!(
+        r#"(module (memory (export "memory") {})
   (func (export "_start") (local $at i32)
     (loop $next
       (i32.store8 (local.get $at) (i32.const 1))
       (br_if $next (i32.lt_u
         (local.tee $at (i32.add (local.get $at) (i32.const 4096)))
-        (i32.const 67108864))))))"#;
+        (i32.const {}))))))"#,
+        pages / 16,
+        pages * 4096
+    )
+}
 
 const TABLE_ELEMENTS: u64 = 500_000;
 const TABLE: &str = r#"(module (memory (export "memory") 0)
@@ -344,9 +393,11 @@ const DESCRIPTORS: &str = r#"(module
 /// Median cost of giving back a page of the host's heap, ps.
 fn host_page(effort: Effort) -> u64 {
     const PAGES: usize = 256;
+    let mut cache = vec![0; CACHE_BYTES];
     let ends = (0..effort.samples()).map(|_| {
         let memory = vec![1u8; PAGES * 4096];
         std::hint::black_box(&memory);
+        cool(&mut cache);
         let began = thread_cpu_ns();
         drop(memory);
         thread_cpu_ns() - began
@@ -393,7 +444,8 @@ fn kernel(keep_resident: usize) -> Kernel<MapBacking> {
 }
 
 /// Processor time of ending a tenant of a kernel, ns.
-fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId) -> Result<u64> {
+fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId, cache: &mut [u8]) -> Result<u64> {
+    cool(cache);
     let began = thread_cpu_ns();
     kernel.end(tenant, &mut |_: ExecutionId| {})?;
     Ok(thread_cpu_ns() - began)
@@ -402,7 +454,7 @@ fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId) -> Result<u64> {
 /// Median cost of giving back a page of an arena, ps.
 fn arena_page(effort: Effort) -> Result<u64> {
     const BYTES: u64 = 16 << 20;
-    let mut kernel = kernel(0);
+    let (mut kernel, mut cache) = (kernel(0), vec![0; CACHE_BYTES]);
     let mut once = |bytes: u64| -> Result<u64> {
         let tenant = kernel.admit(BUDGET, MEMORY)?;
         let region = kernel.region_create(tenant, bytes)?;
@@ -410,7 +462,7 @@ fn arena_page(effort: Effort) -> Result<u64> {
         for page in 0..bytes / 4096 {
             kernel.region_write(tenant, region, page * 4096, &[1])?;
         }
-        end(&mut kernel, tenant)
+        end(&mut kernel, tenant, &mut cache)
     };
     let empty: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(4096)).collect();
     let full: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(BYTES)).collect();
@@ -421,7 +473,7 @@ fn arena_page(effort: Effort) -> Result<u64> {
 /// Median cost of severing a scrub entry, ps: a stranger's wait, the dearest kind.
 fn scrub(effort: Effort) -> Result<u64> {
     const WAITS: u32 = 1000;
-    let mut kernel = kernel(1 << 30);
+    let (mut kernel, mut cache) = (kernel(1 << 30), vec![0; CACHE_BYTES]);
     let mut execution = 0;
     let mut once = |waits: u32| -> Result<u64> {
         let client = kernel.admit(BUDGET, MEMORY)?;
@@ -433,13 +485,13 @@ fn scrub(effort: Effort) -> Result<u64> {
             kernel.register_execution(service, ExecutionId(execution))?;
             kernel.semaphore_down(service, ExecutionId(execution), theirs)?;
         }
-        let cost = end(&mut kernel, client)?;
+        let cost = end(&mut kernel, client, &mut cache)?;
         let mut woken = 0;
         while kernel.next_wake().is_some() {
             woken += 1;
         }
         ensure!(woken == waits, "{woken} of {waits} waiters were woken");
-        end(&mut kernel, service)?;
+        kernel.end(service, &mut |_| {})?;
         Ok(cost)
     };
     let none: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(0)).collect();
@@ -451,7 +503,7 @@ fn scrub(effort: Effort) -> Result<u64> {
 /// Median costs of ending a descendant's group, and of a chunk of its own, ps.
 fn groups(effort: Effort) -> Result<(u64, u64)> {
     const CHILDREN: u64 = 1000;
-    let mut kernel = kernel(1 << 30);
+    let (mut kernel, mut cache) = (kernel(1 << 30), vec![0; CACHE_BYTES]);
     let mut once = |children: u64, objects: bool| -> Result<u64> {
         let root = kernel.admit(BUDGET, MEMORY)?;
         let middle = kernel.tenant_create(root, BUDGET / 2, 0)?;
@@ -463,8 +515,8 @@ fn groups(effort: Effort) -> Result<(u64, u64)> {
                 kernel.region_create(child, 4096)?;
             }
         }
-        let cost = end(&mut kernel, tenant)?;
-        end(&mut kernel, root)?;
+        let cost = end(&mut kernel, tenant, &mut cache)?;
+        kernel.end(root, &mut |_| {})?;
         Ok(cost)
     };
     let mut sample = |children, objects| -> Result<u64> {
