@@ -6,7 +6,7 @@
 //! caches. A non-preemptive region bounds how often. Throughput is the victim's work per period
 //! over what it is without an attack.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
@@ -333,11 +333,11 @@ impl Scene {
             let (attacked, alone) = (look()?, look()?);
             // On a busy host a look may be late, and see parts of two periods.
             let used = [attacked.used - before.used, alone.used - attacked.used];
-            if used
-                .iter()
-                .all(|used| used.abs_diff(scale.budget) < scale.budget / 4)
-            {
-                rounds.push([attacked.since(&before), alone.since(&attacked)]);
+            let whole = |used: &Nanos| used.abs_diff(scale.budget) < scale.budget / 4;
+            if used.iter().all(whole) {
+                // On a very busy host it may not have begun to count.
+                let works = attacked.since(&before).zip(alone.since(&attacked));
+                rounds.extend(works.map(|(attacked, alone)| [attacked, alone]));
             }
             before = alone;
         }
@@ -363,7 +363,8 @@ impl Scene {
 
 /// What a victim on a real cell has got and done by some instant.
 struct Account {
-    products: u64,
+    /// `None` before it began to count.
+    products: Option<u64>,
     used: Nanos,
     preemptions: u64,
 }
@@ -374,21 +375,21 @@ impl Account {
         let products = done.last().and_then(|line| line.first()).copied();
         let supply = victim.supply()?;
         Ok(Self {
-            products: products.context("a number of products")?,
+            products,
             used: supply.used,
             preemptions: supply.preemptions,
         })
     }
 
-    /// What it did since an earlier account.
-    fn since(&self, before: &Self) -> Work {
-        let products = self.products - before.products;
+    /// What it did since an earlier account; `None` if it did not count then.
+    fn since(&self, before: &Self) -> Option<Work> {
+        let products = self.products?.checked_sub(before.products?)?;
         let charged = self.used - before.used;
-        Work {
+        Some(Work {
             done: products as f64 / (charged as f64 / 1e9),
             charged,
             preemptions: self.preemptions - before.preemptions,
-        }
+        })
     }
 }
 
