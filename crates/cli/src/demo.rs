@@ -4,6 +4,7 @@
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::report::nanos;
+use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_study::plot::{Axis, Figure, Marks, Panel, Series};
 use leasehold_study::progress::Progress;
@@ -12,6 +13,7 @@ use leasehold_study::rogue::{
 };
 use leasehold_study::samples::{Samples, Spread};
 use leasehold_study::unit::Unit;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,9 +57,9 @@ const BUCKET_NS: u64 = 250_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-All guests are alive at once on one processor, each under its own lease, or with the same limits in
-stock wasmtime. They are killed one after the other while the others go on. Beside them `mandelbrot`
-computes a small picture again and again: what the kills cost the others is what it feels.
+All guests are alive at once on one processor, each under its own lease, or with the same limits on a
+thread of stock wasmtime. They are killed one after the other while the others go on. Beside them
+`mandelbrot` computes a small picture again and again: what the kills cost the others is what it feels.
 A cell ends tenants in small steps between the turns of the others, so that they do not feel it: the
 more others there are, the longer an end takes on the clock.")]
 pub(crate) struct Arguments {
@@ -91,8 +93,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
     let mut progress = Progress::new("demo", (scale.rounds * runtimes.len()) as u64);
     let mut shown = Vec::new();
+    let crowd = NonZero::new(all.len()).context("guests")?;
     for runtime in runtimes {
-        let together = Together::new(runtime, arguments.guests.clone(), &profile, &surroundings)?;
+        let guests_dir = arguments.guests.clone();
+        let together = Together::new(runtime, guests_dir, &profile, &surroundings, crowd)?;
         let mut rounds = Vec::new();
         for _ in 0..scale.rounds {
             progress.at(runtime.name());

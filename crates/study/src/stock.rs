@@ -8,6 +8,7 @@
 
 mod objects;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -106,11 +107,27 @@ impl WasiView for Guest {
 }
 
 impl Stock {
-    /// An engine whose guests run on processor `cpu` only, or on any.
+    /// An engine whose guests run on processor `cpu` only, or on any; on as many threads as there
+    /// are processors for whoever asks.
     ///
     /// # Errors
     /// If the pool cannot be reserved, or there is no such processor.
     pub fn new(allocation: Allocation, limits: Limits, cpu: Option<usize>) -> Result<Self> {
+        let threads = thread::available_parallelism().context("how many processors there are")?;
+        Self::with_threads(allocation, limits, cpu, threads)
+    }
+
+    /// The same on so many `threads`. With one for each guest nobody waits until another one
+    /// yields: the host's own scheduler shares the processor among them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if the host refuses the threads.
+    pub fn with_threads(
+        allocation: Allocation,
+        limits: Limits,
+        cpu: Option<usize>,
+        threads: NonZero<usize>,
+    ) -> Result<Self> {
         let mut config = Config::new();
         config.epoch_interruption(true);
         if allocation == Allocation::Pooling {
@@ -123,7 +140,7 @@ impl Stock {
         let mut components = ComponentLinker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut components).map_err(failure)?;
         let mut builder = Builder::new_multi_thread();
-        builder.enable_all();
+        builder.enable_all().worker_threads(threads.get());
         if let Some(cpu) = cpu {
             // Tried here first: a thread of the runtime has no one to tell.
             thread::spawn(move || pin(cpu))

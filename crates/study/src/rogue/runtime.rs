@@ -1,6 +1,7 @@
 //! The two hosts of a guest, and one life of a guest in either.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -144,7 +145,13 @@ impl Death {
 }
 
 impl Host {
-    pub(super) fn start(runtime: Runtime, profile: &Profile, cpu: usize) -> Result<Self> {
+    /// A runtime whose guests run on processor `cpu`, up to `crowd` of them side by side.
+    pub(super) fn start(
+        runtime: Runtime,
+        profile: &Profile,
+        cpu: usize,
+        crowd: NonZero<usize>,
+    ) -> Result<Self> {
         Ok(match runtime {
             Runtime::Leasehold => {
                 let mut config = CellConfig::new(profile.clone());
@@ -152,10 +159,12 @@ impl Host {
                 config.code_cache = leasehold_cell::user_code_cache();
                 Self::Leasehold(Cell::start(config)?)
             }
-            Runtime::Wasmtime => Self::Wasmtime(Box::new(Stock::new(
+            // A thread for each: on fewer, who computes keeps the others waiting until it yields.
+            Runtime::Wasmtime => Self::Wasmtime(Box::new(Stock::with_threads(
                 Allocation::OnDemand,
                 LIMITS,
                 Some(cpu),
+                crowd,
             )?)),
         })
     }

@@ -5,6 +5,7 @@
 //! again and says when each was done. What an end costs the others shows in how long the witness
 //! took for the picture that the end fell into, and in how many there are in any moment.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -67,7 +68,7 @@ pub struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    /// Starts a runtime on one processor; whoever measures is on another.
+    /// Starts a runtime for a `crowd` of so many on one processor; whoever measures is on another.
     ///
     /// # Errors
     /// If the host refuses, or has but one processor.
@@ -76,9 +77,12 @@ impl<'a> Together<'a> {
         guests: PathBuf,
         profile: &Profile,
         surroundings: &'a Surroundings,
+        crowd: NonZero<usize>,
     ) -> Result<Self> {
         let (guest_cpu, measuring_cpu) = two_processors()?;
-        let host = bound_to(guest_cpu, || Host::start(runtime, profile, guest_cpu))?;
+        let host = bound_to(guest_cpu, || {
+            Host::start(runtime, profile, guest_cpu, crowd)
+        })?;
         Ok(Self {
             runtime,
             host,
@@ -89,7 +93,8 @@ impl<'a> Together<'a> {
     }
 
     /// Starts all of `attacks` that the runtime has something for and `witness`, which says of each
-    /// picture when it was done; waits until all are ready, and kills one after the other, in the order in which they are given.
+    /// picture when it was done; waits until all are ready, and kills one after the other, in the
+    /// order in which they are given.
     ///
     /// # Errors
     /// If a guest does not do as it should, or the host refuses.

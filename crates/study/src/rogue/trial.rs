@@ -4,6 +4,7 @@
 //! medians of those of its blocks: the slowest hundredth of a block's operations is few, and one
 //! hiccup of the machine decides it.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -192,7 +193,9 @@ impl Bench {
             };
             for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
                 // Whatever other threads a runtime has keep off the neighbour.
-                let host = bound_to(guest_cpu, || Host::start(runtime, profile, cpu))?;
+                let host = bound_to(guest_cpu, || {
+                    Host::start(runtime, profile, cpu, NonZero::<usize>::MIN)
+                })?;
                 hosts.push((runtime, placement, host));
             }
         }
