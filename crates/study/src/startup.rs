@@ -4,6 +4,10 @@
 //! same cell without groups and charges (*plain*), and *wasmtime* as it comes. Start-up is the
 //! time from the request until the program has ended; the programs do next to nothing. What it
 //! takes to give everything back afterwards is not in it.
+//!
+//! Where a host's memory happens to lie moves its times by a hundredth, which is as much as the
+//! bound, and stays as long as the host does. So each block of runs has hosts of its own, made in
+//! an order of its own, and the ratio is the median of the blocks' ratios.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use serde_json::Value;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::samples::{Samples, Spread, interleaved};
+use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -69,38 +73,29 @@ impl Study for Startup {
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
-        let rounds: usize = if options.quick { 200 } else { 10_000 };
+        let (blocks, rounds): (usize, usize) = if options.quick { (4, 50) } else { (40, 250) };
         let profile: Profile = serde_json::from_value(Value::Object(options.profile.clone()))
             .context("the calibration profile")?;
-        let bench = Bench::new(profile)?;
-        let steps = PROGRAMS.len() * rounds.div_ceil(BATCH);
+        let steps = blocks * PROGRAMS.len() * rounds.div_ceil(BATCH);
         let mut progress = Progress::new(self.name(), steps as u64);
-        let mut points = Vec::new();
-        for (name, what, arguments, stdin) in PROGRAMS {
-            progress.at(format!("{name} ({what})"));
-            let path = options.guests_dir.join(name).with_extension("wasm");
-            let bytes = fs::read(&path)
-                .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))?;
-            let guest = Guest {
-                name,
-                args: [name]
-                    .iter()
-                    .chain(arguments)
-                    .map(|arg| (*arg).to_owned())
-                    .collect(),
-                stdin,
-                leased: bench.leased.load(&path)?,
-                plain: bench.plain.load(&path)?,
-                stock: bench.stock.load(&bytes)?,
-            };
-            points.push(bench.measure(&guest, rounds, &mut progress)?);
+        let mut points = PROGRAMS.map(|(name, ..)| Point::new(name));
+        for block in 0..blocks {
+            let bench = Bench::new(profile.clone(), block % 2 == 0)?;
+            for ((name, what, arguments, stdin), point) in PROGRAMS.into_iter().zip(&mut points) {
+                progress.at(format!("{name} ({what})"));
+                let guest = bench.load(options, name, arguments, stdin)?;
+                point
+                    .blocks
+                    .push(bench.measure(&guest, rounds, &mut progress)?);
+            }
         }
 
         let mut report = Report::new(self, options);
         report.rows = points.iter().flat_map(Point::rows).collect();
         report.findings = points.iter().flat_map(Point::findings).collect();
         report.notes.push(format!(
-            "{rounds} starts of each in turns; compiled before; memory, stack and code warm from \
+            "{blocks} blocks of {rounds} starts of each in turns, on hosts made anew for every \
+             block; ratios are medians of the blocks' ratios; compiled before; memory, stack and code warm from \
              the runs before in all three; all on one processor, the one who asks on any; \
              wasmtime allocates on demand, its default, with epoch interruption"
         ));
@@ -128,7 +123,8 @@ struct Guest {
 }
 
 impl Bench {
-    fn new(profile: Profile) -> Result<Self> {
+    /// The hosts; the cell with leases is made before the plain one, or after it.
+    fn new(profile: Profile, leased_first: bool) -> Result<Self> {
         let cpu = crate::processes::processors()?.last().copied();
         let lease = Lease::default();
         let limits = Limits {
@@ -142,15 +138,44 @@ impl Bench {
         plain.mode = Mode::Individual;
         plain.cpu = cpu;
         plain.code_cache.clone_from(&leased.code_cache);
+        let (leased, plain) = if leased_first {
+            let leased = Cell::start(leased)?;
+            (leased, Cell::start(plain)?)
+        } else {
+            let plain = Cell::start(plain)?;
+            (Cell::start(leased)?, plain)
+        };
         Ok(Self {
-            leased: Cell::start(leased)?,
-            plain: Cell::start(plain)?,
+            leased,
+            plain,
             stock: Stock::new(Allocation::OnDemand, limits, cpu)?,
             limits,
         })
     }
 
-    fn measure(&self, guest: &Guest, rounds: usize, progress: &mut Progress) -> Result<Point> {
+    /// A program for each of the hosts.
+    fn load(
+        &self,
+        options: &Options,
+        name: &'static str,
+        arguments: &[&str],
+        stdin: &'static [u8],
+    ) -> Result<Guest> {
+        let path = options.guests_dir.join(name).with_extension("wasm");
+        let bytes = fs::read(&path)
+            .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))?;
+        let args = std::iter::once(&name).chain(arguments);
+        Ok(Guest {
+            name,
+            args: args.map(|arg| (*arg).to_owned()).collect(),
+            stdin,
+            leased: self.leased.load(&path)?,
+            plain: self.plain.load(&path)?,
+            stock: self.stock.load(&bytes)?,
+        })
+    }
+
+    fn measure(&self, guest: &Guest, rounds: usize, progress: &mut Progress) -> Result<Block> {
         for mode in interleaved(MODES.len(), WARM_UP) {
             self.start(guest, mode)?;
         }
@@ -161,10 +186,7 @@ impl Bench {
                 progress.step();
             }
         }
-        Ok(Point {
-            program: guest.name,
-            startup_ns,
-        })
+        Ok(startup_ns)
     }
 
     /// Runs the program once; from the request to its end, ns.
@@ -213,28 +235,59 @@ fn in_cell(cell: &Cell, program: &Arc<Program>, guest: &Guest) -> Result<u64> {
     Ok(ended.at_ns - asked_ns)
 }
 
+/// The start-up times of a block in every mode, ns.
+type Block = [Samples; MODES.len()];
+
 /// One program in every mode.
 struct Point {
     program: &'static str,
-    startup_ns: [Samples; MODES.len()],
+    blocks: Vec<Block>,
 }
 
 impl Point {
+    /// Nothing measured yet.
+    fn new(program: &'static str) -> Self {
+        Self {
+            program,
+            blocks: Vec::new(),
+        }
+    }
+
+    /// The times of all blocks.
+    fn startup_ns(&self, mode: usize) -> Samples {
+        let mut all = Samples::new();
+        for block in &self.blocks {
+            all.add(&block[mode]);
+        }
+        all
+    }
+
+    /// Of each block, the median under a lease over that of another mode.
+    fn leased_to(&self, mode: usize) -> Option<Spread> {
+        let of = |block: &Block| block[LEASED].ratio_to(&block[mode], 0.5);
+        Spread::of(self.blocks.iter().filter_map(of))
+    }
+
     fn rows(&self) -> impl Iterator<Item = Row> {
-        MODES.iter().zip(&self.startup_ns).map(|(mode, samples)| {
+        MODES.iter().enumerate().map(|(mode, name)| {
+            let samples = self.startup_ns(mode);
+            let ratio = self.leased_to(mode);
             row([
                 ("program", self.program.into()),
-                ("mode", (*mode).into()),
+                ("mode", (*name).into()),
                 ("startup_ns_p50", samples.p50().into()),
                 ("startup_ns_p5", samples.quantile(0.05).into()),
                 ("startup_ns_p95", samples.quantile(0.95).into()),
                 ("starts", samples.count().into()),
+                ("leased_ratio", ratio_value(ratio.map(|it| it.median))),
+                ("leased_ratio_p5", ratio_value(ratio.map(|it| it.p5))),
+                ("leased_ratio_p95", ratio_value(ratio.map(|it| it.p95))),
             ])
         })
     }
 
     fn findings(&self) -> [Finding; 2] {
-        let to = |base: usize| self.startup_ns[LEASED].ratio_to(&self.startup_ns[base], 0.5);
+        let to = |base: usize| self.leased_to(base).map(|ratio| ratio.median);
         let program = self.program;
         [
             Finding::at_most(
@@ -256,7 +309,7 @@ impl Point {
 fn figure(points: &[Point]) -> Figure {
     let bar = |point: &Point, mode: usize| Series {
         name: MODES[mode].to_owned(),
-        points: Spread::of_samples(&point.startup_ns[mode])
+        points: Spread::of_samples(&point.startup_ns(mode))
             .map(|spread| (0, spread))
             .into_iter()
             .collect(),
