@@ -15,6 +15,7 @@ use crate::decide::Decide;
 use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
+use crate::memory_speed::MemorySpeed;
 use crate::page;
 use crate::paging_cost::PagingCost;
 use crate::preempt::Preempt;
@@ -93,6 +94,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Sharing,
         &ReserveSize,
         &PagingCost,
+        &MemorySpeed,
     ]
 }
 
