@@ -62,6 +62,7 @@ pub mod host;
 pub mod interference;
 pub mod lanes;
 mod mapping;
+pub mod media;
 pub mod memory_speed;
 pub mod neighbour;
 mod objects;

@@ -10,7 +10,7 @@ use leasehold_pager::simulate::{Job, Scheme, TAU1, TAU2, Task};
 use leasehold_pager_linux::Features;
 
 pub(crate) use play::play;
-pub(crate) use space::Space;
+pub(crate) use space::{Range, Space};
 
 use crate::report::Report;
 use crate::samples::Spread;

@@ -15,6 +15,7 @@ use crate::decide::Decide;
 use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
+use crate::media::Media;
 use crate::memory_speed::MemorySpeed;
 use crate::page;
 use crate::paging_cost::PagingCost;
@@ -95,6 +96,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &ReserveSize,
         &PagingCost,
         &MemorySpeed,
+        &Media,
     ]
 }
 

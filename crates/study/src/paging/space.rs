@@ -1,13 +1,13 @@
 //! Memory reservations on Linux, and address space to attach areas in: real pages, a real swap
 //! file.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::ptr::null_mut;
 
 use anyhow::{Context, Result, ensure};
 use leasehold_pager::{AreaId, AttachmentId, PAGE, ReservationId};
-use leasehold_pager_linux::{Answer, Options, Paging, SwapFile};
+use leasehold_pager_linux::{Answer, CopyOnWrite, Options, Paging, SwapFile};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const PAGE_BYTES: usize = PAGE as usize;
@@ -34,6 +34,15 @@ pub(crate) struct View<'a> {
     start: *mut u8,
     pages: u32,
     _space: &'a Space,
+}
+
+/// Addresses for areas that lie next to each other.
+pub(crate) struct Range<'a> {
+    start: *mut u8,
+    pages: u32,
+    /// Pages from the start that have been given to areas.
+    taken: Cell<u32>,
+    space: &'a Space,
 }
 
 impl Space {
@@ -63,14 +72,28 @@ impl Space {
         &self.paging
     }
 
+    /// Addresses for `pages` pages of areas.
+    ///
+    /// # Errors
+    /// The system's without address space.
+    pub(crate) fn range(&self, pages: u32) -> Result<Range<'_>> {
+        let window = Window::reserve(pages)?;
+        let start = window.start;
+        self.windows.borrow_mut().push(window);
+        Ok(Range {
+            start,
+            pages,
+            taken: Cell::new(0),
+            space: self,
+        })
+    }
+
     /// Attaches an area of `pages` pages at addresses of its own.
     ///
     /// # Errors
     /// The pager's, or the system's without address space.
     pub(crate) fn attach(&self, to: ReservationId, area: AreaId, pages: u32) -> Result<View<'_>> {
-        let window = Window::reserve(pages)?;
-        let start = window.start;
-        self.windows.borrow_mut().push(window);
+        let start = self.range(pages)?.start;
         // SAFETY: the window has just been reserved, for this alone, and stays reserved until
         // after the pager has gone. Only views of this thread, which cannot be sent, access it.
         let id = unsafe { self.paging.attach_at(to, area, start, pages) }?;
@@ -90,6 +113,35 @@ impl Space {
         let denied = self.paging.take_denied();
         ensure!(denied.is_none(), "an access was denied: {denied:?}");
         Ok(())
+    }
+}
+
+impl Range<'_> {
+    /// The first address. It is valid until the space goes.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Attaches an area of `pages` pages behind the one before, so that writes go to `copies`.
+    ///
+    /// # Errors
+    /// If it does not fit, or the pager's.
+    pub(crate) fn attach_copied(
+        &self,
+        to: ReservationId,
+        area: AreaId,
+        copies: AreaId,
+        pages: u32,
+    ) -> Result<CopyOnWrite> {
+        let first = self.taken.get();
+        ensure!(pages <= self.pages - first, "{pages} more pages do not fit");
+        self.taken.set(first + pages);
+        let address = self.start.wrapping_add(first as usize * PAGE_BYTES);
+        let paging = &self.space.paging;
+        // SAFETY: these addresses were reserved for this range, given to nobody before, and stay
+        // reserved until after the pager has gone. Whoever runs a program on them does so in this
+        // thread: the range cannot be sent.
+        Ok(unsafe { paging.attach_copied(to, area, copies, address) }?)
     }
 }
 
