@@ -55,6 +55,8 @@ mod compare;
 mod format;
 mod place;
 #[cfg(feature = "tracer")]
+pub mod platform;
+#[cfg(feature = "tracer")]
 mod primitive;
 mod report;
 mod score;

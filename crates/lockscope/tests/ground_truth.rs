@@ -125,3 +125,59 @@ fn a_lock_that_another_task_releases_has_no_hold_time() {
         );
     }
 }
+
+/// Programs of the tracer in the kernel.
+fn loaded() -> usize {
+    libbpf_rs::query::ProgInfoIter::default()
+        .filter(|program| program.name.to_string_lossy() == "lock_entered")
+        .count()
+}
+
+fn until(mut reached: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if reached() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it did not come within a minute");
+}
+
+#[test]
+#[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
+fn a_tracer_that_is_killed_leaves_no_probe_in_a_lock_function() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mark = directory.path().join("running");
+    let command = format!("touch {}; while :; do :; done", mark.display());
+    let mut tracer = Command::new(env!("CARGO_BIN_EXE_lockscope"))
+        .args([
+            "record",
+            "--mode",
+            "full",
+            "--a",
+            &command,
+            "--b",
+            "exec sleep 1000",
+            "--out",
+        ])
+        .arg(directory.path().join("trace"))
+        .spawn()
+        .expect("started");
+    until(|| mark.exists());
+    assert!(loaded() > 0);
+    tracer.kill().expect("killed");
+    tracer.wait().expect("waited for");
+    until(|| loaded() == 0);
+}
+
+#[test]
+#[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
+fn a_storm_of_forks_and_exits_is_counted_or_its_loss_is_said() {
+    let storm = "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait";
+    let trace = record_commands(storm, storm, &["--rows", "1048576"]);
+    // Every process that is made takes the list of tasks once, and once more when it is reaped.
+    for workload in 0..2 {
+        let (made, _) = taken_in(&trace, workload, &["copy_process"]);
+        assert!(made >= 150, "{made}");
+    }
+}

@@ -89,6 +89,99 @@ fn every_mmap_lock_is_counted() {
     assert_eq!(run(20_000), 40_000);
 }
 
+/// As many as a machine takes in a second, several times.
+#[test]
+fn of_millions_of_events_none_is_lost() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (few, many) = (
+        format!("exec {} mmap 0", ground_truth()),
+        format!("exec {} mmap 1000000", ground_truth()),
+    );
+    let (trace, _) = record(directory.path(), &few, &many, &["--for", "10m"]);
+    assert_eq!(trace.losses.acquisitions, 0);
+    assert_eq!(mmap_writes(&trace, 1) - mmap_writes(&trace, 0), 2_000_000);
+}
+
+#[test]
+fn what_a_workload_does_until_it_is_ready_is_not_recorded() {
+    let _turn = turn();
+    if !sees_mmap_lock() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = ground_truth();
+    let begins = |before: u64, after: u64| {
+        format!("{program} mmap {before}; echo ready; read line; exec {program} mmap {after}")
+    };
+    let (trace, _) = record(
+        directory.path(),
+        &begins(3_000, 0),
+        &begins(0, 3_000),
+        &["--for", "10m", "--when-ready"],
+    );
+    assert!(mmap_writes(&trace, 0) < 3_000);
+    assert!(mmap_writes(&trace, 1) >= 6_000);
+}
+
+#[test]
+fn a_workload_that_ends_before_it_is_ready_is_named() {
+    let _turn = turn();
+    let output = lockscope()
+        .args(["record", "--mode", "contended", "--when-ready"])
+        .args(["--a", "echo ready; read line", "--b", "echo steady"])
+        .output()
+        .expect("started");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("workload b: it ended (exit status: 0) before it said that it is ready"),
+        "{error}"
+    );
+}
+
+#[test]
+fn rounds_of_a_worker_are_timed_beside_thrashers() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let worker = "echo ready; read line; while :; do sleep 0.01; echo round; done";
+    let thrasher = "echo ready; read line; : >{}; exec sleep 1000";
+    let output = lockscope()
+        .current_dir(directory.path())
+        .args([
+            "interfere",
+            "--mode",
+            "contended",
+            "--when-ready",
+            "--max",
+            "2",
+        ])
+        .args(["--worker", worker, "--thrasher", thrasher])
+        .args(["--add-every", "300ms", "--json"])
+        .output()
+        .expect("started");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let steps = result["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 3);
+    for step in steps {
+        assert!(
+            step["median_ms"]
+                .as_f64()
+                .is_some_and(|median| median >= 10.0),
+            "{step}"
+        );
+    }
+    // Each thrasher had a name of its own.
+    for name in ["thrasher1", "thrasher2"] {
+        assert!(directory.path().join(name).exists(), "{name}");
+    }
+}
+
 #[test]
 fn two_workloads_that_fight_for_a_directory_share_its_lock() {
     let _turn = turn();
@@ -312,6 +405,40 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
 }
 
 #[test]
+fn a_recording_that_finds_the_disk_full_says_so_and_leaves_no_workload() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = directory.path().join("disk");
+    fs::create_dir(&disk).expect("a directory");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4k", "none"])
+        .arg(&disk)
+        .status();
+    assert!(mounted.expect("started").success());
+    let recording = lockscope()
+        .args(["record", "--mode", "contended", "--for", "300ms"])
+        .args(["--name", &"x".repeat(100_000)])
+        .args(["--a", "exec sleep 1000", "--b", "exec sleep 1000", "--out"])
+        .arg(disk.join("trace"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let group = cgroups(recording.id());
+    let output = recording.wait_with_output().expect("waited for");
+    let left = fs::read_dir(&disk).expect("readable").count();
+    let unmounted = Command::new("umount").arg(&disk).status();
+    assert!(unmounted.expect("started").success());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("cannot write the trace: No space left"),
+        "{error}"
+    );
+    assert_eq!(left, 0);
+    assert!(!group.exists());
+}
+
+#[test]
 fn what_is_no_trace_is_refused_in_one_line_that_names_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("not.trace");
@@ -362,4 +489,67 @@ fn what_is_not_offered_or_does_not_exist_is_refused() {
         &[&record[..], &["--for", "10"]].concat(),
         "allowed: a whole number and ms, s, m or h",
     );
+    refused(
+        &[&record[..], &["--platform", "lxc"]].concat(),
+        "--platform: found \"lxc\"; allowed: host, runc",
+    );
+    refused(
+        &[&record[..], &["--writable", "/no/such"]].concat(),
+        "--writable /no/such: not a directory",
+    );
+    refused(
+        &[
+            "interfere",
+            "--worker",
+            "true",
+            "--thrasher",
+            "true",
+            "--platform",
+            "runc",
+        ],
+        "give --when-ready",
+    );
+}
+
+#[test]
+fn a_platform_that_is_not_installed_is_refused_before_anything_is_started() {
+    let nothing = tempfile::tempdir().expect("a directory");
+    for (platform, said) in [
+        ("runc", "found no program runc in $PATH; "),
+        ("gvisor", "found no program runsc in $PATH; "),
+        ("firecracker", "found no program firecracker in $PATH; "),
+        (
+            "leasehold",
+            "found no program leasehold in $PATH; build it: cargo build",
+        ),
+        ("microvm", "fetch it: lab/fetch machine"),
+    ] {
+        let program = nothing.path().join("lockscope");
+        if !program.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_lockscope"), &program).expect("copied");
+        }
+        let recording = Command::new(&program)
+            .current_dir(nothing.path())
+            .env("PATH", nothing.path())
+            .env("LEASEHOLD_LAB", nothing.path())
+            .args([
+                "record",
+                "--platform",
+                platform,
+                "--a",
+                "true",
+                "--b",
+                "true",
+            ])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let group = cgroups(recording.id());
+        let output = recording.wait_with_output().expect("waited for");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(!group.exists());
+    }
 }

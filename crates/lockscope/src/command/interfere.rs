@@ -5,14 +5,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use leasehold_lockscope::platform::Platform;
 use leasehold_lockscope::{Report, Score};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use crate::command::duration::parse_duration;
-use crate::command::record::{self, Common, stopped};
+use crate::command::record::{self, Common, LOOK, stopped};
 use crate::command::render::{new_table, rate};
+use crate::command::workloads::{Setting, Workloads};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -20,11 +22,17 @@ The worker is run over and over, and each run is timed; thrashers are run over a
 worker has the first processor to itself, the thrashers take turns on the others. After the last step
 worker and thrasher are traced together, so that tracing disturbs no measurement.
 
+With --when-ready both run on, on any platform, and the worker prints the line `round` after each piece of
+work: these are timed, and what a platform takes to start is not. --pin gives them processors as above.
+In a CMD, {} stands for the workload's name: worker, thrasher1, thrasher2, ...
+
 Examples:
   lockscope interfere --worker ./create.sh --thrasher ./create.sh --add-every 10s --max 3
-  lockscope interfere --worker 'ls -R /usr' --thrasher 'ls -R /usr' --json")]
+  lockscope interfere --worker 'ls -R /usr' --thrasher 'ls -R /usr' --json
+  lockscope interfere --platform runc --when-ready --pin --writable /srv/test \\
+    --worker 'workload --tell file-create /srv/test/{}' --thrasher 'workload file-create /srv/test/{}'")]
 pub(crate) struct Interfere {
-    /// Command whose run time is measured, run by `sh`. It should take a fraction of a second.
+    /// Command whose run time is measured, as `sh` reads it. It should take a fraction of a second.
     #[arg(long, value_name = "CMD")]
     worker: String,
 
@@ -45,12 +53,16 @@ pub(crate) struct Interfere {
     json: bool,
 
     #[command(flatten)]
+    setting: Setting,
+
+    #[command(flatten)]
     common: Common,
 }
 
 /// What was measured.
 #[derive(Debug, Serialize)]
 struct Interference {
+    name: String,
     worker: String,
     thrasher: String,
     platform: String,
@@ -69,40 +81,17 @@ struct Step {
     runs: usize,
     median_ms: f64,
     p95_ms: f64,
-    /// Median run time over that without thrashers.
+    /// Median time over that without thrashers.
     slowdown: f64,
 }
 
 /// `lockscope interfere`.
 pub(crate) fn interfere(arguments: &Interfere) -> Result<()> {
     record::stop_on_signals()?;
-    let processors = processors()?;
-    let mut thrashers = Vec::new();
-    let mut steps: Vec<Step> = Vec::new();
-    for count in 0..=arguments.max {
-        if count > 0 {
-            let at = (count as usize - 1) % (processors.len() - 1) + 1;
-            thrashers.push(Thrasher::start(&arguments.thrasher, processors[at])?);
-        }
-        eprintln!("lockscope: {count} thrashers, {:?}", arguments.add_every);
-        let mut times = measure(&arguments.worker, processors[0], arguments.add_every)?;
-        times.sort_by(f64::total_cmp);
-        let median = quantile(&times, 0.5);
-        steps.push(Step {
-            thrashers: count,
-            runs: times.len(),
-            median_ms: median,
-            p95_ms: quantile(&times, 0.95),
-            slowdown: median / steps.first().map_or(median, |first| first.median_ms),
-        });
-        if let Some(ended) = thrashers.iter_mut().find_map(Thrasher::ended) {
-            bail!("a thrasher ended: {ended}: {}", arguments.thrasher);
-        }
-        if stopped() {
-            break;
-        }
-    }
-    drop(thrashers);
+    let steps = match arguments.setting.when_ready {
+        true => steps_of_rounds(arguments)?,
+        false => steps_of_runs(arguments)?,
+    };
     let result = with_sharing(arguments, steps)?;
     if arguments.json {
         println!("{}", serde_json::to_string(&result)?);
@@ -112,18 +101,136 @@ pub(crate) fn interfere(arguments: &Interfere) -> Result<()> {
     Ok(())
 }
 
+/// Times whole runs of the worker.
+fn steps_of_runs(arguments: &Interfere) -> Result<Vec<Step>> {
+    let platform = arguments.setting.platform;
+    if platform != Platform::Host {
+        bail!(
+            "--platform {}: a run would be mostly the platform's start; \
+             give --when-ready, and a worker that prints `round` after each piece of work",
+            platform.name()
+        );
+    }
+    let processors = processors()?;
+    let mut thrashers = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
+    for count in 0..=arguments.max {
+        if count > 0 {
+            let at = (count as usize - 1) % (processors.len() - 1) + 1;
+            let command = named(&arguments.thrasher, &format!("thrasher{count}"));
+            thrashers.push(Thrasher::start(&command, processors[at])?);
+        }
+        say(count, arguments);
+        let worker = named(&arguments.worker, "worker");
+        let times = measure(&worker, processors[0], arguments.add_every)?;
+        steps.push(Step::of(count, times, steps.first()));
+        if let Some(ended) = thrashers.iter_mut().find_map(Thrasher::ended) {
+            bail!("a thrasher ended: {ended}: {}", arguments.thrasher);
+        }
+        if stopped() {
+            break;
+        }
+    }
+    Ok(steps)
+}
+
+/// Times the rounds that the worker tells of.
+fn steps_of_rounds(arguments: &Interfere) -> Result<Vec<Step>> {
+    let mut workloads = Workloads::of(&arguments.setting)?;
+    let mut steps: Vec<Step> = Vec::new();
+    for count in 0..=arguments.max {
+        let (name, command) = match count {
+            0 => ("worker".to_owned(), &arguments.worker),
+            count => (format!("thrasher{count}"), &arguments.thrasher),
+        };
+        workloads.add(&name, &named(command, &name))?;
+        workloads.launch(false)?;
+        let newest = workloads.len() - 1;
+        workloads.go(newest)?;
+        workloads.until_ready(newest)?;
+        workloads.begin(newest)?;
+        say(count, arguments);
+        let times = measure_rounds(&mut workloads, arguments.add_every)?;
+        steps.push(Step::of(count, times, steps.first()));
+        if stopped() {
+            break;
+        }
+    }
+    workloads.end()?;
+    Ok(steps)
+}
+
+/// For `time`, and until there are some: the milliseconds between rounds of the first workload.
+fn measure_rounds(workloads: &mut Workloads, time: Duration) -> Result<Vec<f64>> {
+    /// As many rounds as have a median.
+    const FEWEST: usize = 3;
+    drop(workloads.launched(0)?.take_rounds());
+    let begun = Instant::now();
+    let mut rounds = Vec::new();
+    while (begun.elapsed() < time || rounds.len() <= FEWEST) && !stopped() {
+        std::thread::sleep(LOOK);
+        rounds.extend(workloads.launched(0)?.take_rounds());
+        for index in 0..workloads.len() {
+            if let Some(status) = workloads.launched(index)?.ended()? {
+                bail!("a workload ended while it was measured ({status})");
+            }
+        }
+    }
+    let between = |pair: &[Instant]| (pair[1] - pair[0]).as_secs_f64() * 1e3;
+    Ok(rounds.windows(2).map(between).collect())
+}
+
+fn say(thrashers: u32, arguments: &Interfere) {
+    eprintln!(
+        "lockscope: {thrashers} thrashers, {:?}",
+        arguments.add_every
+    );
+}
+
+/// The command of the workload of this name.
+fn named(command: &str, name: &str) -> String {
+    command.replace("{}", name)
+}
+
+impl Step {
+    /// From the times in milliseconds; `first` is the step without thrashers, unless this is it.
+    fn of(thrashers: u32, mut times: Vec<f64>, first: Option<&Step>) -> Self {
+        times.sort_by(f64::total_cmp);
+        let median = quantile(&times, 0.5);
+        Self {
+            thrashers,
+            runs: times.len(),
+            median_ms: median,
+            p95_ms: quantile(&times, 0.95),
+            slowdown: median / first.map_or(median, |first| first.median_ms),
+        }
+    }
+}
+
 /// Adds what worker and thrasher share.
 fn with_sharing(arguments: &Interfere, steps: Vec<Step>) -> Result<Interference> {
-    let [worker, thrasher] =
-        [&arguments.worker, &arguments.thrasher].map(|command| forever(command));
-    let commands = [("worker", &worker), ("thrasher", &thrasher)];
-    let trace = record::run_and_record(&commands, arguments.add_every, false, &arguments.common)?;
+    let names = ["worker", "thrasher1"];
+    let run = |command: &String, name| {
+        let command = named(command, name);
+        match arguments.setting.when_ready {
+            true => command,
+            false => forever(&command),
+        }
+    };
+    let [worker, thrasher] = [
+        run(&arguments.worker, names[0]),
+        run(&arguments.thrasher, names[1]),
+    ];
+    let commands = [(names[0], worker.as_str()), (names[1], thrasher.as_str())];
+    let (setting, common) = (&arguments.setting, &arguments.common);
+    let trace = record::run_and_record(&commands, arguments.add_every, false, setting, common)?;
     trace.write(&arguments.common.out)?;
     let (report, score) = (Report::of(&trace), Score::of(&trace));
     Ok(Interference {
+        name: trace.name.clone(),
         worker: arguments.worker.clone(),
         thrasher: arguments.thrasher.clone(),
-        platform: arguments.common.platform.clone(),
+        platform: trace.platform.clone(),
         steps,
         shared_per_second: report.shared.per_second,
         shared_locks: report.shared.locks,
@@ -243,6 +350,25 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_compared_with_the_one_without_thrashers() {
+        let first = Step::of(0, vec![2.0, 1.0, 3.0], None);
+        assert_eq!((first.median_ms, first.slowdown), (2.0, 1.0));
+        let second = Step::of(1, vec![5.0, 4.0, 1.0], Some(&first));
+        assert_eq!(
+            (second.median_ms, second.slowdown, second.runs),
+            (4.0, 2.0, 3)
+        );
+    }
+
+    #[test]
+    fn every_place_of_the_name_in_a_command_is_filled() {
+        assert_eq!(
+            named("rm {}; touch {}", "worker"),
+            "rm worker; touch worker"
+        );
+    }
 
     #[test]
     fn quantiles_are_values_that_were_measured() {

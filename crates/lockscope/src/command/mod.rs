@@ -9,6 +9,8 @@ mod read;
 #[cfg(feature = "tracer")]
 mod record;
 mod render;
+#[cfg(feature = "tracer")]
+mod workloads;
 
 use std::process::ExitCode;
 #[cfg(feature = "tracer")]

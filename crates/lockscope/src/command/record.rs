@@ -1,20 +1,20 @@
 //! `lockscope record` and `lockscope attach`: making a trace.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use leasehold_lockscope::tracer::{
-    Cgroup, Hierarchy, Launched, ModeChoice, Offer, Options, Recorder, Target, TracerError,
+    Hierarchy, ModeChoice, Offer, Options, Recorder, Target, TracerError,
 };
 use leasehold_lockscope::{Class, Mode, Trace, Workload};
 
 use crate::command::duration::parse_duration;
+use crate::command::workloads::{Setting, Workloads};
 
 /// How often to look whether a workload has ended, or somebody wants to stop.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Set by Ctrl-C and SIGTERM: what was recorded until then is kept.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -26,9 +26,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// What the workloads run on, for `compare`: a word of your choice.
-    #[arg(long, value_name = "NAME", default_value = "host")]
-    pub(crate) platform: String,
+    /// What they run on is called so in tables; as the platform if it is not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) column: Option<String>,
 
     /// Which locks: mutex, rwsem, spin, rw, rtmutex, percpu-rwsem, or all.
     #[arg(
@@ -57,9 +57,10 @@ pub(crate) struct Common {
 #[command(after_help = "\
 Examples:
   lockscope record --a 'python3 -m compileall -q a' --b 'python3 -m compileall -q b'
-  lockscope record --a ./create.sh --b ./create.sh --for 10s --class spin -o create.trace")]
+  lockscope record --a ./create.sh --b ./create.sh --for 10s --class spin -o create.trace
+  lockscope record --platform runc --writable a --writable b --a 'make -C a' --b 'make -C b'")]
 pub(crate) struct Record {
-    /// Command of the first workload, run by `sh`.
+    /// Command of the first workload, as `sh` reads it.
     #[arg(long, value_name = "CMD")]
     pub(crate) a: String,
 
@@ -74,6 +75,9 @@ pub(crate) struct Record {
     /// Show what the workloads print.
     #[arg(long)]
     pub(crate) show_output: bool,
+
+    #[command(flatten)]
+    pub(crate) setting: Setting,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -104,11 +108,12 @@ pub(crate) struct Attach {
 /// `lockscope record`.
 pub(crate) fn record(arguments: &Record) -> Result<Trace> {
     stop_on_signals()?;
-    let commands = [("a", &arguments.a), ("b", &arguments.b)];
+    let commands = [("a", arguments.a.as_str()), ("b", arguments.b.as_str())];
     let trace = run_and_record(
         &commands,
         arguments.time,
         arguments.show_output,
+        &arguments.setting,
         &arguments.common,
     )?;
     save(&trace, &arguments.common.out)?;
@@ -156,69 +161,46 @@ pub(crate) fn attach(arguments: &Attach) -> Result<Trace> {
             what,
             ran_ns,
         });
-    let trace = finish(recorder, described.collect(), &arguments.common)?;
+    let trace = finish(recorder, described.collect(), "host", &arguments.common)?;
     save(&trace, &arguments.common.out)?;
     Ok(trace)
 }
 
-/// Runs the named commands beside each other in control groups of their own and records them.
+/// Runs the named commands beside each other, each on the platform and in a control group of its own,
+/// and records them.
 pub(crate) fn run_and_record(
-    commands: &[(&str, &String)],
+    commands: &[(&str, &str)],
     time: Duration,
     show_output: bool,
+    setting: &Setting,
     common: &Common,
 ) -> Result<Trace> {
-    let groups = Groups::create(commands)?;
-    let targets: Vec<_> = groups
-        .each
-        .iter()
-        .map(|group| vec![Target::Cgroup(group.clone())])
-        .collect();
-    let mut recorder = load(common, &targets)?;
-    let mut launched = Vec::new();
-    for ((name, command), group) in commands.iter().zip(&groups.each) {
-        let shell = ["sh", "-c", command.as_str()].map(OsString::from);
-        launched.push(Launched::stopped(name, &shell, group, show_output)?);
+    let mut workloads = Workloads::of(setting)?;
+    for (name, command) in commands {
+        workloads.add(name, command)?;
     }
-    recorder.attach()?;
-    for workload in &mut launched {
-        workload
-            .go()
-            .context("a workload is gone before it began")?;
+    let mut recorder = load(common, &workloads.targets())?;
+    workloads.launch(show_output)?;
+    let all = 0..workloads.len();
+    if setting.when_ready {
+        all.clone().try_for_each(|index| workloads.go(index))?;
+        all.clone()
+            .try_for_each(|index| workloads.until_ready(index))?;
+        recorder.attach()?;
+        all.clone().try_for_each(|index| workloads.begin(index))?;
+    } else {
+        recorder.attach()?;
+        all.clone().try_for_each(|index| workloads.go(index))?;
     }
-    wait(&mut launched, time)?;
-    let described = commands
-        .iter()
-        .zip(&launched)
-        .map(|((name, command), launched)| Workload {
-            name: (*name).to_owned(),
-            what: (*command).clone(),
-            ran_ns: launched.ran_ns(),
-        });
-    let trace = finish(recorder, described.collect(), common)?;
-    for ((name, command), launched) in commands.iter().zip(&launched) {
-        if let Some(how) = launched.failure() {
-            eprintln!("lockscope: workload {name} failed ({how}): {command}");
-        }
-    }
-    groups.end()?;
+    workloads.wait(time)?;
+    let trace = finish(
+        recorder,
+        workloads.described(),
+        setting.platform.name(),
+        common,
+    )?;
+    workloads.end()?;
     Ok(trace)
-}
-
-/// Until all have ended, the time is over, or somebody stops it.
-fn wait(launched: &mut [Launched], time: Duration) -> Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < time && !STOP.load(Ordering::Relaxed) {
-        let mut running = false;
-        for workload in launched.iter_mut() {
-            running |= workload.ended()?.is_none();
-        }
-        if !running {
-            break;
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 /// Chooses the mode, says which and why, and loads the tracer.
@@ -246,10 +228,16 @@ fn load(common: &Common, targets: &[Vec<Target>]) -> Result<Recorder> {
     Ok(Recorder::load(&offer, &options, targets)?)
 }
 
-fn finish(recorder: Recorder, workloads: Vec<Workload>, common: &Common) -> Result<Trace> {
+fn finish(
+    recorder: Recorder,
+    workloads: Vec<Workload>,
+    platform: &str,
+    common: &Common,
+) -> Result<Trace> {
     let first = workloads.first().map(|workload| workload.what.clone());
     let name = common.name.clone().or(first).unwrap_or_default();
-    Ok(recorder.finish(workloads, name, common.platform.clone())?)
+    let column = common.column.clone().unwrap_or_else(|| platform.to_owned());
+    Ok(recorder.finish(workloads, name, column)?)
 }
 
 fn save(trace: &Trace, file: &std::path::Path) -> Result<()> {
@@ -292,52 +280,4 @@ fn parse_classes(names: &[String]) -> Result<Vec<Class>> {
         );
     }
     Ok(classes)
-}
-
-/// Control groups of one run: one for each workload, in one of their own.
-struct Groups {
-    parent: Cgroup,
-    each: Vec<Cgroup>,
-    ended: bool,
-}
-
-impl Groups {
-    fn create(commands: &[(&str, &String)]) -> Result<Self> {
-        let hierarchy = Hierarchy::mounted()?;
-        let parent = format!("lockscope-{}", std::process::id());
-        let mut groups = Self {
-            parent: hierarchy.create(&parent)?,
-            each: Vec::new(),
-            ended: false,
-        };
-        for (name, _) in commands {
-            groups
-                .each
-                .push(hierarchy.create(&format!("{parent}/{name}"))?);
-        }
-        Ok(groups)
-    }
-
-    fn end(mut self) -> Result<()> {
-        self.ended = true;
-        self.remove()
-    }
-
-    fn remove(&self) -> Result<()> {
-        for group in self.each.iter().chain([&self.parent]) {
-            group.end()?;
-        }
-        Ok(())
-    }
-}
-
-/// Whatever happened, no workload is left running.
-impl Drop for Groups {
-    fn drop(&mut self) {
-        if !self.ended
-            && let Err(error) = self.remove()
-        {
-            eprintln!("lockscope: {error:#}");
-        }
-    }
 }

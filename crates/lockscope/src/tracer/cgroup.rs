@@ -22,6 +22,7 @@ pub struct Hierarchy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     path: PathBuf,
+    name: PathBuf,
     id: u64,
     level: u32,
 }
@@ -62,6 +63,7 @@ impl Hierarchy {
         Ok(Cgroup {
             id: metadata.ino(),
             level,
+            name: below.to_owned(),
             path,
         })
     }
@@ -77,6 +79,20 @@ impl Hierarchy {
             source,
         })?;
         self.open(&path)
+    }
+
+    /// Lets the groups below `parent` be restricted to processors.
+    ///
+    /// # Errors
+    /// The hierarchy has no control over them, as where another one of version 1 has it.
+    pub fn control_processors(&self, parent: &Cgroup) -> Result<(), TracerError> {
+        for group in [&self.root, &parent.path] {
+            let file = group.join("cgroup.subtree_control");
+            fs::write(&file, "+cpuset").map_err(|_| TracerError::NoCpuset {
+                root: self.root.display().to_string(),
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -97,13 +113,31 @@ impl Cgroup {
         &self.path
     }
 
+    /// Its path below the mount.
+    #[must_use]
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Lets its members run on one processor only, whatever they ask for.
+    ///
+    /// # Errors
+    /// The system refuses; see [`Hierarchy::control_processors`].
+    pub fn restrict_to(&self, processor: usize) -> Result<(), TracerError> {
+        let file = self.path.join("cpuset.cpus");
+        fs::write(&file, processor.to_string()).map_err(|source| TracerError::Io {
+            what: format!("cannot restrict the control group {}", self.path.display()),
+            source,
+        })
+    }
+
     /// The file to which a process writes its id to become a member.
     #[must_use]
     pub fn members(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
 
-    /// Ends every member and removes the group. Waits up to ten seconds for them to be gone.
+    /// Ends every member, those of groups below it too, and removes all of these groups. Waits up to ten seconds for them to be gone.
     ///
     /// # Errors
     /// A member does not end, or the system refuses.
@@ -116,7 +150,7 @@ impl Cgroup {
         let deadline = Instant::now() + PATIENCE;
         loop {
             fs::write(&kill, "1").map_err(failed)?;
-            match fs::remove_dir(&self.path) {
+            match remove(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     if Instant::now() > deadline {
                         return Err(failed(error));
@@ -126,6 +160,21 @@ impl Cgroup {
                 done => return done.map_err(failed),
             }
         }
+    }
+}
+
+/// Removes a group and those below it, which platforms make; fails as busy while one has a member.
+fn remove(group: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(group)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
+    match fs::remove_dir(group) {
+        // A runtime may clean up behind itself at the same time.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 

@@ -1,12 +1,13 @@
 //! Starting a command as a workload: it is in its control group before its first instruction, and
-//! waits there until the tracer is attached.
+//! waits there until the tracer is attached. Or it starts, says that it is ready, and waits then: so
+//! what a platform takes to start is not recorded (LockScope §5.2).
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use rustix::process::{
@@ -15,11 +16,24 @@ use rustix::process::{
 
 use crate::tracer::TracerError;
 use crate::tracer::cgroup::Cgroup;
+use crate::tracer::output::Listener;
+
+/// What a workload is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manners {
+    /// Whether what it prints is shown.
+    pub show_output: bool,
+    /// Whether it says `ready` when it is, and begins when it reads a line.
+    pub says_ready: bool,
+}
 
 /// A command of a workload that was started.
 #[derive(Debug)]
 pub struct Launched {
     child: Child,
+    /// Open while it may still wait for a line.
+    input: Option<ChildStdin>,
+    output: Listener,
     started: Option<Instant>,
     ran_ns: Option<u64>,
     status: Option<ExitStatus>,
@@ -35,7 +49,7 @@ impl Launched {
         name: &str,
         command: &[OsString],
         cgroup: &Cgroup,
-        show_output: bool,
+        manners: Manners,
     ) -> Result<Self, TracerError> {
         let failed = |why: String| TracerError::Start {
             name: name.into(),
@@ -45,25 +59,28 @@ impl Launched {
             why,
         };
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-        let output = || {
-            if show_output {
-                Stdio::inherit()
-            } else {
-                Stdio::null()
-            }
+        let input = match manners.says_ready {
+            true => Stdio::piped(),
+            false => Stdio::null(),
         };
-        let child = Command::new(program)
+        // A pipe on every platform, so that writing costs the same locks on each.
+        let mut child = Command::new(program)
             .arg("start")
             .arg(cgroup.members())
             .args(command)
-            .stdin(Stdio::null())
-            .stdout(output())
+            .stdin(input)
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
+        let output = child.stdout.take();
+        let listen = |output| Listener::of(output, manners.show_output);
+        let output = output.map(listen).unwrap_or_default();
         let pid = Pid::from_child(&child);
         match waitpid(Some(pid), WaitOptions::UNTRACED) {
             Ok(Some((_, status))) if status.stopped() => Ok(Self {
+                input: child.stdin.take(),
                 child,
+                output,
                 started: None,
                 ran_ns: None,
                 status: None,
@@ -80,6 +97,30 @@ impl Launched {
     pub fn go(&mut self) -> io::Result<()> {
         self.started = Some(Instant::now());
         Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
+    /// Whether it has said that it is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.output.is_ready()
+    }
+
+    /// Tells one that is ready to begin. Its time counts from now.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.started = Some(Instant::now());
+        match &mut self.input {
+            Some(input) => input.write_all(b"\n"),
+            None => Ok(()),
+        }
+    }
+
+    /// When it said that it had done a round, since this was asked last.
+    #[must_use]
+    pub fn take_rounds(&self) -> Vec<Instant> {
+        self.output.take_rounds()
     }
 
     /// Whether it ended, and how.

@@ -10,12 +10,13 @@ mod kernel;
 mod launch;
 mod layout;
 mod offer;
+mod output;
 mod recorder;
 mod symbols;
 mod target;
 
 pub use cgroup::{Cgroup, Hierarchy};
-pub use launch::{Launched, become_workload};
+pub use launch::{Launched, Manners, become_workload};
 pub use offer::{ModeChoice, Offer};
 pub use recorder::{Options, Recorder};
 pub use target::Target;
@@ -76,6 +77,12 @@ pub enum TracerError {
         "no cgroup2 file system is mounted; mount it: mount -t cgroup2 none /sys/fs/cgroup/unified"
     )]
     NoCgroups,
+    /// The version 2 hierarchy cannot restrict groups to processors.
+    #[error("no workload can be pinned: the cgroup2 hierarchy at {root} does not control `cpuset`")]
+    NoCpuset {
+        /// Where it is mounted.
+        root: String,
+    },
     /// A control group that a workload is given by is not one.
     #[error("{path}: not a control group of version 2 below {root}")]
     NotACgroup {
@@ -94,6 +101,17 @@ pub enum TracerError {
         found: usize,
         /// How many may be.
         allowed: usize,
+    },
+    /// A workload that was to say that it is ready did not.
+    #[error(
+        "workload {name}: {how} before it said that it is ready; with --when-ready a workload prints \
+         the line \"ready\" and begins when it reads a line"
+    )]
+    NotReady {
+        /// The workload.
+        name: String,
+        /// What happened instead.
+        how: String,
     },
     /// A command of a workload cannot be started.
     #[error("workload {name}: cannot start {command:?}: {why}")]

@@ -1,0 +1,269 @@
+//! Workloads that are started, each on the platform and in a control group of its own, and ended
+//! together.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use leasehold_lockscope::platform::{Platform, Prepared, Request};
+use leasehold_lockscope::tracer::{Cgroup, Hierarchy, Launched, Manners, Target, TracerError};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::command::record::{LOOK, stopped};
+
+/// How long a workload may take until it is ready: a sandbox that starts in an emulated machine takes
+/// a while.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What workloads run on, and how.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Setting {
+    /// What they run on: host, runc, gvisor (or gvisor-ptrace, gvisor-kvm), microvm, firecracker,
+    /// leasehold. On leasehold a CMD is a WASI program and its arguments.
+    #[arg(long, value_name = "NAME", default_value = "host", value_parser = platform)]
+    pub(crate) platform: Platform,
+
+    /// A directory that they may write to, on platforms that have the host's files read-only or not
+    /// at all; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) writable: Vec<PathBuf>,
+
+    /// Each on a processor of its own, the first ones that there are; beyond them in turns.
+    #[arg(long)]
+    pub(crate) pin: bool,
+
+    /// They say when they are ready, by the line `ready`, and begin when they read a line: what it
+    /// takes to start is not recorded.
+    #[arg(long)]
+    pub(crate) when_ready: bool,
+}
+
+fn platform(name: &str) -> Result<Platform, String> {
+    Platform::named(name).map_err(|error| error.to_string())
+}
+
+/// The workloads of one run. Whatever happens, none is left running.
+pub(crate) struct Workloads {
+    // In the order in which they are dropped: no file of a platform goes before who uses it.
+    groups: Groups,
+    members: Vec<Member>,
+    setting: Setting,
+}
+
+struct Member {
+    name: String,
+    command: String,
+    launched: Option<Launched>,
+    group: Cgroup,
+    prepared: Prepared,
+}
+
+impl Workloads {
+    /// None yet.
+    pub(crate) fn of(setting: &Setting) -> Result<Self> {
+        Ok(Self {
+            groups: Groups::create()?,
+            members: Vec::new(),
+            setting: setting.clone(),
+        })
+    }
+
+    /// Adds one, and starts nothing.
+    pub(crate) fn add(&mut self, name: &str, command: &str) -> Result<()> {
+        let cgroup = self.groups.parent.name().join(name);
+        let prepared = self.setting.platform.prepare(&Request {
+            name,
+            command,
+            writable: &self.setting.writable,
+            cgroup: &cgroup,
+        })?;
+        let processor = match self.setting.pin {
+            true => Some(processor_of(self.members.len())?),
+            false => None,
+        };
+        self.members.push(Member {
+            name: name.to_owned(),
+            command: command.to_owned(),
+            launched: None,
+            group: self.groups.add(name, processor)?,
+            prepared,
+        });
+        Ok(())
+    }
+
+    /// Whom a tracer is to look at: one list for each workload.
+    pub(crate) fn targets(&self) -> Vec<Vec<Target>> {
+        let target = |member: &Member| vec![Target::Cgroup(member.group.clone())];
+        self.members.iter().map(target).collect()
+    }
+
+    /// Starts those that were not started, and stops them before their first instruction.
+    pub(crate) fn launch(&mut self, show_output: bool) -> Result<()> {
+        let manners = Manners {
+            show_output,
+            says_ready: self.setting.when_ready,
+        };
+        for member in self
+            .members
+            .iter_mut()
+            .filter(|member| member.launched.is_none())
+        {
+            let program = member.prepared.program();
+            let launched = Launched::stopped(&member.name, program, &member.group, manners)?;
+            member.launched = Some(launched);
+        }
+        Ok(())
+    }
+
+    /// Lets workload number `index` run.
+    pub(crate) fn go(&mut self, index: usize) -> Result<()> {
+        self.launched(index)?
+            .go()
+            .context("a workload is gone before it began")
+    }
+
+    /// Waits until workload number `index` says that it is ready.
+    pub(crate) fn until_ready(&mut self, index: usize) -> Result<()> {
+        let begun = Instant::now();
+        let name = self.members[index].name.clone();
+        let launched = self.launched(index)?;
+        while !launched.is_ready() {
+            let how = match launched.ended()? {
+                Some(status) => format!("it ended ({status})"),
+                None if stopped() => bail!("stopped"),
+                None if begun.elapsed() > PATIENCE => format!("{PATIENCE:?} passed"),
+                None => {
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+            };
+            return Err(TracerError::NotReady { name, how }.into());
+        }
+        Ok(())
+    }
+
+    /// Tells workload number `index`, which is ready, to begin.
+    pub(crate) fn begin(&mut self, index: usize) -> Result<()> {
+        self.launched(index)?
+            .begin()
+            .context("a workload is gone before it began")
+    }
+
+    /// The running workload number `index`.
+    pub(crate) fn launched(&mut self, index: usize) -> Result<&mut Launched> {
+        let member = &mut self.members[index];
+        let launched = member.launched.as_mut();
+        launched.with_context(|| format!("workload {} was not started", member.name))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Until all have ended, the time is over, or somebody stops it.
+    pub(crate) fn wait(&mut self, time: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !stopped() {
+            let mut running = false;
+            for launched in self
+                .members
+                .iter_mut()
+                .filter_map(|member| member.launched.as_mut())
+            {
+                running |= launched.ended()?.is_none();
+            }
+            if !running {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Each workload's name, command and how long it has run.
+    pub(crate) fn described(&self) -> Vec<leasehold_lockscope::Workload> {
+        let described = |member: &Member| leasehold_lockscope::Workload {
+            name: member.name.clone(),
+            what: member.command.clone(),
+            ran_ns: member.launched.as_ref().map_or(0, Launched::ran_ns),
+        };
+        self.members.iter().map(described).collect()
+    }
+
+    /// Says which ones failed, and ends them all.
+    pub(crate) fn end(self) -> Result<()> {
+        for member in &self.members {
+            if let Some(how) = member.launched.as_ref().and_then(Launched::failure) {
+                eprintln!(
+                    "lockscope: workload {} failed ({how}): {}",
+                    member.name, member.command
+                );
+            }
+        }
+        self.groups.end()
+    }
+}
+
+/// The processor that workload number `index` is pinned to.
+fn processor_of(index: usize) -> Result<usize> {
+    let allowed = sched_getaffinity(None).context("cannot tell the processors")?;
+    let processors: Vec<_> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .collect();
+    // The first one is the first workload's alone.
+    Ok(match (index, processors.len()) {
+        (0, _) => processors[0],
+        (_, 0 | 1) => bail!("--pin needs two processors; allowed here: {processors:?}"),
+        (index, count) => processors[(index - 1) % (count - 1) + 1],
+    })
+}
+
+/// Control groups of one run: one for each workload, in one of their own.
+struct Groups {
+    hierarchy: Hierarchy,
+    parent: Cgroup,
+    each: Vec<Cgroup>,
+    ended: bool,
+}
+
+impl Groups {
+    fn create() -> Result<Self> {
+        let hierarchy = Hierarchy::mounted()?;
+        let parent = hierarchy.create(&format!("lockscope-{}", std::process::id()))?;
+        Ok(Self {
+            hierarchy,
+            parent,
+            each: Vec::new(),
+            ended: false,
+        })
+    }
+
+    fn add(&mut self, name: &str, processor: Option<usize>) -> Result<Cgroup> {
+        if processor.is_some() {
+            self.hierarchy.control_processors(&self.parent)?;
+        }
+        let path = self.parent.name().join(name);
+        let group = self.hierarchy.create(&path.to_string_lossy())?;
+        self.each.push(group.clone());
+        if let Some(processor) = processor {
+            group.restrict_to(processor)?;
+        }
+        Ok(group)
+    }
+
+    fn end(mut self) -> Result<()> {
+        self.ended = true;
+        Ok(self.parent.end()?)
+    }
+}
+
+/// Whatever happened, no workload is left running.
+impl Drop for Groups {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Err(error) = self.parent.end()
+        {
+            eprintln!("lockscope: {error:#}");
+        }
+    }
+}
