@@ -47,6 +47,13 @@ pub struct Scheduler {
     pub(crate) paused: bool,
     /// When the timer fires.
     pub(crate) armed: Nanos,
+    /// Whether it fires because somebody more urgent comes due, and not because of what the one
+    /// that runs has used.
+    pub(crate) armed_for_others: bool,
+    /// The most that an interrupt takes of which those pay whom it is for.
+    pub(crate) interrupt: Nanos,
+    /// What the current server has to be charged for the interrupt that dispatched it.
+    pub(crate) owed: Nanos,
     pub(crate) ledger: Ledger,
 }
 
@@ -73,8 +80,24 @@ impl Scheduler {
             accounted: 0,
             paused: false,
             armed: NEVER,
+            armed_for_others: false,
+            interrupt: 0,
+            owed: 0,
             ledger: Ledger::default(),
         }
+    }
+
+    /// Has a shielded scheduler charge interrupts to whom they are for, up to `at_most`
+    /// nanoseconds each: what usually lies between the timer's expiry and the scheduler's
+    /// timestamp. Without it, 0, they are charged to whom they interrupt, as in SPR.
+    ///
+    /// That is the time in which a timer that fires for a server of higher urgency takes the
+    /// processor from the one that runs. What is beyond `at_most` is charged to the latter as
+    /// before: it may have put the interrupt off by itself, in a call that cannot be interrupted.
+    #[must_use]
+    pub const fn with_interrupt(mut self, at_most: Nanos) -> Self {
+        self.interrupt = at_most;
+        self
     }
 
     /// Adds a server with a full budget and no tasks. Whether its contract fits to the others'
@@ -245,6 +268,12 @@ impl Scheduler {
         }
     }
 
+    /// How much of the time until now the server that runs will be charged for the interrupt that
+    /// dispatched it (see [`with_interrupt`](Self::with_interrupt)).
+    pub(crate) const fn owed(&self) -> Nanos {
+        self.owed
+    }
+
     /// The task that runs.
     pub fn running(&self) -> Option<TaskId> {
         self.running
@@ -300,10 +329,19 @@ impl Scheduler {
         let server = self.server(id)?;
         let left = server.budget.left(&self.rings[id.index()], now);
         let ran = match self.current {
-            Some(current) if current == id.index => now.saturating_sub(self.accounted),
+            Some(current) if current == id.index => now.saturating_sub(self.accounted) + self.owed,
             _ => 0,
         };
         Ok(left.saturating_sub(ran))
+    }
+
+    /// A server's deadline under earliest deadline first; `None` under fixed priorities and without
+    /// a reservation. It only moves to later, but for a change of contract.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if it has been removed.
+    pub fn deadline(&self, id: ServerId) -> Result<Option<Nanos>, Refused> {
+        self.server(id).map(|server| server.budget.deadline())
     }
 
     /// When a server gets budget back next, if any is pending at the last event.

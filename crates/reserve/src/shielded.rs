@@ -22,7 +22,8 @@ const LATE_ROUNDS: u32 = 64;
 impl Scheduler {
     pub(crate) fn schedule_shielded(&mut self, now: Nanos) -> Decision {
         let mut decision = Decision::default();
-        self.account(now);
+        let interrupt = self.interrupt_for_others(now);
+        self.account_but(now, interrupt);
         let previous = self.current;
         if let Some(previous) = previous {
             self.note_timer(previous);
@@ -31,6 +32,8 @@ impl Scheduler {
         let next = self.select(&mut decision);
         let next = self.begin_turn(next);
         self.dispatch(previous, next, &mut decision);
+        // Whoever runs now pays for it, also the one that was interrupted, if it goes on.
+        self.owed = next.map_or(0, |_| interrupt);
         decision.protected = next.is_some_and(|next| {
             let server = self.servers.at(next);
             !server.is_background() && server.is_nonpreemptive(self.accounted)
@@ -38,6 +41,22 @@ impl Scheduler {
         self.arm(next, &mut decision);
         debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
         decision
+    }
+
+    /// How much of the time until `now` passed while the timer interrupted the server that runs
+    /// because somebody more urgent came due.
+    ///
+    /// That is none of what the interrupted server did. Charged to it, it is what a preemption
+    /// storm takes (SPR attack A3); charged to whom the interrupt is for, every preemption costs
+    /// the attacker as much as it takes. The server that is dispatched then has been due for as
+    /// long: this is the schedule in which it is dispatched when its timer expires.
+    fn interrupt_for_others(&self, now: Nanos) -> Nanos {
+        let since = self.armed.max(self.accounted);
+        let is_ready = |index: Index| self.servers.at(index).state == State::Ready;
+        if !self.armed_for_others || self.paused || !self.current.is_some_and(is_ready) {
+            return 0;
+        }
+        now.saturating_sub(since).min(self.interrupt)
     }
 
     /// Selects the server that runs next; processes its timeout if that has expired.
@@ -96,9 +115,9 @@ impl Scheduler {
     /// and a later deadline, and whether that is a reason to switch depends on the others.
     fn depletion(&self, index: Index) -> Nanos {
         let server = self.servers.at(index);
-        let mut end = server
-            .budget
-            .depletion(&self.rings[index as usize], self.accounted);
+        let since = self.accounted - self.owed;
+        let ring = &self.rings[index as usize];
+        let mut end = server.budget.depletion(ring, since);
         let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract())
         else {
             return end;
@@ -124,11 +143,13 @@ impl Scheduler {
     /// Says when the timer must fire (SPR Alg. 2).
     fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
         let now = self.accounted;
+        self.armed_for_others = false;
         self.armed = match next {
             None => self.pending.earliest().min(self.background.earliest()),
             Some(index) => {
                 let server = self.servers.at(index);
-                let depletion = self.depletion(index);
+                // A budget that does not last for the interrupt is used up at once.
+                let depletion = self.depletion(index).max(now + 1);
                 let preemption = if server.is_background() {
                     self.pending.earliest()
                 } else {
@@ -142,7 +163,9 @@ impl Scheduler {
                         .min(waiting)
                         .max(end)
                 };
-                depletion.min(preemption).min(self.turn_end(index))
+                let own = depletion.min(self.turn_end(index));
+                self.armed_for_others = !server.is_background() && preemption < own;
+                own.min(preemption)
             }
         };
         decision.timer = (self.armed != NEVER).then_some(self.armed);

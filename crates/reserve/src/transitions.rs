@@ -34,32 +34,41 @@ impl Scheduler {
 
     /// Accounts for what ran since the last event (SPR Alg. 1), and sees to what that changes.
     pub(crate) fn account(&mut self, now: Nanos) {
+        self.account_but(now, 0);
+    }
+
+    /// The same without the last `interrupt` nanoseconds, for which somebody else pays.
+    pub(crate) fn account_but(&mut self, now: Nanos, interrupt: Nanos) {
         let from = self.accounted;
         let now = from.max(now);
         self.accounted = now;
-        let Some(index) = self.current.filter(|_| now > from) else {
+        let Some(index) = self.current else {
             return;
         };
         if self.paused {
             self.spare(index, now - from);
             return;
         }
+        let (from, end) = (from - core::mem::take(&mut self.owed), now - interrupt);
+        if end <= from {
+            return;
+        }
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
-        server.supply.used += now - from;
-        server.turn += now - from;
+        server.supply.used += end - from;
+        server.turn += end - from;
         if !server.is_background() {
-            self.ledger.used += now - from;
+            self.ledger.used += end - from;
         }
         // A timer that fired in time leaves no overrun.
         if now > self.armed && server.state == State::Ready {
-            let overrun = now.saturating_sub(server.budget.depletion(ring, from));
+            let overrun = end.saturating_sub(server.budget.depletion(ring, from));
             server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         }
         server.supply.replenishments +=
             server
                 .budget
-                .charge(ring, from, now, &mut watch(&mut self.timers, index));
+                .charge(ring, from, end, &mut watch(&mut self.timers, index));
         let is_available = server.budget.is_available(ring, now);
         match server.state {
             State::Ready if is_available => self.follow_deadline(index),
@@ -77,6 +86,9 @@ impl Scheduler {
     /// back meanwhile is there.
     #[cold]
     fn spare(&mut self, index: Index, time: Nanos) {
+        if time == 0 {
+            return;
+        }
         let now = self.accounted;
         let server = self.servers.at_mut(index);
         server.dispatched += time;

@@ -317,7 +317,7 @@ fn events_during_a_job_wait_for_it() {
 }
 
 #[test]
-fn interrupts_calls_and_switches_are_paid_by_those_they_interrupt_and_let_run() {
+fn interrupts_are_paid_by_those_they_are_for_and_calls_and_switches_by_those_who_run() {
     let costs = CostModel {
         interrupt: 1_000,
         handler: 100,
@@ -326,27 +326,30 @@ fn interrupts_calls_and_switches_are_paid_by_those_they_interrupt_and_let_run() 
         switch: 5,
         ..CostModel::FREE
     };
-    let mut simulation = Simulation::new(FREE, costs, Tally::new());
-    let low = simulation
-        .server(&contract(100_000, 100_000, 1))
-        .expect("room");
-    let high = simulation
-        .server(&contract(50_000, 100_000, 2))
-        .expect("room");
-    simulation.task(low, Behaviour::Busy).expect("takes time");
-    let once = Behaviour::Script {
-        steps: vec![Step::SleepUntil(10_000), Step::Run(500)],
-        repeat: false,
+    // What low and high pay beside their work.
+    let paid = |shielding| {
+        let config = Config { shielding, ..FREE };
+        let mut simulation = Simulation::new(config, costs, Tally::new());
+        let [low, high] = [(100_000, 1), (50_000, 2)].map(|(budget, priority)| {
+            let server = simulation.server(&contract(budget, 100_000, priority));
+            server.expect("room")
+        });
+        simulation.task(low, Behaviour::Busy).expect("takes time");
+        let once = Behaviour::Script {
+            steps: vec![Step::SleepUntil(10_000), Step::Run(500)],
+            repeat: false,
+        };
+        simulation.task(high, once).expect("takes time");
+        simulation.run_until(20_000).expect("time passes");
+        let tally = simulation.sink();
+        assert_eq!(tally.server(high).worst_wakeup(), Some(1_000 + 100 + 7 + 5));
+        assert_eq!(tally.server(high).work(), 500);
+        [low, high].map(|server| tally.server(server).overhead())
     };
-    simulation.task(high, once).expect("takes time");
-    simulation.run_until(20_000).expect("time passes");
-    let tally = simulation.sink();
-    // High pays for its own dispatch and its call, low for being interrupted and for its own
-    // dispatch.
-    assert_eq!(tally.server(high).overhead(), 7 + 5 + 10);
-    assert_eq!(tally.server(low).overhead(), 1_000 + 100 + 7 + 5);
-    assert_eq!(tally.server(high).worst_wakeup(), Some(1_000 + 100 + 7 + 5));
-    assert_eq!(tally.server(high).work(), 500);
+    // Each pays for its own dispatch, and high for its call.
+    let (low, high) = (7 + 5, 7 + 5 + 10);
+    assert_eq!(paid(Shielding::Shielded), [low, high + 1_000 + 100]);
+    assert_eq!(paid(Shielding::Eager), [low + 1_000 + 100, high]);
 }
 
 #[test]

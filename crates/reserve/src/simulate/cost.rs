@@ -79,12 +79,15 @@ impl CostModel {
     /// What an invocation of the scheduler takes after its timestamp.
     pub fn of(&self, decision: &Decision) -> Nanos {
         let switch = if decision.switched { self.switch } else { 0 };
+        self.deciding(decision) + self.arm + switch
+    }
+
+    /// The part of it that is the scheduler's own code: without arming and switching.
+    pub fn deciding(&self, decision: &Decision) -> Nanos {
         self.decision
             + u64::from(decision.touched) * self.reservation
             + u64::from(decision.timeouts) * self.timeout
             + u64::from(decision.replenishments) * self.replenishment
-            + self.arm
-            + switch
     }
 
     /// One preemption of a task by another with at most two reservations, one timeout and

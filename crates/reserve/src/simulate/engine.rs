@@ -13,6 +13,9 @@ use crate::{Config, Contract, Nanos, Refused, Scheduler, ServerId, Supply, TaskI
 /// Reactions at one instant after which a simulation counts as stalled.
 const PATIENCE: u32 = 1_000_000;
 
+/// What an invocation that nothing leads to takes until the scheduler's timestamp.
+const FREE_ENTRY: (Cause, Nanos) = (Cause::Call, 0);
+
 /// A server of a [`Simulation`], in the order in which they were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerIndex(u32);
@@ -132,7 +135,7 @@ impl<S: Sink> Simulation<S> {
     /// An idle machine at time 0.
     pub fn new(config: Config, costs: CostModel, sink: S) -> Self {
         Self {
-            scheduler: Scheduler::new(config),
+            scheduler: Scheduler::new(config).with_interrupt(costs.interrupt + costs.handler),
             costs,
             sink,
             now: 0,
@@ -239,7 +242,7 @@ impl<S: Sink> Simulation<S> {
             self.react()?;
         }
         self.execute(end.max(self.now));
-        self.decide(&CostModel::FREE);
+        self.decide(FREE_ENTRY, &CostModel::FREE);
         self.tell_unfinished();
         self.sink.record(&Event::Stopped { at: self.now });
         Ok(())
@@ -293,7 +296,7 @@ impl<S: Sink> Simulation<S> {
                 None => {}
             }
         }
-        self.decide(&CostModel::FREE);
+        self.decide(FREE_ENTRY, &CostModel::FREE);
     }
 
     /// When something happens next.
@@ -371,10 +374,10 @@ impl<S: Sink> Simulation<S> {
     /// The running task takes its next step, and calls the scheduler if that is part of it.
     fn call(&mut self, task: TaskIndex) {
         if let Some(call) = self.next_call(task) {
-            self.enter(Cause::Call, self.costs.call);
+            let entry = self.enter(Cause::Call, self.costs.call);
             self.answer(task, call);
             self.deliver_arrivals();
-            self.decide(&self.costs.clone());
+            self.decide(entry, &self.costs.clone());
         }
     }
 
@@ -382,9 +385,9 @@ impl<S: Sink> Simulation<S> {
     fn interrupt(&mut self) {
         let (at, interrupted) = (self.now, self.running);
         let by_timer = self.timer.is_some_and(|timer| timer <= at);
-        self.enter(Cause::Interrupt, self.costs.interrupt + self.costs.handler);
+        let entry = self.enter(Cause::Interrupt, self.costs.interrupt + self.costs.handler);
         self.deliver_arrivals();
-        self.decide(&self.costs.clone());
+        self.decide(entry, &self.costs.clone());
         if by_timer {
             self.sink.record(&Event::TimerInterrupt {
                 at,
@@ -395,18 +398,11 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
-    /// Spends what it takes to get to the scheduler's timestamp, at the expense of whoever runs.
-    fn enter(&mut self, cause: Cause, cost: Nanos) {
-        let from = self.now;
+    /// Spends what it takes to get to the scheduler's timestamp. At whose expense, the scheduler
+    /// says.
+    fn enter(&mut self, cause: Cause, cost: Nanos) -> (Cause, Nanos) {
         self.now += cost;
-        if cost > 0 {
-            self.sink.record(&Event::Overhead {
-                task: self.running,
-                cause,
-                from,
-                to: self.now,
-            });
-        }
+        (cause, cost)
     }
 
     /// Takes steps of a task until it has something to run or wants something of the scheduler.
@@ -485,12 +481,16 @@ impl<S: Sink> Simulation<S> {
         wake(&mut self.scheduler, task.id, self.now);
     }
 
-    /// Lets the scheduler decide, now, and spends what that takes.
-    fn decide(&mut self, costs: &CostModel) {
+    /// Lets the scheduler decide, now, after the time of the `entry`, and spends what that takes.
+    fn decide(&mut self, (cause, entry): (Cause, Nanos), costs: &CostModel) {
         let stamp = self.now;
         let decision = self.scheduler.schedule(stamp);
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);
+        // Part of an interrupt may be that of whom it was for.
+        let theirs = stamp - self.scheduler.owed();
+        self.tell_overhead(previous, cause, stamp - entry, theirs);
+        self.tell_overhead(next, cause, theirs, stamp);
         self.timer = decision.timer;
         self.now = stamp + costs.of(&decision);
         self.sink.record(&Event::Decided {
@@ -510,12 +510,16 @@ impl<S: Sink> Simulation<S> {
         if self.sink.wants_budgets() {
             self.tell_budgets(stamp);
         }
-        if stamp < self.now {
+        self.tell_overhead(next, Cause::Decision, stamp, self.now);
+    }
+
+    fn tell_overhead(&mut self, task: Option<TaskIndex>, cause: Cause, from: Nanos, to: Nanos) {
+        if from < to {
             self.sink.record(&Event::Overhead {
-                task: next,
-                cause: Cause::Decision,
-                from: stamp,
-                to: self.now,
+                task,
+                cause,
+                from,
+                to,
             });
         }
     }

@@ -7,7 +7,8 @@ use crate::{Contract, Nanos};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// A timer interrupt or an event from outside, until the scheduler's timestamp. Charged to
-    /// the task that it interrupts.
+    /// the task that it interrupts, unless it is a timer's that fires for a more urgent server of
+    /// a shielded scheduler: then to that one.
     Interrupt,
     /// A call of the scheduler by the running task, until the timestamp. Charged to that task.
     Call,

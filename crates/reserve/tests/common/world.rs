@@ -34,6 +34,8 @@ pub(crate) struct Load {
     pub(crate) changes: Vec<(Nanos, usize, Contract)>,
     /// How late the timer fires, in turn.
     pub(crate) latencies: Vec<Nanos>,
+    /// The most of a latency that those pay whom the timer is for.
+    pub(crate) interrupt: Nanos,
 }
 
 /// What happened.
@@ -97,7 +99,7 @@ pub(crate) fn run(
     horizon: Nanos,
     mut check: impl FnMut(&Scheduler, &[ServerId], Nanos),
 ) -> (Scheduler, History) {
-    let mut scheduler = Scheduler::new(config);
+    let mut scheduler = Scheduler::new(config).with_interrupt(load.interrupt);
     let mut history = History::default();
     let mut actors = Vec::new();
     let mut loads = Vec::new();
@@ -329,6 +331,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
         events,
         changes: Vec::new(),
         latencies: Vec::new(),
+        interrupt: 0,
     })
 }
 

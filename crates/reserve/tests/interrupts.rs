@@ -1,0 +1,148 @@
+//! Who pays for an interrupt: whom it is for, up to what an interrupt takes.
+
+mod common;
+
+use common::contract;
+use leasehold_reserve::{Config, Nanos, Policy, Scheduler, ServerId, Shielding, TaskId};
+
+const INTERRUPT: Nanos = 5;
+
+/// A server of low priority that computes, and one of high priority that sleeps until `wake`.
+struct Pair {
+    scheduler: Scheduler,
+    low: ServerId,
+    high: ServerId,
+    sleeper: TaskId,
+}
+
+impl Pair {
+    fn new(shielding: Shielding, policy: Policy, region: Nanos, wake: Nanos) -> Self {
+        let mut scheduler = Scheduler::new(common::config(shielding)).with_interrupt(INTERRUPT);
+        let below = contract(50, 200, 1).with_nonpreemptive(region).unwrap();
+        let above = contract(20, 200, 2).with_policy(policy);
+        let low = scheduler.add_server(&below, 0).unwrap();
+        let high = scheduler.add_server(&above, 0).unwrap();
+        let [busy, sleeper] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+        scheduler.wake(busy, 0).unwrap();
+        scheduler.block(sleeper, 0, Some(wake)).unwrap();
+        let decision = scheduler.schedule(0);
+        assert_eq!(decision.run, Some(busy));
+        assert_eq!(decision.timer, Some(wake.max(region).min(50)));
+        Pair {
+            scheduler,
+            low,
+            high,
+            sleeper,
+        }
+    }
+
+    fn used(&self) -> [Nanos; 2] {
+        [self.low, self.high].map(|server| self.scheduler.supply(server).unwrap().used)
+    }
+}
+
+#[test]
+fn a_preemption_is_charged_to_whom_it_is_for_from_the_instant_that_its_timer_expires() {
+    for policy in [Policy::Sporadic, Policy::Deferrable] {
+        let mut pair = Pair::new(Shielding::Shielded, policy, 0, 10);
+        let decision = pair.scheduler.schedule(14);
+        assert_eq!(decision.run, Some(pair.sleeper));
+        assert_eq!(
+            pair.used(),
+            [10, 0],
+            "what is owed is charged with what it runs"
+        );
+        // It has had four of its 20 already.
+        assert_eq!(decision.timer, Some(10 + 20));
+        assert_eq!(pair.scheduler.budget_left(pair.high, 16), Ok(20 - 6));
+        pair.scheduler.block(pair.sleeper, 17, None).unwrap();
+        assert_eq!(pair.used(), [10, 7]);
+    }
+}
+
+#[test]
+fn a_region_that_ends_is_an_interrupt_for_whoever_has_waited() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 30, 10);
+    assert_eq!(pair.scheduler.schedule(33).run, Some(pair.sleeper));
+    pair.scheduler.block(pair.sleeper, 34, None).unwrap();
+    assert_eq!(pair.used(), [30, 4]);
+}
+
+#[test]
+fn what_an_interrupt_does_not_take_is_charged_to_whom_it_kept_from_stopping() {
+    // A call of the guest that runs puts the interrupt off, by 40.
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
+    pair.scheduler.schedule(50);
+    pair.scheduler.block(pair.sleeper, 51, None).unwrap();
+    assert_eq!(pair.used(), [50 - INTERRUPT, 1 + INTERRUPT]);
+}
+
+#[test]
+fn the_end_of_a_budget_is_an_interrupt_for_whom_it_stops() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 150);
+    assert_eq!(pair.scheduler.schedule(0).timer, Some(50));
+    assert_eq!(pair.scheduler.schedule(54).run, None);
+    assert_eq!(pair.used(), [54, 0]);
+    // Nobody is interrupted by what wakes an idle processor.
+    pair.scheduler.schedule(153);
+    pair.scheduler.block(pair.sleeper, 155, None).unwrap();
+    assert_eq!(pair.used(), [54, 2]);
+}
+
+#[test]
+fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
+    let mut scheduler =
+        Scheduler::new(common::config(Shielding::Shielded)).with_interrupt(INTERRUPT);
+    let low = scheduler.add_server(&contract(50, 200, 1), 0).unwrap();
+    let high = scheduler.add_server(&contract(3, 200, 2), 0).unwrap();
+    let [busy, small] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+    scheduler.wake(busy, 0).unwrap();
+    scheduler.block(small, 0, Some(10)).unwrap();
+    scheduler.schedule(0);
+    let decision = scheduler.schedule(15);
+    assert_eq!((decision.run, decision.timer), (Some(small), Some(16)));
+    let decision = scheduler.schedule(16);
+    assert_eq!(decision.run, Some(busy));
+    assert_eq!(scheduler.supply(high).unwrap().used, 6);
+    // All three of this period, and three of the next: it has to wait for the one after.
+    assert_eq!(scheduler.next_replenishment(high), Ok(Some(10 + 2 * 200)));
+}
+
+#[test]
+fn an_eager_scheduler_charges_the_interrupted() {
+    let mut pair = Pair::new(Shielding::Eager, Policy::Sporadic, 0, 10);
+    pair.scheduler.schedule(14);
+    pair.scheduler.block(pair.sleeper, 17, None).unwrap();
+    assert_eq!(pair.used(), [14, 3]);
+}
+
+#[test]
+fn a_storm_takes_from_the_budget_of_whoever_makes_it() {
+    let used = |interrupt| {
+        let config = Config {
+            tasks: 2,
+            ..common::config(Shielding::Shielded)
+        };
+        let mut scheduler = Scheduler::new(config).with_interrupt(interrupt);
+        let low = scheduler.add_server(&contract(400, 1_000, 1), 0).unwrap();
+        let high = scheduler.add_server(&contract(400, 1_000, 2), 0).unwrap();
+        let [busy, flood] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+        scheduler.wake(busy, 0).unwrap();
+        scheduler.block(flood, 0, Some(10)).unwrap();
+        let mut now = 0;
+        let mut ran = 0;
+        // Ten naps of ten; each interrupt takes five, and the flood itself one.
+        for _ in 0..10 {
+            let timer = scheduler.schedule(now).timer.unwrap();
+            ran += timer - now;
+            assert_eq!(scheduler.schedule(timer + 5).run, Some(flood));
+            now = timer + 6;
+            scheduler.block(flood, now, Some(now + 10)).unwrap();
+        }
+        let used = [low, high].map(|server| scheduler.supply(server).unwrap().used);
+        assert_eq!(used[0] + used[1], now, "every nanosecond is charged once");
+        (ran, used)
+    };
+    assert_eq!(used(0), (100, [150, 10]));
+    assert_eq!(used(5), (100, [100, 60]));
+}
