@@ -4,6 +4,7 @@
 //! other threads hold.
 
 use crate::clock::Elapsed;
+use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{Processor, Promised, contract};
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
@@ -247,7 +248,24 @@ pub(crate) enum Command {
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Memory(u64, Sender<Option<MemoryUse>>),
     Connect(Box<Connect>),
+    Control(Sender<Vec<(ControlKind, ControlUse)>>),
     Shutdown,
+}
+
+impl Command {
+    pub(crate) const fn kind(&self) -> ControlKind {
+        match self {
+            Self::Start { .. } => ControlKind::Start,
+            Self::Go(_) => ControlKind::Go,
+            Self::Kill(_) => ControlKind::Kill,
+            Self::Statement(..) => ControlKind::Statement,
+            Self::Processors(..) => ControlKind::Processors,
+            Self::Memory(..) => ControlKind::Memory,
+            Self::Connect(_) => ControlKind::Connect,
+            Self::Control(_) => ControlKind::Control,
+            Self::Shutdown => ControlKind::Shutdown,
+        }
+    }
 }
 
 /// A channel between two tenants, made by the controller.
@@ -429,14 +447,26 @@ impl Cell {
         answer.recv().unwrap_or(Err(Errno::Gone))
     }
 
-    /// What tenants have got of the processor so far, all at the same instant; `None` for those
-    /// from whom everything was taken back.
+    /// What tenants have got of the processor so far; `None` for those from whom everything was
+    /// taken back. Of 64 tenants at a time it is at the same instant: more would make a command
+    /// that reservations have to wait for.
     pub fn processors<'a>(
         &self,
         tenants: impl IntoIterator<Item = &'a TenantHandle>,
     ) -> Vec<Option<Processor>> {
-        let keys = tenants.into_iter().map(|tenant| tenant.key).collect();
-        processors(&self.inbox, keys)
+        const AT_ONCE: usize = 64;
+        let keys: Vec<u64> = tenants.into_iter().map(|tenant| tenant.key).collect();
+        let some = keys.chunks(AT_ONCE);
+        some.flat_map(|keys| processors(&self.inbox, keys.to_vec()))
+            .collect()
+    }
+
+    /// What the controller's commands have taken of the cell's thread so far, by kind; nothing if
+    /// the cell has ended. This one is not counted yet.
+    pub fn control(&self) -> Vec<(ControlKind, ControlUse)> {
+        let (reply, answer) = channel();
+        self.send(Command::Control(reply));
+        answer.recv().unwrap_or_default()
     }
 
     fn send(&self, command: Command) {

@@ -8,11 +8,76 @@
 /// Commands get one part in so many of the time that reservations want.
 const PART: u64 = 20;
 
+/// What a controller asks a cell for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlKind {
+    /// To admit a tenant.
+    Start,
+    /// To let it run.
+    Go,
+    /// To end it.
+    Kill,
+    /// What it was charged for.
+    Statement,
+    /// What tenants have got of the processor.
+    Processors,
+    /// How a tenant uses its memory.
+    Memory,
+    /// To connect two tenants.
+    Connect,
+    /// What commands have taken.
+    Control,
+    /// To end all tenants. Nobody is left whom it could keep waiting.
+    Shutdown,
+}
+
+impl ControlKind {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 9] = [
+        Self::Start,
+        Self::Go,
+        Self::Kill,
+        Self::Statement,
+        Self::Processors,
+        Self::Memory,
+        Self::Connect,
+        Self::Control,
+        Self::Shutdown,
+    ];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Go => "go",
+            Self::Kill => "kill",
+            Self::Statement => "statement",
+            Self::Processors => "processors",
+            Self::Memory => "memory",
+            Self::Connect => "connect",
+            Self::Control => "control",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// What the commands of one kind have taken of a cell's thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ControlUse {
+    /// How many there were.
+    pub commands: u64,
+    /// All together, ns of wall time.
+    pub taken_ns: u64,
+    /// The longest, ns of wall time: for so long a reservation can wait for a single command.
+    pub longest_ns: u64,
+}
+
 /// How much the commands have taken.
 #[derive(Debug, Default)]
 pub(crate) struct ControlShare {
     /// Until then the next command waits, ns.
     until: u64,
+    uses: [ControlUse; ControlKind::ALL.len()],
 }
 
 impl ControlShare {
@@ -22,14 +87,24 @@ impl ControlShare {
     }
 
     /// A command was obeyed, from one instant to another.
-    pub(crate) fn obeyed(&mut self, from: u64, to: u64) {
-        self.until = to + to.saturating_sub(from) * (PART - 1);
+    pub(crate) fn obeyed(&mut self, kind: ControlKind, from: u64, to: u64) {
+        let taken_ns = to.saturating_sub(from);
+        self.until = to + taken_ns * (PART - 1);
+        let uses = &mut self.uses[kind as usize];
+        uses.commands += 1;
+        uses.taken_ns += taken_ns;
+        uses.longest_ns = uses.longest_ns.max(taken_ns);
+    }
+
+    /// What each kind has taken so far, in the order of [`ControlKind::ALL`].
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (ControlKind, ControlUse)> {
+        ControlKind::ALL.into_iter().zip(self.uses)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ControlShare, PART};
+    use super::{ControlKind, ControlShare, ControlUse, PART};
 
     #[test]
     fn commands_take_their_part_and_one_command_however_many_wait() {
@@ -41,7 +116,7 @@ mod tests {
                     now = until;
                     continue;
                 }
-                share.obeyed(now, now + command);
+                share.obeyed(ControlKind::Go, now, now + command);
                 now += command;
                 taken += command;
             }
@@ -53,5 +128,24 @@ mod tests {
     #[test]
     fn the_first_command_does_not_wait() {
         assert_eq!(ControlShare::default().pause(1), None);
+    }
+
+    #[test]
+    fn the_longest_command_of_a_kind_is_known() {
+        let mut share = ControlShare::default();
+        for (kind, taken) in [(0, 5), (0, 9), (2, 7)] {
+            share.obeyed(ControlKind::ALL[kind], 100, 100 + taken);
+        }
+        let uses: Vec<_> = share.uses().filter(|(_, uses)| uses.commands > 0).collect();
+        let uses_of = |commands, taken_ns, longest_ns| ControlUse {
+            commands,
+            taken_ns,
+            longest_ns,
+        };
+        let expected = [
+            (ControlKind::Start, uses_of(2, 14, 9)),
+            (ControlKind::Kill, uses_of(1, 7, 7)),
+        ];
+        assert_eq!(uses, expected);
     }
 }

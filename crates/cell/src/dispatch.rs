@@ -7,11 +7,11 @@
 
 use crate::cell::CellConfig;
 use crate::promises::Promise;
+use crate::standing::Standing;
 use leasehold_crossing::Urgency;
 use leasehold_lease::Cpu;
 use leasehold_reserve::{
-    Config, Contract, Nanos, Order, Policy, Priority, Refused, Scheduler, ServerId, State, Supply,
-    TaskId,
+    Config, Contract, Nanos, Policy, Priority, Refused, Scheduler, ServerId, State, Supply, TaskId,
 };
 use std::fmt;
 use std::time::Duration;
@@ -30,11 +30,11 @@ pub(crate) enum Work {
 
 /// The part of the processor that a top-level tenant and all its descendants run on: their
 /// reservation, or their turns in what nobody has reserved.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Share {
     server: ServerId,
     reserved: bool,
-    urgency: Urgency,
+    standing: Standing,
 }
 
 /// A processor reservation that the cell may keep.
@@ -47,9 +47,9 @@ pub(crate) struct Promised {
 }
 
 impl Share {
-    /// How urgent it is that this tenant runs.
-    pub(crate) const fn urgency(&self) -> Urgency {
-        self.urgency
+    /// How urgent it is that this tenant is woken.
+    pub(crate) const fn standing(&self) -> &Standing {
+        &self.standing
     }
 }
 
@@ -66,7 +66,6 @@ pub(crate) struct Turn {
 /// The tasks of a cell and the scheduler that picks one.
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
-    order: Order,
     /// What each task is, by its place in the scheduler.
     tasks: Vec<Option<(TaskId, Work, Share)>>,
     /// The task that ran last, unless the cell was idle since.
@@ -82,10 +81,10 @@ impl Dispatcher {
             shielding: config.shielding,
             servers: config.max_tenants,
             tasks,
-        });
+        })
+        .with_interrupt(interrupt_ns(config));
         Self {
             scheduler,
-            order: config.order,
             tasks: vec![None; tasks as usize],
             last: None,
         }
@@ -105,29 +104,29 @@ impl Dispatcher {
             return Ok(Share {
                 server: self.scheduler.add_background(slice)?,
                 reserved: false,
-                urgency: Urgency::BACKGROUND,
+                standing: Standing::Fixed(Urgency::BACKGROUND),
             });
         };
-        let urgency = match self.order {
-            Order::FixedPriority => Urgency::of_priority(u32::from(contract.priority().0)),
-            // Whose deadline comes first is not known before the wake-up is processed.
-            Order::EarliestDeadline => Urgency::of_priority(0),
+        let server = self.scheduler.add_server(contract, now)?;
+        let standing = match self.scheduler.deadline(server)? {
+            None => Standing::Fixed(Urgency::of_priority(contract.priority().0.into())),
+            Some(deadline) => Standing::by_deadline(deadline, contract.period()),
         };
         Ok(Share {
-            server: self.scheduler.add_server(contract, now)?,
+            server,
             reserved: true,
-            urgency,
+            standing,
         })
     }
 
     /// Gives a tenant's share back, and takes what is left of its tasks away.
-    pub(crate) fn give_back(&mut self, share: Share, now: Nanos) {
+    pub(crate) fn give_back(&mut self, share: &Share, now: Nanos) {
         let removed = self.scheduler.remove_server(share.server, now);
         debug_assert!(removed.is_ok(), "a share is given back once");
     }
 
     /// What a tenant has got so far, and what it has left.
-    pub(crate) fn processor(&self, share: Share, now: Nanos) -> Option<Processor> {
+    pub(crate) fn processor(&self, share: &Share, now: Nanos) -> Option<Processor> {
         let server = share.server;
         let state = match self.scheduler.state(server).ok()? {
             _ if self.running() == Some(server) => ProcessorState::Running,
@@ -144,7 +143,7 @@ impl Dispatcher {
     }
 
     /// What a tenant has got so far, up to the last decision.
-    pub(crate) fn supply(&self, share: Share) -> Supply {
+    pub(crate) fn supply(&self, share: &Share) -> Supply {
         self.scheduler.supply(share.server).unwrap_or_default()
     }
 
@@ -157,9 +156,9 @@ impl Dispatcher {
     ///
     /// # Errors
     /// When the cell has no place for another task.
-    pub(crate) fn add(&mut self, share: Share, work: Work) -> Result<TaskId, Refused> {
+    pub(crate) fn add(&mut self, share: &Share, work: Work) -> Result<TaskId, Refused> {
         let task = self.scheduler.add_task(share.server)?;
-        self.tasks[task.index()] = Some((task, work, share));
+        self.tasks[task.index()] = Some((task, work, share.clone()));
         Ok(task)
     }
 
@@ -177,9 +176,25 @@ impl Dispatcher {
     }
 
     /// A task has nothing to do, until somebody wakes it or `until`. For one that waits already,
-    /// `until` replaces the earlier one.
-    pub(crate) fn block(&mut self, task: TaskId, now: Nanos, until: Option<Nanos>) {
+    /// `until` replaces the earlier one. Returns how urgent waking it is from now on, if that has
+    /// changed.
+    pub(crate) fn block(
+        &mut self,
+        task: TaskId,
+        now: Nanos,
+        until: Option<Nanos>,
+    ) -> Option<Urgency> {
         let _ = self.scheduler.block(task, now, until);
+        let (owner, _, share) = self.tasks[task.index()].as_ref()?;
+        let Standing::Deadline(standing) = &share.standing else {
+            return None;
+        };
+        let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
+        if *owner != task {
+            return None;
+        }
+        standing.publish(deadline);
+        Some(Urgency::of_deadline(deadline))
     }
 
     /// The cell does what no tenant asked for, such as admitting another one, or waits for others
@@ -197,19 +212,39 @@ impl Dispatcher {
     pub(crate) fn decide(&mut self, now: Nanos) -> (Option<Turn>, Option<Nanos>) {
         let decision = self.scheduler.schedule(now);
         let again = self.last.is_some() && self.last == decision.run;
+        let mut timer = decision.timer;
         let turn = decision.run.and_then(|task| {
-            let (_, work, share) = self.tasks[task.index()].filter(|(owner, ..)| *owner == task)?;
+            let (_, work, share) = self.tasks[task.index()]
+                .as_ref()
+                .filter(|(owner, ..)| *owner == task)?;
+            let urgency = match &share.standing {
+                Standing::Fixed(urgency) => *urgency,
+                Standing::Deadline(_) => {
+                    let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
+                    if deadline > now {
+                        // From then on it may have a later one, which others have to be heard for.
+                        timer = Some(timer.map_or(deadline, |timer| timer.min(deadline)));
+                        Urgency::of_deadline(deadline)
+                    } else {
+                        LATE
+                    }
+                }
+            };
             Some(Turn {
                 task,
-                work,
-                urgency: share.urgency,
-                interrupted_from: interrupted_from(share, self.order, again, decision.protected),
+                work: *work,
+                urgency,
+                interrupted_from: if share.reserved {
+                    interrupted_from(urgency, again, decision.protected)
+                } else {
+                    Urgency::BACKGROUND
+                },
             })
         });
         if turn.is_none() {
             self.last = None;
         }
-        (turn, decision.timer)
+        (turn, timer)
     }
 
     /// The task of a turn really runs now.
@@ -218,22 +253,30 @@ impl Dispatcher {
     }
 }
 
-/// From which urgency on a message interrupts whoever runs.
+/// What a timer's interrupt takes here, of which those pay whom it is for: as it was measured, and
+/// nothing if it was not.
+fn interrupt_ns(config: &CellConfig) -> Nanos {
+    let measured = config.profile.preemption.as_ref();
+    measured.map_or(0, |costs| costs.interrupt.p50_ns)
+}
+
+/// A tenant whose deadline has passed: it goes on with a later one when its budget ends, so that
+/// everybody with a reservation is heard.
+const LATE: Urgency = Urgency::of_priority(0);
+
+/// From which urgency on a message interrupts a reservation that runs.
 ///
-/// Who has no reservation is interrupted by everything. A reservation is interrupted once by a
-/// message of equal urgency, because the wake-up may be for another task of the same tenant; when
-/// the cell has looked and the same task goes on, only by what is more urgent; and in its
-/// non-preemptive region not a second time by anybody but the controller (SPR §III-F), for then
-/// its timer is set to the end of that region.
-fn interrupted_from(share: Share, order: Order, again: bool, protected: bool) -> Urgency {
-    if !share.reserved {
-        Urgency::BACKGROUND
-    } else if again && protected {
+/// Once by a message of equal urgency, because the wake-up may be for another task of the same
+/// tenant; when the cell has looked and the same task goes on, only by what is more urgent; and in
+/// its non-preemptive region not a second time by anybody but the controller (SPR §III-F), for
+/// then its timer is set to the end of that region.
+const fn interrupted_from(urgency: Urgency, again: bool, protected: bool) -> Urgency {
+    if again && protected {
         Urgency::CONTROL
-    } else if again && order == Order::FixedPriority {
-        share.urgency.above()
+    } else if again {
+        urgency.above()
     } else {
-        share.urgency
+        urgency
     }
 }
 
@@ -296,8 +339,10 @@ pub fn contract(cpu: &Cpu) -> Contract {
 mod tests {
     use super::{Dispatcher, Work};
     use crate::cell::CellConfig;
+    use crate::clock::monotonic_ns;
     use crate::profile::Profile;
-    use leasehold_reserve::Contract;
+    use leasehold_crossing::{Urgency, Urgent as _};
+    use leasehold_reserve::{Contract, Order};
 
     #[test]
     fn what_the_controller_asks_for_is_charged_to_nobody() {
@@ -306,7 +351,7 @@ mod tests {
         let mut share = |now| {
             let contract = Contract::new(20_000, 100_000_000).expect("a contract");
             let share = dispatcher.share(Some(&contract), now).expect("it fits");
-            let task = dispatcher.add(share, Work::Execution(1)).expect("a place");
+            let task = dispatcher.add(&share, Work::Execution(1)).expect("a place");
             (share, task)
         };
         let ((selected, task), (other, _)) = (share(0), share(0));
@@ -316,13 +361,70 @@ mod tests {
 
         // Before it is entered, a command comes that takes five milliseconds.
         dispatcher.pause(0);
-        dispatcher.give_back(other, 2_000_000);
+        dispatcher.give_back(&other, 2_000_000);
         dispatcher.resume(5_000_000);
         let (turn, timer) = dispatcher.decide(5_000_000);
         assert_eq!(turn.map(|turn| turn.task), Some(task));
         assert_eq!(timer, Some(5_020_000));
-        let processor = dispatcher.processor(selected, 5_000_000).expect("there");
+        let processor = dispatcher.processor(&selected, 5_000_000).expect("there");
         assert_eq!(processor.supply.used, 0);
         assert_eq!(processor.budget_left_ns, Some(20_000));
+    }
+
+    #[test]
+    fn a_wake_up_for_a_later_deadline_interrupts_nobody() {
+        let mut config = CellConfig::new(Profile::free());
+        config.order = Order::EarliestDeadline;
+        let mut dispatcher = Dispatcher::new(&config, 2);
+        // The clock of whoever wakes: the deadlines are a minute and an hour from now.
+        let now = monotonic_ns();
+        let [short, long] = [60, 3_600].map(|seconds: u64| {
+            let contract = Contract::new(1_000_000_000, seconds * 1_000_000_000);
+            let contract = contract.expect("a contract");
+            let share = dispatcher.share(Some(&contract), now).expect("it fits");
+            let task = dispatcher.add(&share, Work::Execution(seconds));
+            (share, task.expect("a place"))
+        });
+        for (running, other) in [(&short, &long), (&long, &short)] {
+            dispatcher.wake(running.1, now);
+            let (turn, timer) = dispatcher.decide(now);
+            let turn = turn.expect("it runs");
+            assert_eq!(turn.task, running.1);
+            assert_eq!(timer, Some(now + 1_000_000_000));
+            let is_sooner = other.0.server == short.0.server;
+            let message = other.0.standing().urgency();
+            assert_eq!(message >= turn.interrupted_from, is_sooner);
+            // Another task of the same tenant may be meant once, and not when that was looked at.
+            let own = running.0.standing().urgency();
+            assert!(own >= turn.interrupted_from);
+            dispatcher.entered(&turn);
+            let (turn, _) = dispatcher.decide(now);
+            assert!(own < turn.expect("it goes on").interrupted_from);
+            dispatcher.block(running.1, now, None);
+            assert_eq!(dispatcher.decide(now).0.map(|turn| turn.task), None);
+        }
+    }
+
+    #[test]
+    fn who_is_past_a_deadline_hears_everybody_with_a_reservation() {
+        let mut config = CellConfig::new(Profile::free());
+        config.order = Order::EarliestDeadline;
+        let mut dispatcher = Dispatcher::new(&config, 2);
+        let contract = Contract::new(90, 100).expect("a contract");
+        let share = dispatcher.share(Some(&contract), 0).expect("it fits");
+        let task = dispatcher.add(&share, Work::Execution(1)).expect("a place");
+        dispatcher.wake(task, 0);
+        let (turn, _) = dispatcher.decide(0);
+        assert_eq!(
+            turn.map(|turn| turn.urgency),
+            Some(Urgency::of_deadline(100))
+        );
+        // Kept from running by something outside, until its deadline has passed.
+        dispatcher.pause(10);
+        dispatcher.resume(150);
+        let (turn, _) = dispatcher.decide(150);
+        let turn = turn.expect("it has 80 left");
+        assert!(Urgency::of_deadline(1 << 61) >= turn.interrupted_from);
+        assert!(Urgency::BACKGROUND < turn.interrupted_from);
     }
 }

@@ -23,8 +23,9 @@ use crate::meter::Held;
 use crate::pools::{Leavings, Pools};
 use crate::preempt::Preemption;
 use crate::range_pool::STEP_PAGES;
+use crate::standing::Standing;
 use crate::starting::{Client, Starting, Stepped};
-use leasehold_crossing::{Inbox, Message, Urgency, WakeFlag};
+use leasehold_crossing::{Inbox, Message, Urgency, Urgent as _, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, Rights, TenantId};
 use leasehold_reserve::TaskId;
 use std::collections::{HashMap, VecDeque};
@@ -60,7 +61,7 @@ struct Execution {
     task: TaskId,
     /// `None` while it is being polled.
     running: Option<Running>,
-    flag: Arc<WakeFlag<Command>>,
+    flag: Arc<WakeFlag<Command, Standing>>,
     waker: Waker,
     main: bool,
 }
@@ -229,10 +230,11 @@ impl Executor {
                     if let Some(command) = self.commands.pop_front() {
                         // Whoever was selected has no part in what the controller wants.
                         self.executions.dispatcher.pause(now);
+                        let kind = command.kind();
                         self.obey(command);
                         let done = monotonic_ns();
                         self.executions.dispatcher.resume(done);
-                        self.control_share.obeyed(now, done);
+                        self.control_share.obeyed(kind, now, done);
                     }
                 }
             }
@@ -310,6 +312,9 @@ impl Executor {
             Command::Memory(key, reply) => {
                 let _ = reply.send(self.alive(key).map(memory_use));
             }
+            Command::Control(reply) => {
+                let _ = reply.send(self.control_share.uses().collect());
+            }
             Command::Connect(connect) => {
                 let result = self.connect(&connect);
                 let _ = connect.reply.send(result);
@@ -369,11 +374,9 @@ impl Executor {
         let dispatcher = &mut self.executions.dispatcher;
         let contract = promised.as_ref().map(|promised| &promised.contract);
         let share = dispatcher.share(contract, now).and_then(|share| {
-            let upkeep = dispatcher.add(share, Work::Upkeep(key));
-            Ok((
-                share,
-                upkeep.inspect_err(|_| dispatcher.give_back(share, now))?,
-            ))
+            let upkeep = dispatcher.add(&share, Work::Upkeep(key));
+            let upkeep = upkeep.inspect_err(|_| dispatcher.give_back(&share, now))?;
+            Ok((share, upkeep))
         });
         let (share, upkeep) = match share {
             Ok(share) => share,
@@ -519,7 +522,7 @@ impl Executor {
     fn processor(&self, key: u64) -> Option<Processor> {
         let root = self.roots.get(&key)?;
         let now = monotonic_ns();
-        self.executions.dispatcher.processor(root.share, now)
+        self.executions.dispatcher.processor(&root.share, now)
     }
 
     fn add_execution(
@@ -530,15 +533,16 @@ impl Executor {
         running: Running,
         main: bool,
     ) -> Result<(), Errno> {
-        let share = self.roots.get(&root).ok_or(Errno::Gone)?.share;
+        let share = &self.roots.get(&root).ok_or(Errno::Gone)?.share;
         let task = self
             .executions
             .dispatcher
             .add(share, Work::Execution(id))
             .map_err(|_| Errno::Limit)?;
-        let urgency = share.urgency().level();
+        let standing = share.standing().clone();
+        let urgency = standing.urgency().level();
         local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
-        let flag = Arc::new(WakeFlag::new(id, share.urgency(), self.inbox.clone()));
+        let flag = Arc::new(WakeFlag::new(id, standing, self.inbox.clone()));
         let waker = Waker::from(flag.clone());
         let execution = Execution {
             tenant,
@@ -612,7 +616,11 @@ impl Executor {
                 if !woken {
                     let until = local::with(|local| local.sleeps.of(id));
                     let now = monotonic_ns();
-                    self.executions.dispatcher.block(turn.task, now, until);
+                    let urgency = self.executions.dispatcher.block(turn.task, now, until);
+                    if let Some(urgency) = urgency {
+                        let urgency = urgency.level();
+                        local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
+                    }
                 }
             }
         }
@@ -829,7 +837,7 @@ impl Executor {
         };
         if done {
             let death = root.deaths.pop_front();
-            let supply = self.executions.dispatcher.supply(root.share);
+            let supply = self.executions.dispatcher.supply(&root.share);
             // Whoever hears of the tenant's end may take its place at once.
             if root.ended && root.deaths.is_empty() && root.leavings.is_clean() {
                 self.close_root(key);
@@ -853,7 +861,7 @@ impl Executor {
             let now = monotonic_ns();
             let dispatcher = &mut self.executions.dispatcher;
             dispatcher.remove(root.upkeep, now);
-            dispatcher.give_back(root.share, now);
+            dispatcher.give_back(&root.share, now);
             drop(root.promised);
         }
     }

@@ -81,6 +81,7 @@ mod reservation;
 mod share;
 pub mod slot;
 pub mod stack;
+mod standing;
 mod starting;
 mod wasi;
 
@@ -89,6 +90,7 @@ pub use artifact::user_cache as user_code_cache;
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };
+pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, contract};
 pub use execution::{Directory, Exit, Surroundings};
 pub use leasehold_lease::Lease;

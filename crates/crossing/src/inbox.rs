@@ -23,26 +23,29 @@ use std::time::Duration;
 
 /// How urgent a message is; the greater, the more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Urgency(u32);
+pub struct Urgency(u64);
 
 impl Urgency {
     /// Whom nothing was reserved for.
     pub const BACKGROUND: Urgency = Urgency(0);
     /// The controller's: before all tenants.
-    pub const CONTROL: Urgency = Urgency(u32::MAX);
+    pub const CONTROL: Urgency = Urgency(u64::MAX - 2);
+    /// The most urgent that a reservation can be, also when one more is asked for.
+    const RESERVED: Urgency = Urgency(u64::MAX - 4);
 
     /// The urgency of a reservation of this priority.
     pub const fn of_priority(priority: u32) -> Self {
-        // Below `CONTROL`, also when one more is asked for.
-        Urgency(if priority < u32::MAX - 2 {
-            priority + 1
-        } else {
-            u32::MAX - 2
-        })
+        Urgency(priority as u64 + 1)
+    }
+
+    /// The urgency of a reservation with this deadline, ns, below 2⁶³. Not to be compared with that
+    /// of a priority.
+    pub const fn of_deadline(deadline: u64) -> Self {
+        Urgency(Self::RESERVED.0 - deadline)
     }
 
     /// The number behind it.
-    pub const fn level(self) -> u32 {
+    pub const fn level(self) -> u64 {
         self.0
     }
 
@@ -50,6 +53,19 @@ impl Urgency {
     #[must_use]
     pub const fn above(self) -> Self {
         Urgency(self.0.saturating_add(1))
+    }
+}
+
+/// Somebody for whom a message can come.
+pub trait Urgent {
+    /// How urgent a message for it is that is sent now: at least as urgent as it will be when it
+    /// has been heard. Asked by the sender, on its thread.
+    fn urgency(&self) -> Urgency;
+}
+
+impl Urgent for Urgency {
+    fn urgency(&self) -> Urgency {
+        *self
     }
 }
 
@@ -100,7 +116,7 @@ struct Queue<C> {
 const NONE: u64 = 0;
 
 fn level(urgency: Urgency) -> u64 {
-    u64::from(urgency.0) + 1
+    urgency.0 + 1
 }
 
 /// Messages to one cell; any number of senders, one receiver.
@@ -253,20 +269,20 @@ const WOKEN: u8 = 1;
 /// The execution is being polled: the cell will look at the flag afterwards.
 const POLLED: u8 = 2;
 
-/// The waker of one execution.
-pub struct WakeFlag<C> {
+/// The waker of one execution, which is as urgent as `U` says.
+pub struct WakeFlag<C, U = Urgency> {
     execution: u64,
-    urgency: Urgency,
+    whose: U,
     state: AtomicU8,
     inbox: Arc<Inbox<C>>,
 }
 
-impl<C> WakeFlag<C> {
+impl<C, U: Urgent> WakeFlag<C, U> {
     /// The flag of one execution, which reports to `inbox`.
-    pub fn new(execution: u64, urgency: Urgency, inbox: Arc<Inbox<C>>) -> Self {
+    pub fn new(execution: u64, whose: U, inbox: Arc<Inbox<C>>) -> Self {
         Self {
             execution,
-            urgency,
+            whose,
             state: AtomicU8::new(0),
             inbox,
         }
@@ -276,7 +292,8 @@ impl<C> WakeFlag<C> {
     /// execution is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
     pub fn set(&self) {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 {
-            self.inbox.put(Message::Wake(self.execution), self.urgency);
+            let urgency = self.whose.urgency();
+            self.inbox.put(Message::Wake(self.execution), urgency);
         }
     }
 
@@ -293,7 +310,7 @@ impl<C> WakeFlag<C> {
 }
 
 #[cfg(not(loom))]
-impl<C: Send> std::task::Wake for WakeFlag<C> {
+impl<C: Send, U: Urgent + Send + Sync> std::task::Wake for WakeFlag<C, U> {
     fn wake(self: Arc<Self>) {
         self.set();
     }
@@ -403,7 +420,7 @@ mod model {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Inbox, Message, Urgency, WakeFlag};
+    use super::{Inbox, Message, Urgency, Urgent, WakeFlag};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -469,5 +486,34 @@ mod tests {
         assert_eq!(interrupts.load(Ordering::Relaxed), 1, "once is enough");
         assert!(!inbox.enter_guest(seven), "somebody waits");
         assert!(inbox.enter_guest(seven.above()));
+    }
+
+    #[test]
+    fn earlier_deadlines_are_more_urgent_and_the_controller_is_more_urgent_than_any() {
+        let [soon, late, never] = [0, 1_000, 1 << 62].map(Urgency::of_deadline);
+        assert!(Urgency::CONTROL > soon.above());
+        assert!(soon > late && late > never && never > LOW);
+        assert!(late.above() > late && late.above() <= Urgency::of_deadline(999));
+        let inbox: Inbox<()> = Inbox::new();
+        inbox.put(Message::Wake(1), late);
+        assert!(inbox.take(late.above()).is_none());
+        assert!(inbox.take(late).is_some());
+    }
+
+    #[test]
+    fn whoever_wakes_asks_how_urgent_it_is_then() {
+        struct Deadline(AtomicU32);
+        impl Urgent for Arc<Deadline> {
+            fn urgency(&self) -> Urgency {
+                Urgency::of_deadline(self.0.load(Ordering::Relaxed).into())
+            }
+        }
+        let inbox: Arc<Inbox<()>> = Arc::new(Inbox::new());
+        let deadline = Arc::new(Deadline(AtomicU32::new(10)));
+        let flag = WakeFlag::new(3, deadline.clone(), inbox.clone());
+        deadline.0.store(20, Ordering::Relaxed);
+        flag.set();
+        assert!(inbox.take(Urgency::of_deadline(19)).is_none());
+        assert!(inbox.take(Urgency::of_deadline(20)).is_some());
     }
 }

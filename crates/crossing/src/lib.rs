@@ -38,5 +38,5 @@ mod inbox;
 mod pipe;
 mod sync;
 
-pub use inbox::{Inbox, Message, Urgency, WakeFlag};
+pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use pipe::{CAPACITY, Pipe, Progress};

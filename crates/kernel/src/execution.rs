@@ -55,7 +55,7 @@ pub(crate) struct Execution {
     pub(crate) role: Role,
     stop: LinkId,
     /// How much the cell cares that it goes on.
-    urgency: u32,
+    urgency: u64,
     state: State,
     /// Set while it is on the list of woken ones.
     wake: Option<Wake>,
@@ -75,7 +75,7 @@ pub(crate) struct Executions {
     index: Box<[Option<Number>]>,
     woken: List,
     /// The greatest urgency of those that joined the woken ones since it was found empty.
-    most_urgent: Option<u32>,
+    most_urgent: Option<u64>,
 }
 
 impl Executions {
@@ -205,11 +205,11 @@ impl Executions {
 
     /// The greatest urgency of those that were woken since [`pop_woken`](Self::pop_woken) last
     /// found nobody.
-    pub(crate) const fn most_urgent(&self) -> Option<u32> {
+    pub(crate) const fn most_urgent(&self) -> Option<u64> {
         self.most_urgent
     }
 
-    pub(crate) fn set_urgency(&mut self, id: ExecutionId, urgency: u32) {
+    pub(crate) fn set_urgency(&mut self, id: ExecutionId, urgency: u64) {
         if let Some(execution) = self.find(id).and_then(|number| self.get_mut(number)) {
             execution.urgency = urgency;
         }

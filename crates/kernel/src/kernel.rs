@@ -303,14 +303,14 @@ impl<B: Backing> Kernel<B> {
 
     /// Says how urgent it is that an execution goes on once it is woken: a number that only the
     /// cell gives a meaning to, 0 unless it is set.
-    pub fn set_urgency(&mut self, id: ExecutionId, urgency: u32) {
+    pub fn set_urgency(&mut self, id: ExecutionId, urgency: u64) {
         self.executions.set_urgency(id, urgency);
     }
 
     /// At least the greatest urgency among the executions that [`next_wake`](Self::next_wake) has
     /// still to report; `None` if nobody was woken since it last reported that there is none. So
     /// whoever made a call can tell at once whether it woke somebody who should not wait. O(1).
-    pub fn most_urgent_wake(&self) -> Option<u32> {
+    pub fn most_urgent_wake(&self) -> Option<u64> {
         self.executions.most_urgent()
     }
 

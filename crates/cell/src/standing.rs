@@ -1,0 +1,90 @@
+//! How urgent it is that a tenant is woken, for whoever wakes it.
+//!
+//! Whether a wake-up interrupts whoever runs is decided by the thread that it comes from, which
+//! cannot ask the scheduler. Under fixed priorities it need not. Under earliest deadline first it
+//! has to know the deadline that the tenant will have, which the rule of constant-bandwidth servers
+//! says (Abeni and Buttazzo): the one that it had when it ran last, or, if that has passed, one a
+//! period from now. So that deadline is published when the tenant goes to sleep.
+//!
+//! The deadline of a server only moves to later, and so what is published is never too late: a
+//! wake-up may interrupt in vain, and is never missed.
+
+use crate::clock::monotonic_ns;
+use leasehold_crossing::{Urgency, Urgent};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How urgent one tenant is.
+#[derive(Debug, Clone)]
+pub(crate) enum Standing {
+    /// Always as urgent as this.
+    Fixed(Urgency),
+    /// As urgent as its deadline is near.
+    Deadline(Arc<Deadline>),
+}
+
+/// The deadline of a tenant's budget, as other threads know it.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    /// When the tenant went to sleep, ns.
+    last: AtomicU64,
+    period: u64,
+}
+
+impl Standing {
+    /// Of a tenant with a first deadline and a period, ns.
+    pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
+        Self::Deadline(Arc::new(Deadline {
+            last: AtomicU64::new(first),
+            period,
+        }))
+    }
+
+    fn urgency_at(&self, now: impl FnOnce() -> u64) -> Urgency {
+        match self {
+            Self::Fixed(urgency) => *urgency,
+            Self::Deadline(deadline) => {
+                let (now, last) = (now(), deadline.last.load(Ordering::Relaxed));
+                let next = if last > now {
+                    last
+                } else {
+                    now + deadline.period
+                };
+                Urgency::of_deadline(next)
+            }
+        }
+    }
+}
+
+impl Deadline {
+    /// The tenant goes to sleep with this deadline.
+    pub(crate) fn publish(&self, deadline: u64) {
+        self.last.store(deadline, Ordering::Relaxed);
+    }
+}
+
+impl Urgent for Standing {
+    fn urgency(&self) -> Urgency {
+        self.urgency_at(monotonic_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Standing;
+    use leasehold_crossing::Urgency;
+
+    #[test]
+    fn a_deadline_that_has_passed_is_a_period_from_now() {
+        let standing = Standing::by_deadline(100, 30);
+        let at = |now| standing.urgency_at(|| now);
+        assert_eq!(at(99), Urgency::of_deadline(100));
+        assert_eq!(at(100), Urgency::of_deadline(130));
+        assert_eq!(at(500), Urgency::of_deadline(530));
+        let Standing::Deadline(deadline) = &standing else {
+            panic!("{standing:?}");
+        };
+        deadline.publish(600);
+        assert_eq!(at(500), Urgency::of_deadline(600));
+    }
+}
