@@ -13,6 +13,7 @@ use libfuzzer_sys::fuzz_target;
 struct Script {
     by_deadline: bool,
     is_eager: bool,
+    interrupt: u8,
     events: Vec<Event>,
 }
 
@@ -98,7 +99,7 @@ fuzz_target!(|script: Script| {
         servers: 6,
         tasks: 12,
     };
-    let mut scheduler = Scheduler::new(config);
+    let mut scheduler = Scheduler::new(config).with_interrupt(u64::from(script.interrupt));
     let mut servers: Vec<ServerId> = Vec::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     let mut now = 0;

@@ -5,16 +5,21 @@
 //! where all replenishments but the last came due while the server slept (Alg. 3 lines 1 to 3); and
 //! *early*, where all of them will come due while it runs (Alg. 2 lines 1 to 4). An eager scheduler
 //! processes them *one by one*, each after an interrupt of its own, which is not timed here.
+//!
+//! In the simulator the same code processes the same queues, and what it goes through is counted:
+//! entries and reservations, times what each costs the simulated machine.
 
 use std::hint::black_box;
 
 use anyhow::Result;
 use leasehold_reserve::{Nanos, Policy, SporadicAccount};
 
+use crate::priority;
+
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::reservation::{Cycles, contract, policy_name};
+use crate::reservation::{CELL, Cycles, MACHINES, Machine, contract, policy_name};
 use crate::samples::{Samples, Spread};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -26,6 +31,8 @@ const PREPARED: usize = 64;
 /// A sample of more cycles was interrupted: it is counted, and left out.
 const INTERRUPTED: u64 = 5_000;
 const PERIOD: Nanos = 1_000_000;
+/// The simulated machine's clock: the fastest that SPR's test machine has (§V).
+const CYCLES_PER_NANOSECOND: f64 = 1.1;
 
 /// The study; see the [module](self).
 pub struct Batching;
@@ -48,6 +55,22 @@ impl Batch {
         }
     }
 
+    /// How long its server slept after each unit that it ran.
+    const fn spacing(self) -> Nanos {
+        match self {
+            // Each is due when those before it are used up.
+            Self::Early => 0,
+            Self::Deferred | Self::OneByOne => 9,
+        }
+    }
+
+    /// When a deferred batch is processed: the last replenishment is not due yet, unless it is the
+    /// only one.
+    const fn now(ring: u32) -> Nanos {
+        let last = PERIOD + 10 * (ring as u64 - 1);
+        if ring == 1 { last } else { last - 1 }
+    }
+
     const fn policy(self) -> &'static str {
         match self {
             Self::Deferred | Self::Early => "shielded",
@@ -57,6 +80,7 @@ impl Batch {
 }
 
 struct Point {
+    platform: &'static str,
     batch: Batch,
     ring: u32,
     cycles: Samples,
@@ -74,21 +98,34 @@ impl Study for Batching {
     }
 
     fn about(&self) -> &'static str {
-        "Processor cycles to process a full queue of S replenishments in a batch; measured on \
-         this host."
+        "Processor cycles to process a full queue of S replenishments in a batch."
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
         let samples = if options.quick { 50_000 } else { 1_000_000 };
         let mut report = Report::new(self, options);
-        let cycles = Cycles::calibrate();
-        let points = measured(self.name(), &cycles, samples);
+        let name = self.name();
+        let ((cycles, measured), first) = priority::on_a_thread_like_a_cells(name, move || {
+            let cycles = Cycles::calibrate();
+            let points = measured(name, &cycles, samples);
+            Ok((cycles, points))
+        })?;
+        let mut points = simulated(&MACHINES[0]);
+        points.extend(measured);
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes.push(format!(
             "time-stamp counter, {}; a sample of more than {INTERRUPTED} cycles was interrupted by \
              the host and is left out of average, percentiles and maximum",
             cycles.summary()
+        ));
+        report.notes.push(format!(
+            "simulator: entries that are gone through, {} ns each, and {} ns for every time that a \
+             reservation is touched, at {CYCLES_PER_NANOSECOND} GHz. cell: the code that a cell's \
+             scheduler runs, called by itself on a thread like a cell's; {}",
+            MACHINES[0].costs.replenishment,
+            MACHINES[0].costs.reservation,
+            priority::note(first)
         ));
         report.notes.push(
             "one by one is the sum of S calls without the interrupts that an eager scheduler \
@@ -114,20 +151,50 @@ fn measured(name: &'static str, cycles: &Cycles, samples: u64) -> Vec<Point> {
     points
 }
 
+/// Every batch and capacity on a simulated machine.
+fn simulated(machine: &Machine) -> Vec<Point> {
+    let mut points = Vec::new();
+    for batch in Batch::ALL {
+        for (ring, _) in TABLE {
+            let mut point = Point::new(machine.platform, batch, ring);
+            let (touches, entries) = passes(batch, ring);
+            let costs = machine.costs;
+            let ns = touches * costs.reservation + entries * costs.replenishment;
+            point.record((ns as f64 * CYCLES_PER_NANOSECOND).round() as u64);
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// How often a batch touches its reservation, and how many entries of the queue it goes through.
+fn passes(batch: Batch, ring: u32) -> (u64, u64) {
+    let mut account = full(ring, batch.spacing());
+    match batch {
+        Batch::Deferred => {
+            // The head, and what is taken in with it.
+            let now = Batch::now(ring);
+            (1, 1 + u64::from(account.resume(now, now)))
+        }
+        Batch::Early => {
+            let end = account.depletion(PERIOD);
+            let entries = account.replenishments();
+            (
+                1,
+                entries.take_while(|entry| entry.at <= end).count() as u64,
+            )
+        }
+        Batch::OneByOne => {
+            let instants = (0..u64::from(ring)).map(|unit| PERIOD + 10 * unit);
+            let entries = instants.map(|now| u64::from(account.replenish(now)));
+            (u64::from(ring), entries.map(|due| due.min(1)).sum())
+        }
+    }
+}
+
 fn measure(batch: Batch, ring: u32, cycles: &Cycles, samples: u64) -> Point {
-    let mut point = Point {
-        batch,
-        ring,
-        cycles: Samples::new(),
-        total: 0,
-        interrupted: 0,
-    };
-    let spacing = match batch {
-        // Each is due when those before it are used up.
-        Batch::Early => 0,
-        Batch::Deferred | Batch::OneByOne => 9,
-    };
-    let full = full(ring, spacing);
+    let mut point = Point::new(CELL, batch, ring);
+    let full = full(ring, batch.spacing());
     let mut accounts = vec![full.clone(); PREPARED];
     // The first round is a rehearsal.
     for round in 0..=samples / PREPARED as u64 {
@@ -162,11 +229,9 @@ fn full(ring: u32, spacing: Nanos) -> SporadicAccount {
 /// What is timed.
 #[inline(never)]
 fn process(batch: Batch, ring: u32, account: &mut SporadicAccount) {
-    let last = PERIOD + 10 * u64::from(ring - 1);
     match batch {
         Batch::Deferred => {
-            // The last one is not due yet, unless it is the only one.
-            let now = if ring == 1 { last } else { last - 1 };
+            let now = Batch::now(ring);
             black_box(account.resume(now, now));
         }
         Batch::Early => {
@@ -181,6 +246,17 @@ fn process(batch: Batch, ring: u32, account: &mut SporadicAccount) {
 }
 
 impl Point {
+    fn new(platform: &'static str, batch: Batch, ring: u32) -> Self {
+        Self {
+            platform,
+            batch,
+            ring,
+            cycles: Samples::new(),
+            total: 0,
+            interrupted: 0,
+        }
+    }
+
     fn record(&mut self, cycles: u64) {
         if cycles > INTERRUPTED {
             self.interrupted += 1;
@@ -205,7 +281,7 @@ impl Point {
             ("cycles_max", self.cycles.max().into()),
             ("cycles_p99", self.cycles.p99().into()),
             ("interrupted", self.interrupted.into()),
-            ("platform", "cell".into()),
+            ("platform", self.platform.into()),
         ])
     }
 }
@@ -218,7 +294,8 @@ fn findings(points: &[Point]) -> Vec<Finding> {
             let (_, bound) = TABLE.into_iter().find(|(ring, _)| *ring == point.ring)?;
             Some(Finding::at_most(
                 format!(
-                    "average cycles, {}, S = {}, against the paper's",
+                    "{}: average cycles, {}, S = {}, against the paper's",
+                    point.platform,
                     point.batch.name(),
                     point.ring
                 ),
@@ -237,7 +314,7 @@ fn figure(points: &[Point]) -> Figure {
             name: batch.name().into(),
             points: points
                 .iter()
-                .filter(|point| point.batch == batch)
+                .filter(|point| point.platform == CELL && point.batch == batch)
                 .filter_map(|point| {
                     let spread = Spread::of_samples(&point.cycles)?;
                     Some((f64::from(point.ring), spread))
@@ -266,17 +343,16 @@ fn figure(points: &[Point]) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, PERIOD, TABLE, findings, full, measured};
-    use crate::reservation::Cycles;
+    use super::{Batch, PERIOD, TABLE, findings, full, measured, passes, simulated};
+    use crate::reservation::{Cycles, MACHINES};
 
     #[test]
     fn queues_are_full_and_their_batches_are_what_they_are_called() {
         for (ring, _) in TABLE {
             let mut account = full(ring, 9);
             assert_eq!(account.replenishments().count(), ring as usize);
-            let last = PERIOD + 10 * u64::from(ring - 1);
             let due = if ring == 1 { 0 } else { ring - 2 };
-            let now = if ring == 1 { last } else { last - 1 };
+            let now = Batch::now(ring);
             assert_eq!(account.resume(now, now), due);
             // Early: what is there at one period lasts for the whole budget.
             let early = full(ring, 0);
@@ -290,5 +366,19 @@ mod tests {
         assert_eq!(points.len(), Batch::ALL.len() * TABLE.len());
         assert!(points.iter().all(|point| point.cycles.count() > 0));
         assert_eq!(findings(&points).len(), 2 * TABLE.len());
+    }
+
+    #[test]
+    fn the_simulator_counts_what_a_batch_goes_through() {
+        for (ring, _) in TABLE {
+            let all = u64::from(ring);
+            let due = if ring == 1 { 1 } else { all - 1 };
+            assert_eq!(passes(Batch::Deferred, ring), (1, due));
+            assert_eq!(passes(Batch::Early, ring), (1, all));
+            assert_eq!(passes(Batch::OneByOne, ring), (all, all));
+        }
+        for finding in findings(&simulated(&MACHINES[0])) {
+            assert!(finding.holds(), "{finding}");
+        }
     }
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use leasehold_cell::clock::monotonic_ns;
 use leasehold_cell::{
-    Beginning, Capture, Cell, CellConfig, Lease, Output, Program, Realtime, Shielding,
-    StartRequest, Supply, Surroundings, TenantHandle,
+    Beginning, Capture, Cell, CellConfig, ControlKind, ControlUse, Lease, Output, Program,
+    Realtime, Shielding, StartRequest, Supply, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu};
 use leasehold_reserve::Nanos;
@@ -119,6 +119,26 @@ impl Contest {
         self.begin(name, &self.load(name)?, arguments, None)?.wait()
     }
 
+    /// What the controller's commands have taken so far, by kind.
+    pub(crate) fn control(&self) -> Vec<(ControlKind, ControlUse)> {
+        self.cell.control()
+    }
+
+    /// Has the cell obey every command that asks for something of these, who are all there are.
+    ///
+    /// # Errors
+    /// If one of them has ended.
+    pub(crate) fn ask_for(&self, contestants: &[Contestant]) -> Result<()> {
+        let handles = contestants.iter().map(|contestant| &contestant.tenant);
+        let answers = self.cell.processors(handles);
+        ensure!(answers.iter().all(Option::is_some), "a guest has ended");
+        for Contestant { name, tenant, .. } in contestants {
+            let answers = tenant.statement().zip(tenant.memory());
+            answers.with_context(|| format!("{name} has ended"))?;
+        }
+        Ok(())
+    }
+
     /// Begins to start a guest, as [`enter`](Self::enter) does.
     fn begin(
         &self,
@@ -215,6 +235,16 @@ impl Contestant {
                 self.tenant.processor()
             );
         }
+    }
+
+    /// Ends it, and waits until everything was taken back from it.
+    ///
+    /// # Errors
+    /// If the cell has ended.
+    pub(crate) fn end(self) -> Result<()> {
+        self.tenant.kill();
+        self.tenant.wait()?;
+        Ok(())
     }
 
     /// What it has got of the processor so far.

@@ -7,17 +7,27 @@
 //! sleep, and what is left to see is the size of the data structures. The scheduler's own code is
 //! timed, invocation by invocation. An eager one processes all timeouts at once and has little to
 //! do afterwards, so its median says nothing of its worst; how many it processed at once does.
+//!
+//! In the simulator the same tenants sleep and wake under the same scheduler, and an invocation takes
+//! what the scheduler counts (reservations, timeouts, replenishments), times a cost for each. So its
+//! times are exact, and say nothing of the depth of a heap, nor of a cache.
 
 use std::hint::black_box;
 
 use anyhow::Result;
-use leasehold_reserve::{Config, Nanos, Order, Policy, Priority, Scheduler, Shielding, TaskId};
+use leasehold_reserve::{
+    Config, Decision, Nanos, Order, Policy, Priority, Scheduler, Shielding, TaskId,
+};
 
 use crate::clock;
+use crate::contest::Contest;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::reservation::{Cycles, POLICIES, SHIELDINGS, contract, policy_name, shielding_name};
+use crate::reservation::{
+    CELL, Cycles, MACHINES, Machine, POLICIES, SHIELDINGS, contract, policy_name, shielding_name,
+};
 use crate::samples::{Samples, Spread};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -36,6 +46,8 @@ const RING: u32 = 16;
 pub struct Decide;
 
 struct Scale {
+    /// Tenants of a real cell while its controller's commands are timed.
+    commanded: u32,
     tenants: &'static [u32],
     priorities: &'static [u32],
     /// Timed invocations of a point, unless they take longer than the time for one.
@@ -44,12 +56,14 @@ struct Scale {
 }
 
 const FULL: Scale = Scale {
+    commanded: 1_000,
     tenants: &[1, 10, 100, 1_000, 10_000],
     priorities: &[1, 16, 256],
     invocations: 200_000,
     point_ns: 500_000_000,
 };
 const QUICK: Scale = Scale {
+    commanded: 100,
     tenants: &[1, 100, 10_000],
     priorities: &[1, 256],
     invocations: 20_000,
@@ -84,6 +98,7 @@ impl Awake {
 }
 
 struct Point {
+    platform: &'static str,
     setting: Setting,
     decide_ns: Samples,
     touched: u32,
@@ -101,28 +116,98 @@ impl Study for Decide {
 
     fn about(&self) -> &'static str {
         "Time of one invocation of the scheduler against the number of tenants whose timeouts \
-         expire together, and of priorities; measured on this host."
+         expire together, and of priorities."
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
-        let points = measured(self.name(), scale)?;
+        let name = self.name();
+        let (measured, first) =
+            priority::on_a_thread_like_a_cells(name, move || measured(name, scale))?;
+        let mut points = simulated(&MACHINES[0], scale)?;
+        points.extend(measured);
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points, scale);
+        let commands = Commands::measure(options, scale.commanded)?;
+        report.findings.push(commands.finding());
+        report.notes.push(commands.note());
         report.notes.push(format!(
             "timed with the time-stamp counter, {}; where all are awake, every invocation is for a \
              tenant whose record (some 1.4 KiB) no cache may hold any more; where few are, it is \
              for one of {FEW}",
             Cycles::calibrate().summary()
         ));
+        report.notes.push(format!(
+            "simulator: what the scheduler counts in as many invocations of the same tenants, times \
+             a cost for each; cell: a cell's scheduler, called by itself on a thread like a cell's; \
+             {}",
+            priority::note(first)
+        ));
         report.figure = figure(&points);
         Ok(report)
     }
 }
 
-/// Every setting, timed on this host.
-fn measured(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
+/// What the commands of a controller take, whom every reservation has to wait for.
+struct Commands {
+    tenants: u32,
+    /// By kind, those of which there were any: their name, how long one takes, and the longest, ns.
+    kinds: Vec<(&'static str, u64, u64)>,
+}
+
+/// What a reservation may have to wait for a command.
+const COMMAND_NS: f64 = 1_000_000.0;
+
+impl Commands {
+    /// Starts guests that sleep on a real cell, asks for all that can be asked of them, and ends
+    /// them.
+    fn measure(options: &Options, tenants: u32) -> Result<Self> {
+        const NEVER_NS: u64 = 3_600_000_000_000;
+        let contest = Contest::new(options, Shielding::Shielded, tenants)?;
+        let sleepers = (0..tenants)
+            .map(|_| contest.enter_unreserved("vigil", &[0, NEVER_NS]))
+            .collect::<Result<Vec<_>>>()?;
+        contest.ask_for(&sleepers)?;
+        for sleeper in sleepers {
+            sleeper.end()?;
+        }
+        let kinds = contest.control().into_iter();
+        Ok(Self {
+            tenants,
+            kinds: kinds
+                .filter(|(_, uses)| uses.commands > 0)
+                .map(|(kind, uses)| (kind.name(), uses.taken_ns / uses.commands, uses.longest_ns))
+                .collect(),
+        })
+    }
+
+    fn finding(&self) -> Finding {
+        let longest = self.kinds.iter().map(|(_, _, longest)| *longest as f64);
+        Finding::at_most(
+            "cell: longest command of a controller, for which everybody waits",
+            Unit::Nanoseconds,
+            longest.reduce(f64::max),
+            COMMAND_NS,
+        )
+    }
+
+    fn note(&self) -> String {
+        let told = |(name, mean, longest): &(&str, u64, u64)| {
+            let humane = |ns: &u64| Unit::Nanoseconds.humane(*ns as f64);
+            format!("{name} {} ({})", humane(mean), humane(longest))
+        };
+        let told: Vec<String> = self.kinds.iter().map(told).collect();
+        format!(
+            "commands of a controller to a cell that runs {} tenants, mean and longest: {}",
+            self.tenants,
+            told.join(", ")
+        )
+    }
+}
+
+/// Every combination, eager first.
+fn settings(scale: &Scale) -> Vec<Setting> {
     let mut settings = Vec::new();
     for shielding in SHIELDINGS {
         for policy in POLICIES {
@@ -139,6 +224,18 @@ fn measured(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
             }
         }
     }
+    settings
+}
+
+/// Every setting on a simulated machine.
+fn simulated(machine: &Machine, scale: &Scale) -> Result<Vec<Point>> {
+    let simulate = |setting: Setting| setting.simulate(machine, scale);
+    settings(scale).into_iter().map(simulate).collect()
+}
+
+/// Every setting, timed on this host.
+fn measured(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
+    let settings = settings(scale);
     let cycles = Cycles::calibrate();
     let mut progress = Progress::new(name, settings.len() as u64);
     let mut points = Vec::new();
@@ -151,43 +248,69 @@ fn measured(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
 }
 
 impl Setting {
+    /// Times invocations, the first round of them left out: it warms up what a scheduler has when
+    /// it has run for a while.
     fn measure(&self, cycles: &Cycles, scale: &Scale) -> Result<Point> {
-        let mut point = Point {
-            setting: *self,
-            decide_ns: Samples::new(),
-            touched: 0,
-            timeouts: 0,
-        };
-        let mut scheduler = self.scheduler()?;
-        let mut now = 0;
-        let mut decision = scheduler.schedule(now);
-        // The first round warms up what a scheduler has when it has run for a while.
+        let mut point = Point::new(CELL, *self);
         let mut since = None;
-        while point.decide_ns.count() < scale.invocations
-            && since.is_none_or(|since| clock::monotonic_ns() - since < scale.point_ns)
-        {
+        self.play(|round, scheduler, now| {
+            let start = cycles.start();
+            let decision = black_box(scheduler.schedule(now));
+            let taken = cycles.stop(start);
+            if round > 0 {
+                let since = *since.get_or_insert_with(clock::monotonic_ns);
+                point.record(cycles.nanoseconds(taken), &decision);
+                if point.decide_ns.count() >= scale.invocations
+                    || clock::monotonic_ns() - since >= scale.point_ns
+                {
+                    return None;
+                }
+            }
+            Some(decision)
+        })?;
+        Ok(point)
+    }
+
+    /// Counts what two rounds of invocations do, the first of which is left out as when they are
+    /// timed.
+    fn simulate(&self, machine: &Machine, scale: &Scale) -> Result<Point> {
+        let mut point = Point::new(machine.platform, *self);
+        self.play(|round, scheduler, now| {
+            let decision = scheduler.schedule(now);
+            if round > 0 {
+                point.record(machine.costs.deciding(&decision), &decision);
+            }
+            let all = round > 1 || point.decide_ns.count() >= scale.invocations;
+            (!all).then_some(decision)
+        })?;
+        Ok(point)
+    }
+
+    /// Lets the tenants wake up, run for a moment and sleep again. Each invocation of the scheduler
+    /// is told the round, which begins when all sleep, and ends it with no decision.
+    fn play(
+        &self,
+        mut invoke: impl FnMut(u64, &mut Scheduler, Nanos) -> Option<Decision>,
+    ) -> Result<()> {
+        let mut scheduler = self.scheduler()?;
+        let (mut now, mut round) = (0, 0);
+        let mut decision = scheduler.schedule(now);
+        loop {
             match decision.run {
                 Some(task) => {
                     now += MOMENT;
                     sleep(&mut scheduler, task, now)?;
                 }
                 None => {
-                    if now > 0 {
-                        since = since.or_else(|| Some(clock::monotonic_ns()));
-                    }
+                    round += u64::from(now > 0);
                     now = decision.timer.map_or(now, |timer| timer.max(now));
                 }
             }
-            let start = cycles.start();
-            decision = black_box(scheduler.schedule(now));
-            let taken = cycles.stop(start);
-            if since.is_some() {
-                point.decide_ns.record(cycles.nanoseconds(taken));
-                point.touched = point.touched.max(decision.touched);
-                point.timeouts = point.timeouts.max(decision.timeouts);
+            match invoke(round, &mut scheduler, now) {
+                Some(next) => decision = next,
+                None => return Ok(()),
             }
         }
-        Ok(point)
     }
 
     /// A scheduler with all tenants asleep.
@@ -220,6 +343,22 @@ fn sleep(scheduler: &mut Scheduler, task: TaskId, now: Nanos) -> Result<()> {
 }
 
 impl Point {
+    fn new(platform: &'static str, setting: Setting) -> Self {
+        Self {
+            platform,
+            setting,
+            decide_ns: Samples::new(),
+            touched: 0,
+            timeouts: 0,
+        }
+    }
+
+    fn record(&mut self, ns: u64, decision: &Decision) {
+        self.decide_ns.record(ns);
+        self.touched = self.touched.max(decision.touched);
+        self.timeouts = self.timeouts.max(decision.timeouts);
+    }
+
     fn row(&self) -> Row {
         row([
             ("policy", shielding_name(self.setting.shielding).into()),
@@ -231,21 +370,24 @@ impl Point {
             ("decide_ns_p99", self.decide_ns.p99().into()),
             ("touched_max", self.touched.into()),
             ("timeouts_max", self.timeouts.into()),
-            ("platform", "cell".into()),
+            ("platform", self.platform.into()),
+            ("decide_ns_max", self.decide_ns.max().into()),
         ])
     }
 }
 
-fn curve(
-    points: &[Point],
+fn curve<'a>(
+    points: &'a [Point],
+    platform: &'a str,
     shielding: Shielding,
     policy: Policy,
     awake: Awake,
     priorities: u32,
-) -> impl DoubleEndedIterator<Item = &Point> {
+) -> impl DoubleEndedIterator<Item = &'a Point> {
     points.iter().filter(move |point| {
         let setting = point.setting;
-        (setting.shielding, setting.policy) == (shielding, policy)
+        point.platform == platform
+            && (setting.shielding, setting.policy) == (shielding, policy)
             && (setting.awake, setting.priorities) == (awake, priorities)
     })
 }
@@ -254,7 +396,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     let mut findings = Vec::new();
     for policy in POLICIES {
         for &priorities in scale.priorities {
-            let of = |awake| curve(points, Shielding::Shielded, policy, awake, priorities);
+            let of = |awake| curve(points, CELL, Shielding::Shielded, policy, awake, priorities);
             let mut few = of(Awake::Few);
             let (least, most) = (few.next(), few.next_back());
             let growth = most
@@ -282,6 +424,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
             ));
         }
     }
+    findings.extend(simulated_findings(points, scale));
     let touched = points
         .iter()
         .filter(|point| point.setting.shielding == Shielding::Shielded)
@@ -296,6 +439,36 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     findings
 }
 
+/// What the simulated machine must show of the longest invocation, for which it knows no noise: it
+/// does not grow with the tenants that wake up together, unless it is an eager one.
+fn simulated_findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
+    let platform = MACHINES[0].platform;
+    let mut findings = Vec::new();
+    for (policy, shielding) in POLICIES
+        .into_iter()
+        .flat_map(|policy| SHIELDINGS.map(|shielding| (policy, shielding)))
+    {
+        let priorities = scale.priorities[0];
+        let mut all = curve(points, platform, shielding, policy, Awake::All, priorities);
+        let (least, most) = (all.next(), all.next_back());
+        let growth = most
+            .zip(least)
+            .and_then(|(most, least)| most.decide_ns.ratio_to(&least.decide_ns, 1.0));
+        let title = format!(
+            "{platform}, {}, {}: longest invocation with most tenants, against one with a single one",
+            shielding_name(shielding),
+            policy_name(policy)
+        );
+        findings.push(match shielding {
+            Shielding::Shielded => Finding::at_most(title, Unit::Ratio, growth, FLAT),
+            Shielding::Eager => Finding::at_least(title, Unit::Ratio, growth, GROWS),
+        });
+    }
+    findings
+}
+
+/// By how much, at the least, the longest invocation of an eager scheduler grows.
+const GROWS: f64 = 10.0;
 /// By how much a decision may take longer with most tenants than with one and still count as flat.
 const FLAT: f64 = 1.5;
 /// What a decision may take when nothing that it needs is in a cache.
@@ -311,7 +484,7 @@ fn figure(points: &[Point]) -> Figure {
             .flat_map(|shielding| priorities.iter().map(move |&levels| (shielding, levels)))
             .map(|(shielding, levels)| Series {
                 name: format!("{}, {levels} prio.", shielding_name(shielding)),
-                points: curve(points, shielding, policy, awake, levels)
+                points: curve(points, CELL, shielding, policy, awake, levels)
                     .filter_map(|point| {
                         let spread = Spread::of_samples(&point.decide_ns)?;
                         Some((f64::from(point.setting.tenants), spread))
@@ -342,12 +515,13 @@ fn figure(points: &[Point]) -> Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Awake, FEW, Scale, measured};
+    use super::{Awake, FEW, MACHINES, QUICK, Scale, measured, simulated, simulated_findings};
     use leasehold_reserve::Shielding;
 
     #[test]
     fn an_eager_invocation_touches_all_tenants_and_a_shielded_one_two() {
         let scale = Scale {
+            commanded: 1,
             tenants: &[50],
             priorities: &[4],
             invocations: 200,
@@ -364,5 +538,24 @@ mod tests {
             }
             assert!(point.decide_ns.p50() > Some(0));
         }
+    }
+
+    #[test]
+    fn a_simulated_invocation_does_not_grow_with_the_tenants_unless_it_is_eager() {
+        let scale = Scale {
+            tenants: &[1, 100],
+            ..QUICK
+        };
+        let points = simulated(&MACHINES[0], &scale).expect("simulated");
+        let findings = simulated_findings(&points, &scale);
+        assert_eq!(findings.len(), 4);
+        for finding in findings {
+            assert!(finding.holds(), "{finding}");
+        }
+        // The same every time.
+        let again = simulated(&MACHINES[0], &scale).expect("simulated");
+        let rows =
+            |points: &[super::Point]| points.iter().map(super::Point::row).collect::<Vec<_>>();
+        assert_eq!(rows(&points), rows(&again));
     }
 }

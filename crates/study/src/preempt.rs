@@ -6,24 +6,24 @@
 //! it yield), *epochs* (a check at every loop and function) and *fuel* (every instruction counts).
 //! Slowdown is processor time against *none* in the same round. Latency is from the timer's expiry
 //! until the guest's poll has returned; beside it stands what the host takes to run a bare signal
-//! handler while the same guest runs and is left alone (*signal*).
+//! handler while the same guest runs and is left alone (*signal*). The same quanta on simulated
+//! machines say what of it is the machine's ([`model`]).
 
 mod arm;
 mod guests;
+mod model;
 mod timer_path;
 
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use leasehold_cell::preempt::Mechanism;
 
-use crate::neighbour::pin;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
-use crate::processes::processors;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
+use crate::reservation::CELL;
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -76,20 +76,14 @@ impl Study for Preempt {
         let directory = options.guests_dir.clone();
         let rounds = if options.quick { 7 } else { 41 };
         // On a thread of its own: the alarm, and the processor, belong to a thread.
-        let (measured, first) = thread::Builder::new()
-            .name("preempt".into())
-            .spawn(move || {
-                if let Some(cpu) = processors()?.last() {
-                    pin(*cpu)?;
-                }
-                let first = priority::before_everybody();
-                Ok::<_, anyhow::Error>((measure(&Guest::all(&directory)?, rounds)?, first))
-            })
-            .context("a thread")?
-            .join()
-            .map_err(|_| anyhow!("measuring panicked"))??;
-        report.rows = measured.rows();
-        report.findings = measured.findings();
+        let (measured, first) = priority::on_a_thread_like_a_cells("preempt", move || {
+            measure(&Guest::all(&directory)?, rounds)
+        })?;
+        let modelled = model::quanta()?;
+        report.rows = modelled.iter().map(model::Quanta::row).collect();
+        report.rows.extend(measured.rows());
+        report.findings = model::findings(&modelled);
+        report.findings.extend(measured.findings());
         report.notes.push(format!(
             "quanta of {}; {rounds} runs of each in turns; slowdown is processor time of the \
              thread, which contains the timer's interrupts",
@@ -101,13 +95,8 @@ impl Study for Preempt {
              the host's own path, with the caches as the guest leaves them"
                 .into(),
         );
-        report.notes.push(if first {
-            "the measuring thread has real-time priority: nobody else's turn is in its latencies"
-                .into()
-        } else {
-            "the host grants no real-time priority: latencies contain the turns of other programs"
-                .into()
-        });
+        report.notes.push(priority::note(first).into());
+        report.notes.push(model::note());
         if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback()) {
             report
                 .notes
@@ -191,7 +180,7 @@ impl Point {
             ("run_ns_p50", self.cpu_ns.p50().into()),
             ("yields", self.yields.into()),
             ("chosen", (self.way == CHOSEN).into()),
-            ("platform", "cell".into()),
+            ("platform", CELL.into()),
             ("policy", "shielded".into()),
             ("server", "sporadic".into()),
         ])
@@ -312,8 +301,7 @@ mod tests {
                 .expect("runs");
             let yields = !matches!(way, Way::None | Way::Signal);
             assert_eq!(ran.yields > 0, yields, "{}", way.name());
-            let timed = matches!(way, Way::Cell(_) | Way::Signal);
-            assert_eq!(ran.latency_ns.count() > 0, timed, "{}", way.name());
+            assert_eq!(ran.latency_ns.count() > 0, way.is_timed(), "{}", way.name());
         }
     }
 

@@ -54,6 +54,11 @@ impl Way {
         Way::Fuel,
     ];
 
+    /// Whether its latency can be told: from when a timer is due.
+    pub(super) const fn is_timed(self) -> bool {
+        matches!(self, Way::Cell(_) | Way::Signal)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::None => "none",
