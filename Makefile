@@ -9,7 +9,7 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
-.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri bench study lint fuzz clean
+.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -43,6 +43,14 @@ loom: setup ## model-check the places where two threads meet
 miri: setup ## run the unsafe code of the arena under Miri (needs a nightly toolchain)
 	@scripts/setup nightly miri
 	MIRIFLAGS="-Zmiri-strict-provenance" cargo +nightly miri test --package leasehold-reclaim --target-dir target/miri
+
+# A program that a signal kills says so by its exit code there: the sanitizer has handlers of its own.
+asan: setup ## run the other unsafe code under AddressSanitizer (needs a nightly toolchain)
+	@scripts/setup nightly
+	RUSTFLAGS="-Zsanitizer=address" cargo +nightly test --lib --tests --target x86_64-unknown-linux-gnu \
+	  --package leasehold-reclaim --package leasehold-kernel --package leasehold-crossing \
+	  --package leasehold-pager-linux --target-dir target/asan -- \
+	  --skip an_access_that_is_denied_and_a_signal_that_is_not_ours_end_as_they_should
 
 bench: setup ## costs of the data structures: create, free, end, decide, page
 	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux
