@@ -105,7 +105,7 @@ impl Study for Batching {
         let samples = if options.quick { 50_000 } else { 1_000_000 };
         let mut report = Report::new(self, options);
         let name = self.name();
-        let ((cycles, measured), first) = priority::on_a_thread_like_a_cells(name, move || {
+        let ((cycles, measured), first) = priority::on_a_thread_like_a_cells(|| {
             let cycles = Cycles::calibrate();
             let points = measured(name, &cycles, samples);
             Ok((cycles, points))

@@ -123,8 +123,7 @@ impl Study for Decide {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
         let name = self.name();
-        let (measured, first) =
-            priority::on_a_thread_like_a_cells(name, move || measured(name, scale))?;
+        let (measured, first) = priority::on_a_thread_like_a_cells(|| measured(name, scale))?;
         let mut points = simulated(&MACHINES[0], scale)?;
         points.extend(measured);
         report.rows = points.iter().map(Point::row).collect();

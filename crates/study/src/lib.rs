@@ -73,6 +73,7 @@ pub mod plot;
 pub mod preempt;
 mod priority;
 pub mod processes;
+pub mod processor;
 pub mod progress;
 pub mod random;
 pub mod report;

@@ -14,22 +14,20 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use leasehold_pager::{AreaId, Contract, Refused, Sharing, Technique, Usage};
 use leasehold_pager_linux::{Error, Features, Paging};
 use rustix::fs::OFlags;
 
-use crate::neighbour::pin;
 use crate::paging::{Space, exactly};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::priority::on_a_thread_like_a_cells;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, row};
 use crate::samples::Samples;
 use crate::study::{Options, Study};
 use crate::unit::Unit;
-use crate::{contest, priority};
 use image::{Image, PAGE, Part};
 use player::{Decoder, Player, REACH};
 
@@ -200,22 +198,15 @@ fn measure(name: &'static str, frames: usize, options: &Options) -> Result<Vec<P
         let reserved = SHARES.map(|share| all_of_it * share / 100);
         let reserved = &reserved[..way.players()];
         progress.at(way.name());
-        let played = thread::scope(|scope| {
-            let life = || {
-                if let Some(core) = contest::core() {
-                    pin(core)?;
-                }
-                priority::before_everybody();
-                let stage = Stage {
-                    image: &image,
-                    decoder: &decoder,
-                    reserved,
-                };
-                stage.play(way, frames, &options.out_dir)
+        let (played, _) = on_a_thread_like_a_cells(|| {
+            let stage = Stage {
+                image: &image,
+                decoder: &decoder,
+                reserved,
             };
-            scope.spawn(life).join()
-        });
-        all.push(played.map_err(|_| anyhow!("a player panicked"))??);
+            stage.play(way, frames, &options.out_dir)
+        })?;
+        all.push(played);
         progress.step();
     }
     Ok(all)

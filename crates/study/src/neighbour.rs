@@ -17,10 +17,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::child;
 use crate::clock::monotonic_ns;
+use crate::processor::pin;
 use crate::samples::Samples;
 use log::Log;
 use memory_cgroup::MemoryCgroup;
@@ -194,17 +194,6 @@ fn work(load: Load, cpu: usize, log: &Log) -> Result<()> {
         });
     }
     Ok(())
-}
-
-/// Binds the calling thread to processor `cpu`.
-///
-/// # Errors
-/// If there is no such processor, or this program may not use it.
-pub fn pin(cpu: usize) -> Result<()> {
-    ensure!(cpu < CpuSet::MAX_CPU, "no processor {cpu}");
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).with_context(|| format!("binding to processor {cpu}"))
 }
 
 /// A span of time on [`monotonic_ns`].

@@ -7,24 +7,22 @@
 
 use std::hint::black_box;
 use std::path::Path;
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use leasehold_pager::{Contract, Ending, ReservationId, Sharing};
 use leasehold_pager_linux::Features;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::clock::monotonic_ns;
 use crate::mapping::Mapping;
-use crate::neighbour::pin;
 use crate::paging::Space;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::priority::on_a_thread_like_a_cells;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
-use crate::{contest, priority};
 
 /// The study; see the [module](self).
 pub struct PagingCost;
@@ -173,17 +171,8 @@ fn measure(name: &'static str, scale: &Scale) -> Result<Vec<Point>> {
     for ahead in AHEAD {
         progress.at(format!("{ahead} pages ahead"));
         let step = &mut || progress.step();
-        let measured = thread::scope(|scope| {
-            let life = || {
-                if let Some(core) = contest::core() {
-                    pin(core)?;
-                }
-                priority::before_everybody();
-                compare(scale, ahead, step)
-            };
-            scope.spawn(life).join()
-        });
-        points.extend(measured.map_err(|_| anyhow!("the one who pages panicked"))??);
+        let (measured, _) = on_a_thread_like_a_cells(|| compare(scale, ahead, step))?;
+        points.extend(measured);
     }
     Ok(points)
 }

@@ -73,11 +73,10 @@ impl Study for Preempt {
 
     fn run(&self, options: &Options) -> Result<Report> {
         let mut report = Report::new(self, options);
-        let directory = options.guests_dir.clone();
         let rounds = if options.quick { 7 } else { 41 };
         // On a thread of its own: the alarm, and the processor, belong to a thread.
-        let (measured, first) = priority::on_a_thread_like_a_cells("preempt", move || {
-            measure(&Guest::all(&directory)?, rounds)
+        let (measured, first) = priority::on_a_thread_like_a_cells(|| {
+            measure(&Guest::all(&options.guests_dir)?, rounds)
         })?;
         let modelled = model::quanta()?;
         report.rows = modelled.iter().map(model::Quanta::row).collect();

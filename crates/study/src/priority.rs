@@ -4,12 +4,10 @@
 //! is bound to a processor, the last one, and has real-time priority where the host grants it; and
 //! what is measured of a cell's parts is measured on a thread like that.
 
-use std::thread;
+use anyhow::Result;
 
-use anyhow::{Context, Result, anyhow};
-
-use crate::neighbour::pin;
 use crate::processes::processors;
+use crate::processor::bound_to;
 
 /// Has this thread go before all others of its processor, but not those that it starts; false if
 /// the host does not allow it.
@@ -20,29 +18,17 @@ pub(crate) fn before_everybody() -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Does something on a thread like a cell's, and says whether it has real-time priority.
+/// Does `work` on a thread like a cell's, and says whether that has real-time priority.
 ///
 /// # Errors
-/// If the host refuses a thread or its processor, and the errors of `work`.
-///
-/// # Panics
-/// If `work` does.
-pub(crate) fn on_a_thread_like_a_cells<R: Send + 'static>(
-    name: &'static str,
-    work: impl FnOnce() -> Result<R> + Send + 'static,
+/// If the host refuses the processor, those of `work`, and if it panicked.
+pub(crate) fn on_a_thread_like_a_cells<R: Send>(
+    work: impl FnOnce() -> Result<R> + Send,
 ) -> Result<(R, bool)> {
-    thread::Builder::new()
-        .name(name.into())
-        .spawn(move || {
-            if let Some(cpu) = processors()?.last() {
-                pin(*cpu)?;
-            }
-            let first = before_everybody();
-            Ok((work()?, first))
-        })
-        .context("a thread")?
-        .join()
-        .map_err(|_| anyhow!("measuring panicked"))?
+    bound_to(processors()?.last().copied(), || {
+        let first = before_everybody();
+        Ok((work()?, first))
+    })
 }
 
 /// What a reader must know of times that were taken there.

@@ -31,7 +31,7 @@ use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::clock::monotonic_ns;
-use crate::neighbour::pin;
+use crate::processor::pin;
 
 /// Output that is kept of a program; writing more fails.
 const OUTPUT_BYTES: usize = 16 << 20;

@@ -9,15 +9,13 @@
 
 mod tenant;
 
-use std::thread;
-
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::contest;
 use crate::mapping::Mapping;
-use crate::neighbour::pin;
 use crate::objects;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::processor::bound_to;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
@@ -224,18 +222,11 @@ impl Bench {
 
     /// What the kernel takes to give pages back by `way`.
     fn bare(&self, pages: usize, way: fn(Mapping) -> Result<u64>) -> Result<End> {
-        let timed = thread::scope(|scope| {
-            let life = || {
-                if let Some(core) = self.core {
-                    pin(core)?;
-                }
-                let mapping = Mapping::new(pages)?;
-                mapping.touch();
-                way(mapping)
-            };
-            scope.spawn(life).join()
-        });
-        let ns = timed.map_err(|_| anyhow!("the one who maps pages panicked"))??;
+        let ns = bound_to(self.core, || {
+            let mapping = Mapping::new(pages)?;
+            mapping.touch();
+            way(mapping)
+        })?;
         Ok(End {
             reusable_ns: ns,
             reclaimed_ns: ns,

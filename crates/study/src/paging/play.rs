@@ -11,14 +11,13 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use leasehold_pager::simulate::{Experiment, History, Job, Nanos, Scheme, Task};
 use leasehold_pager::{Contract, Counts, ReservationId, Sharing};
 
 use super::space::{Space, View};
 use crate::clock::monotonic_ns;
-use crate::neighbour::pin;
-use crate::{contest, priority};
+use crate::priority::on_a_thread_like_a_cells;
 
 /// How long before a release the thread stops sleeping.
 const AWAKE: Nanos = 200_000;
@@ -49,26 +48,20 @@ pub(crate) fn play(
     end: Nanos,
     directory: &Path,
 ) -> Result<Played> {
-    let played = thread::scope(|scope| {
-        let life = || {
-            if let Some(core) = contest::core() {
-                pin(core)?;
-            }
-            let realtime = priority::before_everybody();
-            let space = open(experiment, directory)?;
-            let mut stage = Stage::new(&space, experiment)?;
-            stage.rehearse(rehearsal)?;
-            let history = stage.perform(end)?;
-            space.denied()?;
-            Ok(Played {
-                history,
-                resident: space.paging().held().used,
-                realtime,
-            })
-        };
-        scope.spawn(life).join()
-    });
-    played.map_err(|_| anyhow!("the one who plays the tasks panicked"))?
+    let (played, realtime) = on_a_thread_like_a_cells(|| {
+        let space = open(experiment, directory)?;
+        let mut stage = Stage::new(&space, experiment)?;
+        stage.rehearse(rehearsal)?;
+        let history = stage.perform(end)?;
+        space.denied()?;
+        Ok((history, space.paging().held().used))
+    })?;
+    let (history, resident) = played;
+    Ok(Played {
+        history,
+        resident,
+        realtime,
+    })
 }
 
 fn open(experiment: &Experiment, directory: &Path) -> Result<Space> {

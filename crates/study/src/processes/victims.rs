@@ -21,7 +21,8 @@ use rustix::process::{
 use crate::child;
 use crate::clock::monotonic_ns;
 use crate::host::kibibytes;
-use crate::neighbour::{Interval, pin};
+use crate::neighbour::Interval;
+use crate::processor::pin;
 
 const PAGE: usize = 4096;
 /// How long the kernel is given to free what its lazier parts still hold of a victim, and

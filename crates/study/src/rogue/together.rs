@@ -16,9 +16,10 @@ use leasehold_cell::profile::Profile;
 
 use super::attack::{Attack, Surroundings, When};
 use super::runtime::{Death, Host, Living, Runtime};
-use super::trial::{bound_to, two_processors};
+use super::trial::two_processors;
 use crate::clock::monotonic_ns;
 use crate::neighbour::Interval;
+use crate::processor::bound_to;
 use crate::samples::Samples;
 
 /// How long everyone runs before the first is killed, and between an end and the next kill.
@@ -80,7 +81,7 @@ impl<'a> Together<'a> {
         crowd: NonZero<usize>,
     ) -> Result<Self> {
         let (guest_cpu, measuring_cpu) = two_processors()?;
-        let host = bound_to(guest_cpu, || {
+        let host = bound_to(Some(guest_cpu), || {
             Host::start(runtime, profile, guest_cpu, crowd)
         })?;
         Ok(Self {
@@ -100,7 +101,7 @@ impl<'a> Together<'a> {
     /// If a guest does not do as it should, or the host refuses.
     pub fn round(&self, attacks: &[Attack], witness: &Attack) -> Result<Round> {
         let over = AtomicBool::new(false);
-        bound_to(self.measuring_cpu, || {
+        bound_to(Some(self.measuring_cpu), || {
             thread::scope(|scope| {
                 // Ends with the round, in whichever way that ends.
                 let _over = RaisedWhenDropped(&over);

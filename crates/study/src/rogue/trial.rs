@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use leasehold_cell::Statement;
 use leasehold_cell::profile::Profile;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -17,8 +17,9 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::attack::{Attack, Surroundings};
 use super::runtime::{Death, Host, Program, Runtime};
 use crate::clock::monotonic_ns;
-use crate::neighbour::{Diary, Interval, Load, Neighbour, Place, pin};
+use crate::neighbour::{Diary, Interval, Load, Neighbour, Place};
 use crate::priority::before_everybody;
+use crate::processor::bound_to;
 use crate::samples::{Samples, Spread};
 
 /// How long nothing happens before each start: so many times as long as the end before took, but
@@ -193,7 +194,7 @@ impl Bench {
             };
             for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
                 // Whatever other threads a runtime has keep off the neighbour.
-                let host = bound_to(guest_cpu, || {
+                let host = bound_to(Some(guest_cpu), || {
                     Host::start(runtime, profile, cpu, NonZero::<usize>::MIN)
                 })?;
                 hosts.push((runtime, placement, host));
@@ -225,7 +226,7 @@ impl Bench {
             .find(|(r, p, _)| (*r, *p) == (arm.runtime, arm.placement))
             .context("no such runtime was started")?;
         let program = host.load(&self.guests, attack)?;
-        bound_to(self.guest_cpu, || {
+        bound_to(Some(self.guest_cpu), || {
             self.observe(host, &program, attack, arm, effort)
         })
     }
@@ -327,19 +328,6 @@ pub(super) fn two_processors() -> Result<(usize, usize)> {
         (Some(first), Some(last)) => Ok((first, last)),
         _ => anyhow::bail!("a neighbour on another processor needs two of them"),
     }
-}
-
-/// Does `work` in a thread that is bound to processor `cpu`, as are the threads that it starts.
-pub(super) fn bound_to<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            pin(cpu)?;
-            work()
-        });
-        thread
-            .join()
-            .map_err(|_| anyhow!("the measuring thread panicked"))?
-    })
 }
 
 #[cfg(test)]
