@@ -11,6 +11,8 @@ use crate::span::Span;
 pub(crate) enum Role {
     /// The area, to be written to.
     Direct,
+    /// The area, to be read only: a write is denied.
+    ReadOnly,
     /// The shared pages of an area mapped copy on write: never writable. In blocks that were
     /// written to, the addresses show the copies.
     Original {
@@ -51,8 +53,18 @@ impl Attached {
         self.span.part(page, page + 1)
     }
 
-    /// Writes to any page trap, whether it is dirty or not.
+    /// Writes go to copies.
     pub(crate) fn is_original(&self) -> bool {
         matches!(self.role, Role::Original { .. })
+    }
+
+    /// Writes are denied.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.role, Role::ReadOnly)
+    }
+
+    /// Writes to any page trap, whether it is dirty or not.
+    pub(crate) fn traps_writes(&self) -> bool {
+        self.is_original() || self.is_read_only()
     }
 }

@@ -124,7 +124,7 @@ impl Linux {
             return false;
         }
         match &view.role {
-            Role::Direct => true,
+            Role::Direct | Role::ReadOnly => true,
             Role::Original { broken, block, .. } => !broken.get(page >> block),
             Role::Copies { original } => {
                 let original = self.attached[*original as usize].as_ref();
@@ -155,7 +155,7 @@ impl Linux {
         }
         let memory = self.areas[view.area as usize].as_ref();
         let memory = memory.expect("an area");
-        let writable = !memory.is_tracked() || memory.dirty.get(page);
+        let writable = !view.is_read_only() && (!memory.is_tracked() || memory.dirty.get(page));
         view.present.get(page) && (!write || writable)
     }
 
@@ -166,13 +166,13 @@ impl Linux {
         let staged = self.staged.take();
         let shown = self.is_shown(attached, page);
         let view = self.view(attached);
-        let (area, span, original) = (view.area, view.page_at(page), view.is_original());
+        let (area, span, trapped) = (view.area, view.page_at(page), view.traps_writes());
         let memory = self.memory(area);
         let tracked = memory.is_tracked();
-        if writing && tracked && !original && shown {
+        if writing && tracked && !trapped && shown {
             memory.dirty.put(page, true);
         }
-        let protect = original || (tracked && !memory.dirty.get(page));
+        let protect = trapped || (tracked && !memory.dirty.get(page));
         let cached = memory.cached.get(page);
         if let Some(staged) = staged {
             assert_eq!((staged.area.index(), staged.number), (area, page));
@@ -444,9 +444,17 @@ impl Linux {
     /// Notes where a page was written out, and frees the place where it was before.
     fn put_place(&mut self, page: Page, place: u32) {
         let memory = self.areas[page.area.index() as usize].as_mut();
-        if let Some(Backing::Store(places)) = memory.map(|memory| &mut memory.backing) {
+        let Some(Memory {
+            backing, written, ..
+        }) = memory
+        else {
+            return;
+        };
+        if let Backing::Store(places) = backing {
             let before = std::mem::replace(&mut places[page.number as usize], place);
-            if before != NOWHERE && before != place {
+            if before == NOWHERE {
+                *written += 1;
+            } else if before != place {
                 self.slots.give_back(before);
             }
         }

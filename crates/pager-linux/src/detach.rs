@@ -104,7 +104,7 @@ impl Linux {
         view.gone = true;
         let (area, used) = (view.area, view.span.part(0, view.accessible));
         let plain = match &view.role {
-            Role::Direct => true,
+            Role::Direct | Role::ReadOnly => true,
             Role::Original { .. } => false,
             // It was seen at the addresses of the original.
             Role::Copies { .. } => return Ok(None),
@@ -118,7 +118,9 @@ impl Linux {
             used.forbid()?;
             return Ok(None);
         }
-        if !self.memory(area).is_tracked() {
+        // Kernels take the trap off when the entries move.
+        let trapped = self.memory(area).is_tracked() || self.view(attached).is_read_only();
+        if !trapped {
             self.userfault.unregister(used)?;
         }
         let aside = Span::reserve_like(used)?;

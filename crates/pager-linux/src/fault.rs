@@ -47,6 +47,8 @@ impl Engine {
         let shown = self.shown_by(attached, page);
         let result = if page >= self.linux().view(attached).accessible {
             Err(Refused::OutOfRange.into())
+        } else if access.write && self.linux().view(shown).is_read_only() {
+            Err(Reason::ReadOnly)
         } else if access.protection && !self.linux().view(shown).is_original() {
             self.written(shown, page)
         } else if shown != attached || (access.write && self.linux().view(shown).is_original()) {

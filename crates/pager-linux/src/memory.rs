@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     pub(crate) vacant: Bits,
     /// Pages written to since they were filled or written out.
     pub(crate) dirty: Bits,
+    /// Pages that have a place in the store.
+    pub(crate) written: u32,
     /// Attachments of the area, by their indices.
     pub(crate) attached: Vec<u32>,
 }
@@ -54,6 +56,7 @@ impl Memory {
             cached: Bits::new(pages),
             vacant: Bits::new(pages),
             dirty: Bits::new(pages),
+            written: 0,
             attached: Vec::new(),
         })
     }

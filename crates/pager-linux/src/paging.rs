@@ -100,8 +100,8 @@ pub enum Error {
         /// Pages from there on.
         pages: u32,
     },
-    /// Pages of a file can be attached copy on write only.
-    #[error("the area shows a file: it can be attached copy on write only")]
+    /// Pages of a file can be attached copy on write or to be read only.
+    #[error("the area shows a file: it can be attached copy on write or read-only")]
     ReadOnly,
     /// The area for copies is smaller than the area to be copied, or somebody has attached it.
     #[error("the area for copies must be as long as the other, and new")]
@@ -249,7 +249,7 @@ impl Paging {
     }
 
     /// Makes an area that shows a file, as long as it is now: initial images, data sets. To be
-    /// attached [copy on write](Self::attach_copied). The file must not be changed while it is
+    /// attached [copy on write](Self::attach_copied) or [to be read](Self::attach_read_only). The file must not be changed while it is
     /// in use: pages are read when they are touched.
     ///
     /// # Errors
@@ -325,18 +325,104 @@ impl Paging {
                 accessible,
                 role: Role::Direct,
             };
-            engine.linux().placement = Some(placement);
-            match engine.pager.attach(to, area) {
-                Ok(id) => {
-                    self.book.borrow_mut().attachments.push((to, id));
-                    Ok(id)
-                }
-                Err(refused) => {
-                    engine.linux().placement = None;
-                    used.forbid().map_err(system("take a mapping back"))?;
-                    Err(refused.into())
-                }
+            self.place(engine, (to, area), placement)
+        })
+    }
+
+    /// Maps all pages of an area at `address`, for reading: a write is [denied](Reason::ReadOnly).
+    /// For data that tenants share: it takes no room in the store. Nothing is read or filled,
+    /// unless the area is locked.
+    ///
+    /// # Errors
+    /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::System`].
+    ///
+    /// # Safety
+    /// As for [`attach_at`](Self::attach_at).
+    ///
+    /// [`Reason::ReadOnly`]: crate::Reason::ReadOnly
+    pub unsafe fn attach_read_only(
+        &self,
+        to: ReservationId,
+        area: AreaId,
+        address: *mut u8,
+    ) -> Result<AttachmentId, Error> {
+        self.work(|engine| {
+            let (pages, _) = area_of(engine, area)?;
+            // SAFETY: the caller's promise.
+            let span = unsafe { range(address as usize, pages) }?;
+            show(engine, area.index(), span, 0, true)?;
+            let placement = Placement {
+                span,
+                accessible: pages,
+                role: Role::ReadOnly,
+            };
+            self.place(engine, (to, area), placement)
+        })
+    }
+
+    /// Has the policy attach an area whose pages are shown at its place, or takes them away.
+    fn place(
+        &self,
+        engine: &mut Engine,
+        (to, area): (ReservationId, AreaId),
+        placement: Placement,
+    ) -> Result<AttachmentId, Error> {
+        let used = placement.span.part(0, placement.accessible);
+        engine.linux().placement = Some(placement);
+        match engine.pager.attach(to, area) {
+            Ok(id) => {
+                self.book.borrow_mut().attachments.push((to, id));
+                Ok(id)
             }
+            Err(refused) => {
+                engine.linux().placement = None;
+                used.forbid().map_err(system("take a mapping back"))?;
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// Gives up the addresses behind the accessible pages of an attachment, which are the caller's
+    /// again: it does not grow any more. What was promised to it stays so until it is detached.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`]; [`Refused::OutOfRange`] if it is not [attached to be written
+    /// to](Self::attach_at) or nothing of it is accessible.
+    pub fn trim(&self, at: AttachmentId) -> Result<(), Error> {
+        self.work(|engine| {
+            let view = engine.linux().attached.get_mut(at.index() as usize);
+            let view = view.and_then(Option::as_mut);
+            let view = view.filter(|view| view.id == at && !view.gone);
+            let view = view.ok_or(Refused::Stale)?;
+            if !matches!(view.role, Role::Direct) || view.accessible == 0 {
+                return Err(Refused::OutOfRange.into());
+            }
+            view.span = view.span.part(0, view.accessible);
+            let end = view.span.end();
+            let ranges = &mut engine.linux().ranges;
+            let range = ranges.iter_mut().find(|range| range.2 == at.index());
+            range.expect("it serves faults").1 = end;
+            Ok(())
+        })
+    }
+
+    /// Maps pages of an attachment as if they were touched: up to `limit` of them, from number
+    /// `from` on. Returns where to go on, `None` if that was all. For what is to be
+    /// [locked](Self::lock): so that it takes bounded steps to read.
+    ///
+    /// # Errors
+    /// As [`Pager::fault`].
+    pub fn prefault(&self, at: AttachmentId, from: u32, limit: u32) -> Result<Option<u32>, Error> {
+        self.work(|engine| {
+            let view = engine.linux().attached.get(at.index() as usize);
+            let view = view.and_then(Option::as_ref);
+            let view = view.filter(|view| view.id == at && !view.gone);
+            let pages = view.ok_or(Refused::Stale)?.accessible;
+            let to = pages.min(from.saturating_add(limit));
+            for page in from..to {
+                engine.pager.fault(at, page)?;
+            }
+            Ok((to < pages).then_some(to))
         })
     }
 
@@ -454,7 +540,7 @@ impl Paging {
             let view = view.filter(|view| view.id == at).ok_or(Refused::Stale)?;
             let span = view.span.part(0, view.accessible);
             let copies = match &view.role {
-                Role::Direct => None,
+                Role::Direct | Role::ReadOnly => None,
                 Role::Original { copies, .. } => Some(*copies),
                 Role::Copies { .. } => return Err(Refused::Foreign.into()),
             };
@@ -572,6 +658,37 @@ impl Paging {
     /// [`Refused::Stale`].
     pub fn counts(&self, id: ReservationId) -> Result<Counts, Refused> {
         self.here.with(|engine| engine.pager.counts(id))
+    }
+
+    /// Attachments of an area.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn sharers(&self, area: AreaId) -> Result<u32, Refused> {
+        self.here.with(|engine| engine.pager.sharers(area))
+    }
+
+    /// Pages of an attachment that its tenant has mapped.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn mapped(&self, at: AttachmentId) -> Result<u32, Refused> {
+        self.here.with(|engine| engine.pager.mapped(at))
+    }
+
+    /// Pages of a reservation that have a copy in the store, in frames or not. Takes a step for
+    /// each attachment.
+    pub fn swapped(&self, id: ReservationId) -> u32 {
+        let book = self.book.borrow();
+        let own = book.attachments.iter().filter(|(of, _)| *of == id);
+        self.here.with(|engine| {
+            let linux = engine.linux();
+            own.map(|(_, at)| {
+                let area = linux.view(at.index()).area;
+                linux.memory(area).written
+            })
+            .sum()
+        })
     }
 
     /// Notes how much of an area each sharer uses now, for the rule that picks a technique

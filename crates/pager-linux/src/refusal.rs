@@ -9,6 +9,9 @@ pub enum Reason {
     /// The policy or the store refused it.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// A write to an area that is attached to be read only.
+    #[error("it is read-only data")]
+    ReadOnly,
     /// The kernel could not give a page that the policy had granted: the host is out of memory,
     /// which [holding](crate::Held) a node's memory prevents.
     #[error("the kernel: {0}")]

@@ -189,6 +189,24 @@ impl<B: Backend> Pager<B> {
         self.borrowed
     }
 
+    /// Attachments of an area. Constant time.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn sharers(&self, area: AreaId) -> Result<u32, Refused> {
+        let index = self.area_of(area)?;
+        Ok(self.areas.at(index).attachments.len() as u32)
+    }
+
+    /// Pages of an attachment that its tenant has mapped. Constant time.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn mapped(&self, at: AttachmentId) -> Result<u32, Refused> {
+        let index = self.attachments.find(at.0).ok_or(Refused::Stale)?;
+        Ok(self.attachments.at(index).mapped)
+    }
+
     /// Notes how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
     /// step per sharer. To be called now and then while the area is in use.
     ///
