@@ -18,7 +18,7 @@ use wasmtime::{Engine, Module, component::Component};
 
 use crate::engine_config::CONFIG_VERSION;
 use crate::inventory::Inventory;
-use crate::program::Code;
+use crate::program::{Code, Form};
 
 /// Most entries that are kept; the ones written longest ago go first.
 const MAX_ENTRIES: usize = 128;
@@ -54,8 +54,8 @@ pub(crate) struct ArtifactCache {
 pub(crate) struct Key(String);
 
 impl Key {
-    /// The key of a program, given as the file's bytes, for `engine`.
-    pub(crate) fn new(engine: &Engine, program: &[u8]) -> Key {
+    /// The key of a program in one of its forms, given as the file's bytes, for `engine`.
+    pub(crate) fn new(engine: &Engine, program: &[u8], form: Form) -> Key {
         /// Feeds what the engine says about itself into the digest.
         struct Feed(Sha256);
         impl Hasher for Feed {
@@ -71,6 +71,9 @@ impl Key {
         engine.precompile_compatibility_hash().hash(&mut feed);
         feed.0.update(env!("CARGO_PKG_VERSION"));
         feed.0.update(CONFIG_VERSION.to_le_bytes());
+        if form == Form::ImageApart {
+            feed.0.update(b"image apart");
+        }
         feed.0.update(program);
         let digits = feed
             .0

@@ -60,7 +60,7 @@ enum Bulk {
 ///
 /// The parser's, if `wasm` is not well-formed.
 pub fn chunk_bulk_operations(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_core_modules(wasm, rewrite_module)
+    rewrite_core_modules(wasm, &mut rewrite_module)
 }
 
 /// What the rewriting of a module has to know about it.

@@ -11,17 +11,17 @@ use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
 use crate::local;
-use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse};
+use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
 use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
-use crate::program::{Program, ProgramError};
+use crate::program::{Form, Program, ProgramError};
 use crate::promises::Promises;
 use crate::realtime::{self, Realtime};
 use crate::starting::Client;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
-use leasehold_lease::Lease;
+use leasehold_lease::{Lease, SharedPages};
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Order, Shielding, Supply};
 use std::path::{Path, PathBuf};
@@ -247,6 +247,8 @@ pub(crate) enum Command {
     /// What each of these has got of the processor.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Memory(u64, Sender<Option<MemoryUse>>),
+    /// What tenants share.
+    Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
     Control(Sender<Vec<(ControlKind, ControlUse)>>),
     Shutdown,
@@ -260,7 +262,7 @@ impl Command {
             Self::Kill(_) => ControlKind::Kill,
             Self::Statement(..) => ControlKind::Statement,
             Self::Processors(..) => ControlKind::Processors,
-            Self::Memory(..) => ControlKind::Memory,
+            Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
             Self::Connect(_) => ControlKind::Connect,
             Self::Control(_) => ControlKind::Control,
             Self::Shutdown => ControlKind::Shutdown,
@@ -339,6 +341,24 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
         Program::load(&self.engine, path, self.code_cache.as_deref()).map(Arc::new)
+    }
+
+    /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
+    /// apart from the code if the lease lets the tenant share them with others.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+        let cache = self.code_cache.as_deref();
+        Program::load_in(form_for(lease), &self.engine, path, cache).map(Arc::new)
+    }
+
+    /// As [`Cell::compile`], for a tenant with this lease.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+        Program::from_bytes_in(form_for(lease), &self.engine, bytes).map(Arc::new)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -469,6 +489,14 @@ impl Cell {
         answer.recv().unwrap_or_default()
     }
 
+    /// What tenants that page share now, and how they use it. A look is also an observation for
+    /// those of them who leave it to the paper's rule how it is kept (SPC §IV-C).
+    pub fn shared(&self) -> Vec<SharedUse> {
+        let (reply, answer) = channel();
+        self.send(Command::Shared(reply));
+        answer.recv().unwrap_or_default()
+    }
+
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
@@ -537,6 +565,14 @@ impl TenantHandle {
 
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
+    }
+}
+
+/// The form of a program in which its tenant can share what its lease lets it share.
+fn form_for(lease: &Lease) -> Form {
+    match lease.memory.paging.map(|paging| paging.shared) {
+        None | Some(SharedPages::None) => Form::Whole,
+        Some(SharedPages::Conserve | SharedPages::Lock | SharedPages::Auto) => Form::ImageApart,
     }
 }
 

@@ -8,6 +8,9 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 /// Bytes after a rewriting: borrowed if nothing changed.
 pub(crate) type Rewritten<'a> = Result<Cow<'a, [u8]>, BinaryReaderError>;
 
+/// What is done to one module.
+pub(crate) type Rewrite<'r> = dyn for<'m> FnMut(&'m [u8]) -> Rewritten<'m> + 'r;
+
 /// The program with `rewrite` applied to it, if it is a module, or to every core module in it, if
 /// it is a component. Everything else is copied byte by byte; a program in which nothing changes
 /// is returned as it is.
@@ -15,10 +18,7 @@ pub(crate) type Rewritten<'a> = Result<Cow<'a, [u8]>, BinaryReaderError>;
 /// # Errors
 ///
 /// Those of `rewrite`, and the parser's if `wasm` is not well-formed.
-pub(crate) fn rewrite_core_modules<'a>(
-    wasm: &'a [u8],
-    rewrite: fn(&[u8]) -> Rewritten<'_>,
-) -> Rewritten<'a> {
+pub(crate) fn rewrite_core_modules<'a>(wasm: &'a [u8], rewrite: &mut Rewrite<'_>) -> Rewritten<'a> {
     if !Parser::is_component(wasm) {
         return rewrite(wasm);
     }

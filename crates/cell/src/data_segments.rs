@@ -41,7 +41,7 @@ const WASM_PAGE: u64 = 64 * 1024;
 ///
 /// The parser's, if `wasm` is not well-formed.
 pub fn merge_data_segments(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_core_modules(wasm, rewrite_module)
+    rewrite_core_modules(wasm, &mut rewrite_module)
 }
 
 fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
@@ -75,11 +75,18 @@ fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
 }
 
 /// A data segment whose place is known.
-struct Segment<'a> {
+pub(crate) struct Segment<'a> {
     memory: u32,
     /// Offset in the memory.
-    start: usize,
-    data: &'a [u8],
+    pub(crate) start: usize,
+    pub(crate) data: &'a [u8],
+}
+
+impl Segment<'_> {
+    /// The offset after its last byte.
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.data.len()
+    }
 }
 
 /// The part of a memory that one merged segment covers.
@@ -89,8 +96,8 @@ struct Run {
     end: usize,
 }
 
-/// The segments of a module in their order, if they can be merged.
-fn segments(wasm: &[u8]) -> Result<Option<Vec<Segment<'_>>>, BinaryReaderError> {
+/// The segments of a module in their order, if they can be merged, or written by somebody else.
+pub(crate) fn segments(wasm: &[u8]) -> Result<Option<Vec<Segment<'_>>>, BinaryReaderError> {
     let mut memories = Vec::new();
     let mut imported = 0;
     let mut segments = Vec::new();
@@ -168,12 +175,8 @@ fn runs(segments: &[Segment<'_>]) -> (Vec<Run>, Vec<usize>) {
     let mut runs: Vec<Run> = Vec::new();
     let mut run_of = vec![0; segments.len()];
     for at in order {
-        let &Segment {
-            memory,
-            start,
-            data,
-        } = &segments[at];
-        let end = start + data.len();
+        let &Segment { memory, start, .. } = &segments[at];
+        let end = segments[at].end();
         match runs.last_mut() {
             Some(run) if run.memory == memory && start <= run.end + GAP => {
                 run.end = run.end.max(end);

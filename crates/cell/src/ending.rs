@@ -159,7 +159,7 @@ impl Ending {
         if progress == Progress::Working || !self.stopped.is_empty() {
             return;
         }
-        if let Some(tenancy) = &self.tenancy {
+        if let Some(tenancy) = &mut self.tenancy {
             tenancy.retire();
             let resident = self.memory.paging.map(|(account, _)| account.owned);
             self.pages += u64::from(resident.unwrap_or(0));

@@ -6,9 +6,10 @@
 
 use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
+use crate::image::Image;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
-use crate::memory;
+use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
@@ -52,6 +53,8 @@ pub struct Surroundings {
     pub env: Vec<(String, String)>,
     /// Directories.
     pub dirs: Vec<Directory>,
+    /// Data sets that it can map, by name; only for tenants that page.
+    pub data: Vec<(String, PathBuf)>,
     /// Standard input.
     pub stdin: Input,
     /// Standard output.
@@ -189,6 +192,8 @@ impl Blueprint {
     /// execution's holdings.
     pub(crate) fn charge(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
         let inventory = *self.program.inventory();
+        // A page of it may be in a frame, and its copy in another.
+        let image_pages = self.program.image().map_or(0, Image::pages);
         let host_pages = inventory
             .instance_bytes
             .saturating_add(self.limits.call_bytes)
@@ -204,10 +209,22 @@ impl Blueprint {
             local.hold(tenant, execution, Held::TableElement, elements)?;
             local.hold_memory(tenant, execution, inventory.memory_bytes)?;
             local.hold(tenant, execution, Held::Memory, inventory.memories)?;
-            let pages = inventory.memory_bytes.div_ceil(PAGE);
+            let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
             local.hold(tenant, execution, page, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })
+    }
+
+    /// Has a tenant that is not running yet share the initial memory of its program.
+    ///
+    /// # Errors
+    /// When its reservation does not allow for it.
+    pub(crate) fn share(&self, tenant: TenantId) -> Result<Option<Joining>, BuildError> {
+        let Some(image) = self.program.image() else {
+            return Ok(None);
+        };
+        let name = self.surroundings.args.first().map_or("", String::as_str);
+        memory::join_image(root_of(tenant)?, image, name).map_err(BuildError::Memory)
     }
 
     /// The surroundings of an execution, without its directories. Copies arguments and variables.
@@ -223,7 +240,7 @@ impl Blueprint {
         &self,
         tenant: TenantId,
         execution: u64,
-        mut wasi: WasiP1Ctx,
+        Surrounded { mut wasi, data }: Surrounded,
     ) -> Result<Running, BuildError> {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
@@ -237,6 +254,7 @@ impl Blueprint {
             tenant,
             execution,
             root_of(tenant)?,
+            self.program.image().cloned(),
             usize::try_from(inventory.instances)
                 .unwrap_or(usize::MAX)
                 .saturating_add(preempt::INSTANCES),
@@ -248,7 +266,14 @@ impl Blueprint {
             },
         );
         let stdin = self.surroundings.stdin.clone();
-        let guest = Guest::new(tenant, execution, call_bytes, stdin, limiter, table, wasi);
+        let guest = Guest::new(
+            (tenant, execution),
+            call_bytes,
+            (stdin, data),
+            limiter,
+            table,
+            wasi,
+        );
         let mut store = Store::new(&self.engine, guest);
         let guest = self
             .preemption
@@ -272,11 +297,19 @@ impl Blueprint {
     }
 }
 
-/// What WASI offers to an execution, while its directories are being opened.
+/// What WASI offers to an execution, while its directories and data sets are being opened.
 pub(crate) struct Surrounding {
     wasi: WasiCtxBuilder,
     /// Still to be opened, the next one last.
     dirs: Vec<Directory>,
+    unopened: Vec<(String, PathBuf)>,
+    data: Vec<DataSet>,
+}
+
+/// What an execution finds around it.
+pub(crate) struct Surrounded {
+    wasi: WasiP1Ctx,
+    data: Vec<DataSet>,
 }
 
 impl Surrounding {
@@ -292,16 +325,22 @@ impl Surrounding {
         surroundings.stdout.give_stdout(&mut wasi);
         surroundings.stderr.give_stderr(&mut wasi);
         let dirs = surroundings.dirs.iter().rev().cloned().collect();
-        Self { wasi, dirs }
+        let unopened = surroundings.data.iter().rev().cloned().collect();
+        Self {
+            wasi,
+            dirs,
+            unopened,
+            data: Vec::new(),
+        }
     }
 
-    /// Opens the next directory; false if there is none.
+    /// Opens the next directory or data set; false if there is none.
     ///
     /// # Errors
     /// When it is not there.
     pub(crate) fn open_next(&mut self) -> Result<bool, BuildError> {
         let Some(Directory { host, guest, write }) = self.dirs.pop() else {
-            return Ok(false);
+            return self.open_data();
         };
         let permissions = if write {
             FsPerms::ReadWrite
@@ -314,9 +353,25 @@ impl Surrounding {
         }
     }
 
-    /// What the execution gets; directories that were not opened are not among it.
-    pub(crate) fn finish(mut self) -> WasiP1Ctx {
-        self.wasi.build_p1()
+    fn open_data(&mut self) -> Result<bool, BuildError> {
+        let Some((name, path)) = self.unopened.pop() else {
+            return Ok(false);
+        };
+        match DataSet::open(&name, &path) {
+            Ok(data) => {
+                self.data.push(data);
+                Ok(true)
+            }
+            Err(source) => Err(BuildError::Data { path, source }),
+        }
+    }
+
+    /// What the execution gets; what was not opened is not among it.
+    pub(crate) fn finish(mut self) -> Surrounded {
+        Surrounded {
+            wasi: self.wasi.build_p1(),
+            data: self.data,
+        }
     }
 }
 
@@ -330,6 +385,13 @@ pub(crate) enum BuildError {
         path: PathBuf,
         source: wasmtime::Error,
     },
+    #[error("data set {}: {source}", path.display())]
+    Data {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{0}")]
+    Memory(String),
     #[error("{0:#}")]
     Link(wasmtime::Error),
 }
@@ -339,7 +401,10 @@ impl BuildError {
     pub(crate) fn errno(&self) -> Errno {
         match self {
             BuildError::Lease(errno) => *errno,
-            BuildError::Directory { .. } | BuildError::Link(_) => Errno::Invalid,
+            BuildError::Memory(_) => Errno::Memory,
+            BuildError::Directory { .. } | BuildError::Data { .. } | BuildError::Link(_) => {
+                Errno::Invalid
+            }
         }
     }
 }

@@ -315,6 +315,9 @@ impl Executor {
             Command::Control(reply) => {
                 let _ = reply.send(self.control_share.uses().collect());
             }
+            Command::Shared(reply) => {
+                let _ = reply.send(memory::shared());
+            }
             Command::Connect(connect) => {
                 let result = self.connect(&connect);
                 let _ = connect.reply.send(result);
@@ -873,10 +876,13 @@ fn memory_use(tenant: TenantId) -> MemoryUse {
         let account = local.kernel.memory(tenant).unwrap_or_default();
         (account, local.kernel.group_of(tenant).ok())
     });
+    let paged = group.and_then(memory::usage);
     MemoryUse {
         linear_bytes: account.used,
         limit_bytes: account.reserved,
-        paging: group.and_then(memory::usage),
+        paging: paged.map(|paged| (paged.account, paged.counts)),
+        shared_bytes: paged.map_or(0, |paged| paged.shared_bytes),
+        swapped_bytes: paged.map_or(0, |paged| paged.swapped_bytes),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The host's side of one running program: the data of its store.
 
 use crate::limiter::Limiter;
+use crate::memory::DataSet;
 use crate::wasi::stdio::Input;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::TenantId;
@@ -19,6 +20,8 @@ pub(crate) struct Guest {
     /// Bytes of the host's memory that one of its calls may hold.
     pub(crate) call_bytes: u64,
     pub(crate) stdin: Input,
+    /// What it can map.
+    data: Vec<DataSet>,
     pub(crate) limiter: Limiter,
     pub(crate) table: TableCharge,
     wasi: WasiP1Ctx,
@@ -28,10 +31,9 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(
-        tenant: TenantId,
-        execution: u64,
+        (tenant, execution): (TenantId, u64),
         call_bytes: u64,
-        stdin: Input,
+        (stdin, data): (Input, Vec<DataSet>),
         limiter: Limiter,
         table: TableCharge,
         wasi: WasiP1Ctx,
@@ -41,6 +43,7 @@ impl Guest {
             execution,
             call_bytes,
             stdin,
+            data,
             limiter,
             table,
             wasi,
@@ -51,6 +54,12 @@ impl Guest {
     /// Whose call it is.
     pub(crate) fn identity(&self) -> (TenantId, u64) {
         (self.tenant, self.execution)
+    }
+
+    /// The data set of this name.
+    pub(crate) fn data(&self, name: &[u8]) -> Option<&DataSet> {
+        let mut sets = self.data.iter();
+        sets.find(|data| data.name().as_bytes() == name)
     }
 
     /// WASI's state, with room in its table for what one host call can put there.

@@ -64,6 +64,7 @@ mod executor;
 mod guest;
 mod heap;
 mod host_share;
+pub mod image;
 pub mod inventory;
 mod limiter;
 mod linear_memory;

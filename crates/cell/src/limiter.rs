@@ -4,6 +4,7 @@
 //! allocated it. A guest that asks for more sees its `memory.grow` fail, as the specification
 //! allows.
 
+use crate::image::Image;
 use crate::local;
 use crate::memory;
 use crate::meter::Held;
@@ -27,6 +28,8 @@ pub(crate) struct Limiter {
     /// The group of the top-level tenant, and what it is charged for a page of linear memory.
     root: GroupId,
     page: Held,
+    /// What the program's memory holds when it is made, if the program does not put it there.
+    image: Option<Image>,
     instances: usize,
     /// What is still to be made when the program is instantiated; charged.
     initial: Initial,
@@ -87,11 +90,12 @@ struct Growth {
 
 impl Limiter {
     /// Limits for an execution of `tenant` with at most `instances` core instances; the caller
-    /// has charged them and `initial`.
+    /// has charged them and `initial`. `image` is what the program's only memory is to hold.
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
         root: GroupId,
+        image: Option<Image>,
         instances: usize,
         initial: Initial,
     ) -> Self {
@@ -100,11 +104,17 @@ impl Limiter {
             execution,
             root,
             page: memory::page_class(root),
+            image,
             instances,
             initial,
             pending: Growth::default(),
             refused: None,
         }
+    }
+
+    /// Whether its tenant pages.
+    pub(crate) fn pages(&self) -> bool {
+        matches!(self.page, Held::PagedPage)
     }
 
     /// Why the last request was refused, if one was.
@@ -146,7 +156,7 @@ impl ResourceLimiter for Limiter {
         }
         if current == 0 {
             // The engine is about to make a memory, unless this is refused.
-            memory::for_tenant(self.root);
+            memory::for_tenant(self.root, self.image.clone());
         }
         if current == 0 && self.initial.take_memory(desired as u64) {
             return Ok(true);

@@ -18,6 +18,7 @@ use crate::artifact::{ArtifactCache, Key};
 use crate::bulk::chunk_bulk_operations;
 use crate::data_segments::merge_data_segments;
 use crate::engine_config::FEATURES;
+use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, survey};
 use crate::preempt::Bodies;
 
@@ -140,22 +141,36 @@ pub enum Code {
     Component(Component),
 }
 
+/// Where the initial contents of a program's memory are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In the code, which copies them when it is started.
+    Whole,
+    /// In an [image](Image), if they are worth it: for tenants that page, who share it.
+    ImageApart,
+}
+
 /// A program that can be instantiated any number of times. Cloning is cheap.
 #[derive(Clone)]
 pub struct Program {
     code: Code,
     bodies: Bodies,
     inventory: Inventory,
+    image: Option<Image>,
 }
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program {
-            bodies, inventory, ..
+            bodies,
+            inventory,
+            image,
+            ..
         } = self;
         f.debug_struct("Program")
             .field("bodies", bodies)
             .field("inventory", inventory)
+            .field("image", image)
             .finish_non_exhaustive()
     }
 }
@@ -173,19 +188,21 @@ impl Program {
         path: &Path,
         cache: Option<&Path>,
     ) -> Result<Program, ProgramError> {
-        let read = |source| ProgramError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::open(path).map_err(read)?;
-        let mut bytes = Vec::new();
-        // One byte more than is allowed tells a file that is too large, a device included.
-        file.take(MAX_PROGRAM_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(read)?;
-        if bytes.len() as u64 > MAX_PROGRAM_BYTES {
-            return Err(ProgramError::TooLarge);
-        }
+        Program::load_in(Form::Whole, engine, path, cache)
+    }
+
+    /// As [`load`](Program::load), in one of the forms.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`].
+    pub fn load_in(
+        form: Form,
+        engine: &Engine,
+        path: &Path,
+        cache: Option<&Path>,
+    ) -> Result<Program, ProgramError> {
+        let bytes = read(path)?;
         let cache = cache.and_then(|directory| {
             ArtifactCache::open(directory)
                 .inspect_err(|error| {
@@ -195,13 +212,17 @@ impl Program {
                 .ok()
         });
         let Some(cache) = cache else {
-            return Program::from_bytes(engine, &bytes);
+            return Program::from_bytes_in(form, engine, &bytes);
         };
-        let key = Key::new(engine, &bytes);
+        let key = Key::new(engine, &bytes, form);
         if let Some((code, inventory)) = cache.get(engine, &key) {
-            return Ok(Program::new(code, inventory));
+            let image = match form {
+                Form::Whole => None,
+                Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
+            };
+            return Ok(Program::new(code, inventory, image));
         }
-        let program = Program::from_bytes(engine, &bytes)?;
+        let program = Program::from_bytes_in(form, engine, &bytes)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
             tracing::warn!(%error, "a compiled program was not kept");
         }
@@ -214,6 +235,19 @@ impl Program {
     ///
     /// Any [`ProgramError`] but `Read`.
     pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Program, ProgramError> {
+        Program::from_bytes_in(Form::Whole, engine, bytes)
+    }
+
+    /// As [`from_bytes`](Program::from_bytes), in one of the forms.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`] but `Read`.
+    pub fn from_bytes_in(
+        form: Form,
+        engine: &Engine,
+        bytes: &[u8],
+    ) -> Result<Program, ProgramError> {
         let binary = to_binary(bytes)?;
         validate(&binary)?;
         let survey = survey(&binary)?;
@@ -228,6 +262,13 @@ impl Program {
         if bytes > MAX_DATA_BYTES {
             return Err(ProgramError::TooMuchData { bytes });
         }
+        let (binary, image) = match form {
+            Form::Whole => (binary, None),
+            Form::ImageApart => {
+                let (rest, image) = separated(&binary, &survey.inventory)?;
+                (Cow::Owned(rest.into_owned()), image)
+            }
+        };
         let binary = merge_data_segments(&binary)?;
         let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
@@ -235,15 +276,35 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
-        Ok(Program::new(code, survey.inventory))
+        Ok(Program::new(code, survey.inventory, image))
     }
 
-    pub(crate) fn new(code: Code, inventory: Inventory) -> Program {
+    /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// `Read`, and what keeps the file from being WebAssembly.
+    pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
+        let binary = read(path)?;
+        let binary = to_binary(&binary)?;
+        validate(&binary)?;
+        let image = separated(&binary, &survey(&binary)?.inventory)?.1;
+        Ok(image)
+    }
+
+    pub(crate) fn new(code: Code, inventory: Inventory, image: Option<Image>) -> Program {
         Program {
             bodies: Bodies::of(&code),
             code,
             inventory,
+            image,
         }
+    }
+
+    /// What its memory holds before its first instruction, if that is not in the code.
+    pub fn image(&self) -> Option<&Image> {
+        self.image.as_ref()
     }
 
     /// Where its function bodies are.
@@ -259,6 +320,34 @@ impl Program {
     /// What a run takes before its first instruction.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
+    let failed = |source| ProgramError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // One byte more than is allowed tells a file that is too large, a device included.
+    file.take(MAX_PROGRAM_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_PROGRAM_BYTES {
+        return Err(ProgramError::TooLarge);
+    }
+    Ok(bytes)
+}
+
+/// The program without its image, and the image, if it is one that has one memory.
+fn separated<'a>(
+    binary: &'a [u8],
+    inventory: &Inventory,
+) -> Result<(Cow<'a, [u8]>, Option<Image>), BinaryReaderError> {
+    match inventory.memories {
+        1 => take_image(binary),
+        _ => Ok((binary.into(), None)),
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! 1. **Charge** what an execution of the program holds from the beginning. A lease that does not
 //!    pay for it is refused here, before anything was made.
-//! 2. **Surround**: arguments and variables are copied, and the tenant's directories are opened,
-//!    one a step.
-//! 3. **Assemble**: imports are resolved (once per program) and the store is made, empty.
+//! 2. **Share** the initial memory of the program with other tenants that page, if the lease says
+//!    so; if under an eviction lock, it is made resident, some pages a step.
+//! 3. **Surround**: arguments and variables are copied, and the tenant's directories and data sets
+//!    are opened, one a step.
+//! 4. **Assemble**: imports are resolved (once per program) and the store is made, empty.
 //!
 //! Memories, data segments and start functions come after that, when the program is polled for the
 //! first time, and are interrupted like everything that it does.
@@ -15,12 +17,12 @@
 //! program's imports.
 
 use crate::cell::{Ended, StartError};
-use crate::execution::{Blueprint, BuildError, Running, Surrounding};
+use crate::execution::{Blueprint, BuildError, Running, Surrounded, Surrounding};
 use crate::local;
+use crate::memory::{self, Joining};
 use leasehold_kernel::{Errno, TenantId};
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
-use wasmtime_wasi::p1::WasiP1Ctx;
 
 /// A top-level tenant whose program is being built.
 pub(crate) struct Starting {
@@ -47,8 +49,9 @@ pub(crate) struct Client {
 /// What is to be done next, with what has been done so far.
 enum Step {
     Charge,
+    Share(Option<Joining>),
     Surround(Box<Surrounding>),
-    Assemble(Box<WasiP1Ctx>),
+    Assemble(Box<Surrounded>),
     /// A step failed, or the last one was taken.
     Nothing,
 }
@@ -108,14 +111,19 @@ impl Starting {
         self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
             Step::Charge => {
                 self.blueprint.charge(tenant, execution)?;
-                Step::Surround(Box::new(self.blueprint.surround()))
+                Step::Share(self.blueprint.share(tenant)?)
             }
+            Step::Share(Some(mut joining)) => {
+                let locked = memory::lock_step(&mut joining).map_err(BuildError::Memory)?;
+                Step::Share((!locked).then_some(joining))
+            }
+            Step::Share(None) => Step::Surround(Box::new(self.blueprint.surround())),
             Step::Surround(mut surrounding) => match surrounding.open_next()? {
                 true => Step::Surround(surrounding),
                 false => Step::Assemble(Box::new(surrounding.finish())),
             },
-            Step::Assemble(wasi) => {
-                let running = self.blueprint.assemble(tenant, execution, *wasi)?;
+            Step::Assemble(surrounded) => {
+                let running = self.blueprint.assemble(tenant, execution, *surrounded)?;
                 return Ok(Stepped::Built(running));
             }
             Step::Nothing => Step::Nothing,
@@ -135,7 +143,10 @@ impl Starting {
                 budget_ns: self.budget_ns,
                 reason: errno.to_string(),
             },
-            BuildError::Directory { .. } => StartError::Surroundings(error.to_string()),
+            BuildError::Directory { .. } | BuildError::Data { .. } => {
+                StartError::Surroundings(error.to_string())
+            }
+            BuildError::Memory(why) => StartError::Memory(why),
             BuildError::Link(_) => StartError::Program(error.to_string()),
         }
     }

@@ -9,7 +9,7 @@ use leasehold_cell::{
     Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, StartError,
     StartRequest, Surroundings, TenantHandle,
 };
-use leasehold_lease::{ByteSize, MemoryKind, Paging};
+use leasehold_lease::{ByteSize, MemoryKind, Paging, SharedPages};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -45,6 +45,7 @@ fn paging(reserve: u64, limit: u64) -> Lease {
     lease.memory.paging = (limit > reserve).then(|| Paging {
         limit: ByteSize::new(limit).expect("in range"),
         kind: MemoryKind::Hard,
+        shared: SharedPages::Conserve,
     });
     lease
 }

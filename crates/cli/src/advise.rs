@@ -5,6 +5,7 @@
 //! shrinking reservations, as the paper does by hand in figure 8.
 
 mod search;
+mod shared;
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
@@ -12,11 +13,11 @@ use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_cell::memory::{HeldMemory, SharedUse, Swap};
 use leasehold_cell::{
     Cell, CellConfig, Exit, Input, Lease, Output, Program, StartRequest, Surroundings,
 };
-use leasehold_lease::{ByteSize, EnvVar, MemoryKind, Nanoseconds, Paging, TenantSpec};
+use leasehold_lease::{ByteSize, EnvVar, MemoryKind, Nanoseconds, Paging, SharedPages, TenantSpec};
 use leasehold_study::plot::{Axis, Figure, Marks, Panel, Series};
 use leasehold_study::samples::Spread;
 use leasehold_study::unit::Unit;
@@ -44,7 +45,8 @@ Examples:
 The program is run again and again: without paging, and then under smaller and smaller reservations,
 with what is on standard input each time. Its output is thrown away. The advice is the smallest
 reservation under which it ends before the deadline, or is as fast as --keep says; exit code 1 if
-there is none.")]
+there is none. Then --tenants of it run side by side under that, and for what they share the rule says
+whether to conserve it (spc) or to lock it (spel).")]
 pub(crate) struct Arguments {
     /// The program and its arguments.
     #[arg(
@@ -77,6 +79,10 @@ pub(crate) struct Arguments {
     /// How often to run each; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
+
+    /// How many tenants will run it side by side: for what they share.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
+    tenants: u32,
 
     /// Where the swap file is made [default: the directory for temporary files].
     #[arg(long, value_name = "FILE")]
@@ -127,22 +133,23 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         runs: arguments.runs,
         patience: Duration::MAX,
     };
-    subject.program = Some(load(&subject.cell, &spec.component)?);
+    subject.program = Some(load(&subject.cell, &spec.component, &spec.lease)?);
     // What it takes where nothing is missing.
     let whole = subject.median(spec.lease)?;
     let unpaged_ns = whole.time_ns.unwrap_or(u64::MAX);
     let linear = whole.linear.next_multiple_of(STEP).max(STEP);
 
-    config.memory = Some(HeldMemory {
-        bytes: linear,
+    let held = |reserve: u64, limit: u64, tenants: u32| HeldMemory {
+        bytes: reserve * u64::from(tenants),
         for_all: false,
         swap: Some(Swap {
             path: swap_path(arguments),
-            bytes: linear / 4 * 5 + STEP,
+            bytes: (limit / 4 * 5 + STEP) * u64::from(tenants),
         }),
-    });
-    subject.cell = Cell::start(config)?;
-    subject.program = Some(load(&subject.cell, &spec.component)?);
+    };
+    config.memory = Some(held(linear, linear, 1));
+    subject.cell = Cell::start(config.clone())?;
+    subject.program = Some(load(&subject.cell, &spec.component, &spec.lease)?);
     let deadline = arguments.deadline.map(Nanoseconds::get);
     let slowest_ns =
         deadline.unwrap_or_else(|| (unpaged_ns as f64 / arguments.keep.unwrap_or(KEEP)) as u64);
@@ -160,6 +167,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
     })?;
 
+    let (tenants, reserve) = (arguments.tenants, best.unwrap_or(linear));
+    let limit = linear.max(reserve + STEP);
+    config.memory = Some(held(reserve, limit, tenants));
+    subject.cell = Cell::start(config)?;
+    let shared = shared::observe(&subject, &spec.component, tenants, reserve, limit)?;
+
     let advice = Advice {
         name: &spec.name,
         linear: whole.linear,
@@ -167,6 +180,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         slowest_ns,
         trials: &trials,
         best,
+        shared: &shared,
     };
     if let Some(path) = &arguments.svg {
         let svg = advice.figure().to_svg()?;
@@ -202,6 +216,7 @@ fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         args: args.to_vec(),
         env: arguments.env.clone(),
         dirs: arguments.dirs.clone(),
+        data: Vec::new(),
         swap: None,
         lease,
     })
@@ -259,6 +274,7 @@ impl Subject {
         lease.memory.paging = Some(Paging {
             limit: sized(limit)?,
             kind: MemoryKind::Hard,
+            shared: SharedPages::None,
         });
         Ok(self.median(lease)?.under(reserve))
     }
@@ -326,6 +342,7 @@ struct Advice<'a> {
     slowest_ns: u64,
     trials: &'a [Trial],
     best: Option<u64>,
+    shared: &'a [SharedUse],
 }
 
 impl Advice<'_> {
@@ -382,7 +399,8 @@ impl Advice<'_> {
             ),
             None => "no reservation is enough: it is too slow without paging".to_owned(),
         };
-        format!("{table}\n{summary}\n{advice}\n")
+        let shared = shared::text(self.shared);
+        format!("{table}\n{summary}\n{advice}\n{shared}")
     }
 
     fn json(&self) -> serde_json::Value {
@@ -407,6 +425,7 @@ impl Advice<'_> {
             "slowest_ns": self.slowest_ns,
             "trials": trials,
             "reserve_bytes": self.best,
+            "shared": shared::json(self.shared),
         })
     }
 

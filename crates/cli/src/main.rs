@@ -47,6 +47,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the tenants of a lease file together on one cell, each inside its leases.
     Up(up::Arguments),
+    /// Like `up`, seen from the memory reservations.
+    Memory(up::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
     /// One half of a measurement: started by studies, not by people.
@@ -69,7 +71,8 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
-        Command::Up(arguments) => up::main(&arguments, profile),
+        Command::Up(arguments) => up::main(&arguments, up::View::Processor, profile),
+        Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Child(arguments) => study::child(arguments),
     };

@@ -1,34 +1,43 @@
 //! Whether the memory reservations of a lease file fit in what its cell holds.
 
-use leasehold_lease::{ByteSize, LeaseFile};
+use leasehold_cell::Program;
+use leasehold_cell::image::Image;
+use leasehold_lease::{ByteSize, LeaseFile, SharedPages, TenantSpec};
 use leasehold_pager::PAGE;
-use leasehold_pager::admission::{NotAdmitted, Plan};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// What the reservations of a file come to, beside what the cell holds for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryVerdict {
+    /// The most that is reserved at a time, from the first start to the last.
     needed: u64,
+    /// What eviction locks give back of it when all tenants have started.
+    saved: u64,
     held: Option<ByteSize>,
 }
 
 impl MemoryVerdict {
-    /// Adds up the reservations of all tenants, in whole frames. What SPC conserves is part of
-    /// them (SPC §IV-A), so that sharing adds nothing.
+    /// Adds up the reservations of all tenants, in whole frames and in the order in which they are
+    /// started. What SPC conserves is part of them (SPC §IV-A), so that conservation adds nothing and
+    /// saves nothing. Under an eviction lock, every tenant but the first that runs a program gives
+    /// back the frames of its initial memory, once it has started (SPC §IV-B): those who come later
+    /// can have them. What a guest will map, or what the rule will choose, is not known before.
     pub(crate) fn of(file: &LeaseFile) -> Self {
-        let mut plan = Plan::new();
+        let (mut reserved, mut saved, mut needed) = (0, 0, 0);
+        let mut locked = HashSet::new();
         for tenant in &file.tenants {
-            let frames = tenant.lease.memory.reserve.get().div_ceil(PAGE);
-            // A reservation is at most 1 TiB: 2²⁸ frames.
-            plan.reservation(u32::try_from(frames).expect("the lease bounds it"));
+            reserved += tenant.lease.memory.reserve.get().div_ceil(PAGE);
+            needed = needed.max(reserved - saved);
+            if let Some(image) = locked_image(tenant)
+                && !locked.insert(image.digest())
+            {
+                saved += u64::from(image.pages());
+            }
         }
-        let held = file.memory.map_or(u64::MAX, |memory| memory.get() / PAGE);
-        let frames = match plan.check(held) {
-            Ok(admitted) => admitted.physical,
-            Err(NotAdmitted { needed, .. }) => needed,
-        };
         Self {
-            needed: frames * PAGE,
+            needed: needed * PAGE,
+            saved: saved * PAGE,
             held: file.memory,
         }
     }
@@ -48,8 +57,12 @@ impl MemoryVerdict {
     pub(crate) fn text(&self) -> Option<String> {
         let held = self.held?;
         let needed = bytes(self.needed);
+        let saved = match self.saved {
+            0 => String::new(),
+            saved => format!(", eviction locks save {}", bytes(saved)),
+        };
         Some(match self.shortfall() {
-            0 => format!("memory: fits: {needed} reserved, the cell holds {held}"),
+            0 => format!("memory: fits: {needed} reserved, the cell holds {held}{saved}"),
             short => format!(
                 "memory: does NOT fit: {needed} reserved, the cell holds {held} (cell.memory): {} \
                  too little",
@@ -63,10 +76,19 @@ impl MemoryVerdict {
         json!({
             "fits": self.fits(),
             "reserved_bytes": self.needed,
+            "saved_bytes": self.saved,
             "cell_bytes": self.held.map(ByteSize::get),
             "shortfall_bytes": self.shortfall(),
         })
     }
+}
+
+/// The initial memory of a tenant's program, if it will be locked. A program that cannot be read is
+/// refused when it is started.
+fn locked_image(tenant: &TenantSpec) -> Option<Image> {
+    let sharing = tenant.lease.memory.paging?.shared;
+    let image = || Program::image_in(&tenant.component).ok().flatten();
+    (sharing == SharedPages::Lock).then(image).flatten()
 }
 
 /// A size for people: exact, in the largest unit that needs no fraction.

@@ -10,7 +10,7 @@ use leasehold_cell::{
     StartRequest, Surroundings, flush_output,
 };
 use leasehold_lease::{
-    ByteSize, Cpu, EnvVar, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
+    ByteSize, Cpu, DataSet, EnvVar, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,6 +69,10 @@ pub(crate) struct Arguments {
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<leasehold_lease::Directory>,
 
+    /// A data set the program may map, if it pages: NAME=FILE.
+    #[arg(long = "data", value_name = "DATA")]
+    data: Vec<DataSet>,
+
     /// An environment variable: NAME=VALUE.
     #[arg(long = "env", value_name = "VAR")]
     env: Vec<EnvVar>,
@@ -112,7 +116,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         config.preemption = mechanism;
     }
     let cell = Cell::start(config)?;
-    let program = load(&cell, &tenant.component)?;
+    let program = load(&cell, &tenant.component, &tenant.lease)?;
     let handle = cell
         .start_tenant(StartRequest {
             program,
@@ -173,6 +177,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 args: Vec::new(),
                 env: Vec::new(),
                 dirs: Vec::new(),
+                data: Vec::new(),
                 swap: None,
                 lease: Lease::default(),
             }
@@ -181,6 +186,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     tenant.args.extend(command.cloned());
     tenant.env.extend(arguments.env.iter().cloned());
     tenant.dirs.extend(arguments.dirs.iter().cloned());
+    tenant.data.extend(arguments.data.iter().cloned());
     let flags = LeaseFlags {
         budget: arguments.budget,
         call_bytes: arguments.call_bytes,
@@ -200,6 +206,12 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         return Err(Failure::Configuration(format!(
             "--memory, --paging: found a limit of {}; allowed: more than the reserve, which is {}",
             paging.limit, memory.reserve
+        )));
+    }
+    if let (None, [data, ..]) = (memory.paging, &*tenant.data) {
+        return Err(Failure::Configuration(format!(
+            "--data: found {:?}; allowed: nothing, unless the tenant pages (--paging)",
+            data.name
         )));
     }
     Ok(tenant)
@@ -260,15 +272,20 @@ pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
                 write: directory.write,
             })
             .collect(),
+        data: tenant
+            .data
+            .iter()
+            .map(|data| (data.name.clone(), data.file.clone()))
+            .collect(),
         stdin: Input::Inherit,
         stdout: Output::Stdout,
         stderr: Output::Stderr,
     }
 }
 
-/// Loads a program and says clearly why it cannot be run.
-pub(crate) fn load(cell: &Cell, path: &Path) -> Result<Arc<Program>, Failure> {
-    cell.load(path).map_err(|error| match &error {
+/// Loads a program for a tenant with this lease and says clearly why it cannot be run.
+pub(crate) fn load(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Program>, Failure> {
+    cell.load_for(path, lease).map_err(|error| match &error {
         ProgramError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::Missing(format!("no such program: {}", path.display()))
         }

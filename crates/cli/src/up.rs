@@ -1,5 +1,6 @@
 //! `leasehold up`: the tenants of a lease file together on one cell, each inside its leases.
 
+mod memory;
 mod report;
 mod screen;
 mod table;
@@ -10,6 +11,7 @@ use crate::leases;
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::PreemptionOverhead;
 use crate::run::{failure, load, surroundings};
+use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
     Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest,
@@ -18,6 +20,7 @@ use leasehold_cell::{
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::admit;
+use memory::Areas;
 use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +33,9 @@ const PLACES: usize = 1024;
 
 /// How often the live table is drawn.
 const REFRESH: Duration = Duration::from_millis(500);
+
+/// How often it is noted how much of what they share tenants use.
+const OBSERVE: Duration = Duration::from_millis(100);
 
 /// How often tenants are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -86,6 +92,15 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What the tables show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Processor reservations: `leasehold up`.
+    Processor,
+    /// Memory reservations: `leasehold memory`.
+    Memory,
+}
+
 /// One tenant, from its start to its end.
 struct Running<'a> {
     spec: &'a TenantSpec,
@@ -94,6 +109,8 @@ struct Running<'a> {
     handle: TenantHandle,
     /// What it had got when it was last looked at.
     processor: Option<Processor>,
+    /// How it used its memory then.
+    memory: Option<MemoryUse>,
     ended: Option<Ended>,
 }
 
@@ -107,12 +124,16 @@ struct Admitted {
     bounds: Vec<Option<u64>>,
 }
 
-pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(crate) fn main(
+    arguments: &Arguments,
+    view: View,
+    profile: Option<&Path>,
+) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     check_size(&arguments.leases, &file)?;
     check_schedulable(&file, arguments)?;
-    let memory = MemoryVerdict::of(&file);
-    if let (false, Some(why)) = (memory.fits(), memory.text()) {
+    let verdict = MemoryVerdict::of(&file);
+    if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
         return Err(Failure::Refused(format!(
             "{}: {why}",
             arguments.leases.display()
@@ -158,6 +179,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         tenant.handle.go();
     }
     let (mut killed, mut drawn) = (false, None::<Instant>);
+    let mut areas = Areas::default();
+    let mut observed = None::<Instant>;
     while tenants.iter().any(|tenant| tenant.ended.is_none()) {
         for tenant in &mut tenants {
             tenant.look()?;
@@ -173,7 +196,13 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
             drawn = Some(Instant::now());
-            draw(&screen, &cell, &mut tenants, began.elapsed());
+            draw(&screen, &cell, view, &mut tenants, began.elapsed());
+        }
+        if tenants.iter().any(Running::pages)
+            && observed.is_none_or(|observed| observed.elapsed() >= OBSERVE)
+        {
+            observed = Some(Instant::now());
+            areas.see(cell.shared());
         }
         std::thread::sleep(LOOK);
     }
@@ -182,10 +211,15 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let width = screen.size().map(|(width, _)| width);
     screen.show(&[]);
     if arguments.json {
-        let json = report::json(&tenants, elapsed, &admitted, cell.realtime());
+        let json = report::json(&tenants, elapsed, &admitted, cell.realtime(), &areas);
         println!("{json}");
     } else {
-        let text = report::text(&tenants, elapsed, &admitted, cell.realtime(), width);
+        let text = match view {
+            View::Processor => {
+                report::text(&tenants, elapsed, &admitted, cell.realtime(), width, &areas)
+            }
+            View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
+        };
         eprint!("{text}");
     }
     let failed = tenants.iter().any(|tenant| match &tenant.ended {
@@ -299,7 +333,8 @@ fn start<'a>(
         surroundings.stderr = outputs.stderr.clone();
         let handle = cell
             .start_held(StartRequest {
-                program: load(cell, &spec.component).map_err(|error| named(&spec.name, error))?,
+                program: load(cell, &spec.component, &spec.lease)
+                    .map_err(|error| named(&spec.name, error))?,
                 lease: spec.lease,
                 surroundings,
                 detailed: false,
@@ -310,6 +345,7 @@ fn start<'a>(
             bound_ns: *bound_ns,
             handle,
             processor: None,
+            memory: None,
             ended: None,
         });
     }
@@ -318,7 +354,7 @@ fn start<'a>(
 
 /// Draws the live table, if there is a screen. Looks only at the tenants that it has room for:
 /// a look is a command that the cell obeys before all tenants.
-fn draw(screen: &Screen, cell: &Cell, tenants: &mut [Running<'_>], elapsed: Duration) {
+fn draw(screen: &Screen, cell: &Cell, view: View, tenants: &mut [Running<'_>], elapsed: Duration) {
     /// Lines that are no tenants: the header, how many more there are, a summary, and the cursor.
     const OTHER_LINES: usize = 4;
     let Some((width, height)) = screen.size() else {
@@ -328,8 +364,13 @@ fn draw(screen: &Screen, cell: &Cell, tenants: &mut [Running<'_>], elapsed: Dura
     let processors = cell.processors(shown.iter().map(|&at| &tenants[at].handle));
     for (&at, processor) in shown.iter().zip(processors) {
         tenants[at].processor = processor;
+        if view == View::Memory
+            && let Some(memory) = tenants[at].handle.memory()
+        {
+            tenants[at].memory = Some(memory);
+        }
     }
-    screen.show(&report::live(tenants, &shown, elapsed, width));
+    screen.show(&report::live(tenants, &shown, view, elapsed, width));
 }
 
 /// The failure of one of several tenants.

@@ -1,4 +1,4 @@
-//! Memory reservations as a person meets them: `advise`, and `run --paging`.
+//! Memory reservations as a person meets them: `memory`, `advise`, and `run --paging`.
 
 use serde_json::Value;
 use std::path::Path;
@@ -42,6 +42,150 @@ fn output(directory: &TempDir, arguments: &[&str]) -> Output {
     leasehold(directory, arguments).output().expect("runs")
 }
 
+/// Reads the first `bytes` of 1 MiB of initial memory, `rounds` times (0: for ever).
+fn table(bytes: u32, rounds: u32) -> String {
+    let mask = bytes - 1;
+    let table = "0123456789abcdef".repeat(1 << 16);
+    format!(
+        r#"(module (memory (export "memory") 32) (data (i32.const 0) "{table}")
+          (func (export "_start") (local $at i32) (local $round i32)
+            (loop $more
+              (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x30)) (then unreachable))
+              (local.set $at
+                (i32.and (i32.add (local.get $at) (i32.const 4096)) (i32.const {mask})))
+              (br_if $more (local.get $at))
+              (local.set $round (i32.add (local.get $round) (i32.const 1)))
+              (br_if $more (i32.ne (local.get $round) (i32.const {rounds}))))))"#
+    )
+}
+
+#[test]
+fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
+    let tenant = |name: &str, program: &str, memory: &str| {
+        format!(
+            "[tenant.{name}]\ncomponent = \"{program}\"\nreclaim.budget = \"1s\"\n\
+             memory = {{ {memory} }}\n"
+        )
+    };
+    let paging = "limit = \"4MiB\", swap = \"swap\"";
+    let leases = [
+        "[cell]\nmemory = \"12MiB\"\n".to_owned(),
+        tenant(
+            "small",
+            "sweep.wat",
+            &format!("reserve = \"1MiB\", {paging}"),
+        ),
+        tenant("fits", "sweep.wat", "reserve = \"4MiB\""),
+        tenant("one", "table.wat", &format!("reserve = \"2MiB\", {paging}")),
+        tenant(
+            "two",
+            "table.wat",
+            &format!("reserve = \"512KiB\", {paging}"),
+        ),
+        tenant(
+            "locked",
+            "table.wat",
+            &format!("reserve = \"2MiB\", shared = \"spel\", {paging}"),
+        ),
+    ]
+    .concat();
+    let programs = [
+        ("sweep.wat", sweep(3)),
+        ("table.wat", table(1 << 20, 0)),
+        ("leases.toml", leases),
+    ];
+    let directory = directory(&programs);
+    let shown = output(
+        &directory,
+        &["memory", "leases.toml", "--json", "--for", "2s"],
+    );
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let json: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let memory = |name: &str| {
+        let tenants = json["tenants"].as_array().expect("tenants");
+        let found = tenants.iter().find(|tenant| tenant["name"] == name);
+        found.expect("every tenant is reported")["memory"].clone()
+    };
+    let small = memory("small");
+    assert_eq!(small["reserved_bytes"], 1 << 20);
+    assert_eq!(small["linear_bytes"], 4 << 20);
+    assert_eq!(small["paging"]["resident_bytes"], 1 << 20);
+    assert_eq!(small["paging"]["private_bytes"], 1 << 20);
+    assert!(
+        small["paging"]["major_faults"].as_u64() > Some(1000),
+        "{small}"
+    );
+    assert!(
+        small["paging"]["swapped_bytes"].as_u64() > Some(1 << 20),
+        "{small}"
+    );
+    assert_eq!(memory("fits")["paging"], Value::Null);
+    let two = memory("two");
+    assert_eq!(two["paging"]["shared_bytes"], 512 << 10);
+    let locked = memory("locked");
+    assert_eq!(locked["paging"]["locked_bytes"], 1 << 20);
+    let areas = json["shared"].as_array().expect("areas");
+    let technique = |name: &str| {
+        let found = areas.iter().find(|area| area["shared"] == name);
+        found.expect("it is shared").clone()
+    };
+    assert_eq!(technique("spc")["max_bytes"], 1 << 20);
+    assert_eq!(technique("spel")["locked"], true);
+    assert_eq!(technique("spel")["name"], "table.wat");
+    assert!(
+        !directory.path().join("swap").exists(),
+        "nothing is left of it"
+    );
+
+    let table = output(&directory, &["memory", "leases.toml", "--for", "1s"]);
+    let text = String::from_utf8_lossy(&table.stderr);
+    for word in ["small", "conserved", "4MiB", "shared area", "n·Avg", "spel"] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    let up = output(&directory, &["up", "leases.toml", "--for", "1s"]);
+    let text = String::from_utf8_lossy(&up.stderr);
+    for word in ["missed", "predicted", "conserved", "shared area"] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+}
+
+#[test]
+fn admission_counts_what_locks_save() {
+    let memory = |shared: &str| {
+        format!(
+            "component = \"table.wat\"\nreclaim.budget = \"1s\"\nmemory = {{ reserve = \"2MiB\", \
+             limit = \"4MiB\", swap = \"swap\", shared = \"{shared}\" }}\n"
+        )
+    };
+    let leases = |shared: &str| {
+        let tenant = |name: &str| format!("[tenant.{name}]\n{}", memory(shared));
+        let tenants = ["a", "b", "c"].map(tenant).concat();
+        format!("[cell]\nmemory = \"5MiB\"\n{tenants}")
+    };
+    let programs = [
+        ("table.wat", table(1 << 20, 1)),
+        ("spc.toml", leases("spc")),
+        ("spel.toml", leases("spel")),
+    ];
+    let directory = directory(&programs);
+    let without = output(&directory, &["admit", "spc.toml"]);
+    let text = String::from_utf8_lossy(&without.stdout);
+    assert_eq!(without.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("6MiB reserved, the cell holds 5MiB"),
+        "{text}"
+    );
+    let with = output(&directory, &["admit", "spel.toml"]);
+    let text = String::from_utf8_lossy(&with.stdout);
+    assert_eq!(with.status.code(), Some(0), "{text}");
+    assert!(text.contains("eviction locks save 2MiB"), "{text}");
+    // What was admitted is what there is.
+    let up = output(&directory, &["up", "--quiet", "spel.toml"]);
+    assert_eq!(up.status.code(), Some(0), "{up:?}");
+    let up = output(&directory, &["up", "--quiet", "spc.toml"]);
+    assert_eq!(up.status.code(), Some(77), "{up:?}");
+}
+
 #[test]
 fn the_smallest_reservation_that_keeps_the_speed_is_found() {
     // Uses 1 MiB of its 4 all the time, and the rest once: long enough that what the rest costs on
@@ -75,6 +219,8 @@ fn the_smallest_reservation_that_keeps_the_speed_is_found() {
     let svg = std::fs::read_to_string(directory.path().join("a.svg")).expect("a picture");
     assert!(svg.starts_with("<svg") && svg.contains("major faults"));
 
+    assert_eq!(json["shared"], Value::Array(vec![]), "it has no data");
+
     let late = [
         "advise",
         "--deadline",
@@ -88,6 +234,29 @@ fn the_smallest_reservation_that_keeps_the_speed_is_found() {
     let none = output(&directory, &late);
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     assert!(String::from_utf8_lossy(&none.stdout).contains("no reservation is enough"));
+}
+
+#[test]
+fn what_all_tenants_use_most_of_is_to_be_locked_and_what_few_use_conserved() {
+    // Reads all of its table, or a page of it, for some tenths of a second.
+    let (all, some) = (table(1 << 20, 200_000), table(4096, 50_000_000));
+    let directory = directory(&[("all.wat", all), ("some.wat", some)]);
+    for (program, rule) in [("all.wat", "spel"), ("some.wat", "spc")] {
+        let arguments = ["advise", "--json", "--runs", "1", "--points", "2", program];
+        let advised = output(&directory, &arguments);
+        assert_eq!(advised.status.code(), Some(0), "{advised:?}");
+        let json: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+        let area = &json["shared"][0];
+        assert_eq!(
+            (&area["name"], &area["rule"]),
+            (&program.into(), &rule.into()),
+            "{json}"
+        );
+        assert_eq!(
+            (&area["tenants"], &area["max_bytes"]),
+            (&3.into(), &(1 << 20).into())
+        );
+    }
 }
 
 #[test]

@@ -11,18 +11,19 @@ use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::error::{LeaseError, excerpt};
 use crate::lease::{Lease, Reclaim};
-use crate::memory::{Memory, MemoryKind, MemoryValues};
+use crate::memory::{Memory, MemoryKind, MemoryValues, SharedPages};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::quantity::Quantity;
-use crate::tenant::{Directory, EnvVar, TenantSpec};
+use crate::tenant::{DataSet, Directory, EnvVar, TenantSpec};
 use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str = "component, args, env, dirs, reclaim, memory, cpu";
+const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu";
 const DIRECTORY_KEYS: &str = "host, guest, write";
+const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
 
 const SIMULATED_NAME: &str = "the name of a tenant of this file";
@@ -33,6 +34,9 @@ const PATH: &str = "a path, not empty, without NUL";
 const STRINGS: &str = "an array of strings without NUL";
 const STRING: &str = "a string without NUL";
 const DIRECTORIES: &str = "an array of tables { host, guest, write }";
+const DATA_SETS: &str = "an array of tables { name, file }";
+const DATA_NAME: &str = "a name that no other data set has: 1 to 63 bytes, without NUL";
+const DATA_UNPAGED: &str = "nothing, unless `memory.limit` is more than the reserve";
 const RECLAIM: &str = "a table { budget, call_bytes }";
 
 /// The tenants of a lease file.
@@ -215,6 +219,7 @@ fn parse_tenant(
     let mut args = Vec::new();
     let mut env = Vec::new();
     let mut dirs = Vec::new();
+    let mut data = (Vec::new(), None);
     let mut reclaim = None;
     let mut memory = (Memory::default(), None);
     let mut cpu = None;
@@ -224,11 +229,15 @@ fn parse_tenant(
             "args" => args = parse_args(&entry)?,
             "env" => env = parse_env(&entry)?,
             "dirs" => dirs = parse_dirs(&entry, base)?,
+            "data" => data = (parse_data(&entry, base)?, Some(entry)),
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
             "memory" => memory = parse_memory(&entry, base, swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
+    }
+    if let (Some(stated), None) = (data.1.filter(|_| !data.0.is_empty()), memory.0.paging) {
+        return Err(stated.refused(DATA_UNPAGED));
     }
     Ok(TenantSpec {
         name: name.to_owned(),
@@ -236,6 +245,7 @@ fn parse_tenant(
         args,
         env,
         dirs,
+        data: data.0,
         swap: memory.1,
         lease: Lease {
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
@@ -294,6 +304,32 @@ fn parse_dirs(node: &Node<'_>, base: &Path) -> Result<Vec<Directory>, LeaseError
     Ok(dirs)
 }
 
+fn parse_data(node: &Node<'_>, base: &Path) -> Result<Vec<DataSet>, LeaseError> {
+    let mut taken = HashSet::new();
+    let mut sets = Vec::new();
+    for element in node.elements(DATA_SETS)? {
+        let (mut name, mut file) = (None, None);
+        for entry in element.entries()? {
+            match entry.name() {
+                "name" => {
+                    let stated = entry.string(DATA_NAME, DataSet::is_name)?;
+                    if !taken.insert(stated) {
+                        return Err(entry.refused(DATA_NAME));
+                    }
+                    name = Some(stated.to_owned());
+                }
+                "file" => file = Some(base.join(entry.string(PATH, is_path)?)),
+                _ => return Err(entry.unknown(DATA_KEYS)),
+            }
+        }
+        sets.push(DataSet {
+            name: name.ok_or_else(|| element.missing("name", DATA_NAME))?,
+            file: file.ok_or_else(|| element.missing("file", PATH))?,
+        });
+    }
+    Ok(sets)
+}
+
 fn parse_reclaim(node: &Node<'_>) -> Result<Reclaim, LeaseError> {
     let mut budget = None;
     let mut call_bytes = None;
@@ -321,6 +357,9 @@ fn parse_memory(
             "limit" => values.limit = Some(entry.quantity()?),
             "kind" => {
                 values.kind = Some(entry.keyword(MemoryKind::ALLOWED, MemoryKind::named)?);
+            }
+            "shared" => {
+                values.shared = Some(entry.keyword(SharedPages::ALLOWED, SharedPages::named)?);
             }
             "swap" => values.swap = parse_swap(entry, base, swap)?,
             "table_elements" => {

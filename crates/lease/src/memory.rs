@@ -30,7 +30,7 @@ impl Memory {
     /// once.
     pub const MIN_PAGING_RESERVE: ByteSize = ByteSize::new(64 << 10).expect("64 KiB is in range");
 
-    pub(crate) const KEYS: &'static str = "reserve, limit, kind, swap, table_elements";
+    pub(crate) const KEYS: &'static str = "reserve, limit, kind, shared, swap, table_elements";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
     pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
@@ -58,13 +58,62 @@ impl Default for Memory {
 /// What a tenant may have beyond its reservation: pages that are not in its frames are in the swap
 /// file of its cell.
 ///
-/// As a flag: `limit=SIZE,swap=FILE`, and `kind=NAME` if it is not hard ([`PagingFlag`]).
+/// As a flag: `limit=SIZE,swap=FILE`, and `kind=NAME` or `shared=NAME` if they are not the defaults
+/// ([`PagingFlag`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging {
     /// The limit on all linear memories of the tenant together, enforced at growth.
     pub limit: ByteSize,
     /// Whether it may use frames that nobody reserved.
     pub kind: MemoryKind,
+    /// How pages are managed that it shares with other tenants.
+    pub shared: SharedPages,
+}
+
+/// How pages that tenants share are kept (SPC §IV): the initial contents of a program that several
+/// tenants run, and data sets. Tenants share pages with those that state the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SharedPages {
+    /// Nothing is shared: the tenant has copies of its own.
+    None,
+    /// *Shared-Page Conservation*: for each page that another tenant owns, the tenant keeps a frame
+    /// of its own aside. The default: it promises nothing that the tenant's reservation does not
+    /// pay for, whoever the others are, and leaves pages out of memory that nobody uses.
+    #[default]
+    Conserve,
+    /// *Shared-Page Eviction Lock*: all of it is in memory for good, in one frame for each page. It
+    /// takes as many frames of each tenant's reservation, which has to be larger, and gives those
+    /// of all tenants but one to the node.
+    Lock,
+    /// Conservation, until the paper's rule says that a lock takes fewer frames (SPC §IV-C). It is
+    /// looked at when a tenant joins.
+    Auto,
+}
+
+impl SharedPages {
+    pub(crate) const ALLOWED: &'static str = "\"none\", \"spc\", \"spel\" or \"auto\"";
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "none" => Some(Self::None),
+            "spc" => Some(Self::Conserve),
+            "spel" => Some(Self::Lock),
+            "auto" => Some(Self::Auto),
+            _ => None,
+        }
+    }
+}
+
+/// The name in a lease.
+impl fmt::Display for SharedPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Conserve => "spc",
+            Self::Lock => "spel",
+            Self::Auto => "auto",
+        })
+    }
 }
 
 /// What a tenant does whose frames are used up (SPC §II-B).
@@ -99,8 +148,8 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// The value of a flag that has a tenant page: `limit=SIZE,swap=FILE`, and `kind=hard` or
-/// `kind=firm`, in any order, each at most once. A path that contains a comma cannot be stated.
+/// The value of a flag that has a tenant page: `limit=SIZE,swap=FILE`, and `kind=NAME` and
+/// `shared=NAME`, in any order, each at most once. A path that contains a comma cannot be stated.
 ///
 /// ```
 /// use leasehold_lease::{MemoryKind, PagingFlag};
@@ -123,9 +172,10 @@ impl FromStr for PagingFlag {
     type Err = FlagError;
 
     fn from_str(text: &str) -> Result<Self, FlagError> {
-        const FORM: &str = "limit=SIZE,swap=FILE, then kind=hard or kind=firm if wanted, each at \
-                            most once, the file not empty and without NUL";
-        let (mut limit, mut swap, mut kind) = (None, None, None);
+        const FORM: &str = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, and shared=none, \
+                            shared=spc, shared=spel or shared=auto, if wanted, each at most once, \
+                            the file not empty and without NUL";
+        let (mut limit, mut swap, mut kind, mut shared) = (None, None, None, None);
         for part in text.split(',') {
             let malformed = || FlagError::new(part, FORM);
             let (key, value) = part.split_once('=').ok_or_else(malformed)?;
@@ -139,6 +189,11 @@ impl FromStr for PagingFlag {
                     let allowed = || FlagError::new(part, MemoryKind::ALLOWED);
                     kind.replace(named.ok_or_else(allowed)?).is_some()
                 }
+                "shared" => {
+                    let named = SharedPages::named(value);
+                    let allowed = || FlagError::new(part, SharedPages::ALLOWED);
+                    shared.replace(named.ok_or_else(allowed)?).is_some()
+                }
                 _ => true,
             };
             if seen {
@@ -150,6 +205,7 @@ impl FromStr for PagingFlag {
             paging: Paging {
                 limit: limit.ok_or_else(incomplete)?,
                 kind: kind.unwrap_or_default(),
+                shared: shared.unwrap_or_default(),
             },
             swap: swap.ok_or_else(incomplete)?,
         })
@@ -162,6 +218,7 @@ pub(crate) struct MemoryValues {
     pub(crate) reserve: Option<ByteSize>,
     pub(crate) limit: Option<ByteSize>,
     pub(crate) kind: Option<MemoryKind>,
+    pub(crate) shared: Option<SharedPages>,
     pub(crate) swap: Option<PathBuf>,
     pub(crate) table_elements: Option<u64>,
 }
@@ -191,6 +248,14 @@ impl MemoryValues {
             let allowed = "\"hard\", unless `limit` is more than the reserve";
             return fault("kind", allowed.to_owned());
         }
+        if limit == reserve
+            && self
+                .shared
+                .is_some_and(|shared| shared != SharedPages::None)
+        {
+            let allowed = "\"none\", unless `limit` is more than the reserve";
+            return fault("shared", allowed.to_owned());
+        }
         if limit == reserve && self.swap.is_some() {
             let allowed = "\"none\", unless `limit` is more than the reserve";
             return fault("swap", allowed.to_owned());
@@ -202,7 +267,11 @@ impl MemoryValues {
         }
         let memory = Memory {
             reserve,
-            paging: (limit > reserve).then_some(Paging { limit, kind }),
+            paging: (limit > reserve).then_some(Paging {
+                limit,
+                kind,
+                shared: self.shared.unwrap_or_default(),
+            }),
             table_elements: self.table_elements.unwrap_or(defaults.table_elements),
         };
         Ok((memory, self.swap))

@@ -20,6 +20,9 @@ pub struct TenantSpec {
     pub env: Vec<EnvVar>,
     /// The directories that the program can open; guest paths are unique.
     pub dirs: Vec<Directory>,
+    /// The data sets that the program can map; names are unique. There are none unless the lease
+    /// lets the tenant page.
+    pub data: Vec<DataSet>,
     /// The file that its pages are written to, if they are: there for every tenant whose lease
     /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
     /// been resolved like that of the program.
@@ -57,6 +60,44 @@ impl FromStr for EnvVar {
             _ => Err(FlagError::new(
                 text,
                 "NAME=VALUE, where NAME is not empty, without NUL",
+            )),
+        }
+    }
+}
+
+/// A file of the host whose pages a guest can have in its linear memory, to read; as a flag:
+/// `NAME=FILE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataSet {
+    /// How the guest calls it: 1 to 63 bytes, without NUL.
+    pub name: String,
+    /// The file. A relative path in a lease file is relative to the directory of the file, and has
+    /// been resolved against it here.
+    pub file: PathBuf,
+}
+
+impl DataSet {
+    pub(crate) fn is_name(name: &str) -> bool {
+        (1..=63).contains(&name.len()) && !name.contains('\0')
+    }
+}
+
+impl FromStr for DataSet {
+    type Err = FlagError;
+
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        match text.split_once('=') {
+            Some((name, file))
+                if DataSet::is_name(name) && !file.is_empty() && !file.contains('\0') =>
+            {
+                Ok(Self {
+                    name: name.to_owned(),
+                    file: file.into(),
+                })
+            }
+            _ => Err(FlagError::new(
+                text,
+                "NAME=FILE, where NAME has 1 to 63 bytes and FILE is not empty, without NUL",
             )),
         }
     }

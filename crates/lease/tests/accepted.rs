@@ -4,7 +4,7 @@ use std::path::Path;
 
 use leasehold_lease::{
     ByteSize, Cpu, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, MemoryKind,
-    Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, TenantSpec,
+    Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
@@ -53,6 +53,7 @@ cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us",
             dir("/etc/leases/./data", "/data", true),
             dir("/srv", "/srv", false),
         ],
+        data: Vec::new(),
         swap: None,
         lease: Lease {
             reclaim: Reclaim {
@@ -269,6 +270,7 @@ fn a_flag_replaces_its_value_and_no_other() {
             paging: Some(Paging {
                 limit: size(5),
                 kind: MemoryKind::Hard,
+                shared: SharedPages::Conserve,
             }),
             table_elements: 4,
         },
@@ -314,6 +316,7 @@ fn a_flag_replaces_its_value_and_no_other() {
     expected.memory.paging = Some(Paging {
         limit: size(20),
         kind: MemoryKind::Firm,
+        shared: SharedPages::Conserve,
     });
     assert_eq!(
         LeaseFlags {
@@ -355,7 +358,8 @@ memory = "2GiB"
 [tenant.a]
 component = "a"
 reclaim.budget = "1ms"
-memory = { reserve = "1MiB", limit = "64MiB", swap = "swap", kind = "firm" }
+memory = { reserve = "1MiB", limit = "64MiB", swap = "swap", kind = "firm", shared = "spel" }
+data = [{ name = "weights", file = "w.bin" }, { name = "words", file = "/usr/words" }]
 [tenant.b]
 component = "b"
 reclaim.budget = "1ms"
@@ -373,6 +377,7 @@ memory = { reserve = "2MiB", limit = "2MiB", swap = "none", kind = "hard" }
     let firm = Paging {
         limit: size(64 << 20),
         kind: MemoryKind::Firm,
+        shared: SharedPages::Lock,
     };
     assert_eq!(memory("a").paging, Some(firm));
     assert_eq!(memory("a").limit(), size(64 << 20));
@@ -384,6 +389,10 @@ memory = { reserve = "2MiB", limit = "2MiB", swap = "none", kind = "hard" }
         "nothing lies beyond its reservation"
     );
     assert_eq!(memory("c").limit(), size(2 << 20));
+    let data = &file.tenant("a").expect("a tenant").data;
+    let sets: Vec<_> = data.iter().map(|set| (&*set.name, &*set.file)).collect();
+    let expected = [("weights", "/etc/w.bin"), ("words", "/usr/words")];
+    assert_eq!(sets, expected.map(|(name, file)| (name, Path::new(file))));
     let swap = |name| file.tenant(name).and_then(|tenant| tenant.swap.as_deref());
     assert_eq!(swap("a"), file.swap());
     assert_eq!(swap("b"), file.swap());
@@ -396,13 +405,15 @@ fn a_paging_flag_states_a_limit_and_a_file() {
         paging: Paging {
             limit: size(64 << 20),
             kind: MemoryKind::Hard,
+            shared: SharedPages::Conserve,
         },
         swap: "a=b".into(),
     };
     assert_eq!("limit=64MiB,swap=a=b".parse(), Ok(flag.clone()));
     assert_eq!("kind=hard,swap=a=b,limit=64MiB".parse(), Ok(flag));
-    let form = "limit=SIZE,swap=FILE, then kind=hard or kind=firm if wanted, each at most once, \
-                the file not empty and without NUL";
+    let form = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, and shared=none, shared=spc, \
+                shared=spel or shared=auto, if wanted, each at most once, the file not empty and \
+                without NUL";
     for (bad, found, allowed) in [
         ("", "\"\"", form),
         ("limit=64MiB", "\"limit=64MiB\"", form),
@@ -410,6 +421,11 @@ fn a_paging_flag_states_a_limit_and_a_file() {
         ("limit=64MiB,swap=", "\"swap=\"", form),
         ("limit=64MiB,swap=x,limit=1MiB", "\"limit=1MiB\"", form),
         ("limit=64MiB,swap=x,size=1MiB", "\"size=1MiB\"", form),
+        (
+            "limit=64MiB,swap=x,shared=lock",
+            "\"shared=lock\"",
+            "\"none\", \"spc\", \"spel\" or \"auto\"",
+        ),
         (
             "limit=64MiB,swap=x,kind=soft",
             "\"kind=soft\"",

@@ -47,12 +47,12 @@ fn line() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\[tenant\\.[a-c]\\]",
         Just("component = \"a.wasm\"".to_owned()),
-        "memory\\.(limit|kind|swap) = \"(firm|hard|none|x|[0-9]{1,4}[KM]iB)\"",
+        "memory\\.(limit|kind|shared|swap) = \"(firm|hard|spc|none|x|[0-9]{1,4}[KM]iB)\"",
         "(reclaim|memory)\\.(budget|reserve|call_bytes|table_elements) = \"?[0-9]{1,25}(us|MiB)?\"?",
         "cpu\\.(budget|period|nonpreemptive|slice) = \"[0-9]{1,4}(us|ms)\"",
         "cpu\\.(priority|replenishments) = -?[0-9]{1,3}",
         "cpu\\.policy = \"(sporadic|deferrable|x)\"",
-        "(args|env|dirs|reclaim|memory|cpu) = [\\[{][^\\n]{0,20}[}\\]]",
+        "(args|env|dirs|data|reclaim|memory|cpu) = [\\[{][^\\n]{0,20}[}\\]]",
         "[^\\n]{0,30}",
     ]
 }

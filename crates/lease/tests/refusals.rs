@@ -10,7 +10,7 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
                     most 1TiB, such as \"16MiB\"";
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
-const TENANT_KEYS: &str = "allowed: component, args, env, dirs, reclaim, memory, cpu";
+const TENANT_KEYS: &str = "allowed: component, args, env, dirs, data, reclaim, memory, cpu";
 
 fn message(text: &str) -> String {
     LeaseFile::parse(text, Path::new("lease.toml"))
@@ -106,12 +106,12 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
             "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
-             swap, table_elements",
+             shared, swap, table_elements",
         ),
         (
             &sound_tenant_with("memory.pages = \"1GiB\""),
             "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
-             swap, table_elements",
+             shared, swap, table_elements",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),
@@ -397,6 +397,18 @@ fn a_memory_reservation_that_contradicts_itself_is_refused() {
             "4:19: tenant.a.memory.kind: found \"soft\"; allowed: \"hard\" or \"firm\"".to_owned(),
         ),
         (
+            "shared = \"spel\"",
+            "4:21: tenant.a.memory.shared: found \"spel\"; allowed: \"none\", unless `limit` is \
+             more than the reserve"
+                .to_owned(),
+        ),
+        (
+            "shared = \"lock\"",
+            "4:21: tenant.a.memory.shared: found \"lock\"; allowed: \"none\", \"spc\", \"spel\" or \
+             \"auto\""
+                .to_owned(),
+        ),
+        (
             "swap = \"\"",
             format!("4:19: tenant.a.memory.swap: found \"\"; allowed: {swap}"),
         ),
@@ -408,6 +420,43 @@ fn a_memory_reservation_that_contradicts_itself_is_refused() {
     for (keys, expected) in rows {
         let text = sound_tenant_with(&format!("memory = {{ {keys} }}"));
         assert_eq!(message(&text), format!("lease.toml:{expected}"));
+    }
+}
+
+#[test]
+fn data_sets_that_make_no_sense_are_refused() {
+    let paging = "memory = { limit = \"2GiB\", swap = \"x\" }\n";
+    let name = "allowed: a name that no other data set has: 1 to 63 bytes, without NUL";
+    for (data, memory, expected) in [
+        (
+            "[{ name = \"w\", file = \"w\" }]",
+            "",
+            "found a table; allowed: nothing, unless `memory.limit` is more than the reserve"
+                .replace("a table", "an array"),
+        ),
+        (
+            "[{ name = \"\", file = \"w\" }]",
+            paging,
+            format!("tenant.a.data[0].name: found \"\"; {name}"),
+        ),
+        (
+            "[{ name = \"w\", file = \"w\" }, { name = \"w\", file = \"v\" }]",
+            paging,
+            format!("tenant.a.data[1].name: found \"w\"; {name}"),
+        ),
+        (
+            "[{ name = \"w\" }]",
+            paging,
+            "tenant.a.data[0].file: found nothing; allowed: a path".to_owned(),
+        ),
+        (
+            "[{ name = \"w\", at = 1 }]",
+            paging,
+            "tenant.a.data[0].at: found an unknown key; allowed: name, file".to_owned(),
+        ),
+    ] {
+        let refused = message(&sound_tenant_with(&format!("{memory}data = {data}")));
+        assert!(refused.contains(&expected), "{refused}");
     }
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Cell, CellConfig, Exit, Lease, Program, StartRequest, Surroundings, clock};
-use leasehold_lease::{ByteSize, MemoryKind, Nanoseconds, Paging};
+use leasehold_lease::{ByteSize, MemoryKind, Nanoseconds, Paging, SharedPages};
 
 use crate::contest;
 use crate::objects;
@@ -170,6 +170,7 @@ impl Bench {
                 lease.memory.paging = Some(Paging {
                     limit: ByteSize::new(2 * bytes).context("twice the memory is in range")?,
                     kind: MemoryKind::Hard,
+                    shared: SharedPages::None,
                 });
                 modes.push((Mode::Paged, Host::Cell(Box::new(cell), lease)));
                 None

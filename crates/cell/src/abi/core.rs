@@ -3,6 +3,8 @@
 //! Every function returns an `i64`: zero or more is the result, less than zero the negated error
 //! number. The table of functions is in `docs/guest-abi.md`.
 
+mod data;
+
 use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
@@ -111,6 +113,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     link_semaphores(linker)?;
     link_channels(linker)?;
     link_regions(linker)?;
+    data::link(linker)?;
     link_timers(linker)?;
     link_tasks(linker)?;
     link_tenants(linker)

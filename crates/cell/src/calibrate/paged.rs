@@ -6,7 +6,7 @@ use crate::execution::{Exit, Surroundings};
 use crate::memory::{HeldMemory, Swap};
 use crate::profile::Profile;
 use anyhow::{Context, Result, bail};
-use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging};
+use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging, SharedPages};
 
 const PAGES: u64 = 4096;
 const BYTES: u64 = PAGES * 4096;
@@ -47,6 +47,7 @@ pub(super) fn page(effort: Effort) -> Result<u64> {
     lease.memory.paging = Some(Paging {
         limit: ByteSize::new(2 * BYTES).context("in range")?,
         kind: MemoryKind::Hard,
+        shared: SharedPages::None,
     });
     let end_of = |text: &str| -> Result<u64> {
         let tenant = cell.start_tenant(StartRequest {

@@ -7,28 +7,39 @@
 //! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
 //! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
+//! Tenants that page share pages: the [initial memory](crate::image) of a program that several of
+//! them run, and [data sets](data) that they map. How these are kept in memory is up to their leases
+//! ([shared]).
+//!
 //! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
 //! own because faults are served while that is in use.
 
+mod data;
 mod denied;
 mod paged;
 mod ranges;
+mod shared;
 mod tenancy;
 
 /// What a cell really holds of the host's memory, and whether it is locked.
 pub use leasehold_pager_linux::Held as HeldFrames;
+pub use shared::SharedUse;
 pub use tenancy::MemoryUse;
 
+pub(crate) use data::{DataSet, Mapped, map_next, mapped};
 pub(crate) use paged::{Left, Memories, claim, detach, give_ranges_back};
+pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use tenancy::{Tenancy, admit, end, page_class, usage};
 
 use crate::cell::StartError;
+use crate::image::Image;
 use crate::meter::Held;
 use crate::profile::Profile;
 use leasehold_pager::PAGE;
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
 use leasehold_reclaim::GroupId;
 use ranges::Ranges;
+use shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -63,13 +74,22 @@ struct CellMemory {
     tenancies: HashMap<GroupId, Tenancy>,
     /// Memories whose programs have gone and that nobody has claimed yet.
     left: Vec<Left>,
+    shared: Shared,
+}
+
+/// The linear memory that the engine is about to make.
+struct Creating {
+    /// The top-level group that it is for.
+    root: GroupId,
+    /// What it holds when it is made.
+    image: Option<Image>,
 }
 
 thread_local! {
     static MEMORY: RefCell<Option<CellMemory>> = const { RefCell::new(None) };
-    /// For whom the engine makes the next linear memory: it does not tell a memory creator, but
+    /// What the next linear memory is that the engine makes: it does not tell a memory creator, but
     /// asks the limiter right before ([`for_tenant`]).
-    static CREATING: Cell<Option<GroupId>> = const { Cell::new(None) };
+    static CREATING: Cell<Option<Creating>> = const { Cell::new(None) };
 }
 
 /// Gives this thread the memory of a cell with room for `memories` linear memories, until
@@ -111,6 +131,7 @@ pub(crate) fn enter(
         ranges: Ranges::new(memories)?,
         tenancies: HashMap::new(),
         left: Vec::new(),
+        shared: Shared::default(),
     };
     MEMORY.with(|cell| *cell.borrow_mut() = Some(memory));
     Ok(())
@@ -127,9 +148,10 @@ fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
     MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
 }
 
-/// The next linear memory is for the tenant of this top-level group. Some nanoseconds.
-pub(crate) fn for_tenant(root: GroupId) {
-    CREATING.set(Some(root));
+/// The next linear memory is for the tenant of this top-level group, and holds `image`. Some
+/// nanoseconds.
+pub(crate) fn for_tenant(root: GroupId, image: Option<Image>) {
+    CREATING.set(Some(Creating { root, image }));
 }
 
 /// Fills frames up that came back to the cell, so that it holds again what it promised: a bounded

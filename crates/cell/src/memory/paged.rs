@@ -5,12 +5,16 @@
 //! there are few. Only what the guest has grown to is accessible. An area has places in the swap
 //! file for all its pages from the start: so growth is refused when there are none, and no fault
 //! is, later.
+//!
+//! Some parts are shared with other tenants: the [image](crate::image) of the program, of which what is
+//! written to is copied, and [data sets](super::data), which the guest reads.
 
 use super::ranges::Range;
-use super::{CREATING, CellMemory, with};
+use super::{CREATING, CellMemory, Creating, with};
 use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
+use crate::image::Image;
 use crate::slot::SlotPool;
-use leasehold_pager::{AttachmentId, Ending, PAGE, Sharing};
+use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
@@ -30,16 +34,20 @@ unsafe impl MemoryCreator for Memories {
         reserved_size_in_bytes: Option<usize>,
         guard_size_in_bytes: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
-        let root = CREATING.take();
-        let paged = root.and_then(|root| with(|memory| memory.make(root, minimum)).flatten());
+        let creating = CREATING.take();
+        let paged = creating
+            .as_ref()
+            .and_then(|creating| with(|memory| memory.make(creating, minimum)).flatten());
         let Some(paged) = paged else {
-            return self.0.new_memory(
+            let slot = self.0.new_memory(
                 ty,
                 minimum,
                 maximum,
                 reserved_size_in_bytes,
                 guard_size_in_bytes,
-            );
+            )?;
+            fill(&*slot, creating.and_then(|creating| creating.image))?;
+            return Ok(slot);
         };
         let fits = !ty.is_64()
             && reserved_size_in_bytes.is_none_or(|bytes| bytes as u64 <= MEMORY_RESERVATION)
@@ -47,34 +55,96 @@ unsafe impl MemoryCreator for Memories {
         if !fits {
             return Err("the engine is not configured for memories that page".to_owned());
         }
-        Ok(Box::new(paged?))
+        let paged = paged?;
+        if !paged.shows_image {
+            fill(&paged, creating.and_then(|creating| creating.image))?;
+        }
+        Ok(Box::new(paged))
     }
+}
+
+/// Copies what a memory is to hold into it, as the engine does with data segments: that of a tenant
+/// that does not share, and of its second program and later ones, which have the same reservation.
+fn fill(memory: &dyn LinearMemory, image: Option<Image>) -> Result<(), String> {
+    let Some(image) = image else {
+        return Ok(());
+    };
+    let (start, bytes) = (memory.as_ptr(), memory.byte_size());
+    let copied = image.pieces(|offset, piece| {
+        // The last page of an image may be longer than what the program put there.
+        let length = piece.len().min(bytes.saturating_sub(offset));
+        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which
+        // nobody else can know yet.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), start.add(offset), length) };
+    });
+    copied.map_err(|error| format!("the initial memory of the program: {error}"))
 }
 
 /// An area of a linear memory.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     attachment: AttachmentId,
-    /// Pages of the area, and how many of them are accessible.
+    /// Pages of the area.
+    placed: u32,
+    /// Pages that the memory may come to have of it, and how many it has.
     pages: u32,
     accessible: u32,
 }
 
 impl Part {
+    /// All of an area.
+    pub(super) fn whole(attachment: AttachmentId, pages: u32) -> Self {
+        Self {
+            attachment,
+            placed: pages,
+            pages,
+            accessible: pages,
+        }
+    }
+
     fn inaccessible(&self) -> u32 {
         self.pages - self.accessible
     }
 }
 
+/// Where the first memory of a tenant will be, with the image of its program attached.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) range: Range,
+    /// The first page of the image.
+    pub(super) first: u32,
+    pub(super) part: Part,
+}
+
 /// A linear memory of attached areas. Dropping it leaves them to whoever takes back what its
 /// program left.
-struct PagedMemory {
+pub(super) struct PagedMemory {
     root: GroupId,
     start: usize,
     bytes: usize,
     /// `None` once it is left.
     range: Option<Range>,
     parts: Vec<Part>,
+    /// The image of its program is attached to it.
+    shows_image: bool,
+}
+
+impl PagedMemory {
+    /// The top-level group that it belongs to.
+    pub(super) fn root(&self) -> GroupId {
+        self.root
+    }
+
+    /// Makes parts, which are attached there, its end, at `bytes` bytes.
+    pub(super) fn append(&mut self, parts: impl IntoIterator<Item = Part>, bytes: usize) {
+        self.parts.extend(parts);
+        self.bytes = bytes;
+    }
+
+    /// Where it ends now: the address, and the offset.
+    pub(super) fn end(&self) -> (*mut u8, usize) {
+        ((self.start + self.bytes) as *mut u8, self.bytes)
+    }
 }
 
 /// A linear memory whose program has gone.
@@ -87,29 +157,87 @@ pub(crate) struct Left {
 
 impl CellMemory {
     /// A memory of `bytes` bytes for a tenant; `None` if it does not page.
-    fn make(&mut self, root: GroupId, bytes: usize) -> Option<Result<PagedMemory, String>> {
-        self.tenancies.get(&root)?.limit?;
-        let Some(range) = self.ranges.take() else {
+    fn make(&mut self, creating: &Creating, bytes: usize) -> Option<Result<PagedMemory, String>> {
+        let root = creating.root;
+        let tenancy = self.tenancies.get_mut(&root)?;
+        tenancy.limit?;
+        let prepared = creating.image.as_ref().and(tenancy.prepared.take());
+        let (range, image) = match prepared {
+            Some(Prepared { range, first, part }) => (Some(range), Some((first, part))),
+            None => (self.ranges.take(), None),
+        };
+        let Some(range) = range else {
             return Some(Err("no addresses are left for a memory".to_owned()));
         };
         let mut memory = PagedMemory {
             root,
             start: self.ranges.start(&range) as usize,
             bytes: 0,
-            range: None,
+            range: Some(range),
             parts: Vec::new(),
+            shows_image: image.is_some(),
         };
-        let made = self.grow(&mut memory, bytes);
-        if let Err(error) = made {
-            self.ranges.give_back(range);
-            return Some(Err(format!("no room for a memory: {error}")));
+        match self.fill_in(&mut memory, image, bytes) {
+            Ok(()) => Some(Ok(memory)),
+            Err(error) => {
+                self.left.extend(memory.leave());
+                Some(Err(format!("no room for a memory: {error}")))
+            }
         }
-        memory.range = Some(range);
-        Some(Ok(memory))
+    }
+
+    /// Makes the parts of a new memory: around the image, if it has one.
+    fn fill_in(
+        &mut self,
+        memory: &mut PagedMemory,
+        image: Option<(u32, Part)>,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        if let Some((first, part)) = image {
+            let below = self.grow(memory, first as usize * PAGE as usize);
+            memory.bytes += part.pages as usize * PAGE as usize;
+            memory.parts.push(part);
+            below?;
+        }
+        self.grow(memory, bytes)
+    }
+
+    /// Gives up what the last part of a memory might still grow to, so that something else can come
+    /// right behind it.
+    pub(super) fn seal(&mut self, memory: &mut PagedMemory) -> Result<(), Error> {
+        let Some(last) = memory.parts.last_mut() else {
+            return Ok(());
+        };
+        if last.inaccessible() > 0 {
+            self.paging.trim(last.attachment)?;
+            last.pages = last.accessible;
+        }
+        Ok(())
+    }
+
+    /// Makes room behind a memory that is [sealed](Self::seal) for `pages` pages of something else,
+    /// and puts zeros behind that, up to `bytes` bytes. Returns the part of zeros, if there are any.
+    pub(super) fn attach_behind(
+        &mut self,
+        memory: &PagedMemory,
+        pages: u32,
+        bytes: usize,
+    ) -> Result<Option<Part>, Error> {
+        let end = (memory.bytes as u64 / PAGE) as u32 + pages;
+        match ((bytes as u64).div_ceil(PAGE) as u32).saturating_sub(end) {
+            0 => Ok(None),
+            rest => self.attach(memory, pages, rest).map(Some),
+        }
+    }
+
+    /// Takes a part back that was attached a moment ago, and never touched.
+    pub(super) fn undo(&mut self, root: GroupId, part: &Part) {
+        // One step is all it takes; and what is private can always be detached.
+        self.detach_step(root, part, u32::MAX);
     }
 
     /// Makes the first `bytes` bytes of a memory accessible, or changes nothing.
-    fn grow(&mut self, memory: &mut PagedMemory, bytes: usize) -> Result<(), Error> {
+    pub(super) fn grow(&mut self, memory: &mut PagedMemory, bytes: usize) -> Result<(), Error> {
         let pages = |bytes: usize| (bytes as u64).div_ceil(PAGE) as u32;
         let more = pages(bytes) - pages(memory.bytes);
         let last = memory.parts.last().map_or(0, Part::inaccessible).min(more);
@@ -123,8 +251,7 @@ impl CellMemory {
             let accessible = grown.accessible + last;
             if let Err(error) = self.paging.grow(grown.attachment, accessible) {
                 if let Some(part) = part {
-                    // Nothing of it was touched: one step is all it takes.
-                    self.detach_step(memory.root, &part, u32::MAX);
+                    self.undo(memory.root, &part);
                 }
                 return Err(error);
             }
@@ -163,25 +290,37 @@ impl CellMemory {
         tenancy.placed += pages;
         Ok(Part {
             attachment,
+            placed: pages,
             pages,
             accessible,
         })
     }
 
-    /// Goes on taking a part away from its tenant, which does not use it; whether it has gone.
-    fn detach_step(&mut self, root: GroupId, part: &Part, pages: u32) -> bool {
+    /// Goes on taking a part away from its tenant, which does not use it.
+    fn detach_step(&mut self, root: GroupId, part: &Part, pages: u32) -> Detached {
         match self.paging.detach_step(part.attachment, pages) {
-            Ok(Ending::More) => return false,
-            Ok(Ending::Done) => {}
+            Ok(Ending::More) => return Detached::More,
+            Ok(Ending::Done) | Err(Error::Refused(Refused::Stale)) => {}
             Err(error) => {
-                tracing::error!(%error, "a part of a linear memory could not be detached");
+                // Such as a lock whose frames somebody else has by now.
+                tracing::debug!(%error, "a part of a linear memory stays until its tenant ends");
+                return Detached::Kept;
             }
         }
         if let Some(tenancy) = self.tenancies.get_mut(&root) {
-            tenancy.placed -= part.pages;
+            tenancy.placed -= part.placed;
         }
-        true
+        Detached::Done
     }
+}
+
+/// What came of a step of detaching a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detached {
+    More,
+    Done,
+    /// It cannot be detached now: it goes with its tenant.
+    Kept,
 }
 
 // SAFETY: the first `bytes` bytes are readable and writable, by attachments that only the end of
@@ -197,11 +336,7 @@ unsafe impl LinearMemory for PagedMemory {
     }
 
     fn grow_to(&mut self, new_size: usize) -> wasmtime::Result<()> {
-        let grown = with(|memory| memory.grow(self, new_size));
-        match grown {
-            Some(grown) => Ok(grown?),
-            None => wasmtime::bail!("a memory grows on its cell's thread"),
-        }
+        super::data::grow(self, new_size)
     }
 
     fn as_ptr(&self) -> *mut u8 {
@@ -209,20 +344,22 @@ unsafe impl LinearMemory for PagedMemory {
     }
 }
 
+impl PagedMemory {
+    /// Its parts and its addresses, unless it has given them up before.
+    fn leave(&mut self) -> Option<Left> {
+        let range = self.range.take()?;
+        let parts = std::mem::take(&mut self.parts);
+        let root = self.root;
+        Some(Left { root, range, parts })
+    }
+}
+
 impl Drop for PagedMemory {
     fn drop(&mut self) {
-        let Some(range) = self.range.take() else {
-            return;
-        };
-        let parts = std::mem::take(&mut self.parts);
-        // Off the cell's thread nothing can be given back; nobody drops a store there.
-        with(|memory| {
-            memory.left.push(Left {
-                root: self.root,
-                range,
-                parts,
-            })
-        });
+        if let Some(left) = self.leave() {
+            // Off the cell's thread nothing can be given back; nobody drops a store there.
+            with(|memory| memory.left.push(left));
+        }
     }
 }
 
@@ -237,8 +374,17 @@ pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
     with(|memory| {
         let Some(last) = left.last_mut() else { return };
         if let Some(part) = last.parts.last() {
-            if memory.detach_step(last.root, part, pages) {
-                last.parts.pop();
+            match memory.detach_step(last.root, part, pages) {
+                Detached::More => {}
+                Detached::Done => drop(last.parts.pop()),
+                Detached::Kept => {
+                    let kept = left.pop();
+                    let tenancy = kept.as_ref().map(|kept| kept.root);
+                    let tenancy = tenancy.and_then(|root| memory.tenancies.get_mut(&root));
+                    if let (Some(kept), Some(tenancy)) = (kept, tenancy) {
+                        tenancy.kept.push(kept.range);
+                    }
+                }
             }
         } else if let Some(gone) = left.pop() {
             memory.ranges.give_back(gone.range);

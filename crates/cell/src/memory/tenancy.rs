@@ -1,10 +1,14 @@
 //! The reservation of a top-level tenant in its cell's memory.
 
+use super::paged::Prepared;
+use super::ranges::Range;
 use super::{refused, with};
 use crate::cell::StartError;
 use crate::meter::Held;
-use leasehold_lease::{Memory, MemoryKind};
-use leasehold_pager::{Account, Contract, Counts, Ending, Kind, PAGE, ReservationId};
+use leasehold_lease::{Memory, MemoryKind, SharedPages};
+use leasehold_pager::{
+    Account, AreaId, AttachmentId, Contract, Counts, Ending, Kind, PAGE, ReservationId,
+};
 use leasehold_reclaim::GroupId;
 
 /// A tenant's part of the cell's memory.
@@ -16,6 +20,14 @@ pub(crate) struct Tenancy {
     pub(super) limit: Option<u32>,
     /// Pages of the areas that it has.
     pub(super) placed: u32,
+    /// How it keeps pages that it shares.
+    pub(super) sharing: SharedPages,
+    /// The areas that it shares.
+    pub(super) shared: Vec<(AreaId, AttachmentId)>,
+    /// The image of its program, where its memory will be made.
+    pub(super) prepared: Option<Prepared>,
+    /// Addresses of memories that could not be detached before it ends.
+    pub(super) kept: Vec<Range>,
 }
 
 /// How a tenant uses its memory reservation.
@@ -28,6 +40,20 @@ pub struct MemoryUse {
     /// Where the frames of its reservation are, and what paging did so far; `None` if it does not
     /// page.
     pub paging: Option<(Account, Counts)>,
+    /// Bytes of its memory that it has in common with other tenants, or may have, and that are in
+    /// frames: they are owned, conserved for, or locked.
+    pub shared_bytes: u64,
+    /// Bytes of its memory of which the swap file has a copy.
+    pub swapped_bytes: u64,
+}
+
+/// The same, of a tenant that pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PagedUse {
+    pub(crate) account: Account,
+    pub(crate) counts: Counts,
+    pub(crate) shared_bytes: u64,
+    pub(crate) swapped_bytes: u64,
 }
 
 /// Takes a tenant's reservation out of the cell's memory, if the cell holds any for it.
@@ -68,6 +94,12 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
             frames,
             limit,
             placed: 0,
+            sharing: lease
+                .paging
+                .map_or(SharedPages::None, |paging| paging.shared),
+            shared: Vec::new(),
+            prepared: None,
+            kept: Vec::new(),
         };
         memory.tenancies.insert(root, tenancy);
         Ok(())
@@ -85,30 +117,53 @@ pub(crate) fn page_class(root: GroupId) -> Held {
     pages.map_or(Held::MemoryPage, |_| Held::PagedPage)
 }
 
-/// What a tenant that pages did so far; `None` if it does not.
-pub(crate) fn usage(root: GroupId) -> Option<(Account, Counts)> {
+/// How a tenant that pages uses its memory; `None` if it does not page.
+pub(crate) fn usage(root: GroupId) -> Option<PagedUse> {
     with(|memory| {
         let tenancy = memory.tenancies.get(&root)?;
         tenancy.limit?;
-        let account = memory.paging.account(tenancy.reservation).ok()?;
-        Some((account, memory.paging.counts(tenancy.reservation).ok()?))
+        let paging = &memory.paging;
+        let shared = tenancy.shared.iter();
+        let shared = shared.map(|&(_, at)| u64::from(paging.mapped(at).unwrap_or(0)));
+        Some(PagedUse {
+            account: paging.account(tenancy.reservation).ok()?,
+            counts: paging.counts(tenancy.reservation).ok()?,
+            shared_bytes: shared.sum::<u64>() * PAGE,
+            swapped_bytes: u64::from(paging.swapped(tenancy.reservation)) * PAGE,
+        })
     })
     .flatten()
 }
 
 /// The tenant ends: nothing more is made in its reservation, which is the caller's to take back.
 pub(crate) fn end(root: GroupId) -> Option<Tenancy> {
-    with(|memory| memory.tenancies.remove(&root)).flatten()
+    with(|memory| {
+        let tenancy = memory.tenancies.remove(&root)?;
+        for &(area, _) in &tenancy.shared {
+            // How it was used until now counts for those who go on.
+            let _ = memory.paging.observe(area);
+        }
+        Some(tenancy)
+    })
+    .flatten()
 }
 
 impl Tenancy {
     /// Makes all its linear memories inaccessible; the caller gives their ranges back. The time
     /// does not depend on what is in them.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn retire(&mut self) {
         if self.limit.is_none() {
             return;
         }
-        let retired = with(|memory| memory.paging.retire(self.reservation));
+        let prepared = self.prepared.take().map(|prepared| prepared.range);
+        let kept = std::mem::take(&mut self.kept);
+        let retired = with(|memory| {
+            let retired = memory.paging.retire(self.reservation);
+            for range in kept.into_iter().chain(prepared) {
+                memory.ranges.give_back(range);
+            }
+            retired
+        });
         if let Some(Err(error)) = retired {
             tracing::error!(%error, "the memory of a tenant that ended could not be detached");
         }

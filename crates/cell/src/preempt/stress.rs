@@ -297,7 +297,7 @@ impl Host {
             .func_wrap("host", "next", |x: i64| x + 1)
             .expect("linked once");
         let module = Module::new(&engine, GUEST).expect("valid");
-        let program = Program::new(Code::Module(module), Inventory::default());
+        let program = Program::new(Code::Module(module), Inventory::default(), None);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,

@@ -1,7 +1,8 @@
 //! What `leasehold up` says: while its tenants run, and when they have ended.
 
+use super::memory::{self, Areas};
 use super::table::{Column, lines};
-use super::{Admitted, Running};
+use super::{Admitted, Running, View};
 use crate::report::nanos;
 use leasehold_cell::{Ended, Exit, ProcessorState, Realtime, Supply};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ fn bar(left: u64, whole: u64) -> String {
 
 impl Running<'_> {
     /// What keeps it from running, or how it ended.
-    fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         match (&self.ended, &self.processor) {
             (Some(ended), _) => match &ended.exit {
                 Exit::Code(code) => format!("exit {code}"),
@@ -118,11 +119,21 @@ pub(super) fn shown(tenants: &[Running<'_>], most: usize) -> Vec<usize> {
 pub(super) fn live(
     tenants: &[Running<'_>],
     shown: &[usize],
+    view: View,
     elapsed: Duration,
     width: usize,
 ) -> Vec<String> {
-    let rows: Vec<_> = shown.iter().map(|&at| tenants[at].row(elapsed)).collect();
-    let mut text = lines(&COLUMNS, &rows, Some(width));
+    let shown_tenants = shown.iter().map(|&at| &tenants[at]);
+    let mut text = match view {
+        View::Processor => {
+            let rows: Vec<_> = shown_tenants.map(|tenant| tenant.row(elapsed)).collect();
+            lines(&COLUMNS, &rows, Some(width))
+        }
+        View::Memory => {
+            let rows: Vec<_> = shown_tenants.map(Running::memory_row).collect();
+            lines(&memory::COLUMNS, &rows, Some(width))
+        }
+    };
     if shown.len() < tenants.len() {
         text.push(format!("… and {} more", tenants.len() - shown.len()));
     }
@@ -137,6 +148,44 @@ pub(super) fn live(
     text
 }
 
+/// The report of `leasehold memory` for people.
+pub(super) fn memory_text(
+    tenants: &[Running<'_>],
+    elapsed: Duration,
+    width: Option<usize>,
+    areas: &Areas,
+) -> String {
+    let rows: Vec<_> = tenants.iter().map(Running::memory_row).collect();
+    let mut text = lines(&memory::COLUMNS, &rows, width);
+    text.push(String::new());
+    let shared = areas.lines(width);
+    if !shared.is_empty() {
+        text.extend(shared);
+        text.push(String::new());
+    }
+    format!(
+        "{}\nafter {:.2} s\n{}",
+        text.join("\n"),
+        elapsed.as_secs_f64(),
+        memory::LEGEND
+    )
+}
+
+/// What `leasehold up` adds of memory, if a tenant pages.
+fn memory_part(tenants: &[Running<'_>], width: Option<usize>, areas: &Areas) -> String {
+    if !tenants.iter().any(Running::pages) {
+        return String::new();
+    }
+    let rows: Vec<_> = tenants.iter().map(Running::memory_row).collect();
+    let mut text = lines(&memory::COLUMNS, &rows, width);
+    let shared = areas.lines(width);
+    if !shared.is_empty() {
+        text.push(String::new());
+        text.extend(shared);
+    }
+    format!("\n\n{}", text.join("\n"))
+}
+
 /// The report for people.
 pub(super) fn text(
     tenants: &[Running<'_>],
@@ -144,6 +193,7 @@ pub(super) fn text(
     admitted: &Admitted,
     realtime: &Realtime,
     width: Option<usize>,
+    areas: &Areas,
 ) -> String {
     let rows: Vec<_> = tenants.iter().map(|tenant| tenant.row(elapsed)).collect();
     // What a budget has left says nothing of a tenant that has ended.
@@ -170,10 +220,11 @@ pub(super) fn text(
         .map(|(tenant, ended)| end_row(tenant, ended))
         .collect();
     let ends = lines(&ENDS, &ends, width).join("\n");
+    let memory = memory_part(tenants, width, areas);
     let overruns = tenants.iter().filter_map(Running::supply);
     let overrun = overruns.map(|supply| supply.overrun_max).max().unwrap_or(0);
     format!(
-        "{supplies}\n\n{ends}\n\n\
+        "{supplies}\n\n{ends}{memory}\n\n\
          {seconds:.2} s, {order}; {priority}; longest overrun of a budget {overrun}\n\
          a preemption takes {overhead}\n\
          missed     times a reservation did not get its budget within a period\n\
@@ -210,6 +261,7 @@ pub(super) fn json(
     elapsed: Duration,
     admitted: &Admitted,
     realtime: &Realtime,
+    areas: &Areas,
 ) -> Value {
     let tenants: Vec<_> = tenants.iter().map(tenant_json).collect();
     json!({
@@ -220,6 +272,7 @@ pub(super) fn json(
         "overhead_source": admitted.overhead.source(),
         "realtime": matches!(realtime, Realtime::Granted),
         "tenants": tenants,
+        "shared": areas.json(),
     })
 }
 
@@ -246,6 +299,7 @@ fn tenant_json(tenant: &Running<'_>) -> Value {
         "reclaim_cpu_ns": reclaimed.map(|r| r.returned.cpu_ns),
         "reclaim_wall_ns": reclaimed.map(|r| r.returned.wall_ns),
         "reclaim_bound_ns": tenant.bound_ns,
+        "memory": tenant.memory_json(),
     })
 }
 

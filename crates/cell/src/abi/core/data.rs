@@ -1,0 +1,72 @@
+//! Data sets: what a core module can map of the host's files.
+//!
+//! Components have no such call: the component model gives its functions no address in the memory of
+//! who calls them.
+
+use super::{Buffer, Call, MODULE, answer};
+use crate::abi::blocking::let_executor_act;
+use crate::guest::Guest;
+use crate::memory::{self, DataSet, Mapped};
+use leasehold_kernel::Errno;
+use leasehold_pager::Refused;
+use leasehold_pager_linux::Error;
+use wasmtime::{Linker, Result};
+
+/// Bytes of a page of linear memory.
+const WASM_PAGE: u64 = 64 * 1024;
+
+pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(
+        MODULE,
+        "data_length",
+        |mut caller: Call<'_>, name: i32, length: i32| {
+            answer(find(&mut caller, name, length).map(|data| data.bytes() as i64))
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "data_map",
+        |mut caller: Call<'_>, (name, length): (i32, i32)| {
+            Box::new(async move { answer(map(&mut caller, name, length).await) })
+        },
+    )?;
+    Ok(())
+}
+
+/// The data set with the name in guest memory.
+fn find(caller: &mut Call<'_>, name: i32, length: i32) -> Result<DataSet, Errno> {
+    let name = Buffer::new(caller, name, length as u32)?;
+    let name = name.bytes(caller);
+    caller.data().data(name).cloned().ok_or(Errno::Invalid)
+}
+
+/// Grows the caller's memory by a data set, and has it locked if its lease says so; returns where it
+/// begins.
+async fn map(caller: &mut Call<'_>, name: i32, length: i32) -> Result<i64, Errno> {
+    let data = find(caller, name, length)?;
+    let Mapped {
+        address,
+        mut joining,
+    } = grow(caller, data)?;
+    // Some pages at a time: others may be in a hurry.
+    while !memory::lock_step(&mut joining).map_err(|_| Errno::Memory)? {
+        let_executor_act().await;
+    }
+    Ok(address as i64)
+}
+
+fn grow(caller: &mut Call<'_>, data: DataSet) -> Result<Mapped, Errno> {
+    let guest = Guest::memory(caller).ok_or(Errno::Invalid)?;
+    if !caller.data().limiter.pages() {
+        return Err(Errno::Invalid);
+    }
+    let pages = data.bytes().div_ceil(WASM_PAGE);
+    memory::map_next(data);
+    let grown = guest.grow(&mut *caller, pages);
+    match (grown, memory::mapped()) {
+        (Ok(_), Some(Ok(mapped))) => Ok(mapped),
+        (Err(_), Some(Err(Error::Refused(Refused::Attached)))) => Err(Errno::Busy),
+        // Refused by the lease, or for want of frames.
+        _ => Err(Errno::Memory),
+    }
+}

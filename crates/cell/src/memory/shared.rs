@@ -1,0 +1,356 @@
+//! Areas that several tenants have attached: images of programs, and data sets.
+//!
+//! Tenants that say the same of [how](SharedPages) they keep shared pages share an area with the same
+//! contents, so that nobody's choice changes what another one was promised. An area lasts as long as
+//! somebody has it; a tenant that comes when it is on its way out gets a new one.
+//!
+//! A lock makes the whole area resident (SPC §IV-B). That is the work of the tenant that asks for it,
+//! in steps between which others run ([`Joining`]).
+
+use super::data::Identity;
+use super::paged::{Part, Prepared};
+use super::{CellMemory, with};
+use crate::image::Image;
+use leasehold_lease::SharedPages;
+use leasehold_pager::{AreaId, AttachmentId, Refused, ReservationId, Sharing, Technique};
+use leasehold_pager_linux::{Error, Paging};
+use leasehold_reclaim::GroupId;
+use std::collections::HashMap;
+
+/// Pages that are read before a lock between two looks at who else wants to run.
+const STEP: u32 = 16;
+
+/// What an area holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Content {
+    /// The image with this digest.
+    Image([u8; 32]),
+    /// A file, as it was.
+    Data(Identity),
+}
+
+/// What an area holds, and how its sharers keep it.
+type Key = (Content, SharedPages);
+
+/// The areas of a cell that can be shared.
+#[derive(Debug, Default)]
+pub(super) struct Shared(HashMap<Key, SharedArea>);
+
+#[derive(Debug)]
+struct SharedArea {
+    area: AreaId,
+    pages: u32,
+    /// What people call it.
+    name: String,
+    locked: bool,
+}
+
+/// An area, for those who want to know how memory is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedUse {
+    /// The program whose initial memory it is, or the data set, as its first sharer calls it.
+    pub name: String,
+    /// How its sharers keep it.
+    pub technique: SharedPages,
+    /// All of its pages are in memory, for good.
+    pub locked: bool,
+    /// Its pages, all of which a lock would take: `Max(S)`.
+    pub pages: u32,
+    /// Tenants that have it.
+    pub sharers: u32,
+    /// The most pages that one of them was seen to use.
+    pub peak: u32,
+    /// Pages that they use on average, added up: `n·Avg(S)`.
+    pub total_average: u64,
+    /// Looks that this was seen by.
+    pub samples: u64,
+    /// The technique that takes fewer frames, by the rule `Max(S) < n·Avg(S)` (SPC §IV-C).
+    pub choice: Option<Technique>,
+}
+
+/// What a tenant shares, while it is made resident if it is to be locked.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    /// `None` for an area that nobody else can have.
+    key: Option<Key>,
+    area: AreaId,
+    attachment: AttachmentId,
+    /// The page to make resident next, before the lock.
+    next: Option<u32>,
+    to_lock: bool,
+}
+
+impl Joining {
+    /// The area in the tenant's memory.
+    pub(super) fn attachment(&self) -> AttachmentId {
+        self.attachment
+    }
+}
+
+/// How an area is made, and attached.
+pub(super) struct Source<'a> {
+    pub(super) content: Content,
+    pub(super) name: &'a str,
+    pub(super) pages: u32,
+    pub(super) make: &'a dyn Fn(&Paging) -> Result<AreaId, Error>,
+    pub(super) attach: &'a dyn Fn(&Paging, ReservationId, AreaId) -> Result<AttachmentId, Error>,
+}
+
+impl CellMemory {
+    /// Attaches an area to a tenant: the one that others have, if its lease lets it share.
+    ///
+    /// # Errors
+    /// Those of attaching, and of making the area.
+    pub(super) fn join(&mut self, root: GroupId, source: &Source<'_>) -> Result<Joining, Error> {
+        let tenancy = self.tenancies.get(&root).ok_or(Refused::Stale)?;
+        let (reservation, sharing) = (tenancy.reservation, tenancy.sharing);
+        if sharing == SharedPages::Lock {
+            // Before anything has changed.
+            let mine = self.paging.account(reservation)?;
+            let needed = mine.locked.saturating_add(source.pages);
+            if mine.size <= needed {
+                let size = mine.size;
+                return Err(Refused::TooSmall { needed, size }.into());
+            }
+        }
+        let joining = match sharing {
+            SharedPages::None => self.make_area(reservation, None, source),
+            _ => self.join_as(reservation, (source.content, sharing), source),
+        }?;
+        if let Some(tenancy) = self.tenancies.get_mut(&root) {
+            tenancy.shared.push((joining.area, joining.attachment));
+        }
+        Ok(joining)
+    }
+
+    fn join_as(
+        &mut self,
+        reservation: ReservationId,
+        key: Key,
+        source: &Source<'_>,
+    ) -> Result<Joining, Error> {
+        let Some(shared) = self.shared.0.get(&key) else {
+            return self.make_area(reservation, Some(key), source);
+        };
+        let (area, locked) = (shared.area, shared.locked);
+        let to_lock = !locked
+            && match key.1 {
+                SharedPages::Lock => true,
+                SharedPages::Auto => self.is_better_locked(area, shared.pages),
+                SharedPages::None | SharedPages::Conserve => false,
+            };
+        match (source.attach)(&self.paging, reservation, area) {
+            Ok(attachment) => Ok(Joining {
+                key: Some(key),
+                area,
+                attachment,
+                next: to_lock.then_some(0),
+                to_lock,
+            }),
+            // It goes with those who have it, or cannot be joined until one of them has gone.
+            Err(Error::Refused(Refused::Stale | Refused::Ending)) => {
+                self.make_area(reservation, Some(key), source)
+            }
+            // Too small for a lock that the rule chose without it.
+            Err(Error::Refused(Refused::TooSmall { .. })) if key.1 == SharedPages::Auto => {
+                self.join_as(reservation, (key.0, SharedPages::Conserve), source)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an area of which the tenant is the first sharer.
+    fn make_area(
+        &mut self,
+        reservation: ReservationId,
+        key: Option<Key>,
+        source: &Source<'_>,
+    ) -> Result<Joining, Error> {
+        let area = (source.make)(&self.paging)?;
+        let attachment = match (source.attach)(&self.paging, reservation, area) {
+            Ok(attachment) => attachment,
+            Err(error) => {
+                // Nobody has it: it can only be there.
+                let _ = self.paging.discard_area(area);
+                return Err(error);
+            }
+        };
+        if let Some(key) = key {
+            let (paging, name) = (&self.paging, source.name.to_owned());
+            let shared = &mut self.shared.0;
+            shared.retain(|_, shared| paging.sharers(shared.area).is_ok());
+            let made = SharedArea {
+                area,
+                pages: source.pages,
+                name,
+                locked: false,
+            };
+            shared.insert(key, made);
+        }
+        let to_lock = key.is_some_and(|(_, sharing)| sharing == SharedPages::Lock);
+        Ok(Joining {
+            key,
+            area,
+            attachment,
+            next: to_lock.then_some(0),
+            to_lock,
+        })
+    }
+
+    /// What the rule says of an area that one more tenant is about to share, who will use it as the
+    /// others do (SPC §IV-C).
+    fn is_better_locked(&self, area: AreaId, pages: u32) -> bool {
+        let (Ok(usage), Ok(sharers)) = (self.paging.observe(area), self.paging.sharers(area))
+        else {
+            return false;
+        };
+        let all = usage.total_average();
+        let one = all / u64::from(sharers.max(1));
+        leasehold_pager::choose(pages.into(), all + one) == Technique::Spel
+    }
+
+    /// Takes the next step towards the lock of an area; true if there is nothing left to do.
+    fn lock_step(&mut self, joining: &mut Joining) -> Result<bool, Error> {
+        let Some((key, shared)) = joining
+            .key
+            .filter(|_| joining.to_lock)
+            .and_then(|key| Some((key, self.shared.0.get_mut(&key)?)))
+        else {
+            return Ok(true);
+        };
+        if shared.locked || shared.area != joining.area {
+            return Ok(true);
+        }
+        let step = match joining.next {
+            Some(from) => self.paging.prefault(joining.attachment, from, STEP),
+            None => self.paging.lock(joining.area).map(|_| {
+                shared.locked = true;
+                None
+            }),
+        };
+        match step {
+            Ok(next) => {
+                joining.next = next;
+                Ok(shared.locked)
+            }
+            // Somebody leaves it at the moment: later.
+            Err(Error::Refused(Refused::Ending)) => Ok(false),
+            // Without a lock, pages are conserved: that takes nothing that is not there.
+            Err(_) if key.1 == SharedPages::Auto => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Attaches the image of a tenant's program where its memory will be made.
+    fn prepare(&mut self, root: GroupId, image: &Image, name: &str) -> Result<Joining, Error> {
+        let Some(range) = self.ranges.take() else {
+            return Err(Error::System {
+                doing: "find addresses for a memory",
+                source: std::io::ErrorKind::OutOfMemory.into(),
+            });
+        };
+        let first = image.first();
+        let start = self.ranges.start(&range);
+        let address = start.wrapping_add(first as usize * leasehold_pager::PAGE as usize);
+        let pages = image.pages();
+        let make = |paging: &Paging| {
+            let file = image.file().map_err(|source| Error::System {
+                doing: "open the image of a program",
+                source,
+            })?;
+            paging.create_image(file, Sharing::Conserve)
+        };
+        let attach = |paging: &Paging, reservation, area| {
+            let copies = paging.create_area(pages, Sharing::Conserve)?;
+            // SAFETY: the range was taken for this memory, of which these pages are a part: nothing
+            // is there.
+            let attached = unsafe { paging.attach_copied(reservation, area, copies, address) };
+            if attached.is_err() {
+                // Nobody has it, unless it went with what was undone.
+                let _ = paging.discard_area(copies);
+            }
+            Ok(attached?.shared)
+        };
+        let source = Source {
+            content: Content::Image(image.digest()),
+            name,
+            pages,
+            make: &make,
+            attach: &attach,
+        };
+        let joined = self.join(root, &source);
+        let (Ok(joining), Some(tenancy)) = (&joined, self.tenancies.get_mut(&root)) else {
+            self.ranges.give_back(range);
+            return joined;
+        };
+        tenancy.placed += pages;
+        tenancy.prepared = Some(Prepared {
+            range,
+            first,
+            part: Part::whole(joining.attachment, pages),
+        });
+        joined
+    }
+}
+
+/// Has the tenant of this top-level group share the image of its program, as its lease says; `None`
+/// if it shares nothing. It is in the tenant's memory when that is made.
+///
+/// # Errors
+/// Why it cannot be had.
+pub(crate) fn join_image(
+    root: GroupId,
+    image: &Image,
+    name: &str,
+) -> Result<Option<Joining>, String> {
+    let joined = with(|memory| {
+        let tenancy = memory.tenancies.get(&root)?;
+        tenancy.limit?;
+        (tenancy.sharing != SharedPages::None).then(|| memory.prepare(root, image, name))
+    });
+    let joined = joined.flatten().transpose();
+    joined.map_err(|error| why("the initial memory of the program", &error))
+}
+
+/// Takes the next step towards the lock of what a tenant shares, if its lease wants one: reads some
+/// pages. True if there is nothing left to do.
+///
+/// # Errors
+/// Why it cannot be locked.
+pub(crate) fn lock_step(joining: &mut Joining) -> Result<bool, String> {
+    let step = with(|memory| memory.lock_step(joining));
+    step.unwrap_or(Ok(true))
+        .map_err(|error| why("a lock on what it shares", &error))
+}
+
+/// What tenants share, and how they use it.
+pub(crate) fn shared() -> Vec<SharedUse> {
+    let uses = with(|memory| {
+        let mut uses: Vec<_> = memory
+            .shared
+            .0
+            .iter()
+            .filter_map(|(&(_, technique), shared)| {
+                let usage = memory.paging.observe(shared.area).ok()?;
+                Some(SharedUse {
+                    name: shared.name.clone(),
+                    technique,
+                    locked: shared.locked,
+                    pages: shared.pages,
+                    sharers: memory.paging.sharers(shared.area).ok()?,
+                    peak: usage.peak(),
+                    total_average: usage.total_average(),
+                    samples: usage.samples(),
+                    choice: usage.choice(shared.pages),
+                })
+            })
+            .collect();
+        uses.sort_by(|a, b| a.name.cmp(&b.name).then(a.pages.cmp(&b.pages)));
+        uses
+    });
+    uses.unwrap_or_default()
+}
+
+fn why(what: &str, error: &Error) -> String {
+    format!("{what}: {error}")
+}
