@@ -13,8 +13,8 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 
 const WIDTH: u16 = 640;
 const HEIGHT: u16 = 360;
-/// Of 100: what cameras use.
-const QUALITY: u8 = 85;
+/// Of 100: what is kept of film before it is cut.
+const QUALITY: u8 = 95;
 /// Bytes of a pixel.
 const RGB: usize = 3;
 
@@ -79,7 +79,8 @@ pub extern "C" fn film_end() -> u32 {
     FILM.with_borrow(|film| film.pictures.as_ptr_range().end.addr() as u32)
 }
 
-/// A sky that changes its colour, a ball that flies across it, and grass, which is never the same.
+/// A sky that changes its colour, a ball that flies across it, and grass, which is never the same;
+/// and grain over all of it, as film has.
 fn draw(frame: u32, picture: &mut [u8]) {
     const RADIUS: i32 = 40;
     let time = frame as i32;
@@ -100,8 +101,9 @@ fn draw(frame: u32, picture: &mut [u8]) {
         } else {
             [80 + (x + time) * 60 / width, 120 + y * 90 / height, 220]
         };
+        let grain = (noise >> 8 & 31) as i32 - 16;
         for (byte, value) in pixel.iter_mut().zip(colour) {
-            *byte = value.clamp(0, 255) as u8;
+            *byte = (value + grain).clamp(0, 255) as u8;
         }
     }
 }
