@@ -206,7 +206,7 @@ fn the_smallest_reservation_that_keeps_the_speed_is_found() {
             (local.tee $round (i32.add (local.get $round) (i32.const 1))))))))"#;
     let directory = directory(&[("hot.wat", program.to_owned())]);
     let arguments = [
-        "advise", "--json", "--keep", "0.3", "--runs", "1", "--points", "4", "--svg", "a.svg",
+        "advise", "--json", "--keep", "0.1", "--runs", "1", "--points", "4", "--svg", "a.svg",
         "hot.wat",
     ];
     let advised = output(&directory, &arguments);
