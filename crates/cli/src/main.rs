@@ -6,6 +6,7 @@ mod calibrate;
 mod demo;
 mod exit;
 mod leases;
+mod lockscope;
 mod memory_admission;
 mod overhead;
 mod report;
@@ -49,6 +50,8 @@ enum Command {
     Up(up::Arguments),
     /// Like `up`, seen from the memory reservations.
     Memory(up::Arguments),
+    /// Isolation measured through kernel locks: start the program `lockscope` with these arguments.
+    Lockscope(lockscope::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
     /// One half of a measurement: started by studies, not by people.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Up(arguments) => up::main(&arguments, up::View::Processor, profile),
         Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
+        Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Child(arguments) => study::child(arguments),
     };
