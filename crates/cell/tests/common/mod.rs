@@ -135,9 +135,9 @@ impl Started {
         String::from_utf8_lossy(&self.output.bytes()).into_owned()
     }
 
-    /// Waits until the guest has written `what`, or has ended.
+    /// Waits until the guest has written `what`: as long as a slow host may take for a small budget.
     pub(crate) fn wait_for(&self, what: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(600);
         while !self.text().contains(what) {
             assert!(
                 Instant::now() < deadline,
