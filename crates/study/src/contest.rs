@@ -29,7 +29,7 @@ const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");
 /// Of what a guest prints.
 const OUTPUT_BYTES: usize = 256 << 10;
 /// How long to wait for a guest beyond the time that it should take, before giving up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How often a guest's output is looked at. Whoever looks may get in the cell's way.
 const LOOK: Duration = Duration::from_millis(3);
 
