@@ -81,29 +81,30 @@ impl Budget {
         }
     }
 
-    /// Accounts for execution from `from` to `now`; returns how many replenishments passed.
+    /// Accounts for execution from `from` to `to`, and for what came back by `now`, which is later
+    /// if somebody else pays for the rest; returns how many replenishments passed.
     #[inline]
     pub(crate) fn charge(
         &mut self,
         ring: &mut Ring,
-        from: Nanos,
+        (from, to): (Nanos, Nanos),
         now: Nanos,
         watch: &mut Watch<'_>,
     ) -> u64 {
         match self {
             Budget::Sporadic(sporadic) => {
-                sporadic.charge(ring, now - from, watch);
+                sporadic.charge(ring, to - from, watch);
                 0
             }
             Budget::Deferrable(deferrable) => {
-                let passed = deferrable.charge(from, now);
+                let passed = deferrable.charge(from, to) + deferrable.roll(now);
                 if passed > 0 {
                     watch.pending(PERIODIC, deferrable.boundary_after(now));
                 }
                 passed
             }
             Budget::Bandwidth(bandwidth) => {
-                let passed = bandwidth.charge(now - from, now);
+                let passed = bandwidth.charge(to - from, now);
                 watch_throttled(bandwidth, now, watch);
                 passed
             }

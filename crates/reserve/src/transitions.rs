@@ -68,7 +68,7 @@ impl Scheduler {
         server.supply.replenishments +=
             server
                 .budget
-                .charge(ring, from, end, &mut watch(&mut self.timers, index));
+                .charge(ring, (from, end), now, &mut watch(&mut self.timers, index));
         let is_available = server.budget.is_available(ring, now);
         match server.state {
             State::Ready if is_available => self.follow_deadline(index),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::contract;
-use leasehold_reserve::{Config, Nanos, Policy, Scheduler, ServerId, Shielding, TaskId};
+use leasehold_reserve::{Config, Nanos, Order, Policy, Scheduler, ServerId, Shielding, TaskId};
 
 const INTERRUPT: Nanos = 5;
 
@@ -106,6 +106,39 @@ fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
     assert_eq!(scheduler.supply(high).unwrap().used, 6);
     // All three of this period, and three of the next: it has to wait for the one after.
     assert_eq!(scheduler.next_replenishment(high), Ok(Some(10 + 2 * 200)));
+}
+
+#[test]
+fn a_budget_that_comes_back_while_another_pays_for_the_interrupt_is_there_after_it() {
+    let config = Config {
+        order: Order::EarliestDeadline,
+        servers: 3,
+        tasks: 3,
+        ..common::config(Shielding::Shielded)
+    };
+    let mut scheduler = Scheduler::new(config).with_interrupt(INTERRUPT);
+    let contracts =
+        [(60, 90), (50, 100), (3, 6)].map(|(budget, period)| contract(budget, period, 0));
+    let [first, low, high] = contracts.map(|contract| {
+        let server = scheduler.add_server(&contract, 0).unwrap();
+        (server, scheduler.add_task(server).unwrap())
+    });
+    scheduler.wake(first.1, 0).unwrap();
+    scheduler.wake(low.1, 0).unwrap();
+    scheduler.block(high.1, 0, Some(92)).unwrap();
+    assert_eq!(scheduler.schedule(0).run, Some(first.1));
+    scheduler.block(first.1, 45, None).unwrap();
+    let decision = scheduler.schedule(45);
+    assert_eq!((decision.run, decision.timer), (Some(low.1), Some(92)));
+    // Its budget ends at 95 and comes back at 100; it pays until 97.
+    assert_eq!(scheduler.schedule(102).run, Some(high.1));
+    assert_eq!(scheduler.supply(low.0).unwrap().used, 97 - 45);
+    scheduler.block(high.1, 103, None).unwrap();
+    let decision = scheduler.schedule(103);
+    assert_eq!(
+        (decision.run, decision.timer),
+        (Some(low.1), Some(103 + 50 - 2))
+    );
 }
 
 #[test]
