@@ -64,7 +64,7 @@ impl Body {
 
     /// The parameters that the text declares, in their order.
     pub(crate) fn params(&self, is_type: &dyn Fn(&str) -> bool) -> Vec<Let> {
-        let parts = lex::split_commas(&self.tokens[self.params.clone()]);
+        let parts = lex::split(&self.tokens[self.params.clone()], ",");
         let declared = parts
             .into_iter()
             .map(|part| expr::declarations(part, is_type));
@@ -114,7 +114,7 @@ impl Body {
             .tokens
             .get(call.at + 2..close.saturating_sub(1))
             .unwrap_or_default();
-        let parts = lex::split_commas(inside).into_iter();
+        let parts = lex::split(inside, ",").into_iter();
         parts
             .map(|part| Expr::of_argument(part, is_type).unwrap_or(Expr::Constant))
             .collect()

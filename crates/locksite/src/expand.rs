@@ -107,7 +107,7 @@ impl Expansion<'_> {
         }
         list.remove(0);
         Some(
-            lex::split_commas(&list)
+            lex::split(&list, ",")
                 .into_iter()
                 .map(<[Token]>::to_vec)
                 .collect(),

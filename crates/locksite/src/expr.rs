@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use crate::cursor::{Cursor, LEVELS};
 use crate::lex::{self, Kind, Token};
 
 /// A type that is named in an expression.
@@ -84,24 +85,12 @@ pub(crate) enum Expr {
 impl Expr {
     /// The expression that all the tokens are, or that they begin with.
     pub(crate) fn parse(tokens: &[Token], is_type: &dyn Fn(&str) -> bool) -> Option<Self> {
-        Parser {
-            tokens,
-            at: 0,
-            is_type,
-            depth: 0,
-        }
-        .comma()
+        Parser::new(tokens, is_type).comma()
     }
 
     /// The expression that the tokens begin with, up to a comma.
     pub(crate) fn value(tokens: &[Token], is_type: &dyn Fn(&str) -> bool) -> Option<Self> {
-        Parser {
-            tokens,
-            at: 0,
-            is_type,
-            depth: 0,
-        }
-        .assignment()
+        Parser::new(tokens, is_type).assignment()
     }
 
     /// What one argument of a call is: an expression, or a type.
@@ -157,47 +146,29 @@ pub(crate) fn type_name<'t>(
     tokens: &'t [Token],
     is_type: &dyn Fn(&str) -> bool,
 ) -> Option<(TypeName, &'t [Token])> {
-    let mut parser = Parser {
-        tokens,
-        at: 0,
-        is_type,
-        depth: 0,
-    };
+    let mut parser = Parser::new(tokens, is_type);
     let found = parser.type_name()?;
-    Some((found, &tokens[parser.at..]))
+    Some((found, parser.cursor.rest()))
 }
 
-struct Parser<'t> {
-    tokens: &'t [Token],
-    at: usize,
-    is_type: &'t dyn Fn(&str) -> bool,
+struct Parser<'t, 'f> {
+    cursor: Cursor<'t>,
+    is_type: &'f dyn Fn(&str) -> bool,
     depth: u32,
 }
 
-impl<'t> Parser<'t> {
-    fn peek(&self) -> Option<&'t Token> {
-        self.tokens.get(self.at)
-    }
-
-    fn sees(&self, text: &str) -> bool {
-        self.peek().is_some_and(|token| token.is(text))
-    }
-
-    fn eat(&mut self, text: &str) -> bool {
-        let found = self.sees(text);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn word(&mut self) -> Option<Rc<str>> {
-        let token = self.peek().filter(|token| token.is_word())?;
-        self.at += 1;
-        Some(Rc::clone(&token.text))
+impl<'t, 'f> Parser<'t, 'f> {
+    fn new(tokens: &'t [Token], is_type: &'f dyn Fn(&str) -> bool) -> Self {
+        Self {
+            cursor: Cursor::new(tokens),
+            is_type,
+            depth: 0,
+        }
     }
 
     fn comma(&mut self) -> Option<Expr> {
         let mut parts = vec![self.assignment()?];
-        while self.eat(",") {
+        while self.cursor.eat(",") {
             parts.push(self.assignment()?);
         }
         Some(if parts.len() == 1 {
@@ -214,12 +185,12 @@ impl<'t> Parser<'t> {
         }
         let left = self.conditional()?;
         let compound = ["+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
-        let whole = if self.eat("=") {
+        let whole = if self.cursor.eat("=") {
             Expr::Assign {
                 to: Box::new(left),
                 value: Box::new(self.assignment()?),
             }
-        } else if compound.iter().any(|operator| self.eat(operator)) {
+        } else if compound.iter().any(|operator| self.cursor.eat(operator)) {
             Expr::Number(vec![left, self.assignment()?])
         } else {
             left
@@ -230,15 +201,15 @@ impl<'t> Parser<'t> {
 
     fn conditional(&mut self) -> Option<Expr> {
         let condition = self.binary(0)?;
-        if !self.eat("?") {
+        if !self.cursor.eat("?") {
             return Some(condition);
         }
-        let yes = if self.sees(":") {
+        let yes = if self.cursor.sees(":") {
             None
         } else {
             Some(Box::new(self.comma()?))
         };
-        if !self.eat(":") {
+        if !self.cursor.eat(":") {
             return None;
         }
         let no = Box::new(self.assignment()?);
@@ -250,23 +221,11 @@ impl<'t> Parser<'t> {
     }
 
     fn binary(&mut self, level: usize) -> Option<Expr> {
-        const LEVELS: [&[&str]; 10] = [
-            &["||"],
-            &["&&"],
-            &["|"],
-            &["^"],
-            &["&"],
-            &["==", "!="],
-            &["<", ">", "<=", ">="],
-            &["<<", ">>"],
-            &["+", "-"],
-            &["*", "/", "%"],
-        ];
-        let Some(operators) = LEVELS.get(level) else {
+        if level == LEVELS {
             return self.cast();
-        };
+        }
         let mut left = self.binary(level + 1)?;
-        while let Some(&operator) = operators.iter().find(|operator| self.eat(operator)) {
+        while let Some(operator) = self.cursor.operator(level) {
             let right = self.binary(level + 1)?;
             left = match operator {
                 "+" | "-" => Expr::Sum(Box::new(left), Box::new(right)),
@@ -287,15 +246,15 @@ impl<'t> Parser<'t> {
     }
 
     fn cast_or_unary(&mut self) -> Option<Expr> {
-        let start = self.at;
-        if self.eat("(") && self.starts_type() {
+        let start = self.cursor;
+        if self.cursor.eat("(") && self.starts_type() {
             let found = self.type_name();
             if let Some(to) = found
-                && self.eat(")")
+                && self.cursor.eat(")")
             {
-                if self.sees("{") {
+                if self.cursor.sees("{") {
                     // A compound literal: an object of its own.
-                    self.at = lex::after_closing(self.tokens, self.at);
+                    self.cursor.bracketed()?;
                     let value = Box::new(Expr::Constant);
                     return self.postfix(Expr::Cast { to, value });
                 }
@@ -306,29 +265,32 @@ impl<'t> Parser<'t> {
                 });
             }
         }
-        self.at = start;
+        self.cursor = start;
         self.unary()
     }
 
     fn unary(&mut self) -> Option<Expr> {
-        if self.eat("&") {
+        if self.cursor.eat("&") {
             return Some(Expr::AddressOf(Box::new(self.cast()?)));
         }
-        if self.eat("*") {
+        if self.cursor.eat("*") {
             return Some(Expr::Follow(Box::new(self.cast()?)));
         }
         for operator in ["!", "~", "-", "+"] {
-            if self.eat(operator) {
+            if self.cursor.eat(operator) {
                 return Some(Expr::Number(vec![self.cast()?]));
             }
         }
-        if self.eat("++") || self.eat("--") {
+        if self.cursor.eat("++") || self.cursor.eat("--") {
             return self.cast();
         }
-        if self.sees("sizeof") || self.sees("_Alignof") || self.sees("__alignof__") {
-            self.at += 1;
-            if self.sees("(") {
-                self.at = lex::after_closing(self.tokens, self.at);
+        if self.cursor.sees("sizeof")
+            || self.cursor.sees("_Alignof")
+            || self.cursor.sees("__alignof__")
+        {
+            self.cursor.skip(1);
+            if self.cursor.sees("(") {
+                self.cursor.bracketed()?;
             } else {
                 self.unary()?;
             }
@@ -339,32 +301,36 @@ impl<'t> Parser<'t> {
     }
 
     fn primary(&mut self) -> Option<Expr> {
-        let token = self.peek()?;
+        let token = self.cursor.peek()?;
         match token.kind {
             Kind::Number | Kind::Text => {
-                self.at += 1;
-                while self.peek().is_some_and(|token| token.kind == Kind::Text) {
-                    self.at += 1;
+                self.cursor.skip(1);
+                while self
+                    .cursor
+                    .peek()
+                    .is_some_and(|token| token.kind == Kind::Text)
+                {
+                    self.cursor.skip(1);
                 }
                 Some(Expr::Constant)
             }
             Kind::Word => {
-                self.at += 1;
+                self.cursor.skip(1);
                 if token.is("__extension__") {
                     return self.cast();
                 }
-                if token.is("_Generic") && self.sees("(") {
+                if token.is("_Generic") && self.cursor.sees("(") {
                     return self.generic();
                 }
                 Some(Expr::Name(Rc::clone(&token.text)))
             }
             Kind::Punctuation if token.is("(") => {
-                self.at += 1;
-                if self.sees("{") {
+                self.cursor.skip(1);
+                if self.cursor.sees("{") {
                     return self.block();
                 }
                 let inner = self.comma()?;
-                self.eat(")").then_some(inner)
+                self.cursor.eat(")").then_some(inner)
             }
             _ => None,
         }
@@ -372,10 +338,8 @@ impl<'t> Parser<'t> {
 
     /// `({ … })`, from the brace on.
     fn block(&mut self) -> Option<Expr> {
-        let end = lex::after_closing(self.tokens, self.at);
-        let inside = self.tokens.get(self.at + 1..end.checked_sub(1)?)?;
-        self.at = end;
-        self.eat(")");
+        let inside = self.cursor.bracketed()?;
+        self.cursor.eat(")");
         let mut lets = Vec::new();
         let mut last = None;
         for statement in statements(inside) {
@@ -398,11 +362,11 @@ impl<'t> Parser<'t> {
 
     fn postfix(&mut self, mut base: Expr) -> Option<Expr> {
         loop {
-            if self.eat("(") {
+            if self.cursor.eat("(") {
                 let mut arguments = Vec::new();
-                while !self.eat(")") {
+                while !self.cursor.eat(")") {
                     arguments.push(self.argument()?);
-                    if !self.eat(",") && !self.sees(")") {
+                    if !self.cursor.eat(",") && !self.cursor.sees(")") {
                         return None;
                     }
                 }
@@ -410,24 +374,24 @@ impl<'t> Parser<'t> {
                     function: Box::new(base),
                     arguments,
                 };
-            } else if self.eat("[") {
+            } else if self.cursor.eat("[") {
                 let index = Box::new(self.comma()?);
-                if !self.eat("]") {
+                if !self.cursor.eat("]") {
                     return None;
                 }
                 base = Expr::Index {
                     base: Box::new(base),
                     index,
                 };
-            } else if self.sees("->") || self.sees(".") {
-                let arrow = self.sees("->");
-                self.at += 1;
+            } else if self.cursor.sees("->") || self.cursor.sees(".") {
+                let arrow = self.cursor.sees("->");
+                self.cursor.skip(1);
                 base = Expr::Member {
                     base: Box::new(base),
-                    field: self.word()?,
+                    field: self.cursor.word()?,
                     arrow,
                 };
-            } else if self.eat("++") || self.eat("--") {
+            } else if self.cursor.eat("++") || self.cursor.eat("--") {
             } else {
                 return Some(base);
             }
@@ -436,43 +400,42 @@ impl<'t> Parser<'t> {
 
     /// An argument; one that is not understood is a constant, so that the others still count.
     fn argument(&mut self) -> Option<Expr> {
-        let start = self.at;
+        let start = self.cursor;
         if self.starts_type()
             && let Some(found) = self.type_name()
-            && (self.sees(",") || self.sees(")"))
+            && (self.cursor.sees(",") || self.cursor.sees(")"))
         {
             return Some(Expr::Type(found));
         }
-        self.at = start;
+        self.cursor = start;
         let depth = self.depth;
         if let Some(found) = self.assignment()
-            && (self.sees(",") || self.sees(")"))
+            && (self.cursor.sees(",") || self.cursor.sees(")"))
         {
             return Some(found);
         }
         self.depth = depth;
-        let rest = self.tokens.get(start..)?;
-        let length = lex::split_commas(rest).first()?.len();
+        let rest = start.rest();
+        let length = lex::split(rest, ",").first()?.len();
         let closed = (0..length).find(|&at| rest[at].is(")") && unopened(&rest[..at]));
-        self.at = start + closed.unwrap_or(length);
-        (self.at > start).then_some(Expr::Constant)
+        let length = closed.unwrap_or(length);
+        self.cursor = start;
+        self.cursor.skip(length);
+        (length > 0).then_some(Expr::Constant)
     }
 
     /// `_Generic(x, T: a, U: b)`, from the parenthesis on. Kernels choose by it between constant
     /// and other pointers to the same: what is said of the last is said of all.
     fn generic(&mut self) -> Option<Expr> {
-        let end = lex::after_closing(self.tokens, self.at);
-        let inside = self.tokens.get(self.at + 1..end.checked_sub(1)?)?;
-        self.at = end;
-        let last = *lex::split_commas(inside).last()?;
+        let inside = self.cursor.bracketed()?;
+        let last = *lex::split(inside, ",").last()?;
         let colon = last.iter().position(|token| token.is(":"))?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return None;
         }
         let mut inner = Parser {
-            tokens: &last[colon + 1..],
-            at: 0,
+            cursor: Cursor::new(&last[colon + 1..]),
             ..*self
         };
         let found = inner.assignment();
@@ -481,7 +444,7 @@ impl<'t> Parser<'t> {
     }
 
     fn starts_type(&self) -> bool {
-        self.peek().is_some_and(|token| {
+        self.cursor.peek().is_some_and(|token| {
             token.is_word() && (TYPE_WORDS.contains(&&*token.text) || (self.is_type)(&token.text))
         })
     }
@@ -489,47 +452,45 @@ impl<'t> Parser<'t> {
     fn type_name(&mut self) -> Option<TypeName> {
         let mut base = None;
         loop {
-            let token = self.peek().filter(|token| token.is_word())?;
+            let token = self.cursor.peek().filter(|token| token.is_word())?;
             match &*token.text {
                 "struct" | "union" | "enum" => {
-                    self.at += 1;
-                    base = Some(Base::Tag(self.word()?));
+                    self.cursor.skip(1);
+                    base = Some(Base::Tag(self.cursor.word()?));
                 }
                 "typeof" | "__typeof__" | "__typeof" => {
-                    self.at += 1;
-                    let end = lex::after_closing(self.tokens, self.at);
-                    let inside = self.tokens.get(self.at + 1..end.checked_sub(1)?)?;
-                    self.at = end;
+                    self.cursor.skip(1);
+                    let inside = self.cursor.bracketed()?;
                     base = Some(match type_name(inside, self.is_type) {
                         Some((inner, [])) => Base::Same(Box::new(inner)),
                         _ => Base::TypeOf(Box::new(Expr::parse(inside, self.is_type)?)),
                     });
                 }
-                "const" | "volatile" | "register" | "static" => self.at += 1,
-                word if ANNOTATIONS.contains(&word) => self.at += 1,
+                "const" | "volatile" | "register" | "static" => self.cursor.skip(1),
+                word if ANNOTATIONS.contains(&word) => self.cursor.skip(1),
                 word if TYPE_WORDS.contains(&word) => {
-                    self.at += 1;
+                    self.cursor.skip(1);
                     base = Some(Base::Name(Rc::clone(&token.text)));
                 }
                 word if base.is_none() && (self.is_type)(word) => {
-                    self.at += 1;
+                    self.cursor.skip(1);
                     base = Some(Base::Name(Rc::clone(&token.text)));
                 }
                 _ => break,
             }
-            if !self.peek().is_some_and(Token::is_word) {
+            if !self.cursor.peek().is_some_and(Token::is_word) {
                 break;
             }
         }
         let mut pointers = 0;
-        while let Some(token) = self.peek() {
+        while let Some(token) = self.cursor.peek() {
             match &*token.text {
                 "*" => pointers += 1,
                 "const" | "volatile" | "restrict" | "__restrict" => {}
                 word if ANNOTATIONS.contains(&word) => {}
                 _ => break,
             }
-            self.at += 1;
+            self.cursor.skip(1);
         }
         Some(TypeName {
             base: base?,
@@ -546,23 +507,7 @@ fn unopened(tokens: &[Token]) -> bool {
 
 /// The statements of a block, split at semicolons; braces do not nest into them.
 fn statements(tokens: &[Token]) -> Vec<&[Token]> {
-    let mut parts = Vec::new();
-    let (mut start, mut depth) = (0, 0_usize);
-    for (index, token) in tokens.iter().enumerate() {
-        if token.kind != Kind::Punctuation {
-            continue;
-        }
-        match &*token.text {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" => depth = depth.saturating_sub(1),
-            ";" if depth == 0 => {
-                parts.push(&tokens[start..index]);
-                start = index + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&tokens[start..]);
+    let mut parts = lex::split(tokens, ";");
     parts.retain(|part| !part.is_empty());
     parts
 }
@@ -577,7 +522,7 @@ pub(crate) fn declarations(
         return None;
     }
     let mut lets = Vec::new();
-    for (index, part) in lex::split_commas(rest).into_iter().enumerate() {
+    for (index, part) in lex::split(rest, ",").into_iter().enumerate() {
         let stars = part.iter().take_while(|token| token.is("*")).count();
         let name = part.get(stars).filter(|token| token.is_word())?;
         let value = match part.iter().position(|token| token.is("=")) {

@@ -180,8 +180,8 @@ pub(crate) fn after_closing(tokens: &[Token], open: usize) -> usize {
     tokens.len()
 }
 
-/// Splits at commas that are in no bracket. No tokens make no parts.
-pub(crate) fn split_commas(tokens: &[Token]) -> Vec<&[Token]> {
+/// Splits at the `separator` where it is in no bracket. No tokens make no parts.
+pub(crate) fn split<'t>(tokens: &'t [Token], separator: &str) -> Vec<&'t [Token]> {
     let mut parts = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
     for (index, token) in tokens.iter().enumerate() {
@@ -191,7 +191,7 @@ pub(crate) fn split_commas(tokens: &[Token]) -> Vec<&[Token]> {
         match &*token.text {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth = depth.saturating_sub(1),
-            "," if depth == 0 => {
+            found if found == separator && depth == 0 => {
                 parts.push(&tokens[start..index]);
                 start = index + 1;
             }
@@ -208,7 +208,7 @@ pub(crate) fn split_commas(tokens: &[Token]) -> Vec<&[Token]> {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{split_commas, tokens, without_comments};
+    use super::{split, tokens, without_comments};
 
     fn texts(source: &str) -> Vec<String> {
         tokens(&without_comments(source), 1)
@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn commas_in_brackets_split_nothing() {
         let all = tokens("f(a, b), c[1, 2], {d, e}", 1);
-        assert_eq!(split_commas(&all).len(), 3);
-        assert!(split_commas(&[]).is_empty());
+        assert_eq!(split(&all, ",").len(), 3);
+        assert!(split(&[], ",").is_empty());
     }
 
     proptest! {

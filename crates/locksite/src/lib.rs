@@ -19,6 +19,7 @@
 
 mod body;
 mod ctype;
+mod cursor;
 mod error;
 mod expand;
 mod expr;

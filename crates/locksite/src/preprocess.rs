@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::cursor::{Cursor, LEVELS};
 use crate::lex::{self, Kind, Token};
 use crate::source::{Directive, Macro, SourceFile, Sources, normal};
 
@@ -46,6 +47,9 @@ const PREDEFINED: [(&str, &str); 14] = [
 
 /// Headers include each other; deeper than this, something is wrong.
 const MAX_DEPTH: usize = 150;
+
+/// Macros in a condition stand for others; more often than this, something is wrong.
+const MAX_EXPANSIONS: u32 = 16;
 
 impl Macros {
     /// The macros at the end of the unit that is compiled from `main`, a path below the source
@@ -155,13 +159,69 @@ impl Macros {
 
     /// The value of a condition; of what cannot be evaluated, false.
     fn holds(&self, condition: &[Token]) -> bool {
-        let mut evaluation = Evaluation {
-            macros: self,
-            tokens: condition.to_vec(),
-            at: 0,
-        };
-        evaluation.resolve_names(16);
+        let tokens = self.answered(condition.to_vec(), MAX_EXPANSIONS);
+        let mut evaluation = Evaluation(Cursor::new(&tokens));
         evaluation.conditional() != 0
+    }
+
+    /// Replaces names by what they stand for, and questions about names by their answers.
+    fn answered(&self, tokens: Vec<Token>, depth: u32) -> Vec<Token> {
+        let mut out: Vec<Token> = Vec::new();
+        let mut at = 0;
+        let mut again = false;
+        while at < tokens.len() {
+            let token = tokens[at].clone();
+            at += 1;
+            if !token.is_word() {
+                out.push(token);
+                continue;
+            }
+            let end = if tokens.get(at).is_some_and(|next| next.is("(")) {
+                lex::after_closing(&tokens, at)
+            } else {
+                at
+            };
+            let inside: Vec<&Token> = tokens[at..end].iter().collect();
+            let argument = inside
+                .iter()
+                .find(|token| token.is_word())
+                .map(|token| &*token.text);
+            match &*token.text {
+                "defined" => {
+                    let bare = tokens.get(at).filter(|next| next.is_word());
+                    let name = bare.map(|next| next.text.to_string());
+                    let name = name.or(argument.map(str::to_owned)).unwrap_or_default();
+                    at = if bare.is_some() { at + 1 } else { end };
+                    out.push(truth(&token, self.defined.contains_key(&*name)));
+                }
+                question @ ("IS_ENABLED" | "IS_BUILTIN" | "IS_REACHABLE" | "IS_MODULE") => {
+                    let name = argument.unwrap_or_default();
+                    let built_in = question != "IS_MODULE" && self.defined.contains_key(name);
+                    let module = question != "IS_BUILTIN"
+                        && self.defined.contains_key(&*format!("{name}_MODULE"));
+                    out.push(truth(&token, built_in || module));
+                    at = end;
+                }
+                question if question.starts_with("__has_") => {
+                    out.push(truth(&token, question != "__has_include"));
+                    at = end;
+                }
+                name => match self.defined.get(name) {
+                    Some(value) if value.params.is_none() && depth > 0 => {
+                        out.extend(value.body().iter().cloned());
+                        again = true;
+                    }
+                    _ => {
+                        out.push(truth(&token, false));
+                        at = end;
+                    }
+                },
+            }
+        }
+        match again {
+            true => self.answered(out, depth - 1),
+            false => out,
+        }
     }
 }
 
@@ -244,106 +304,27 @@ impl Conditions {
     }
 }
 
-/// An `#if` expression that is being evaluated.
-struct Evaluation<'m> {
-    macros: &'m Macros,
-    tokens: Vec<Token>,
-    at: usize,
-}
-
-/// Operators of two operands, from those that bind least.
-const LEVELS: [&[&str]; 10] = [
-    &["||"],
-    &["&&"],
-    &["|"],
-    &["^"],
-    &["&"],
-    &["==", "!="],
-    &["<", ">", "<=", ">="],
-    &["<<", ">>"],
-    &["+", "-"],
-    &["*", "/", "%"],
-];
+/// An `#if` expression that is being evaluated: numbers and operators.
+struct Evaluation<'t>(Cursor<'t>);
 
 impl Evaluation<'_> {
-    /// Replaces names by what they stand for, and questions about names by their answers.
-    fn resolve_names(&mut self, depth: u32) {
-        let mut out: Vec<Token> = Vec::new();
-        let mut at = 0;
-        let mut again = false;
-        while at < self.tokens.len() {
-            let token = self.tokens[at].clone();
-            at += 1;
-            if !token.is_word() {
-                out.push(token);
-                continue;
-            }
-            let end = if self.tokens.get(at).is_some_and(|next| next.is("(")) {
-                lex::after_closing(&self.tokens, at)
-            } else {
-                at
-            };
-            let inside: Vec<&Token> = self.tokens[at..end].iter().collect();
-            let argument = inside
-                .iter()
-                .find(|token| token.is_word())
-                .map(|token| &*token.text);
-            match &*token.text {
-                "defined" => {
-                    let bare = self.tokens.get(at).filter(|next| next.is_word());
-                    let name = bare.map(|next| next.text.to_string());
-                    let name = name.or(argument.map(str::to_owned)).unwrap_or_default();
-                    at = if bare.is_some() { at + 1 } else { end };
-                    out.push(truth(&token, self.macros.defined.contains_key(&*name)));
-                }
-                question @ ("IS_ENABLED" | "IS_BUILTIN" | "IS_REACHABLE" | "IS_MODULE") => {
-                    let name = argument.unwrap_or_default();
-                    let built_in =
-                        question != "IS_MODULE" && self.macros.defined.contains_key(name);
-                    let module = question != "IS_BUILTIN"
-                        && self.macros.defined.contains_key(&*format!("{name}_MODULE"));
-                    out.push(truth(&token, built_in || module));
-                    at = end;
-                }
-                question if question.starts_with("__has_") => {
-                    out.push(truth(&token, question != "__has_include"));
-                    at = end;
-                }
-                name => match self.macros.defined.get(name) {
-                    Some(value) if value.params.is_none() && depth > 0 => {
-                        out.extend(value.body().iter().cloned());
-                        again = true;
-                    }
-                    _ => {
-                        out.push(truth(&token, false));
-                        at = end;
-                    }
-                },
-            }
-        }
-        self.tokens = out;
-        if again {
-            self.resolve_names(depth - 1);
-        }
-    }
-
     fn conditional(&mut self) -> i64 {
         let condition = self.binary(0);
-        if !self.eat("?") {
+        if !self.0.eat("?") {
             return condition;
         }
         let yes = self.conditional();
-        self.eat(":");
+        self.0.eat(":");
         let no = self.conditional();
         if condition != 0 { yes } else { no }
     }
 
     fn binary(&mut self, level: usize) -> i64 {
-        let Some(operators) = LEVELS.get(level) else {
+        if level == LEVELS {
             return self.unary();
-        };
+        }
         let mut left = self.binary(level + 1);
-        while let Some(operator) = operators.iter().find(|operator| self.eat(operator)) {
+        while let Some(operator) = self.0.operator(level) {
             let right = self.binary(level + 1);
             left = apply(operator, left, right);
         }
@@ -351,38 +332,25 @@ impl Evaluation<'_> {
     }
 
     fn unary(&mut self) -> i64 {
-        if self.eat("!") {
+        if self.0.eat("!") {
             return i64::from(self.unary() == 0);
         }
-        if self.eat("-") {
+        if self.0.eat("-") {
             return self.unary().wrapping_neg();
         }
-        if self.eat("+") {
+        if self.0.eat("+") {
             return self.unary();
         }
-        if self.eat("~") {
+        if self.0.eat("~") {
             return !self.unary();
         }
-        if self.eat("(") {
+        if self.0.eat("(") {
             let value = self.conditional();
-            self.eat(")");
+            self.0.eat(")");
             return value;
         }
-        let Some(token) = self.tokens.get(self.at) else {
-            return 0;
-        };
-        self.at += 1;
-        if token.kind == Kind::Number {
-            number(&token.text)
-        } else {
-            0
-        }
-    }
-
-    fn eat(&mut self, text: &str) -> bool {
-        let found = self.tokens.get(self.at).is_some_and(|token| token.is(text));
-        self.at += usize::from(found);
-        found
+        let found = self.0.take().filter(|token| token.kind == Kind::Number);
+        found.map_or(0, |token| number(&token.text))
     }
 }
 
