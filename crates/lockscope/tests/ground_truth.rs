@@ -3,54 +3,16 @@
 
 #![cfg(feature = "tracer")]
 
-use std::path::Path;
-use std::process::Command;
+mod common;
 
-use leasehold_lockscope::{Class, Mode, Trace, locks};
+use common::{ground_truth, kill_a_tracer, record_fully, taken_in};
+use leasehold_lockscope::{Class, Trace, locks};
 
 const COUNT: u64 = 5_000;
 
 fn record(a: &str, b: &str, more: &[&str]) -> Trace {
-    let program = Path::new(env!("CARGO_BIN_EXE_lockscope"));
-    let example = program
-        .parent()
-        .expect("a directory")
-        .join("examples/ground-truth");
-    let command = |arguments: &str| format!("{} {arguments}", example.display());
-    record_commands(&command(a), &command(b), more)
-}
-
-fn record_commands(a: &str, b: &str, more: &[&str]) -> Trace {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("trace");
-    let output = Command::new(env!("CARGO_BIN_EXE_lockscope"))
-        .args([
-            "record", "--mode", "full", "--for", "10m", "--a", a, "--b", b, "--out",
-        ])
-        .arg(&file)
-        .args(more)
-        .output()
-        .expect("started");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let trace = Trace::read(&file).expect("a trace");
-    assert_eq!(trace.mode, Mode::Full);
-    assert_eq!(trace.losses.acquisitions, 0, "{:?}", trace.losses);
-    trace
-}
-
-/// Acquisitions and measured holds of `workload` in functions of this name.
-fn taken_in(trace: &Trace, workload: u8, functions: &[&str]) -> (u64, u64) {
-    let here = trace.uses.iter().filter(|used| {
-        let name = trace.symbol(used.site).map(|symbol| symbol.name.as_str());
-        used.workload.0 == workload && name.is_some_and(|name| functions.contains(&name))
-    });
-    here.fold((0, 0), |(acquired, held), used| {
-        (acquired + used.acquired, held + used.held)
-    })
+    let [a, b] = [a, b].map(|arguments| format!("{} {arguments}", ground_truth()));
+    record_fully(&a, &b, more)
 }
 
 #[test]
@@ -116,7 +78,7 @@ fn the_spin_lock_of_a_futex_is_counted_exactly() {
 #[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
 fn a_lock_that_another_task_releases_has_no_hold_time() {
     let sleeps = "i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); done";
-    let trace = record_commands(sleeps, sleeps, &[]);
+    let trace = record_fully(sleeps, sleeps, &[]);
     for workload in 0..2 {
         let (acquired, held) = taken_in(&trace, workload, &["__schedule"]);
         assert!(
@@ -126,55 +88,17 @@ fn a_lock_that_another_task_releases_has_no_hold_time() {
     }
 }
 
-/// Programs of the tracer in the kernel.
-fn loaded() -> usize {
-    libbpf_rs::query::ProgInfoIter::default()
-        .filter(|program| program.name.to_string_lossy() == "lock_entered")
-        .count()
-}
-
-fn until(mut reached: impl FnMut() -> bool) {
-    for _ in 0..6_000 {
-        if reached() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("it did not come within a minute");
-}
-
 #[test]
 #[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
 fn a_tracer_that_is_killed_leaves_no_probe_in_a_lock_function() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let mark = directory.path().join("running");
-    let command = format!("touch {}; while :; do :; done", mark.display());
-    let mut tracer = Command::new(env!("CARGO_BIN_EXE_lockscope"))
-        .args([
-            "record",
-            "--mode",
-            "full",
-            "--a",
-            &command,
-            "--b",
-            "exec sleep 1000",
-            "--out",
-        ])
-        .arg(directory.path().join("trace"))
-        .spawn()
-        .expect("started");
-    until(|| mark.exists());
-    assert!(loaded() > 0);
-    tracer.kill().expect("killed");
-    tracer.wait().expect("waited for");
-    until(|| loaded() == 0);
+    kill_a_tracer("full", "while :; do :; done", "lock_entered");
 }
 
 #[test]
 #[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
 fn a_storm_of_forks_and_exits_is_counted_or_its_loss_is_said() {
     let storm = "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait";
-    let trace = record_commands(storm, storm, &["--rows", "1048576"]);
+    let trace = record_fully(storm, storm, &["--rows", "1048576"]);
     // Every process that is made takes the list of tasks once, and once more when it is reaped.
     for workload in 0..2 {
         let (made, _) = taken_in(&trace, workload, &["copy_process"]);

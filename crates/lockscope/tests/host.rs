@@ -2,31 +2,21 @@
 
 #![cfg(feature = "tracer")]
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
-use std::thread;
-use std::time::Duration;
 
-use leasehold_lockscope::{Class, Mode, Trace, Use, locks};
+use common::{ground_truth, kill_a_tracer, lockscope, until, uses_of};
+use leasehold_lockscope::{Class, Mode, Trace, locks};
 
 /// One tracer at a time: one of the tests looks for what another one would have loaded.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn lockscope() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_lockscope"))
-}
-
-/// The example that cargo builds beside the tests.
-fn ground_truth() -> String {
-    let target = Path::new(env!("CARGO_BIN_EXE_lockscope")).parent();
-    let example = target.expect("a directory").join("examples/ground-truth");
-    example.display().to_string()
 }
 
 /// Whether the kernel has the tracepoints of `mmap_lock` that some tests need (Linux 6.13).
@@ -40,23 +30,12 @@ fn sees_mmap_lock() -> bool {
 }
 
 fn record(directory: &Path, a: &str, b: &str, more: &[&str]) -> (Trace, Output) {
-    let file = directory.join("trace");
-    let output = lockscope()
-        .args(["record", "--mode", "contended", "--a", a, "--b", b, "--out"])
-        .arg(&file)
-        .args(more)
-        .output()
-        .expect("started");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{error}");
-    (Trace::read(&file).expect("a trace"), output)
-}
-
-fn uses_of(trace: &Trace, workload: u8) -> impl Iterator<Item = &Use> {
-    trace
-        .uses
-        .iter()
-        .filter(move |used| used.workload.0 == workload)
+    common::record(
+        directory,
+        a,
+        b,
+        &[&["--mode", "contended"][..], more].concat(),
+    )
 }
 
 /// Of the address space that was locked most, by `workload`.
@@ -272,53 +251,12 @@ fn a_table_that_is_full_says_what_it_lost() {
 #[test]
 fn a_tracer_that_is_killed_leaves_no_program_in_the_kernel() {
     let _turn = turn();
-    let directory = tempfile::tempdir().expect("a directory");
-    let mark = directory.path().join("running");
-    let command = format!("touch {}; exec sleep 1000", mark.display());
-    let mut tracer = lockscope()
-        .args([
-            "record",
-            "--mode",
-            "contended",
-            "--a",
-            &command,
-            "--b",
-            "exec sleep 1000",
-        ])
-        .arg("--out")
-        .arg(directory.path().join("trace"))
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("started");
-    until(|| mark.exists());
-    assert!(loaded() > 0);
-    tracer.kill().expect("killed");
-    tracer.wait().expect("waited for");
-    until(|| loaded() == 0);
+    let tracer = kill_a_tracer("contended", "exec sleep 1000", "wait_began");
     // Its workloads ended with it; the control groups can be removed.
-    let group = cgroups(tracer.id());
+    let group = cgroups(tracer);
     for group in [group.join("a"), group.join("b"), group] {
         until(|| fs::remove_dir(&group).is_ok());
     }
-}
-
-/// Waits for what must come, however busy the machine is.
-fn until(mut reached: impl FnMut() -> bool) {
-    for _ in 0..6_000 {
-        if reached() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it did not come within a minute");
-}
-
-/// How many of the tracer's programs the kernel has.
-fn loaded() -> usize {
-    libbpf_rs::query::ProgInfoIter::default()
-        .filter(|program| program.name.to_string_lossy() == "wait_began")
-        .count()
 }
 
 fn cgroups(tracer: u32) -> PathBuf {
