@@ -73,7 +73,7 @@ pub use place::{Object, Place};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
 pub use score::{Exposure, MOST, MOVE_NS, Score};
 pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
-pub use stacked_bars::StackedBars;
+pub use stacked_bars::{Bar, StackedBars};
 pub use trace::{
     Access, Class, Kernel, Losses, Mode, Module, PlaceId, Primitive, PrimitiveId, Stack, StackId,
     Symbol, Trace, Use, Workload, WorkloadId,

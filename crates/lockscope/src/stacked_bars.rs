@@ -15,8 +15,10 @@ const HEIGHT: u32 = 420;
 const TITLE: u32 = 36;
 const LEGEND: u32 = 26;
 /// Width of a bar with the space around it, and of what is beside the bars.
-const BAR: u32 = 96;
+const BAR: u32 = 80;
 const MARGIN: u32 = 130;
+/// Space between groups, in bars.
+const GAP: f64 = 0.4;
 /// At least so wide, for the title.
 const NARROWEST: u32 = 560;
 const FONT: &str = "sans-serif";
@@ -40,9 +42,19 @@ pub struct StackedBars {
     pub title: String,
     /// What the height is.
     pub axis: String,
-    /// From left to right: the name below the bar, and its layers by name. Values below zero or
-    /// not finite count as zero.
-    pub bars: Vec<(String, BTreeMap<String, f64>)>,
+    /// From left to right.
+    pub bars: Vec<Bar>,
+}
+
+/// One of the bars.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bar {
+    /// Below the bar.
+    pub name: String,
+    /// Below that, once for neighbours that have it in common; nothing if it is empty.
+    pub group: String,
+    /// Its layers by name. Values below zero or not finite count as zero.
+    pub layers: BTreeMap<String, f64>,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -56,8 +68,8 @@ impl StackedBars {
     #[must_use]
     pub fn to_svg(&self) -> String {
         let mut svg = String::new();
-        let bars = u32::try_from(self.bars.len()).unwrap_or(u32::MAX);
-        let width = bars.saturating_mul(BAR).saturating_add(MARGIN);
+        let (_, bars) = self.places();
+        let width = ((bars * f64::from(BAR)) as u32).saturating_add(MARGIN);
         let size = (width.clamp(NARROWEST, 16_000), HEIGHT + TITLE + LEGEND);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         self.draw(&root).expect("a string takes every picture");
@@ -80,13 +92,8 @@ impl StackedBars {
 
     /// The names of all layers, the highest in total first.
     fn layers(&self) -> Vec<&str> {
-        let names: BTreeSet<_> = self
-            .bars
-            .iter()
-            .flat_map(|(_, layers)| layers.keys())
-            .collect();
-        let total =
-            |name: &String| -> f64 { self.bars.iter().map(|(_, bar)| height(bar, name)).sum() };
+        let names: BTreeSet<_> = self.bars.iter().flat_map(|bar| bar.layers.keys()).collect();
+        let total = |name: &String| -> f64 { self.bars.iter().map(|bar| bar.height(name)).sum() };
         let mut names: Vec<_> = names
             .into_iter()
             .map(|name| (total(name), name.as_str()))
@@ -96,19 +103,15 @@ impl StackedBars {
     }
 
     fn draw_bars(&self, area: &Area<'_>, layers: &[&str]) -> Result<(), Failure> {
-        let total =
-            |bar: &BTreeMap<String, f64>| -> f64 { bar.keys().map(|name| height(bar, name)).sum() };
-        let tallest = self
-            .bars
-            .iter()
-            .map(|(_, bar)| total(bar))
-            .fold(0.0, f64::max);
+        let total = |bar: &Bar| -> f64 { bar.layers.keys().map(|name| bar.height(name)).sum() };
+        let tallest = self.bars.iter().map(total).fold(0.0, f64::max);
         let top = if tallest > 0.0 { tallest * 1.05 } else { 1.0 };
+        let (places, width) = self.places();
         let mut chart = ChartBuilder::on(area)
             .margin(10)
-            .x_label_area_size(36)
+            .x_label_area_size(48)
             .y_label_area_size(84)
-            .build_cartesian_2d(0.0..self.bars.len().max(1) as f64, 0.0..top)?;
+            .build_cartesian_2d(0.0..width.max(1.0), 0.0..top)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -120,37 +123,59 @@ impl StackedBars {
             .y_desc(&*self.axis)
             .x_labels(0)
             .draw()?;
-        for (at, (name, bar)) in self.bars.iter().enumerate() {
-            let (left, mut floor) = (at as f64, 0.0);
+        let mut group = "";
+        for (bar, left) in self.bars.iter().zip(places) {
+            let mut floor = 0.0;
             for (layer, colour) in layers.iter().zip(COLOURS.iter().cycle()) {
-                let top = floor + height(bar, layer);
+                let top = floor + bar.height(layer);
                 if top > floor {
-                    let corners = [(left + 0.15, floor), (left + 0.85, top)];
+                    let corners = [(left + 0.1, floor), (left + 0.9, top)];
                     chart.draw_series([Rectangle::new(corners, colour.filled())])?;
                 }
                 floor = top;
             }
-            let (x, y) = chart.backend_coord(&(left + 0.15, 0.0));
+            let (x, y) = chart.backend_coord(&(left + 0.1, 0.0));
             let (origin_x, origin_y) = area.get_base_pixel();
+            let place = |line| (x - origin_x, y - origin_y + 8 + 16 * line);
             let font = (FONT, 12).into_font().color(&INK);
-            let place = (x - origin_x, y - origin_y + 8);
-            area.draw(&Text::new(shortened(name), place, font))?;
+            area.draw(&Text::new(shortened(&bar.name), place(0), font))?;
+            if bar.group != group {
+                let font = (FONT, 13).into_font().color(&INK);
+                area.draw(&Text::new(bar.group.clone(), place(1), font))?;
+                group = &bar.group;
+            }
         }
         Ok(())
     }
+
+    /// Where each bar begins, and how wide all of them are, in bars.
+    fn places(&self) -> (Vec<f64>, f64) {
+        let mut places = Vec::with_capacity(self.bars.len());
+        let mut next = 0.0;
+        for (at, bar) in self.bars.iter().enumerate() {
+            if at > 0 && self.bars[at - 1].group != bar.group {
+                next += GAP;
+            }
+            places.push(next);
+            next += 1.0;
+        }
+        (places, next)
+    }
 }
 
-/// What a layer adds to a bar.
-fn height(bar: &BTreeMap<String, f64>, layer: &str) -> f64 {
-    bar.get(layer)
-        .copied()
-        .filter(|height| height.is_finite() && *height > 0.0)
-        .unwrap_or(0.0)
+impl Bar {
+    /// What a layer adds to the bar.
+    fn height(&self, layer: &str) -> f64 {
+        let height = self.layers.get(layer).copied();
+        height
+            .filter(|height| height.is_finite() && *height > 0.0)
+            .unwrap_or(0.0)
+    }
 }
 
 /// A name that fits below its bar.
 fn shortened(name: &str) -> String {
-    const LONGEST: usize = 13;
+    const LONGEST: usize = 11;
     match name.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
@@ -178,7 +203,11 @@ mod tests {
             let layers = layers
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value));
-            ("host <a>".to_owned(), layers.collect())
+            Bar {
+                name: "host <a>".to_owned(),
+                group: "files".to_owned(),
+                layers: layers.collect(),
+            }
         };
         StackedBars {
             title: "Shared locks".into(),
@@ -199,6 +228,18 @@ mod tests {
         let svg = two.to_svg();
         assert!(svg.contains("\nmm\n") && svg.contains("\nfs\n"));
         assert!(!svg.contains("<a>"), "names are escaped");
+    }
+
+    #[test]
+    fn a_group_is_named_once_and_stands_apart() {
+        let mut three = bars(&[&[("mm", 3.0)], &[("mm", 2.0)], &[("mm", 1.0)]]);
+        three.bars[2].group = "memory".into();
+        let svg = three.to_svg();
+        assert_eq!(svg.matches("\nfiles\n").count(), 1);
+        assert_eq!(svg.matches("\nmemory\n").count(), 1);
+        let (places, width) = three.places();
+        let apart = |one: usize| places[one + 1] - places[one];
+        assert!(apart(0) < apart(1) && places[2] < width);
     }
 
     #[test]

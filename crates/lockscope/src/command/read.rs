@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use leasehold_lockscope::{Comparison, Report, Score, StackedBars, Trace};
+use leasehold_lockscope::{Bar, Comparison, Report, Score, StackedBars, Trace};
 use serde::Serialize;
 
 use crate::command::render;
@@ -75,16 +75,17 @@ pub(crate) fn score(arguments: &Traces) -> Result<()> {
     }
 }
 
-/// Figures 2 and 3 of the paper.
+/// Figures 2 and 3 of the paper: bars of one workload stand together.
 fn by_subsystem(reports: &[Report]) -> StackedBars {
     let bar = |report: &Report| {
         let layers = report.subsystems.iter();
-        let layers = layers.map(|(name, total)| (name.clone(), total.per_second));
-        let name = match reports.iter().all(|other| other.name == report.name) {
-            true => report.platform.clone(),
-            false => format!("{} {}", report.platform, report.name),
-        };
-        (name, layers.collect())
+        Bar {
+            name: report.platform.clone(),
+            group: report.name.clone(),
+            layers: layers
+                .map(|(name, total)| (name.clone(), total.per_second))
+                .collect(),
+        }
     };
     StackedBars {
         title: "Shared locks by kernel subsystem".into(),

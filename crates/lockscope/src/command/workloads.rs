@@ -32,6 +32,11 @@ pub(crate) struct Setting {
     #[arg(long)]
     pub(crate) pin: bool,
 
+    /// The kernel keeps account of the memory of each on its own, as of a container's or a service's:
+    /// each then has lists of its own for its pages.
+    #[arg(long)]
+    pub(crate) memory_groups: bool,
+
     /// They say when they are ready, by the line `ready`, and begin when they read a line: what it
     /// takes to start is not recorded.
     #[arg(long)]
@@ -62,7 +67,7 @@ impl Workloads {
     /// None yet.
     pub(crate) fn of(setting: &Setting) -> Result<Self> {
         Ok(Self {
-            groups: Groups::create()?,
+            groups: Groups::create(setting)?,
             members: Vec::new(),
             setting: setting.clone(),
         })
@@ -227,21 +232,23 @@ struct Groups {
 }
 
 impl Groups {
-    fn create() -> Result<Self> {
+    fn create(setting: &Setting) -> Result<Self> {
         let hierarchy = Hierarchy::mounted()?;
         let parent = hierarchy.create(&format!("lockscope-{}", std::process::id()))?;
-        Ok(Self {
+        let groups = Self {
             hierarchy,
             parent,
             each: Vec::new(),
             ended: false,
-        })
+        };
+        let controllers = [(setting.pin, "cpuset"), (setting.memory_groups, "memory")];
+        for (_, controller) in controllers.into_iter().filter(|(asked, _)| *asked) {
+            groups.hierarchy.turn_on(controller, &groups.parent)?;
+        }
+        Ok(groups)
     }
 
     fn add(&mut self, name: &str, processor: Option<usize>) -> Result<Cgroup> {
-        if processor.is_some() {
-            self.hierarchy.control_processors(&self.parent)?;
-        }
         let path = self.parent.name().join(name);
         let group = self.hierarchy.create(&path.to_string_lossy())?;
         self.each.push(group.clone());

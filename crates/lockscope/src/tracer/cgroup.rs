@@ -81,14 +81,16 @@ impl Hierarchy {
         self.open(&path)
     }
 
-    /// Lets the groups below `parent` be restricted to processors.
+    /// Turns a controller on for the groups below `parent`: `cpuset`, so that they can be restricted
+    /// to processors, or `memory`, so that each has lists of its own for its pages.
     ///
     /// # Errors
-    /// The hierarchy has no control over them, as where another one of version 1 has it.
-    pub fn control_processors(&self, parent: &Cgroup) -> Result<(), TracerError> {
+    /// The hierarchy does not have the controller, as where another one of version 1 has it.
+    pub fn turn_on(&self, controller: &'static str, parent: &Cgroup) -> Result<(), TracerError> {
         for group in [&self.root, &parent.path] {
             let file = group.join("cgroup.subtree_control");
-            fs::write(&file, "+cpuset").map_err(|_| TracerError::NoCpuset {
+            fs::write(&file, format!("+{controller}")).map_err(|_| TracerError::NoController {
+                controller,
                 root: self.root.display().to_string(),
             })?;
         }
@@ -122,7 +124,7 @@ impl Cgroup {
     /// Lets its members run on one processor only, whatever they ask for.
     ///
     /// # Errors
-    /// The system refuses; see [`Hierarchy::control_processors`].
+    /// The system refuses; see [`Hierarchy::turn_on`] with `cpuset`.
     pub fn restrict_to(&self, processor: usize) -> Result<(), TracerError> {
         let file = self.path.join("cpuset.cpus");
         fs::write(&file, processor.to_string()).map_err(|source| TracerError::Io {

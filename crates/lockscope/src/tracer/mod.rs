@@ -77,9 +77,11 @@ pub enum TracerError {
         "no cgroup2 file system is mounted; mount it: mount -t cgroup2 none /sys/fs/cgroup/unified"
     )]
     NoCgroups,
-    /// The version 2 hierarchy cannot restrict groups to processors.
-    #[error("no workload can be pinned: the cgroup2 hierarchy at {root} does not control `cpuset`")]
-    NoCpuset {
+    /// The version 2 hierarchy lacks a controller that `--pin` or `--memory-groups` needs.
+    #[error("the cgroup2 hierarchy at {root} does not control `{controller}`")]
+    NoController {
+        /// `cpuset` or `memory`.
+        controller: &'static str,
         /// Where it is mounted.
         root: String,
     },
