@@ -562,6 +562,23 @@ impl Paging {
         })
     }
 
+    /// Goes on mapping the pages of an attachment for good, `limit` of them at the most
+    /// ([`Pager::pin_step`]): for memory that tenants communicate through, by whose it is.
+    ///
+    /// # Errors
+    /// As [`Pager::pin_step`].
+    pub fn pin_step(&self, at: AttachmentId, limit: u32) -> Result<Ending, Error> {
+        self.work(|engine| Ok(engine.pager.pin_step(at, limit)?))
+    }
+
+    /// What an area holds is no longer wanted by anybody ([`Pager::abandon`]).
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn abandon(&self, area: AreaId) -> Result<(), Error> {
+        self.work(|engine| Ok(engine.pager.abandon(area)?))
+    }
+
     /// Locks an area (SPC §IV-B): all its pages are mapped for all its sharers, and stay. Returns
     /// the frames that this makes unreserved.
     ///

@@ -23,6 +23,8 @@ enum Op {
     Attach { tenant: usize, area: usize },
     Detach { view: usize },
     Touch { view: usize, page: u32, write: bool },
+    Pin { view: usize, limit: u32 },
+    Abandon { area: usize },
     Lock { area: usize },
     Unlock { area: usize },
     Storage { fails: bool },
@@ -38,6 +40,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any_of().prop_map(|view| Op::Detach { view }),
         60 => (any_of(), 0..PAGES, any::<bool>())
             .prop_map(|(view, page, write)| Op::Touch { view, page, write }),
+        3 => (any_of(), 1..=PAGES).prop_map(|(view, limit)| Op::Pin { view, limit }),
+        1 => any_of().prop_map(|area| Op::Abandon { area }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
         1 => prop_oneof![1 => any::<bool>(), 3 => proptest::strategy::Just(false)]
@@ -144,6 +148,15 @@ impl Both {
                 self.touch(view % self.views.len(), page, write)?;
             }
             Op::End { tenant, limit } if !self.tenants.is_empty() => self.end(tenant, limit)?,
+            Op::Pin { view, limit } if !self.views.is_empty() => {
+                let view = &self.views[view % self.views.len()];
+                let real = self.real.pin_step(view.real, limit);
+                same(&real, &self.model.pin_step(view.model, limit))?;
+            }
+            Op::Abandon { area } if !self.areas.is_empty() => {
+                let (real, model, _) = self.areas[area % self.areas.len()];
+                same(&self.real.abandon(real), &self.model.abandon(model))?;
+            }
             Op::Lock { area } if !self.areas.is_empty() => {
                 let (real, model, _) = self.areas[area % self.areas.len()];
                 same(&self.real.lock(real), &self.model.lock(model))?;

@@ -69,6 +69,8 @@ pub(crate) struct Area {
     pub(crate) sharing: Sharing,
     /// Under an eviction lock: the area itself holds a frame for each page.
     pub(crate) locked: bool,
+    /// Nobody wants what it holds any more.
+    pub(crate) abandoned: bool,
     pub(crate) pages: Vec<PageRecord>,
     /// Attachments, in the order in which they were made.
     pub(crate) attachments: Vec<u32>,
@@ -80,6 +82,7 @@ impl Area {
         Area {
             sharing,
             locked: false,
+            abandoned: false,
             pages: alloc::vec![UNTOUCHED; pages as usize],
             attachments: Vec::new(),
             usage: Usage::default(),

@@ -17,7 +17,7 @@ impl<B: Backend> Pager<B> {
     /// # Errors
     /// [`Refused::Swap`] if more pages would be attached than the contract allows, and
     /// [`Refused::Attached`], [`Refused::Stale`], the last also if all who have the area are
-    /// ending. For a locked area also [`Refused::TooSmall`],
+    /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`],
     /// [`Refused::Ending`] and [`Refused::Store`].
     pub fn attach(&mut self, to: ReservationId, area: AreaId) -> Result<AttachmentId, Refused> {
         let reservation = self.living(to)?;
@@ -34,7 +34,7 @@ impl<B: Backend> Pager<B> {
         {
             return Err(Refused::Attached);
         }
-        if self.is_going(index) {
+        if self.areas.at(index).abandoned || self.is_going(index) {
             return Err(Refused::Stale);
         }
         let left = mine.attachable - mine.attached;
@@ -109,6 +109,9 @@ impl<B: Backend> Pager<B> {
         if self.areas.at(area).locked {
             self.leave_lock(attachment)?;
         }
+        if let Some(kept) = &mut self.attachments.at_mut(attachment).pinned {
+            *kept = 0;
+        }
         for _ in 0..limit {
             let target = self.attachments.at_mut(attachment);
             if target.mapped == 0 {
@@ -141,6 +144,9 @@ impl<B: Backend> Pager<B> {
         let mine = self.reservations.at_mut(gone.reservation);
         mine.attachments.retain(|&other| other != attachment);
         mine.attached -= pages;
+        if gone.pinned.is_some() {
+            mine.pinned -= pages;
+        }
         if last {
             self.backend.discard(AreaId(self.areas.key(gone.area)));
             self.areas.remove(gone.area);

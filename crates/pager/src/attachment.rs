@@ -23,6 +23,9 @@ pub(crate) struct Attachment {
     pub(crate) table: Vec<u32>,
     /// Pages mapped now.
     pub(crate) mapped: u32,
+    /// Pages from the first on that stay mapped until it is detached; `None` if it was never to
+    /// [keep](crate::Pager::pin_step) any.
+    pub(crate) pinned: Option<u32>,
     /// While it is taken back: the page to look at next.
     pub(crate) swept: u32,
 }
@@ -34,6 +37,7 @@ impl Attachment {
             area,
             table: alloc::vec![NIL; pages as usize],
             mapped: 0,
+            pinned: None,
             swept: 0,
         }
     }

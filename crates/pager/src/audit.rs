@@ -28,6 +28,7 @@ struct Found {
     locked: u32,
     listed: u32,
     attached: u32,
+    pinned: u32,
 }
 
 impl<B: Backend> Pager<B> {
@@ -86,6 +87,12 @@ impl<B: Backend> Pager<B> {
             holds(attachment.reservation == index, "attachments are mutual")?;
             found.attached += area.len();
             found.locked += if area.locked { area.len() } else { 0 };
+            let kept = attachment.pinned.unwrap_or(0);
+            found.pinned += attachment.pinned.map_or(0, |_| area.len());
+            holds(
+                reservation.ending || attachment.mapped >= kept,
+                "kept pages stay",
+            )?;
             let mut mapped = 0;
             for (page, &mapping) in attachment.table.iter().enumerate() {
                 if mapping == NIL {
@@ -95,9 +102,11 @@ impl<B: Backend> Pager<B> {
                 let owner = area.pages[page].sharers.first() == Some(mapping);
                 let listed = self.mappings.at(mapping).place != Place::Unlisted;
                 let free_of_charge = area.sharing == Sharing::FirstTouch && !owner;
+                let stays = area.locked || free_of_charge || (page as u32) < kept;
+                let may_be_unlisted = stays || attachment.pinned.is_some();
                 holds(
-                    listed != (area.locked || free_of_charge),
-                    "pages are listed unless locked or free of charge",
+                    if listed { !stays } else { may_be_unlisted },
+                    "pages are listed unless kept, locked or free of charge",
                 )?;
                 found.listed += u32::from(listed);
                 if area.locked {
@@ -179,6 +188,7 @@ fn audit_account(mine: &Reservation, found: Found) -> Result<(), Violation> {
         account.locked == found.locked || mine.ending,
         "the count of locked pages",
     )?;
+    holds(mine.pinned == found.pinned, "the count of kept pages")?;
     holds(
         mine.attached == found.attached && mine.attached <= mine.attachable,
         "the count of attached pages",

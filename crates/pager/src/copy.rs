@@ -59,7 +59,8 @@ impl<B: Backend> Pager<B> {
         let attachment = self.attachments.at(source);
         let (mapping, area) = (attachment.table[page as usize], attachment.area);
         let area = self.areas.at(area);
-        let managed = area.sharing == Sharing::Conserve && !area.locked;
+        let stays = area.locked || attachment.pinned.is_some();
+        let managed = area.sharing == Sharing::Conserve && !stays;
         if mapping != NIL && managed && self.sharers_of(mapping) > 1 {
             self.leave_conserving(mapping);
         }

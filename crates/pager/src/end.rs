@@ -52,9 +52,7 @@ impl<B: Backend> Pager<B> {
     fn take_back_one(&mut self, index: u32) -> bool {
         let mine = self.reservations.at(index);
         if let Some(at) = mine.inactive.first().or(mine.active.first()) {
-            if self.depart(at).is_err() {
-                self.lose(at);
-            }
+            self.depart_at_any_price(at);
             return true;
         }
         let Some(&attachment) = mine.attachments.last() else {
@@ -68,22 +66,31 @@ impl<B: Backend> Pager<B> {
         true
     }
 
-    /// Unmaps a page that is on no list: of a locked area, or mapped free of charge.
+    /// Unmaps a page that is on no list: kept, of a locked area, or mapped free of charge.
     fn unmap_next_unlisted(&mut self, attachment: u32) {
         let target = self.attachments.at_mut(attachment);
-        let (page, area) = (target.swept, target.area);
+        let (page, area, kept) = (target.swept, target.area, target.pinned.is_some());
         let at = target.sweep();
         if at == NIL {
             return;
         }
-        if !self.areas.at(area).locked {
+        if kept {
+            self.depart_at_any_price(at);
+        } else if !self.areas.at(area).locked {
             self.unmap(at);
         } else if let Some(frame) = self.leave_locked_page(attachment, page) {
             self.frames.push(&mut self.unreserved, frame);
         }
     }
 
-    /// Takes a listed page from one reservation, and leaves it to those who share it; if nobody
+    /// Takes a page from a reservation that ends, whatever becomes of what it holds.
+    fn depart_at_any_price(&mut self, at: u32) {
+        if self.depart(at).is_err() {
+            self.lose(at);
+        }
+    }
+
+    /// Takes a page from one reservation, and leaves it to those who share it; if nobody
     /// else has it mapped, it is written out for those who may.
     pub(crate) fn depart(&mut self, at: u32) -> Result<(), Refused> {
         let attachment = self.mappings.at(at).attachment;
@@ -93,6 +100,10 @@ impl<B: Backend> Pager<B> {
             return Ok(());
         }
         if self.sharers_of(at) == 1 {
+            if area.abandoned {
+                self.drop_private(at, State::Lost);
+                return Ok(());
+            }
             return self.evict_private(at);
         }
         match area.sharing {

@@ -20,6 +20,7 @@
 //! 4. **A lock pays for one copy.** [Locking](Pager::lock) an area makes it resident for good,
 //!    and `(n−1)` of the `n` frames that its sharers had for each page unreserved (SPC §IV-B).
 //!    [`choose`] says for which areas that takes fewer frames (SPC §IV-C).
+//!    What tenants communicate through is [kept](Pager::pin_step) by one of them instead.
 //! 5. **What cannot be had is refused, and nothing has changed.** Running out of frames, of room
 //!    to write pages out or of a lock's frames shows when something is
 //!    [reserved](Pager::reserve), [attached](Pager::attach) or [unlocked](Pager::unlock), not at
@@ -78,6 +79,7 @@ mod lists;
 mod lock;
 mod memory;
 mod pager;
+mod pin;
 mod plain;
 mod refused;
 mod reservation;

@@ -24,8 +24,8 @@ impl<B: Backend> Pager<B> {
     /// [`Refused::TooSmall`] unless every sharer's reservation is larger than its locked areas
     /// with this one (SPC §V). [`Refused::Store`], [`Refused::Lost`] if a page cannot be made
     /// resident; pages are mapped then that were not, nothing else has changed.
-    /// [`Refused::Unmanaged`], [`Refused::Unattached`], [`Refused::Locked`], [`Refused::Ending`],
-    /// [`Refused::Stale`].
+    /// [`Refused::Unmanaged`], [`Refused::Unattached`], [`Refused::Locked`], [`Refused::Kept`],
+    /// [`Refused::Ending`], [`Refused::Stale`].
     pub fn lock(&mut self, area: AreaId) -> Result<u32, Refused> {
         let index = self.area_of(area)?;
         let target = self.areas.at(index);
@@ -41,6 +41,9 @@ impl<B: Backend> Pager<B> {
         }
         self.no_sharer_is_ending(index)?;
         for &attachment in &target.attachments {
+            if self.attachments.at(attachment).pinned.is_some() {
+                return Err(Refused::Kept);
+            }
             self.is_larger_than_locks(self.attachments.at(attachment).reservation, pages)?;
         }
         if let Err(refused) = self.prefault(index) {
@@ -108,9 +111,10 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    fn is_larger_than_locks(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
+    pub(crate) fn is_larger_than_locks(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
         let mine = self.reservations.at(reservation);
-        let needed = mine.locked.saturating_add(pages);
+        let kept = mine.locked.saturating_add(mine.pinned);
+        let needed = kept.saturating_add(pages);
         if mine.size <= needed {
             return Err(Refused::TooSmall {
                 needed,

@@ -25,11 +25,11 @@ pub enum Refused {
         /// Pages that the reservation may still attach.
         left: u32,
     },
-    /// An eviction lock needs reservations that are larger than all their locked areas (SPC §IV-B,
-    /// §V).
+    /// Pages that stay need reservations that are larger than all their locked areas (SPC §IV-B,
+    /// §V) and those whose pages they [keep](crate::Pager::pin_step).
     #[error("the reservation must be larger than the {needed} pages locked, it has {size}")]
     TooSmall {
-        /// Pages of all its locked areas, with the one in question.
+        /// Pages of all those areas, with the one in question.
         needed: u32,
         /// Frames of the reservation.
         size: u32,
@@ -49,6 +49,9 @@ pub enum Refused {
     /// The area has an eviction lock already.
     #[error("the area is locked already")]
     Locked,
+    /// A sharer [keeps](crate::Pager::pin_step) the area's pages: there is nothing to lock.
+    #[error("a sharer keeps the pages of the area")]
+    Kept,
     /// The attachments are not of the same reservation.
     #[error("the attachments are of different reservations")]
     Foreign,

@@ -59,6 +59,13 @@ enum Op {
         to: usize,
         copy: u32,
     },
+    Pin {
+        attachment: usize,
+        limit: u32,
+    },
+    Abandon {
+        area: usize,
+    },
     Lock {
         area: usize,
     },
@@ -86,6 +93,8 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         6 => (any_of(), 0u32..7).prop_map(|(attachment, page)| Op::Ahead { attachment, page }),
         6 => (any_of(), 0u32..7, any_of(), 0u32..7)
             .prop_map(|(from, page, to, copy)| Op::Copy { from, page, to, copy }),
+        3 => (any_of(), 0u32..5).prop_map(|(attachment, limit)| Op::Pin { attachment, limit }),
+        1 => any_of().prop_map(|area| Op::Abandon { area }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
         1 => prop_oneof![1 => Just(true), 3 => Just(false)].prop_map(|fails| Op::Storage { fails }),
@@ -106,6 +115,7 @@ struct Memory {
     id: AreaId,
     sharing: Sharing,
     locked: bool,
+    abandoned: bool,
     pages: Vec<Contents>,
 }
 
@@ -113,7 +123,7 @@ struct Memory {
 struct Contents {
     word: u64,
     written: bool,
-    /// Its only holder ended while storage failed.
+    /// Its only holder ended while storage failed, or left an abandoned area.
     endangered: bool,
     /// Who has it mapped, first come first.
     sharers: Vec<ReservationId>,
@@ -124,6 +134,8 @@ struct View {
     id: AttachmentId,
     tenant: ReservationId,
     area: AreaId,
+    /// Pages from the first on that it keeps; `None` if it was never asked to.
+    kept: Option<u32>,
 }
 
 struct Model {
@@ -169,6 +181,24 @@ impl Model {
     fn sharers(&self, area: AreaId) -> Vec<ReservationId> {
         let views = self.views.iter().filter(|view| view.area == area);
         views.map(|view| view.tenant).collect()
+    }
+
+    /// Pages of areas that a tenant keeps.
+    fn kept(&self, id: ReservationId) -> u32 {
+        let own = self.views.iter().filter(|view| view.tenant == id);
+        let kept = own.filter(|view| view.kept.is_some());
+        kept.map(|view| self.area(view.area).pages.len() as u32)
+            .sum()
+    }
+
+    /// Pages that only these had, of areas that nobody wants any more, have gone.
+    fn lose_abandoned(&mut self, before: &[Memory]) {
+        for (area, before) in self.areas.iter_mut().zip(before) {
+            for (page, before) in area.pages.iter_mut().zip(&before.pages) {
+                let left = page.sharers.is_empty() && !before.sharers.is_empty();
+                page.endangered |= left && area.abandoned;
+            }
+        }
     }
 
     fn account(&self, id: ReservationId) -> Account {
@@ -238,6 +268,12 @@ impl Model {
         let locked = locked.flat_map(|area| &area.pages);
         held += locked.filter(|page| !page.sharers.is_empty()).count() as u32;
         prop_assert_eq!(held + self.pager.unreserved(), FRAMES);
+        for view in self.views.iter().filter(|v| !self.tenant(v.tenant).ending) {
+            let kept = view.kept.unwrap_or(0) as usize;
+            for page in &self.area(view.area).pages[..kept] {
+                prop_assert!(page.sharers.contains(&view.tenant), "lost what it keeps");
+            }
+        }
         Ok(())
     }
 
@@ -254,6 +290,7 @@ impl Model {
                         id,
                         sharing,
                         locked: false,
+                        abandoned: false,
                         pages: vec![Contents::default(); pages as usize],
                     });
                 }
@@ -272,6 +309,8 @@ impl Model {
                 to,
                 copy,
             } => self.copy(from, page, to, copy)?,
+            Op::Pin { attachment, limit } => self.pin(attachment, limit)?,
+            Op::Abandon { area } => self.abandon(area)?,
             Op::Lock { area } => self.lock(area)?,
             Op::Unlock { area } => self.unlock(area)?,
             Op::Storage { fails } => {
@@ -337,6 +376,7 @@ impl Model {
                 id,
                 tenant: tenant.id,
                 area: area.id,
+                kept: None,
             });
         }
         self.follow(&BTreeSet::from([tenant.id]))?;
@@ -344,7 +384,8 @@ impl Model {
             Ok(_) => {
                 prop_assert!(!tenant.ending && attached + pages <= most);
                 if area.locked {
-                    prop_assert!(tenant.locked + pages < tenant.contract.frames);
+                    let stays = tenant.locked + self.kept(tenant.id);
+                    prop_assert!(stays + pages < tenant.contract.frames);
                     let mut tenants = self.tenants.iter_mut();
                     tenants
                         .find(|t| t.id == tenant.id)
@@ -355,7 +396,8 @@ impl Model {
             Err(Refused::Stale) => {
                 let sharers = self.sharers(area.id);
                 let going = sharers.iter().all(|&id| self.tenant(id).ending);
-                prop_assert!(tenant.ending || (going && !sharers.is_empty()));
+                let gone = area.abandoned || (going && !sharers.is_empty());
+                prop_assert!(tenant.ending || gone);
             }
             Err(Refused::Attached) => prop_assert!(self.sharers(area.id).contains(&tenant.id)),
             Err(Refused::Swap { needed, left }) => {
@@ -366,7 +408,10 @@ impl Model {
                 prop_assert!(area.locked);
                 prop_assert_eq!(
                     (needed, size),
-                    (tenant.locked + pages, tenant.contract.frames)
+                    (
+                        tenant.locked + self.kept(tenant.id) + pages,
+                        tenant.contract.frames
+                    )
                 );
                 prop_assert!(needed >= size);
             }
@@ -390,8 +435,15 @@ impl Model {
         let left = self.pager.unreserved() + self.pager.borrowed();
         let mut may = self.borrowers();
         may.insert(view.tenant);
+        if !self.tenant(view.tenant).ending {
+            let mut views = self.views.iter_mut();
+            let view = views.find(|other| other.id == view.id).expect("a view");
+            view.kept = view.kept.map(|_| 0);
+        }
+        let before = self.areas.clone();
         let result = self.pager.detach(view.id);
         self.follow(&may)?;
+        self.lose_abandoned(&before);
         match result {
             Ok(()) => {
                 prop_assert!(!self.tenant(view.tenant).ending);
@@ -436,13 +488,14 @@ impl Model {
         };
         self.follow(&BTreeSet::from([id]))?;
         if self.fails {
-            for (area, before) in self.areas.iter_mut().zip(before) {
-                for (page, before) in area.pages.iter_mut().zip(before.pages) {
+            for (area, before) in self.areas.iter_mut().zip(&before) {
+                for (page, before) in area.pages.iter_mut().zip(&before.pages) {
                     let left = before.sharers.contains(&id) && !page.sharers.contains(&id);
                     page.endangered |= left && page.sharers.is_empty() && page.written;
                 }
             }
         }
+        self.lose_abandoned(&before);
         // Attachments go one by one.
         let attached = &self.pager.backend().attached;
         let views = self.views.iter().copied();
@@ -600,6 +653,66 @@ impl Model {
         Ok(())
     }
 
+    fn pin(&mut self, attachment: usize, limit: u32) -> TestCaseResult {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let at = attachment % self.views.len();
+        let view = self.views[at];
+        let (tenant, area) = (
+            self.tenant(view.tenant).clone(),
+            self.area(view.area).clone(),
+        );
+        let pages = area.pages.len() as u32;
+        let stays = tenant.locked + self.kept(tenant.id);
+        let result = self.pager.pin_step(view.id, limit);
+        self.follow(&BTreeSet::from([tenant.id]))?;
+        let refused = matches!(
+            result,
+            Err(Refused::Locked | Refused::Unmanaged | Refused::Stale | Refused::TooSmall { .. })
+        );
+        if !refused {
+            let mapped = area
+                .pages
+                .len()
+                .min((view.kept.unwrap_or(0) + limit) as usize);
+            let now = self.area(view.area).pages[..mapped].iter();
+            let kept = now
+                .take_while(|page| page.sharers.contains(&tenant.id))
+                .count() as u32;
+            self.views[at].kept = Some(kept.max(view.kept.unwrap_or(0)));
+        }
+        match result {
+            Ok(ending) => {
+                let kept = self.views[at].kept.unwrap_or(0);
+                prop_assert_eq!(kept, pages.min(view.kept.unwrap_or(0) + limit));
+                prop_assert_eq!(ending == Ending::Done, kept == pages);
+                prop_assert!(view.kept.is_some() || stays + pages < tenant.contract.frames);
+            }
+            Err(Refused::Locked) => prop_assert!(area.locked),
+            Err(Refused::Unmanaged) => prop_assert!(area.sharing != Sharing::Conserve),
+            Err(Refused::TooSmall { needed, size }) => {
+                prop_assert_eq!((needed, size), (stays + pages, tenant.contract.frames));
+                prop_assert!(needed >= size && view.kept.is_none());
+            }
+            Err(Refused::Stale) => prop_assert!(tenant.ending),
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Lost) => prop_assert!(area.pages.iter().any(|page| page.endangered)),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self, area: usize) -> TestCaseResult {
+        if self.areas.is_empty() {
+            return Ok(());
+        }
+        let at = area % self.areas.len();
+        prop_assert_eq!(self.pager.abandon(self.areas[at].id), Ok(()));
+        self.areas[at].abandoned = true;
+        self.follow(&BTreeSet::new())
+    }
+
     fn lock(&mut self, area: usize) -> TestCaseResult {
         if self.areas.is_empty() {
             return Ok(());
@@ -610,12 +723,16 @@ impl Model {
         let small = sharers
             .iter()
             .map(|&id| self.tenant(id))
-            .any(|tenant| tenant.locked + pages >= tenant.contract.frames);
+            .any(|tenant| tenant.locked + self.kept(tenant.id) + pages >= tenant.contract.frames);
+        let kept = self
+            .views
+            .iter()
+            .any(|view| view.area == area.id && view.kept.is_some());
         let result = self.pager.lock(area.id);
         self.follow(&sharers.iter().copied().collect())?;
         match result {
             Ok(saved) => {
-                prop_assert!(!area.locked && !small && !ending && !sharers.is_empty());
+                prop_assert!(!area.locked && !small && !ending && !kept && !sharers.is_empty());
                 prop_assert_eq!(saved, (sharers.len() as u32 - 1) * pages);
                 self.area_mut(area.id).locked = true;
                 for tenant in self.tenants.iter_mut().filter(|t| sharers.contains(&t.id)) {
@@ -626,6 +743,7 @@ impl Model {
             Err(Refused::Unmanaged) => prop_assert!(area.sharing != Sharing::Conserve),
             Err(Refused::Unattached) => prop_assert!(sharers.is_empty()),
             Err(Refused::Ending) => prop_assert!(ending),
+            Err(Refused::Kept) => prop_assert!(kept),
             Err(Refused::TooSmall { .. }) => prop_assert!(small),
             Err(Refused::Store(_)) => prop_assert!(self.fails),
             Err(Refused::Lost) => prop_assert!(area.pages.iter().any(|page| page.endangered)),

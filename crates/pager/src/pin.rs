@@ -1,0 +1,73 @@
+//! Pages that one sharer keeps: its mappings of them are on no list, so that nothing evicts them.
+//!
+//! Memory that tenants communicate through has somebody whose it is. That one pays a frame for each
+//! page and keeps all of them, so that they are in memory as long as he is there: whoever else maps
+//! one has a foreign page and sets a frame aside for it (SPC §IV-A), and leaves it without writing
+//! anything out. When he goes, so does what they communicated: the area is [abandoned], and each of
+//! the others has the frame that it had set aside for a page of its own.
+//!
+//! [abandoned]: Pager::abandon
+
+use crate::area::{AreaId, Sharing};
+use crate::attachment::AttachmentId;
+use crate::backend::Backend;
+use crate::end::Ending;
+use crate::pager::Pager;
+use crate::refused::Refused;
+
+impl<B: Backend> Pager<B> {
+    /// Goes on mapping the pages of an attachment for good, from the first to the last: `limit` of
+    /// them at the most. Says whether there are more. They stay mapped until the attachment goes.
+    ///
+    /// # Errors
+    /// [`Refused::TooSmall`], before anything is mapped, unless the reservation is larger than all
+    /// that is locked or kept in it, with this area. [`Refused::Store`], [`Refused::Lost`] if a page
+    /// cannot be had: what was mapped until then stays. [`Refused::Locked`],
+    /// [`Refused::Unmanaged`], [`Refused::Stale`].
+    pub fn pin_step(&mut self, at: AttachmentId, limit: u32) -> Result<Ending, Refused> {
+        let index = self.attachments.find(at.0).ok_or(Refused::Stale)?;
+        let attachment = self.attachments.at(index);
+        let (reservation, from) = (attachment.reservation, attachment.pinned);
+        if self.reservations.at(reservation).ending {
+            return Err(Refused::Stale);
+        }
+        let area = self.areas.at(attachment.area);
+        let pages = area.len();
+        if area.locked {
+            return Err(Refused::Locked);
+        }
+        if area.sharing != Sharing::Conserve {
+            return Err(Refused::Unmanaged);
+        }
+        let from = match from {
+            Some(from) => from,
+            None => {
+                self.is_larger_than_locks(reservation, pages)?;
+                self.reservations.at_mut(reservation).pinned += pages;
+                self.attachments.at_mut(index).pinned = Some(0);
+                0
+            }
+        };
+        let to = pages.min(from.saturating_add(limit));
+        for page in from..to {
+            self.fault(at, page)?;
+            let mapping = self.attachments.at(index).table[page as usize];
+            self.delist(reservation, mapping);
+            self.attachments.at_mut(index).pinned = Some(page + 1);
+        }
+        let all = to == pages;
+        Ok(if all { Ending::Done } else { Ending::More })
+    }
+
+    /// What an area holds is no longer wanted by anybody: pages are not written out for those who
+    /// have it attached, and are [lost](Refused::Lost) when the last one who has them mapped lets
+    /// go. Nobody can attach it any more.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn abandon(&mut self, area: AreaId) -> Result<(), Refused> {
+        let index = self.area_of(area)?;
+        self.areas.at_mut(index).abandoned = true;
+        Ok(())
+    }
+}
