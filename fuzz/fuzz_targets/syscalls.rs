@@ -47,7 +47,7 @@ fn call(kernel: &mut Kernel<HeapBacking>, tenant: TenantId, id: ExecutionId, ste
     let rights = Rights::from_bits(n % 16).unwrap_or(Rights::NONE);
     let bytes = &[0xA5; 96][..(n % 97) as usize];
     let (mut buffer, mut room) = ([0; 64], [Selector::OWN; 2]);
-    let call = match step.what % 28 {
+    let call = match step.what % 30 {
         0 => Call::CapabilityDerive { capability: one, rights },
         1 => Call::CapabilityDrop { capability: one },
         2 => Call::CapabilityRevoke { capability: one },
@@ -78,6 +78,8 @@ fn call(kernel: &mut Kernel<HeapBacking>, tenant: TenantId, id: ExecutionId, ste
         24 => Call::TenantGrant { tenant: one, capability: selector(step.other, n), rights, links: n % 5 },
         25 => Call::TenantWait { tenant: one },
         26 => Call::TenantEnd { tenant: one },
+        27 => Call::RegionCreateMapped { length: u64::from(n % 8192) },
+        28 => Call::RegionMapping { region: one },
         _ => Call::TenantStatement,
     };
     kernel.call(tenant, id, call).ok()

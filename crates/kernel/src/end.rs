@@ -14,7 +14,7 @@ use crate::execution::ExecutionId;
 use crate::kernel::Kernel;
 use crate::link::Severing;
 use crate::object::channel::Channel;
-use crate::object::region::Region;
+use crate::object::region::{Bytes, Region};
 use crate::object::semaphore::Semaphore;
 use crate::object::task::Task;
 use crate::object::tenant::Child;
@@ -227,8 +227,12 @@ impl<B: Backing> Kernel<B> {
                 }
             }
             ObjectClass::Region => {
-                if let Some(region) = self.groups.free(Handle::<Region>::from_raw(object)) {
-                    self.groups.free_bytes(region.bytes);
+                let region = self.groups.free(Handle::<Region>::from_raw(object));
+                if let Some(Region {
+                    bytes: Bytes::Here(bytes),
+                }) = region
+                {
+                    self.groups.free_bytes(bytes);
                 }
             }
             ObjectClass::Timer => {

@@ -111,6 +111,7 @@ pub use execution::{ExecutionId, Wake};
 pub use kernel::{Account, Kernel, KernelConfig, KernelCosts, Outcome};
 pub use link::Link;
 pub use object::channel::{CAPABILITY_BYTES, HEADER_BYTES, MESSAGE_CAPABILITIES, Received};
+pub use object::region::{RegionId, RegionMapping};
 pub use revoke::DERIVATION_DEPTH;
 pub use rights::Rights;
 pub use syscall::{Call, Reply};

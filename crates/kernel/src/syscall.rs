@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::execution::ExecutionId;
 use crate::kernel::{Account, Kernel, Outcome};
 use crate::object::channel::Received;
+use crate::object::region::RegionMapping;
 use crate::rights::Rights;
 use crate::tenant::TenantId;
 
@@ -62,6 +63,12 @@ pub enum Call<'a> {
     },
     RegionCreate {
         length: u64,
+    },
+    RegionCreateMapped {
+        length: u64,
+    },
+    RegionMapping {
+        region: Selector,
     },
     RegionLength {
         region: Selector,
@@ -124,6 +131,8 @@ pub enum Reply {
     Blocked,
     /// A new capability.
     Selector(Selector),
+    /// What of a region can be mapped.
+    Mapping(RegionMapping),
     /// The length of a region in bytes.
     Length(u64),
     /// A message.
@@ -217,6 +226,10 @@ impl<B: Backing> Kernel<B> {
                 capabilities,
             } => Reply::Received(self.channel_try_receive(caller, channel, bytes, capabilities)?),
             Call::RegionCreate { length } => self.region_create(caller, length)?.into(),
+            Call::RegionCreateMapped { length } => {
+                self.region_create_mapped(caller, length)?.into()
+            }
+            Call::RegionMapping { region } => Reply::Mapping(self.region_mapping(caller, region)?),
             Call::RegionLength { region } => Reply::Length(self.region_length(caller, region)?),
             Call::RegionRead {
                 region,

@@ -1,6 +1,10 @@
 //! Shared regions: bytes that several tenants can read and write.
+//!
+//! The bytes of a region are in its creator's arena, and copied by calls. Or they are pages that
+//! tenants map, which are beyond this crate: then a region is what a capability stands for, and
+//! its length.
 
-use leasehold_reclaim::{Backing, Extent, Handle};
+use leasehold_reclaim::{Backing, Extent, Handle, RawHandle};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
@@ -10,7 +14,31 @@ use crate::tenant::TenantId;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region {
-    pub(crate) bytes: Extent,
+    pub(crate) bytes: Bytes,
+}
+
+/// Where the bytes of a region are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bytes {
+    /// In the arena.
+    Here(Extent),
+    /// In pages that the cell maps: so many.
+    Mapped(u64),
+}
+
+/// Names a region; no other one ever has the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionId(RawHandle);
+
+/// What a capability allows to map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionMapping {
+    /// The region.
+    pub region: RegionId,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Whether it may be written to.
+    pub writable: bool,
 }
 
 impl<B: Backing> Kernel<B> {
@@ -24,7 +52,9 @@ impl<B: Backing> Kernel<B> {
             return Err(Errno::TooLarge);
         }
         let bytes = self.buffer(caller, length, self.costs.region_ps)?;
-        let region = Region { bytes };
+        let region = Region {
+            bytes: Bytes::Here(bytes),
+        };
         let created = self.create(caller, ObjectClass::Region, self.classes.region, region);
         if created.is_err() {
             self.groups.free_bytes(bytes);
@@ -32,30 +62,78 @@ impl<B: Backing> Kernel<B> {
         created
     }
 
+    /// Creates a region whose bytes are pages that tenants map. The pages are the caller's to make,
+    /// and to take from whoever has mapped them when the capability does not [allow](
+    /// Self::region_mapping) it any more. O(1).
+    ///
+    /// # Errors
+    /// [`Errno::Invalid`] for no bytes; those of [`region_create`](Self::region_create).
+    pub fn region_create_mapped(
+        &mut self,
+        caller: TenantId,
+        length: u64,
+    ) -> Result<Selector, Errno> {
+        if length == 0 {
+            return Err(Errno::Invalid);
+        }
+        if length > self.config.max_region_bytes {
+            return Err(Errno::TooLarge);
+        }
+        let region = Region {
+            bytes: Bytes::Mapped(length),
+        };
+        self.create(caller, ObjectClass::Region, self.classes.region, region)
+    }
+
+    /// What a capability allows to map, now: a mapping must not be used when this does not say the
+    /// same any more. Needs [`Rights::READ`].
+    ///
+    /// # Errors
+    /// [`Errno::Invalid`] for a region that is copied, and those of using a capability.
+    pub fn region_mapping(
+        &self,
+        caller: TenantId,
+        region: Selector,
+    ) -> Result<RegionMapping, Errno> {
+        let target = self.resolve(caller, region, ObjectClass::Region, Rights::READ)?;
+        let (_, capability) = self.find(caller, region)?;
+        let found = self.groups.get(Handle::<Region>::from_raw(target.object));
+        match found.ok_or(Errno::Gone)?.bytes {
+            Bytes::Here(_) => Err(Errno::Invalid),
+            Bytes::Mapped(length) => Ok(RegionMapping {
+                region: RegionId(target.object),
+                length,
+                writable: capability.rights.contains(Rights::WRITE),
+            }),
+        }
+    }
+
     /// Length of a region in bytes. Needs [`Rights::READ`].
     ///
     /// # Errors
     /// Those of using a capability.
     pub fn region_length(&self, caller: TenantId, region: Selector) -> Result<u64, Errno> {
-        Ok(self.region(caller, region)?.len() as u64)
+        match self.region_mapping(caller, region) {
+            Ok(mapping) => Ok(mapping.length),
+            Err(Errno::Invalid) => Ok(self.region(caller, region)?.len() as u64),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// All bytes of a region, to be read in place. Needs [`Rights::READ`].
     ///
     /// # Errors
-    /// Those of using a capability.
+    /// [`Errno::Invalid`] if they are mapped, and those of using a capability.
     pub fn region(&self, caller: TenantId, region: Selector) -> Result<&[u8], Errno> {
         let target = self.resolve(caller, region, ObjectClass::Region, Rights::READ)?;
-        let region = self.groups.get(Handle::<Region>::from_raw(target.object));
-        self.groups
-            .bytes(region.ok_or(Errno::Gone)?.bytes)
-            .ok_or(Errno::Gone)
+        let bytes = self.bytes_of(target.object)?;
+        self.groups.bytes(bytes).ok_or(Errno::Gone)
     }
 
     /// Reads the bytes of a region from `offset` on. Needs [`Rights::READ`].
     ///
     /// # Errors
-    /// [`Errno::Invalid`] if they are not inside, and those of using a capability.
+    /// [`Errno::Invalid`] if they are not inside or mapped, and those of using a capability.
     pub fn region_read(
         &self,
         caller: TenantId,
@@ -75,7 +153,7 @@ impl<B: Backing> Kernel<B> {
     /// Writes bytes into a region from `offset` on. Needs [`Rights::WRITE`].
     ///
     /// # Errors
-    /// [`Errno::Invalid`] if they are not inside, and those of using a capability.
+    /// [`Errno::Invalid`] if they are not inside or mapped, and those of using a capability.
     pub fn region_write(
         &mut self,
         caller: TenantId,
@@ -84,8 +162,7 @@ impl<B: Backing> Kernel<B> {
         from: &[u8],
     ) -> Result<(), Errno> {
         let target = self.resolve(caller, region, ObjectClass::Region, Rights::WRITE)?;
-        let region = self.groups.get(Handle::<Region>::from_raw(target.object));
-        let bytes = region.ok_or(Errno::Gone)?.bytes;
+        let bytes = self.bytes_of(target.object)?;
         let bytes = self.groups.bytes_mut(bytes).ok_or(Errno::Gone)?;
         let range = range(offset, from.len()).ok_or(Errno::Invalid)?;
         bytes
@@ -93,6 +170,15 @@ impl<B: Backing> Kernel<B> {
             .ok_or(Errno::Invalid)?
             .copy_from_slice(from);
         Ok(())
+    }
+
+    /// Where the bytes of a region are that is copied.
+    fn bytes_of(&self, region: RawHandle) -> Result<Extent, Errno> {
+        let region = self.groups.get(Handle::<Region>::from_raw(region));
+        match region.ok_or(Errno::Gone)?.bytes {
+            Bytes::Here(bytes) => Ok(bytes),
+            Bytes::Mapped(_) => Err(Errno::Invalid),
+        }
     }
 }
 
