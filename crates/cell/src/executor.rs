@@ -18,7 +18,7 @@ use crate::ending::{Ending, Programs};
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, Remains, Running};
 use crate::host_share::HostShare;
 use crate::local::{self, Holdings};
-use crate::memory::{self, MemoryUse};
+use crate::memory::{self, MemoryUse, region};
 use crate::meter::Held;
 use crate::pools::{Leavings, Pools};
 use crate::preempt::Preemption;
@@ -594,6 +594,18 @@ impl Executor {
         let Some(mut running) = execution.running.take() else {
             return;
         };
+        match withdraw_regions(tenant) {
+            Ok(true) => {}
+            Ok(false) => {
+                // Nothing of it may run before all of it has gone: in its next turn.
+                execution.running = Some(running);
+                return;
+            }
+            Err(why) => {
+                self.ended(id, Exit::Memory(why), Remains::Stopped(running));
+                return self.act_on_requests(root);
+            }
+        }
         let (flag, waker) = (execution.flag.clone(), execution.waker.clone());
         local::with(|local| local.running = turn.urgency);
         flag.begin_poll();
@@ -868,6 +880,26 @@ impl Executor {
             drop(root.promised);
         }
     }
+}
+
+/// Takes a step towards taking what regions a tenant must not see any more from its memory, and those
+/// of its top-level tenant; true if nothing is left to take.
+///
+/// # Errors
+/// Why nothing can be had in their place.
+fn withdraw_regions(tenant: TenantId) -> Result<bool, String> {
+    if !region::is_any_mapped() {
+        return Ok(true);
+    }
+    let root = local::with(|local| {
+        let group = local.kernel.group_of(tenant).ok()?;
+        local.kernel.groups().root_of(group)
+    });
+    root.map_or(Ok(true), |root| {
+        region::withdraw(root, &|tenant, selector| {
+            local::with(|local| local.kernel.region_mapping(tenant, selector).ok())
+        })
+    })
 }
 
 /// How a tenant uses its memory.

@@ -112,6 +112,11 @@ impl Limiter {
         }
     }
 
+    /// The group of the top-level tenant.
+    pub(crate) fn root(&self) -> GroupId {
+        self.root
+    }
+
     /// Whether its tenant pages.
     pub(crate) fn pages(&self) -> bool {
         matches!(self.page, Held::PagedPage)

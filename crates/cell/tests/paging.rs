@@ -3,51 +3,24 @@
 
 mod common;
 
-use common::{guests, lease, profile};
+use common::paged::{self, held};
+use common::{guests, profile};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, StartError,
     StartRequest, Surroundings, TenantHandle,
 };
-use leasehold_lease::{ByteSize, MemoryKind, Paging, SharedPages};
+use leasehold_lease::SharedPages;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// A cell that holds memory, and the directory of its swap file.
-struct Held {
-    cell: Cell,
-    directory: TempDir,
-}
-
-fn held(memory: u64, swap: u64) -> Held {
-    let directory = tempfile::tempdir().expect("directory");
-    let mut config = CellConfig::new(profile());
-    config.memory = Some(HeldMemory {
-        bytes: memory,
-        for_all: true,
-        swap: Some(Swap {
-            path: directory.path().join("swap"),
-            bytes: swap,
-        }),
-    });
-    let cell = Cell::start(config).expect("a cell that holds memory");
-    Held { cell, directory }
-}
-
 /// A lease of a second that reserves `reserve` bytes and allows `limit`.
 fn paging(reserve: u64, limit: u64) -> Lease {
-    let mut lease = lease(1_000_000, reserve / 1024);
-    lease.memory.paging = (limit > reserve).then(|| Paging {
-        limit: ByteSize::new(limit).expect("in range"),
-        kind: MemoryKind::Hard,
-        shared: SharedPages::Conserve,
-    });
-    lease
+    paged::paging(1_000_000, reserve, limit, SharedPages::Conserve)
 }
 
 fn request(cell: &Cell, text: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {

@@ -4,51 +4,25 @@
 
 mod common;
 
-use common::{lease, profile};
-use leasehold_cell::memory::{HeldMemory, MemoryUse, Swap};
-use leasehold_cell::{
-    Cell, CellConfig, Ended, Exit, Lease, StartError, StartRequest, Surroundings, TenantHandle,
-};
-use leasehold_lease::{ByteSize, MemoryKind, Paging, SharedPages};
+use common::lease;
+use common::paged::{self, Held, PAGE, end, paged, until};
+use leasehold_cell::{Cell, Exit, Lease, StartError, StartRequest, Surroundings, TenantHandle};
+use leasehold_lease::{ByteSize, SharedPages};
 use leasehold_pager::{Account, Counts, Technique};
 use std::path::PathBuf;
 use std::time::Duration;
-use tempfile::TempDir;
 
-const PAGE: u64 = 4096;
 /// Pages of the image, which begins behind the first 16 of the memory.
 const IMAGE: u32 = 256;
 
-/// A cell that holds `frames` frames, and the directory of its swap file.
-struct Held {
-    cell: Cell,
-    directory: TempDir,
-}
-
+/// A cell that holds `frames` frames.
 fn held(frames: u64) -> Held {
-    let directory = tempfile::tempdir().expect("directory");
-    let mut config = CellConfig::new(profile());
-    config.memory = Some(HeldMemory {
-        bytes: frames * PAGE,
-        for_all: true,
-        swap: Some(Swap {
-            path: directory.path().join("swap"),
-            bytes: 64 << 20,
-        }),
-    });
-    let cell = Cell::start(config).expect("a cell that holds memory");
-    Held { cell, directory }
+    paged::held(frames * PAGE, 64 << 20)
 }
 
 /// A lease of two seconds that reserves `frames` and allows 8 MiB.
 fn paging(frames: u64, shared: SharedPages) -> Lease {
-    let mut lease = lease(2_000_000, frames * 4);
-    lease.memory.paging = Some(Paging {
-        limit: ByteSize::new(8 << 20).expect("in range"),
-        kind: MemoryKind::Hard,
-        shared,
-    });
-    lease
+    paged::paging(2_000_000, frames * PAGE, 8 << 20, shared)
 }
 
 /// A module with 2 MiB of memory, the image in it, and this code. `$check` traps unless pages of the
@@ -156,28 +130,6 @@ fn refused(cell: &Cell, text: &str, lease: Lease) -> String {
         StartError::Memory(why) => why,
         other => panic!("refused for something else: {other}"),
     }
-}
-
-fn paged(used: MemoryUse) -> (Account, Counts) {
-    used.paging.expect("it pages")
-}
-
-/// Waits until a tenant that runs uses memory as wanted.
-fn until(tenant: &TenantHandle, mut wanted: impl FnMut(&Account, &Counts) -> bool) -> MemoryUse {
-    loop {
-        let used = tenant.memory().expect("it runs");
-        let (account, counts) = paged(used);
-        assert!(account.balances(), "{account:?}");
-        if wanted(&account, &counts) {
-            return used;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn end(tenant: &TenantHandle) -> Ended {
-    tenant.kill();
-    tenant.wait().expect("an end")
 }
 
 #[test]

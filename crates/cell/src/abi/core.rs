@@ -4,6 +4,7 @@
 //! number. The table of functions is in `docs/guest-abi.md`.
 
 mod data;
+mod region;
 
 use super::blocking::blocking;
 use super::spawn;
@@ -68,19 +69,6 @@ impl Buffer {
     }
 }
 
-/// Most bytes that one call copies between a region and guest memory: the copy is one step that
-/// nothing interrupts.
-const COPY_BYTES: u32 = 1 << 20;
-
-/// A range of guest memory for a copy in one step.
-fn step(caller: &mut Call<'_>, start: i32, length: i32) -> Result<Buffer, Errno> {
-    let length = length as u32;
-    if length > COPY_BYTES {
-        return Err(Errno::TooLarge);
-    }
-    Buffer::new(caller, start, length)
-}
-
 /// A list of selectors in guest memory.
 fn capabilities(caller: &mut Call<'_>, start: i32, count: i32) -> Result<Capabilities, Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::Invalid)?;
@@ -112,7 +100,7 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     link_capabilities(linker)?;
     link_semaphores(linker)?;
     link_channels(linker)?;
-    link_regions(linker)?;
+    region::link(linker)?;
     data::link(linker)?;
     link_timers(linker)?;
     link_tasks(linker)?;
@@ -346,54 +334,6 @@ fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
     let received =
         local::call(|kernel| kernel.channel_try_receive(tenant, selector(into.0), bytes, list))?;
     Ok(destination.deliver(caller, received))
-}
-
-fn link_regions(linker: &mut Linker<Guest>) -> Result<()> {
-    linker.func_wrap(MODULE, "region_create", |caller: Call<'_>, length: i64| {
-        call(&caller, |kernel, tenant| {
-            kernel.region_create(tenant, length as u64).map(raw)
-        })
-    })?;
-    linker.func_wrap(MODULE, "region_length", |caller: Call<'_>, region: i32| {
-        call(&caller, |kernel, tenant| {
-            kernel
-                .region_length(tenant, selector(region))
-                .map(|length| length as i64)
-        })
-    })?;
-    linker.func_wrap(
-        MODULE,
-        "region_read",
-        |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
-            let tenant = caller.data().tenant;
-            answer(step(&mut caller, into, length).and_then(|buffer| {
-                let bytes = buffer.bytes_mut(&mut caller);
-                local::with(|local| {
-                    local
-                        .kernel
-                        .region_read(tenant, selector(region), offset as u64, bytes)
-                })?;
-                Ok(0)
-            }))
-        },
-    )?;
-    linker.func_wrap(
-        MODULE,
-        "region_write",
-        |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
-            let tenant = caller.data().tenant;
-            answer(step(&mut caller, from, length).and_then(|buffer| {
-                let bytes = buffer.bytes(&caller);
-                local::with(|local| {
-                    local
-                        .kernel
-                        .region_write(tenant, selector(region), offset as u64, bytes)
-                })?;
-                Ok(0)
-            }))
-        },
-    )?;
-    Ok(())
 }
 
 fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {

@@ -1,16 +1,13 @@
 //! Data sets: files of the host whose pages a guest has in its linear memory, to read.
 //!
-//! A guest maps a data set by growing its memory: the new pages are those of the file, and what a
-//! guest grows by is its own to place. So nothing that it has can be in the way, and what it is
-//! charged and limited by is growth, as for any other page. Tenants that map the same file share its
-//! pages ([`super::shared`]).
+//! A guest maps a data set by growing its memory by it ([`super::growth`]). Tenants that map the same
+//! file share its pages ([`super::shared`]).
 
 use super::paged::{PagedMemory, Part};
 use super::shared::{Content, Joining, Source};
-use super::{CellMemory, with};
+use super::{CellMemory, growth};
 use leasehold_pager::{PAGE, Sharing};
 use leasehold_pager_linux::{Error, Paging};
-use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -86,48 +83,13 @@ pub(crate) struct Mapped {
     pub(crate) joining: Joining,
 }
 
-thread_local! {
-    /// What the next growth of a linear memory shows instead of zeros, and what came of it.
-    static MAPPING: RefCell<Mapping> = const { RefCell::new(Mapping::Nothing) };
-}
-
-enum Mapping {
-    Nothing,
-    Wanted(DataSet),
-    Done(Mapped),
-    Failed(Error),
-}
-
-/// Has the next growth show a data set: to be followed by that, in a memory that pages.
-pub(crate) fn map_next(data: DataSet) {
-    MAPPING.set(Mapping::Wanted(data));
-}
-
-/// What came of it: `None` if the memory was not grown at all, or does not page.
-pub(crate) fn mapped() -> Option<Result<Mapped, Error>> {
-    match MAPPING.replace(Mapping::Nothing) {
-        Mapping::Nothing | Mapping::Wanted(_) => None,
-        Mapping::Done(mapped) => Some(Ok(mapped)),
-        Mapping::Failed(error) => Some(Err(error)),
-    }
-}
-
-/// Grows a memory, by a data set if that was wanted.
-pub(super) fn grow(memory: &mut PagedMemory, bytes: usize) -> wasmtime::Result<()> {
-    let wanted = MAPPING.replace(Mapping::Nothing);
-    let grown = with(|cell| {
-        let Mapping::Wanted(data) = wanted else {
-            return cell.grow(memory, bytes).map_err(wasmtime::Error::from);
-        };
-        let mapped = cell.map_data(memory, &data, bytes);
-        let failed = mapped.as_ref().err().map(ToString::to_string);
-        MAPPING.set(match mapped {
-            Ok(mapped) => Mapping::Done(mapped),
-            Err(error) => Mapping::Failed(error),
-        });
-        failed.map_or(Ok(()), |why| Err(wasmtime::format_err!("{why}")))
-    });
-    grown.unwrap_or_else(|| Err(wasmtime::format_err!("a memory grows on its cell's thread")))
+/// Has `grow` grow a linear memory by a data set; `None` if it did not come to grow a memory that
+/// pages.
+pub(crate) fn map_data(data: DataSet, grow: impl FnOnce()) -> Option<Result<Mapped, Error>> {
+    growth::by(
+        move |cell, memory, bytes| cell.map_data(memory, &data, bytes),
+        grow,
+    )
 }
 
 impl CellMemory {

@@ -8,16 +8,18 @@
 //! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
 //! Tenants that page share pages: the [initial memory](crate::image) of a program that several of
-//! them run, and [data sets](data) that they map. How these are kept in memory is up to their leases
-//! ([shared]).
+//! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
+//! How the first two are kept in memory is up to their leases ([shared]).
 //!
 //! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
 //! own because faults are served while that is in use.
 
 mod data;
 mod denied;
+mod growth;
 mod paged;
 mod ranges;
+pub(crate) mod region;
 mod shared;
 mod tenancy;
 
@@ -26,7 +28,7 @@ pub use leasehold_pager_linux::Held as HeldFrames;
 pub use shared::SharedUse;
 pub use tenancy::MemoryUse;
 
-pub(crate) use data::{DataSet, Mapped, map_next, mapped};
+pub(crate) use data::{DataSet, Mapped, map_data};
 pub(crate) use paged::{Left, Memories, claim, detach, give_ranges_back};
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use tenancy::{Tenancy, admit, end, page_class, usage};
@@ -39,6 +41,7 @@ use leasehold_pager::PAGE;
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
 use leasehold_reclaim::GroupId;
 use ranges::Ranges;
+use region::Regions;
 use shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -75,6 +78,7 @@ struct CellMemory {
     /// Memories whose programs have gone and that nobody has claimed yet.
     left: Vec<Left>,
     shared: Shared,
+    regions: Regions,
 }
 
 /// The linear memory that the engine is about to make.
@@ -132,6 +136,7 @@ pub(crate) fn enter(
         tenancies: HashMap::new(),
         left: Vec::new(),
         shared: Shared::default(),
+        regions: Regions::default(),
     };
     MEMORY.with(|cell| *cell.borrow_mut() = Some(memory));
     Ok(())

@@ -7,7 +7,8 @@
 //! is, later.
 //!
 //! Some parts are shared with other tenants: the [image](crate::image) of the program, of which what is
-//! written to is copied, and [data sets](super::data), which the guest reads.
+//! written to is copied, and [data sets](super::data), which the guest reads. [Regions](super::region)
+//! lie between parts: what is there may change.
 
 use super::ranges::Range;
 use super::{CREATING, CellMemory, Creating, with};
@@ -298,25 +299,32 @@ impl CellMemory {
 
     /// Goes on taking a part away from its tenant, which does not use it.
     fn detach_step(&mut self, root: GroupId, part: &Part, pages: u32) -> Detached {
-        match self.paging.detach_step(part.attachment, pages) {
-            Ok(Ending::More) => return Detached::More,
-            Ok(Ending::Done) | Err(Error::Refused(Refused::Stale)) => {}
+        let detached = self.detach_attachment(part.attachment, pages);
+        if detached == Detached::Done
+            && let Some(tenancy) = self.tenancies.get_mut(&root)
+        {
+            tenancy.placed -= part.placed;
+        }
+        detached
+    }
+
+    /// The same with what is attached anywhere in a linear memory.
+    pub(super) fn detach_attachment(&mut self, at: AttachmentId, pages: u32) -> Detached {
+        match self.paging.detach_step(at, pages) {
+            Ok(Ending::More) => Detached::More,
+            Ok(Ending::Done) | Err(Error::Refused(Refused::Stale)) => Detached::Done,
             Err(error) => {
                 // Such as a lock whose frames somebody else has by now.
                 tracing::debug!(%error, "a part of a linear memory stays until its tenant ends");
-                return Detached::Kept;
+                Detached::Kept
             }
         }
-        if let Some(tenancy) = self.tenancies.get_mut(&root) {
-            tenancy.placed -= part.placed;
-        }
-        Detached::Done
     }
 }
 
 /// What came of a step of detaching a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Detached {
+pub(super) enum Detached {
     More,
     Done,
     /// It cannot be detached now: it goes with its tenant.
@@ -336,7 +344,7 @@ unsafe impl LinearMemory for PagedMemory {
     }
 
     fn grow_to(&mut self, new_size: usize) -> wasmtime::Result<()> {
-        super::data::grow(self, new_size)
+        super::growth::grow(self, new_size)
     }
 
     fn as_ptr(&self) -> *mut u8 {
@@ -373,21 +381,31 @@ pub(crate) fn claim(left: &mut Vec<Left>) {
 pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
     with(|memory| {
         let Some(last) = left.last_mut() else { return };
-        if let Some(part) = last.parts.last() {
-            match memory.detach_step(last.root, part, pages) {
-                Detached::More => {}
-                Detached::Done => drop(last.parts.pop()),
-                Detached::Kept => {
-                    let kept = left.pop();
-                    let tenancy = kept.as_ref().map(|kept| kept.root);
-                    let tenancy = tenancy.and_then(|root| memory.tenancies.get_mut(&root));
-                    if let (Some(kept), Some(tenancy)) = (kept, tenancy) {
-                        tenancy.kept.push(kept.range);
-                    }
+        let start = memory.ranges.start(&last.range) as usize;
+        let detached = match last.parts.last() {
+            Some(part) => memory.detach_step(last.root, part, pages),
+            None => match memory.leave_region(last.root, start, pages) {
+                Some(Detached::Done) => Detached::More,
+                Some(detached) => detached,
+                None => Detached::Done,
+            },
+        };
+        match detached {
+            Detached::More => {}
+            Detached::Done if last.parts.pop().is_some() => {}
+            Detached::Done => {
+                if let Some(gone) = left.pop() {
+                    memory.ranges.give_back(gone.range);
                 }
             }
-        } else if let Some(gone) = left.pop() {
-            memory.ranges.give_back(gone.range);
+            Detached::Kept => {
+                let kept = left.pop();
+                let tenancy = kept.as_ref().map(|kept| kept.root);
+                let tenancy = tenancy.and_then(|root| memory.tenancies.get_mut(&root));
+                if let (Some(kept), Some(tenancy)) = (kept, tenancy) {
+                    tenancy.kept.push(kept.range);
+                }
+            }
         }
     });
 }

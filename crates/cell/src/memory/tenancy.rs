@@ -2,6 +2,7 @@
 
 use super::paged::Prepared;
 use super::ranges::Range;
+use super::region::Place;
 use super::{refused, with};
 use crate::cell::StartError;
 use crate::meter::Held;
@@ -24,6 +25,8 @@ pub(crate) struct Tenancy {
     pub(super) sharing: SharedPages,
     /// The areas that it shares.
     pub(super) shared: Vec<(AreaId, AttachmentId)>,
+    /// Where regions are in its memories, or were.
+    pub(super) regions: Vec<Place>,
     /// The image of its program, where its memory will be made.
     pub(super) prepared: Option<Prepared>,
     /// Addresses of memories that could not be detached before it ends.
@@ -98,6 +101,7 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
                 .paging
                 .map_or(SharedPages::None, |paging| paging.shared),
             shared: Vec::new(),
+            regions: Vec::new(),
             prepared: None,
             kept: Vec::new(),
         };
@@ -123,8 +127,9 @@ pub(crate) fn usage(root: GroupId) -> Option<PagedUse> {
         let tenancy = memory.tenancies.get(&root)?;
         tenancy.limit?;
         let paging = &memory.paging;
-        let shared = tenancy.shared.iter();
-        let shared = shared.map(|&(_, at)| u64::from(paging.mapped(at).unwrap_or(0)));
+        let regions = tenancy.regions.iter().filter_map(Place::shared);
+        let shared = tenancy.shared.iter().map(|&(_, at)| at).chain(regions);
+        let shared = shared.map(|at| u64::from(paging.mapped(at).unwrap_or(0)));
         Some(PagedUse {
             account: paging.account(tenancy.reservation).ok()?,
             counts: paging.counts(tenancy.reservation).ok()?,
@@ -143,6 +148,7 @@ pub(crate) fn end(root: GroupId) -> Option<Tenancy> {
             // How it was used until now counts for those who go on.
             let _ = memory.paging.observe(area);
         }
+        memory.regions.end(&memory.paging, root);
         Some(tenancy)
     })
     .flatten()
@@ -157,8 +163,12 @@ impl Tenancy {
         }
         let prepared = self.prepared.take().map(|prepared| prepared.range);
         let kept = std::mem::take(&mut self.kept);
+        let regions = std::mem::take(&mut self.regions);
         let retired = with(|memory| {
             let retired = memory.paging.retire(self.reservation);
+            for place in regions {
+                place.forget(&memory.paging);
+            }
             for range in kept.into_iter().chain(prepared) {
                 memory.ranges.give_back(range);
             }

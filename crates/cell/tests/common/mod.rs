@@ -1,6 +1,8 @@
 //! What the tests of a cell share: a cell, the built guests, and tenants.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod paged;
+
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     Beginning, Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartError, StartRequest,

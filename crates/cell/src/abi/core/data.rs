@@ -61,11 +61,13 @@ fn grow(caller: &mut Call<'_>, data: DataSet) -> Result<Mapped, Errno> {
         return Err(Errno::Invalid);
     }
     let pages = data.bytes().div_ceil(WASM_PAGE);
-    memory::map_next(data);
-    let grown = guest.grow(&mut *caller, pages);
-    match (grown, memory::mapped()) {
-        (Ok(_), Some(Ok(mapped))) => Ok(mapped),
-        (Err(_), Some(Err(Error::Refused(Refused::Attached)))) => Err(Errno::Busy),
+    let mut grown = false;
+    let mapped = memory::map_data(data, || {
+        grown = guest.grow(&mut *caller, pages).is_ok();
+    });
+    match mapped {
+        Some(Ok(mapped)) if grown => Ok(mapped),
+        Some(Err(Error::Refused(Refused::Attached))) => Err(Errno::Busy),
         // Refused by the lease, or for want of frames.
         _ => Err(Errno::Memory),
     }

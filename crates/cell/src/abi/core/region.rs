@@ -1,0 +1,228 @@
+//! Regions: bytes that tenants share, to be copied by calls or mapped.
+//!
+//! Components can only copy: the component model gives its functions no address in the memory of who
+//! calls them.
+
+use super::{Buffer, Call, MODULE, answer, call, raw, selector};
+use crate::abi::blocking::let_executor_act;
+use crate::guest::Guest;
+use crate::local;
+use crate::memory::region::{self, Refusal, Request};
+use crate::meter::Held;
+use leasehold_kernel::{Errno, Selector};
+use leasehold_reclaim::GroupId;
+use wasmtime::{Linker, Memory, Result};
+
+/// Bytes of a page of linear memory.
+const WASM_PAGE: u64 = 64 * 1024;
+
+/// Most bytes that one call copies between a region and guest memory: the copy is one step that
+/// nothing interrupts.
+const COPY_BYTES: u32 = 1 << 20;
+
+/// Linear memories that a mapped region is charged as, besides its pages: it is attached, and what
+/// comes after it.
+const MEMORIES: u64 = 2;
+
+pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
+    link_copied(linker)?;
+    linker.func_wrap_async(
+        MODULE,
+        "region_create_mapped",
+        |mut caller: Call<'_>, (length,): (i64,)| {
+            Box::new(async move { answer(create(&mut caller, length as u64).await.map(raw)) })
+        },
+    )?;
+    linker.func_wrap(MODULE, "region_map", |mut caller: Call<'_>, region: i32| {
+        answer(map(&mut caller, selector(region)).map(|address| address as i64))
+    })?;
+    linker.func_wrap_async(
+        MODULE,
+        "region_map_at",
+        |mut caller: Call<'_>, (region, address): (i32, i32)| {
+            Box::new(async move { answer(map_at(&mut caller, selector(region), address).await) })
+        },
+    )?;
+    Ok(())
+}
+
+fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
+    linker.func_wrap(MODULE, "region_create", |caller: Call<'_>, length: i64| {
+        call(&caller, |kernel, tenant| {
+            kernel.region_create(tenant, length as u64).map(raw)
+        })
+    })?;
+    linker.func_wrap(MODULE, "region_length", |caller: Call<'_>, region: i32| {
+        call(&caller, |kernel, tenant| {
+            kernel
+                .region_length(tenant, selector(region))
+                .map(|length| length as i64)
+        })
+    })?;
+    linker.func_wrap(
+        MODULE,
+        "region_read",
+        |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
+            let tenant = caller.data().tenant;
+            answer(step(&mut caller, into, length).and_then(|buffer| {
+                let bytes = buffer.bytes_mut(&mut caller);
+                local::with(|local| {
+                    local
+                        .kernel
+                        .region_read(tenant, selector(region), offset as u64, bytes)
+                })?;
+                Ok(0)
+            }))
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "region_write",
+        |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
+            let tenant = caller.data().tenant;
+            answer(step(&mut caller, from, length).and_then(|buffer| {
+                let bytes = buffer.bytes(&caller);
+                local::with(|local| {
+                    local
+                        .kernel
+                        .region_write(tenant, selector(region), offset as u64, bytes)
+                })?;
+                Ok(0)
+            }))
+        },
+    )?;
+    Ok(())
+}
+
+/// A range of guest memory for a copy in one step.
+fn step(caller: &mut Call<'_>, start: i32, length: i32) -> Result<Buffer, Errno> {
+    let length = length as u32;
+    if length > COPY_BYTES {
+        return Err(Errno::TooLarge);
+    }
+    Buffer::new(caller, start, length)
+}
+
+impl From<Refusal> for Errno {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Gone => Errno::Gone,
+            Refusal::Busy => Errno::Busy,
+            Refusal::TooMany => Errno::Limit,
+            Refusal::NoPlace => Errno::Invalid,
+            Refusal::Memory => Errno::Memory,
+        }
+    }
+}
+
+/// Creates a region and grows the caller's memory by it, which keeps it resident.
+async fn create(caller: &mut Call<'_>, length: u64) -> Result<Selector, Errno> {
+    let guest = paged_memory(caller)?;
+    let tenant = caller.data().tenant;
+    let created = local::with(|local| local.kernel.region_create_mapped(tenant, length))?;
+    let made = make(caller, guest, created).await;
+    if made.is_err() {
+        // What there is of it goes with its capability, which the tenant has and may drop.
+        local::with(|local| local.kernel.capability_drop(tenant, created)).ok();
+    }
+    made.map(|()| created)
+}
+
+async fn make(caller: &mut Call<'_>, guest: Memory, created: Selector) -> Result<(), Errno> {
+    let request = request(caller, created)?;
+    find(caller, guest, &request)?;
+    grow(caller, guest, request, region::create)?;
+    // Some pages at a time: others may be in a hurry.
+    while !region::pin_step(request.region)? {
+        let_executor_act().await;
+    }
+    Ok(())
+}
+
+/// Grows the caller's memory by a region, unless it has it; returns where it begins.
+fn map(caller: &mut Call<'_>, mapped: Selector) -> Result<usize, Errno> {
+    let guest = paged_memory(caller)?;
+    let request = request(caller, mapped)?;
+    match find(caller, guest, &request)? {
+        Some(offset) => Ok(offset),
+        None => grow(caller, guest, request, region::map),
+    }
+}
+
+/// Maps a region in the caller's memory where another one of as many pages was that has gone.
+async fn map_at(caller: &mut Call<'_>, mapped: Selector, address: i32) -> Result<i64, Errno> {
+    let guest = paged_memory(caller)?;
+    // Before it goes on, what it must not see any more has gone.
+    let_executor_act().await;
+    let request = request(caller, mapped)?;
+    let (root, start) = home(caller, guest);
+    let offset = address as u32 as usize;
+    region::replace(root, (start, offset), request)?;
+    // And the region has come.
+    let_executor_act().await;
+    match find(caller, guest, &request) {
+        Ok(Some(_)) => Ok(0),
+        _ => Err(Errno::Gone),
+    }
+}
+
+/// The caller's memory, if its tenant pages.
+fn paged_memory(caller: &mut Call<'_>) -> Result<Memory, Errno> {
+    let guest = Guest::memory(caller).ok_or(Errno::Invalid)?;
+    match caller.data().limiter.pages() {
+        true => Ok(guest),
+        false => Err(Errno::Invalid),
+    }
+}
+
+/// The caller's top-level group, and where its memory starts.
+fn home(caller: &Call<'_>, guest: Memory) -> (GroupId, usize) {
+    (
+        caller.data().limiter.root(),
+        guest.data_ptr(caller) as usize,
+    )
+}
+
+/// Where a region is in the caller's memory, if it is there.
+fn find(caller: &Call<'_>, guest: Memory, request: &Request) -> Result<Option<usize>, Errno> {
+    let (root, start) = home(caller, guest);
+    Ok(region::find(root, start, request)?)
+}
+
+/// What a capability of the caller's allows to map.
+fn request(caller: &Call<'_>, mapped: Selector) -> Result<Request, Errno> {
+    let tenant = caller.data().tenant;
+    let mapping = local::with(|local| local.kernel.region_mapping(tenant, mapped))?;
+    Ok(Request {
+        region: mapping.region,
+        length: mapping.length,
+        by: (tenant, mapped),
+        writable: mapping.writable,
+    })
+}
+
+/// Grows the caller's memory by a region; returns where it begins.
+fn grow(
+    caller: &mut Call<'_>,
+    guest: Memory,
+    request: Request,
+    by: impl FnOnce(Request, &mut dyn FnMut()) -> Option<Result<usize, Refusal>>,
+) -> Result<usize, Errno> {
+    let (tenant, execution) = caller.data().identity();
+    local::with(|local| local.hold(tenant, execution, Held::Memory, MEMORIES))?;
+    let pages = request.length.div_ceil(WASM_PAGE);
+    let mut grown = false;
+    let mapped = by(request, &mut || {
+        grown = guest.grow(&mut *caller, pages).is_ok();
+    });
+    let mapped = match mapped {
+        Some(Ok(offset)) if grown => Ok(offset),
+        Some(Err(refusal)) => Err(refusal.into()),
+        // Refused by the lease.
+        _ => Err(Errno::Memory),
+    };
+    if mapped.is_err() {
+        local::with(|local| local.release(tenant, execution, Held::Memory, MEMORIES));
+    }
+    mapped
+}

@@ -1,0 +1,475 @@
+//! Regions that are mapped: memory that tenants communicate through, with no copy.
+//!
+//! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
+//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)): they are in memory as
+//!    long as it has them, and nobody ever waits for a disk because of them.
+//! 2. *Who maps it sets frames aside.* To every other tenant its pages are foreign ones, for each of
+//!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
+//!    its own view of a page, and maps it again when it is touched.
+//! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
+//!    tenant is about to run ([`withdraw`]). One that is no longer allowed, because the creator has
+//!    ended, the region was dropped or the capability revoked, is taken away before, in the turn and
+//!    at the expense of the tenant that has it. So the end of a creator costs it nothing for those who
+//!    have mapped its regions, however many they are.
+//! 4. *In its place are zeros*: pages of the tenant's own, that it was charged for when it mapped
+//!    the region and that have the frames which were set aside. What was in the region nobody sees
+//!    again. A tenant is not ended because somebody else has. The place can be [used
+//!    again](replace) for another region.
+
+use super::growth;
+use super::paged::{Detached, PagedMemory};
+use super::{CellMemory, with};
+use leasehold_kernel::{RegionId, RegionMapping, Selector, TenantId};
+use leasehold_pager::{AreaId, AttachmentId, Ending, PAGE, Refused, ReservationId, Sharing};
+use leasehold_pager_linux::{Error, Paging};
+use leasehold_reclaim::GroupId;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// Places for regions that the memories of a top-level tenant and its descendants have at the most:
+/// each takes two files.
+const MOST: usize = 16;
+
+/// Pages that are pinned, or taken away, between two looks at who else wants to run.
+const STEP: u32 = 64;
+
+/// What a capability allows to map; `None` if nothing.
+type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
+
+/// The regions of a cell whose creators have them.
+#[derive(Debug, Default)]
+pub(super) struct Regions(HashMap<RegionId, Created>);
+
+#[derive(Debug)]
+struct Created {
+    area: AreaId,
+    /// The top-level group of its creator, and where it has it.
+    home: GroupId,
+    at: AttachmentId,
+}
+
+/// What is to be mapped, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) region: RegionId,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// The capability that allows it, and whether to write.
+    pub(crate) by: (TenantId, Selector),
+    pub(crate) writable: bool,
+}
+
+/// A place in a linear memory where a region is, or was.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Where the memory starts, and where the place does in it.
+    memory: usize,
+    offset: usize,
+    pages: u32,
+    /// What is there.
+    at: AttachmentId,
+    shown: Shown,
+}
+
+/// What is seen at a place.
+#[derive(Debug, Clone, Copy)]
+enum Shown {
+    /// This region, and afterwards these zeros.
+    Region(Request, AreaId),
+    /// What was there is being taken away. Then comes the region, if it may still be mapped, and
+    /// the zeros otherwise.
+    Nothing(Option<Request>, AreaId),
+    /// Zeros, which are the program's to write to.
+    Zeros,
+}
+
+/// Why a region was not mapped.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Its creator does not have it any more.
+    Gone,
+    /// Another memory of the same top-level tenant has it, or it was to be where another region is.
+    Busy,
+    /// The tenant has as many places as it may.
+    TooMany,
+    /// It was to be where no region of as many pages was.
+    NoPlace,
+    /// The reservation is too small, or there is no room in the swap file.
+    Memory,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(Refused::Attached) => Refusal::Busy,
+            Error::Refused(Refused::Stale) => Refusal::Gone,
+            error => {
+                tracing::debug!(%error, "a region is not mapped");
+                Refusal::Memory
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// Places in the memories of the cell: while there are none, nobody has to look at any.
+    static PLACES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether any tenant of the cell has mapped a region. A nanosecond.
+pub(crate) fn is_any_mapped() -> bool {
+    PLACES.get() > 0
+}
+
+/// Where a region is in the linear memory of a top-level tenant's that starts at `memory`, if it is
+/// there: from now on because of the capability of this request, if that allows as much.
+///
+/// # Errors
+/// [`Refusal::TooMany`] if it is not, and the tenant has no place for another one.
+pub(crate) fn find(
+    root: GroupId,
+    memory: usize,
+    request: &Request,
+) -> Result<Option<usize>, Refusal> {
+    let found = with(|cell| {
+        let places = &mut cell.tenancies.get_mut(&root)?.regions;
+        let many = places.len() >= MOST;
+        for place in places.iter_mut().filter(|place| place.memory == memory) {
+            if let Shown::Region(here, _) = &mut place.shown
+                && here.region == request.region
+            {
+                if request.writable || !here.writable {
+                    here.by = request.by;
+                }
+                return Some(Ok(Some(place.offset)));
+            }
+        }
+        Some(if many {
+            Err(Refusal::TooMany)
+        } else {
+            Ok(None)
+        })
+    });
+    found.flatten().unwrap_or(Ok(None))
+}
+
+/// Has `grow` grow the memory of a region's creator by it, who has made it a moment ago; returns the
+/// offset. `None` if `grow` did not come to grow a memory that pages.
+pub(crate) fn create(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
+    let attach = CellMemory::create_region;
+    let show = move |cell: &mut CellMemory, memory: &mut PagedMemory, bytes| {
+        cell.grow_by_region(memory, &request, bytes, attach)
+    };
+    let offset = growth::by(show, grow);
+    offset.map(|offset| offset.map_err(Refusal::from))
+}
+
+/// The same with a region that there is.
+pub(crate) fn map(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
+    let attach = CellMemory::attach_region;
+    let show = move |cell: &mut CellMemory, memory: &mut PagedMemory, bytes| {
+        cell.grow_by_region(memory, &request, bytes, attach)
+    };
+    let offset = growth::by(show, grow);
+    offset.map(|offset| offset.map_err(Refusal::from))
+}
+
+/// Goes on making a region that was created a moment ago resident, for good; true if all of it is.
+///
+/// # Errors
+/// Why it cannot be.
+pub(crate) fn pin_step(region: RegionId) -> Result<bool, Refusal> {
+    let pinned = with(|cell| {
+        let created = cell.regions.0.get(&region).ok_or(Refused::Stale)?;
+        cell.paging.pin_step(created.at, STEP)
+    });
+    Ok(pinned.unwrap_or(Err(Refused::Stale.into()))? == Ending::Done)
+}
+
+/// Has a region mapped where another one was, at this offset of a memory, before the tenant runs
+/// again ([`withdraw`]). Whether it then is, [`find`] says.
+///
+/// # Errors
+/// Why it cannot be; nothing has changed.
+pub(crate) fn replace(
+    root: GroupId,
+    (memory, offset): (usize, usize),
+    request: Request,
+) -> Result<(), Refusal> {
+    let replaced = with(|cell| {
+        let places = &mut cell.tenancies.get_mut(&root).ok_or(Refusal::Gone)?.regions;
+        if places.iter().any(|place| place.shows(request.region)) {
+            return Err(Refusal::Busy);
+        }
+        let mut here = places.iter_mut();
+        let here = here.find(|here| (here.memory, here.offset) == (memory, offset));
+        let here = here.filter(|here| here.pages == request.pages());
+        let here = here.ok_or(Refusal::NoPlace)?;
+        let Shown::Zeros = here.shown else {
+            return Err(Refusal::Busy);
+        };
+        let zeros = cell.paging.create_area(here.pages, Sharing::Conserve)?;
+        here.shown = Shown::Nothing(Some(request), zeros);
+        Ok(())
+    });
+    replaced.unwrap_or(Err(Refusal::NoPlace))
+}
+
+/// Takes a step towards taking what regions a top-level tenant must not see any more from it, by
+/// what a capability allows to map; true if nothing is left to take.
+///
+/// # Errors
+/// Why zeros cannot be had in place of one: then the tenant must not run.
+pub(crate) fn withdraw(root: GroupId, allowed: Allowed<'_>) -> Result<bool, String> {
+    let withdrawn = with(|cell| cell.withdraw(root, allowed)).unwrap_or(Ok(true));
+    withdrawn.map_err(|error| format!("zeros in place of a region that has gone: {error}"))
+}
+
+impl Request {
+    fn pages(&self) -> u32 {
+        self.length.div_ceil(PAGE) as u32
+    }
+
+    /// Whether the capability allows it still.
+    fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
+        let (tenant, selector) = self.by;
+        // Without its creator's memory it is nobody's, whatever the capability says.
+        regions.0.contains_key(&self.region)
+            && allowed(tenant, selector).is_some_and(|mapping| {
+                mapping.region == self.region && (mapping.writable || !self.writable)
+            })
+    }
+}
+
+impl CellMemory {
+    /// Grows a memory to `bytes` bytes, of which the first new ones are those of a region, or changes
+    /// nothing.
+    fn grow_by_region(
+        &mut self,
+        memory: &mut PagedMemory,
+        request: &Request,
+        bytes: usize,
+        attach: impl FnOnce(&mut Self, GroupId, *mut u8, &Request) -> Result<AttachmentId, Error>,
+    ) -> Result<usize, Error> {
+        self.seal(memory)?;
+        let (root, pages) = (memory.root(), request.pages());
+        let (start, offset) = memory.end();
+        let rest = self.attach_behind(memory, pages, bytes)?;
+        let zeros = self.paging.create_area(pages, Sharing::Conserve);
+        let attached = zeros.and_then(|zeros| match attach(self, root, start, request) {
+            Ok(at) => Ok((at, zeros)),
+            Err(error) => {
+                // Nobody has them: they can only be there.
+                let _ = self.paging.discard_area(zeros);
+                Err(error)
+            }
+        });
+        let (at, zeros) = match attached {
+            Ok(attached) => attached,
+            Err(error) => {
+                if let Some(rest) = rest {
+                    self.undo(root, &rest);
+                }
+                return Err(error);
+            }
+        };
+        memory.append(rest, bytes);
+        if let Some(tenancy) = self.tenancies.get_mut(&root) {
+            tenancy.placed += pages;
+            tenancy.regions.push(Place {
+                memory: start as usize - offset,
+                offset,
+                pages,
+                at,
+                shown: Shown::Region(*request, zeros),
+            });
+            PLACES.set(PLACES.get() + 1);
+        }
+        Ok(offset)
+    }
+
+    /// Attaches a region at addresses of a tenant's where nothing is.
+    fn attach_region(
+        &mut self,
+        root: GroupId,
+        start: *mut u8,
+        request: &Request,
+    ) -> Result<AttachmentId, Error> {
+        let to = self.reservation_of(root)?;
+        let created = self.regions.0.get(&request.region).ok_or(Refused::Stale)?;
+        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
+        unsafe {
+            match request.writable {
+                true => self
+                    .paging
+                    .attach_at(to, created.area, start, request.pages()),
+                false => self.paging.attach_read_only(to, created.area, start),
+            }
+        }
+    }
+
+    /// Makes the area of a region, in the memory of its creator, whose reservation must be large
+    /// enough to keep all of it.
+    fn create_region(
+        &mut self,
+        root: GroupId,
+        start: *mut u8,
+        request: &Request,
+    ) -> Result<AttachmentId, Error> {
+        let (to, pages) = (self.reservation_of(root)?, request.pages());
+        let area = self.paging.create_resident_area(pages, Sharing::Conserve)?;
+        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
+        let at = match unsafe { self.paging.attach_at(to, area, start, pages) } {
+            Ok(at) => at,
+            Err(error) => {
+                // Nobody has it: it can only be there.
+                let _ = self.paging.discard_area(area);
+                return Err(error);
+            }
+        };
+        // Finds out whether it fits, and maps nothing yet.
+        if let Err(error) = self.paging.pin_step(at, 0) {
+            // Nobody else has it, so it goes with this.
+            self.paging.detach(at)?;
+            return Err(error);
+        }
+        let home = root;
+        let created = Created { area, home, at };
+        self.regions.0.insert(request.region, created);
+        Ok(at)
+    }
+
+    fn reservation_of(&self, root: GroupId) -> Result<ReservationId, Error> {
+        let tenancy = self.tenancies.get(&root).ok_or(Refused::Stale)?;
+        Ok(tenancy.reservation)
+    }
+
+    fn withdraw(&mut self, root: GroupId, allowed: Allowed<'_>) -> Result<bool, Error> {
+        let Some(tenancy) = self.tenancies.get(&root) else {
+            return Ok(true);
+        };
+        let stays = |place: &Place| match &place.shown {
+            Shown::Region(here, _) => here.is_allowed(&self.regions, allowed),
+            Shown::Nothing(..) => false,
+            Shown::Zeros => true,
+        };
+        let Some(index) = tenancy.regions.iter().position(|place| !stays(place)) else {
+            return Ok(true);
+        };
+        let place = &tenancy.regions[index];
+        let (at, start, pages) = (place.at, place.start(), place.pages);
+        let (next, zeros) = match place.shown {
+            Shown::Region(here, zeros) => {
+                self.regions.leave_home(&self.paging, here.region, at);
+                (None, zeros)
+            }
+            Shown::Nothing(next, zeros) => (next, zeros),
+            Shown::Zeros => return Ok(true),
+        };
+        let shown = match self.paging.detach_step(at, STEP)? {
+            Ending::More => (at, Shown::Nothing(next, zeros)),
+            Ending::Done => self.show(root, start, pages, (next, zeros), allowed)?,
+        };
+        if let Some(tenancy) = self.tenancies.get_mut(&root) {
+            let place = &mut tenancy.regions[index];
+            (place.at, place.shown) = shown;
+        }
+        Ok(false)
+    }
+
+    /// Attaches what is next at a place where nothing is.
+    fn show(
+        &mut self,
+        root: GroupId,
+        start: *mut u8,
+        pages: u32,
+        (next, zeros): (Option<Request>, AreaId),
+        allowed: Allowed<'_>,
+    ) -> Result<(AttachmentId, Shown), Error> {
+        let next = next.filter(|next| next.is_allowed(&self.regions, allowed));
+        if let Some(next) = next
+            && let Ok(at) = self.attach_region(root, start, &next)
+        {
+            return Ok((at, Shown::Region(next, zeros)));
+        }
+        let to = self.reservation_of(root)?;
+        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
+        let at = unsafe { self.paging.attach_at(to, zeros, start, pages) }?;
+        Ok((at, Shown::Zeros))
+    }
+
+    /// Goes on taking what is in place of regions from a memory whose program has gone; `None` if
+    /// there is nothing.
+    pub(super) fn leave_region(
+        &mut self,
+        root: GroupId,
+        memory: usize,
+        pages: u32,
+    ) -> Option<Detached> {
+        let places = &self.tenancies.get(&root)?.regions;
+        let index = places.iter().position(|place| place.memory == memory)?;
+        let at = places[index].at;
+        if let Shown::Region(here, _) = places[index].shown {
+            self.regions.leave_home(&self.paging, here.region, at);
+        }
+        let detached = self.detach_attachment(at, pages);
+        if detached == Detached::Done
+            && let Some(tenancy) = self.tenancies.get_mut(&root)
+        {
+            let gone = tenancy.regions.swap_remove(index);
+            tenancy.placed -= gone.pages;
+            gone.forget(&self.paging);
+        }
+        Some(detached)
+    }
+}
+
+impl Regions {
+    /// If that is a region in the memory of its creator, it is nobody's from now on.
+    fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
+        if self.0.get(&region).is_some_and(|created| created.at == at)
+            && let Some(created) = self.0.remove(&region)
+        {
+            // It is there as long as somebody has it.
+            let _ = paging.abandon(created.area);
+        }
+    }
+
+    /// A top-level tenant ends: its regions are nobody's from now on. A step for each region of the
+    /// cell.
+    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
+        let ending = self.0.extract_if(|_, created| created.home == root);
+        for (_, created) in ending {
+            // It is there as long as somebody has it.
+            let _ = paging.abandon(created.area);
+        }
+    }
+}
+
+impl Place {
+    fn start(&self) -> *mut u8 {
+        (self.memory + self.offset) as *mut u8
+    }
+
+    /// The region is there, or is about to be.
+    fn shows(&self, region: RegionId) -> bool {
+        match &self.shown {
+            Shown::Region(here, _) | Shown::Nothing(Some(here), _) => here.region == region,
+            Shown::Nothing(None, _) | Shown::Zeros => false,
+        }
+    }
+
+    /// What of it is shared with others.
+    pub(super) fn shared(&self) -> Option<AttachmentId> {
+        matches!(self.shown, Shown::Region(..)).then_some(self.at)
+    }
+
+    /// It is in no memory any more.
+    pub(super) fn forget(self, paging: &Paging) {
+        PLACES.set(PLACES.get() - 1);
+        if let Shown::Region(_, zeros) | Shown::Nothing(_, zeros) = self.shown {
+            // They were never used.
+            let _ = paging.discard_area(zeros);
+        }
+    }
+}
