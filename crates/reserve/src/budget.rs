@@ -222,12 +222,19 @@ impl Budget {
         }
     }
 
-    /// When the budget ends if the server runs from now on, early replenishments included.
+    /// When the budget ends if the server runs from now on, early replenishments included: also
+    /// those that come due while the interrupt for its end would last. That interrupt would find
+    /// budget and switch to nobody (SPR §III-B); what is used meanwhile is an overrun, as it would
+    /// be during the interrupt.
     #[inline]
-    pub(crate) fn depletion(&self, ring: &Ring, now: Nanos) -> Nanos {
+    pub(crate) fn depletion(&self, ring: &Ring, now: Nanos, interrupt: Nanos) -> Nanos {
         match self {
-            Budget::Sporadic(sporadic) => sporadic.depletion(ring, now),
-            Budget::Deferrable(deferrable) => deferrable.depletion(now),
+            // Everything `interrupt` later: then what comes due by its end is there.
+            Budget::Sporadic(sporadic) => match sporadic.depletion(ring, now + interrupt) {
+                NEVER => NEVER,
+                end => end - interrupt,
+            },
+            Budget::Deferrable(deferrable) => deferrable.depletion(now, interrupt),
             Budget::Bandwidth(bandwidth) => bandwidth.depletion(now),
             Budget::Unlimited => NEVER,
         }

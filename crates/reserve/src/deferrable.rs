@@ -98,16 +98,17 @@ impl Deferrable {
     }
 
     /// When the budget ends if the server runs from now on. If the next period has begun by
-    /// then, its budget is a foregone conclusion (SPR §III-B).
+    /// then, or while the interrupt lasts, its budget is a foregone conclusion (SPR §III-B).
     #[inline]
-    pub(crate) const fn depletion(&self, now: Nanos) -> Nanos {
+    pub(crate) const fn depletion(&self, now: Nanos, interrupt: Nanos) -> Nanos {
         let end = now + (self.budget - self.used);
-        if end < self.boundary {
+        let overrun = self.boundary.saturating_sub(end);
+        if overrun > interrupt || overrun >= self.budget {
             end
         } else if self.budget == self.period {
             NEVER
         } else {
-            self.boundary + self.budget
+            self.boundary + (self.budget - overrun)
         }
     }
 }

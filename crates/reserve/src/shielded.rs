@@ -117,7 +117,7 @@ impl Scheduler {
         let server = self.servers.at(index);
         let since = self.accounted - self.owed;
         let ring = &self.rings[index as usize];
-        let mut end = server.budget.depletion(ring, since);
+        let mut end = server.budget.depletion(ring, since, self.interrupt);
         let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract())
         else {
             return end;
@@ -125,7 +125,7 @@ impl Scheduler {
         let region = server.dispatched + server.nonpreemptive;
         let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
         for _ in 0..LATE_ROUNDS {
-            if end < deadline {
+            if end + self.interrupt < deadline {
                 break;
             }
             deadline += contract.period();

@@ -62,7 +62,7 @@ impl Scheduler {
         }
         // A timer that fired in time leaves no overrun.
         if now > self.armed && server.state == State::Ready {
-            let overrun = end.saturating_sub(server.budget.depletion(ring, from));
+            let overrun = end.saturating_sub(server.budget.depletion(ring, from, 0));
             server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         }
         server.supply.replenishments +=

@@ -3,7 +3,9 @@
 mod common;
 
 use common::contract;
-use leasehold_reserve::{Config, Nanos, Order, Policy, Scheduler, ServerId, Shielding, TaskId};
+use leasehold_reserve::{
+    Config, Contract, Nanos, Order, Policy, Scheduler, ServerId, Shielding, TaskId,
+};
 
 const INTERRUPT: Nanos = 5;
 
@@ -106,6 +108,38 @@ fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
     assert_eq!(scheduler.supply(high).unwrap().used, 6);
     // All three of this period, and three of the next: it has to wait for the one after.
     assert_eq!(scheduler.next_replenishment(high), Ok(Some(10 + 2 * 200)));
+}
+
+/// When the timer fires for a server that runs from `from` on, by the most that an interrupt takes.
+fn depletion(contract: &Contract, naps: &[(Nanos, Nanos)], from: Nanos, interrupt: Nanos) -> Nanos {
+    let mut scheduler =
+        Scheduler::new(common::config(Shielding::Shielded)).with_interrupt(interrupt);
+    let server = scheduler.add_server(contract, 0).unwrap();
+    let task = scheduler.add_task(server).unwrap();
+    for &(wake, sleep) in naps {
+        scheduler.wake(task, wake).unwrap();
+        scheduler.schedule(wake);
+        scheduler.block(task, sleep, None).unwrap();
+        scheduler.schedule(sleep);
+    }
+    scheduler.wake(task, from).unwrap();
+    scheduler.schedule(from).timer.unwrap()
+}
+
+#[test]
+fn no_interrupt_ends_a_budget_if_there_is_more_by_the_time_it_is_over() {
+    // Ten come back at 100, and ten at 115.
+    let sporadic = contract(20, 100, 1).with_replenishments(4).unwrap();
+    let naps = [(0, 10), (15, 25)];
+    assert_eq!(depletion(&sporadic, &naps, 100, 4), 100 + 10);
+    assert_eq!(depletion(&sporadic, &naps, 100, 5), 100 + 20);
+    // The next period begins at 100; what was used before that is taken off its budget.
+    let deferrable = contract(20, 100, 1).with_policy(Policy::Deferrable);
+    assert_eq!(depletion(&deferrable, &[], 78, 1), 78 + 20);
+    assert_eq!(depletion(&deferrable, &[], 78, 2), 100 + 18);
+    // Nothing would be left of a budget of one.
+    let small = contract(1, 100, 1).with_policy(Policy::Deferrable);
+    assert_eq!(depletion(&small, &[], 97, 2), 97 + 1);
 }
 
 #[test]
