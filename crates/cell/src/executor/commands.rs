@@ -1,0 +1,221 @@
+//! What the controller asks of a cell: to start tenants, end them, and tell how they are.
+
+use super::Executor;
+use super::roots::{Controlled, Root, memory_use};
+use crate::cell::{Command, Connect, StartError, StartRequest};
+use crate::clock::monotonic_ns;
+use crate::dispatch::{Processor, Promised, Work};
+use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
+use crate::local;
+use crate::memory;
+use crate::pools::Leavings;
+use crate::starting::{Client, Starting};
+use leasehold_kernel::{Errno, Rights, TenantId};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+impl Executor {
+    pub(super) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Start {
+                key,
+                request,
+                promised,
+                client,
+            } => self.start(key, *request, promised, client),
+            Command::Go(key) => self.go(key),
+            Command::Kill(key) => self.end_root(key, Exit::Killed),
+            Command::Statement(key, reply) => {
+                let statement = self
+                    .alive(key)
+                    .and_then(|tenant| local::with(|l| l.kernel.statement(tenant).ok()));
+                let _ = reply.send(statement);
+            }
+            Command::Processors(keys, reply) => {
+                let _ = reply.send(keys.iter().map(|key| self.processor(*key)).collect());
+            }
+            Command::Memory(key, reply) => {
+                let _ = reply.send(self.alive(key).map(memory_use));
+            }
+            Command::Control(reply) => {
+                let _ = reply.send(self.control_share.uses().collect());
+            }
+            Command::Shared(reply) => {
+                let _ = reply.send(memory::shared());
+            }
+            Command::Connect(connect) => {
+                let result = self.connect(&connect);
+                let _ = connect.reply.send(result);
+            }
+            Command::Shutdown => {
+                self.stop = true;
+                let keys: Vec<_> = self.roots.keys().copied().collect();
+                for &key in &keys {
+                    self.end_root(key, Exit::Killed);
+                }
+                // Nobody is left whom taking everything back could delay.
+                for key in keys {
+                    self.keep_up(key, &mut || true);
+                }
+            }
+        }
+    }
+
+    /// Admits a top-level tenant, whose upkeep will build its program.
+    fn start(
+        &mut self,
+        key: u64,
+        request: StartRequest,
+        promised: Option<Promised>,
+        client: Client,
+    ) {
+        match self.open_root(key, &request, promised) {
+            Ok(tenant) => self.begin_start(key, tenant, request, client),
+            Err(error) => {
+                // The controller may have gone.
+                let _ = client.started.send(Err(error));
+            }
+        }
+    }
+
+    /// Sets up what a top-level tenant needs to take turns.
+    fn open_root(
+        &mut self,
+        key: u64,
+        request: &StartRequest,
+        promised: Option<Promised>,
+    ) -> Result<TenantId, StartError> {
+        let lease = &request.lease;
+        let budget_ns = lease.reclaim.budget.get();
+        let (tenant, group) = local::with(|local| {
+            let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
+            let root = local.kernel.group_of(tenant)?;
+            local.shares.open(root, lease.memory.table_elements);
+            Ok((tenant, root))
+        })
+        .map_err(|errno: Errno| StartError::refused(budget_ns, errno))?;
+        if let Err(refused) = memory::admit(group, &lease.memory) {
+            local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
+            return Err(refused);
+        }
+        let now = monotonic_ns();
+        let dispatcher = &mut self.executions.dispatcher;
+        let contract = promised.as_ref().map(|promised| &promised.contract);
+        let share = dispatcher.share(contract, now).and_then(|share| {
+            let upkeep = dispatcher.add(&share, Work::Upkeep(key));
+            let upkeep = upkeep.inspect_err(|_| dispatcher.give_back(&share, now))?;
+            Ok((share, upkeep))
+        });
+        let (share, upkeep) = match share {
+            Ok(share) => share,
+            Err(refused) => {
+                if let Some(tenancy) = memory::end(group) {
+                    tenancy.give_back();
+                }
+                local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
+                return Err(StartError::Processor(refused.to_string()));
+            }
+        };
+        self.keys.insert(tenant, key);
+        self.roots.insert(
+            key,
+            Root {
+                tenant,
+                share,
+                promised,
+                upkeep,
+                starting: None,
+                ended: false,
+                deaths: VecDeque::new(),
+                leavings: Leavings::default(),
+                controlled: None,
+            },
+        );
+        Ok(tenant)
+    }
+
+    /// Has a tenant's program built in its own turns.
+    fn begin_start(&mut self, key: u64, tenant: TenantId, request: StartRequest, client: Client) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let budget_ns = request.lease.reclaim.budget.get();
+        let call_bytes = match request.lease.reclaim.call_bytes {
+            Some(bytes) => bytes.get(),
+            None => call_bytes(budget_ns, self.page_ps),
+        };
+        let blueprint = Rc::new(Blueprint {
+            engine: self.engine.clone(),
+            linkers: self.linkers.clone(),
+            preemption: self.preemption.clone(),
+            program: request.program,
+            surroundings: request.surroundings,
+            limits: Limits {
+                call_bytes,
+                handles: handles(budget_ns, self.page_ps),
+            },
+        });
+        let execution = local::with(|local| {
+            let execution = local.next_execution;
+            local.next_execution += 1;
+            execution
+        });
+        let starting = Starting::new(tenant, execution, blueprint, budget_ns, client);
+        root.starting = Some(Box::new(starting));
+        self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+    }
+
+    /// Has a tenant's program polled for the first time.
+    pub(super) fn go(&mut self, key: u64) {
+        let controlled = self
+            .roots
+            .get(&key)
+            .and_then(|root| root.controlled.as_ref());
+        if let Some(&Controlled { program, .. }) = controlled {
+            self.executions.wake(program, monotonic_ns());
+        }
+    }
+
+    /// What a tenant has got of the processor.
+    fn processor(&self, key: u64) -> Option<Processor> {
+        let root = self.roots.get(&key)?;
+        let now = monotonic_ns();
+        self.executions.dispatcher.processor(&root.share, now)
+    }
+
+    fn connect(&self, connect: &Connect) -> Result<(u32, u32), Errno> {
+        let tenant = |key: &u64| self.alive(*key).ok_or(Errno::Gone);
+        let (client, service) = (tenant(&connect.client)?, tenant(&connect.service)?);
+        local::with(|local| {
+            let kernel = &mut local.kernel;
+            let channel = kernel.channel_create(client, connect.capacity)?;
+            let rights = Rights::READ | Rights::WRITE;
+            match kernel.connect(client, channel, service, rights, connect.links) {
+                Ok(theirs) => Ok((channel.0, theirs.0)),
+                Err(errno) => {
+                    // The channel was made a moment ago, so it can be dropped.
+                    let _ = kernel.capability_drop(client, channel);
+                    Err(errno)
+                }
+            }
+        })
+    }
+}
+
+/// What a pending host call may hold when the lease does not say: what an eighth of the budget
+/// pays for, at most 16 MiB.
+fn call_bytes(budget_ns: u64, page_ps: u64) -> u64 {
+    share_of(budget_ns, 8, page_ps).clamp(64 << 10, 16 << 20)
+}
+
+/// How many component-model handles a program may have: what a sixteenth of the budget pays for,
+/// at most a million.
+fn handles(budget_ns: u64, page_ps: u64) -> u64 {
+    (share_of(budget_ns, 16, page_ps) / HANDLE_BYTES).clamp(1 << 10, 1 << 20)
+}
+
+/// Bytes of the host's memory whose pages a part of the budget pays for.
+fn share_of(budget_ns: u64, part: u64, page_ps: u64) -> u64 {
+    let pages = (budget_ns * 1000 / part).checked_div(page_ps);
+    pages.map_or(u64::MAX, |pages| pages.saturating_mul(4096))
+}

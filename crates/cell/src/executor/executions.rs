@@ -1,0 +1,290 @@
+//! Executions, programs and tasks of guests: polled when it is their turn, woken, and ended.
+
+use super::Executor;
+use super::roots::Death;
+use crate::cell::Command;
+use crate::clock::monotonic_ns;
+use crate::dispatch::{Dispatcher, Turn, Work};
+use crate::ending::Programs;
+use crate::execution::{Exit, Remains, Running};
+use crate::local;
+use crate::memory::{self, region};
+use crate::pools::Leavings;
+use crate::standing::Standing;
+use leasehold_crossing::{Urgent as _, WakeFlag};
+use leasehold_kernel::{Errno, ExecutionId, TenantId};
+use leasehold_reserve::TaskId;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// What a guest asked the executor for, from inside a host call.
+pub(crate) enum Request {
+    /// Run this new execution; `main` is the one whose end ends its tenant.
+    Run {
+        tenant: TenantId,
+        execution: u64,
+        running: Running,
+        main: bool,
+    },
+    /// End this descendant of the caller's tenant, and then poll the caller again.
+    End { child: TenantId, caller: u64 },
+    /// Stop this task.
+    Stop(u64),
+}
+
+struct Execution {
+    tenant: TenantId,
+    /// The key of the top-level tenant that it belongs to.
+    root: u64,
+    task: TaskId,
+    /// `None` while it is being polled.
+    running: Option<Running>,
+    flag: Arc<WakeFlag<Command, Standing>>,
+    waker: Waker,
+    main: bool,
+}
+
+/// The executions of a cell and the turns that they take.
+pub(super) struct Executions {
+    all: HashMap<u64, Execution>,
+    pub(super) dispatcher: Dispatcher,
+}
+
+impl Executions {
+    pub(super) fn new(dispatcher: Dispatcher) -> Self {
+        Self {
+            all: HashMap::new(),
+            dispatcher,
+        }
+    }
+
+    /// Has an execution polled when it is its turn.
+    pub(super) fn wake(&mut self, id: u64, now: u64) {
+        if let Some(execution) = self.all.get(&id) {
+            self.dispatcher.wake(execution.task, now);
+        }
+    }
+}
+
+impl Programs for Executions {
+    fn remove(&mut self, execution: u64) -> Option<Remains> {
+        let removed = self.all.remove(&execution)?;
+        self.dispatcher.remove(removed.task, monotonic_ns());
+        local::with(|local| {
+            local.woken.remove(&execution);
+            if removed.main {
+                local.blueprints.remove(&removed.tenant);
+            }
+        });
+        removed.running.map(Remains::Stopped)
+    }
+}
+
+impl Executor {
+    pub(super) fn add_execution(
+        &mut self,
+        root: u64,
+        tenant: TenantId,
+        id: u64,
+        running: Running,
+        main: bool,
+    ) -> Result<(), Errno> {
+        let share = &self.roots.get(&root).ok_or(Errno::Gone)?.share;
+        let task = self
+            .executions
+            .dispatcher
+            .add(share, Work::Execution(id))
+            .map_err(|_| Errno::Limit)?;
+        let standing = share.standing().clone();
+        let urgency = standing.urgency().level();
+        local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
+        let flag = Arc::new(WakeFlag::new(id, standing, self.inbox.clone()));
+        let waker = Waker::from(flag.clone());
+        let execution = Execution {
+            tenant,
+            root,
+            task,
+            running: Some(running),
+            flag,
+            waker,
+            main,
+        };
+        self.executions.all.insert(id, execution);
+        Ok(())
+    }
+
+    /// Polls an execution until it blocks or has to make way.
+    pub(super) fn poll(&mut self, id: u64, turn: &Turn) {
+        let Some(execution) = self.executions.all.get_mut(&id) else {
+            return;
+        };
+        let (tenant, root) = (execution.tenant, execution.root);
+        if local::with(|local| local.kernel.group_of(tenant).is_err()) {
+            // Its tenant has ended and waits to be taken back; it must neither run on until then
+            // nor end by itself, which would drop its store in the middle of another's end.
+            let now = monotonic_ns();
+            self.executions.dispatcher.block(turn.task, now, None);
+            return;
+        }
+        let Some(mut running) = execution.running.take() else {
+            return;
+        };
+        match withdraw_regions(tenant) {
+            Ok(true) => {}
+            Ok(false) => {
+                // Nothing of it may run before all of it has gone: in its next turn.
+                execution.running = Some(running);
+                return;
+            }
+            Err(why) => {
+                self.ended(id, Exit::Memory(why), Remains::Stopped(running));
+                return self.act_on_requests(root);
+            }
+        }
+        let (flag, waker) = (execution.flag.clone(), execution.waker.clone());
+        local::with(|local| local.running = turn.urgency);
+        flag.begin_poll();
+        let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
+        let woken = flag.end_poll();
+        match (poll, memory::take_denied()) {
+            // Whatever it did since it was denied a page, it ends for that.
+            (poll, Some(reason)) => {
+                let remains = match poll {
+                    Poll::Pending => Remains::Stopped(running),
+                    Poll::Ready(finished) => finished.into_parts().1,
+                };
+                self.ended(id, Exit::Memory(reason), remains);
+            }
+            (Poll::Ready(finished), None) => {
+                let (exit, remains) = finished.into_parts();
+                self.ended(id, exit, remains);
+            }
+            (Poll::Pending, None) => {
+                if let Some(execution) = self.executions.all.get_mut(&id) {
+                    execution.running = Some(running);
+                }
+                if !woken {
+                    let until = local::with(|local| local.sleeps.of(id));
+                    let now = monotonic_ns();
+                    let urgency = self.executions.dispatcher.block(turn.task, now, until);
+                    if let Some(urgency) = urgency {
+                        let urgency = urgency.level();
+                        local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
+                    }
+                }
+            }
+        }
+        self.act_on_requests(root);
+        self.pass_on();
+        if let Some(root) = self.roots.get_mut(&root) {
+            self.pools.claim(&mut root.leavings);
+            if !root.leavings.is_clean() {
+                self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+            }
+        }
+    }
+
+    /// A program runs no more: the tenant's own program ends the tenant, a task only itself.
+    fn ended(&mut self, id: u64, exit: Exit, remains: Remains) {
+        let Some(execution) = self.executions.all.get(&id) else {
+            return;
+        };
+        let (tenant, main) = (execution.tenant, execution.main);
+        if main {
+            let root = execution.root;
+            self.executions.remove(id);
+            let code = exit.code();
+            local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
+            self.end(root, tenant, exit, Some((id, remains)), None);
+        } else {
+            self.end_task(id, exit.code(), Some(remains));
+        }
+    }
+
+    /// Ends a task: `remains` if it has ended by itself, otherwise it is stopped.
+    pub(super) fn end_task(&mut self, id: u64, code: i32, remains: Option<Remains>) {
+        let Some(execution) = self.executions.all.get(&id) else {
+            return;
+        };
+        let (tenant, root) = (execution.tenant, execution.root);
+        let holdings = local::with(|local| local.holdings.remove(&id));
+        let remains = self.executions.remove(id).or(remains);
+        local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
+        self.bury(
+            root,
+            Death::Task {
+                tenant,
+                holdings: holdings.unwrap_or_default(),
+                remains,
+                leavings: Leavings::default(),
+            },
+        );
+    }
+
+    /// Does what guests of this top-level tenant asked for.
+    fn act_on_requests(&mut self, root: u64) {
+        let requests = local::with(|local| std::mem::take(&mut local.requests));
+        for request in requests {
+            match request {
+                Request::Run {
+                    tenant,
+                    execution,
+                    running,
+                    main,
+                } => {
+                    let added = self.add_execution(root, tenant, execution, running, main);
+                    debug_assert!(added.is_ok(), "there is a task for every store");
+                    self.executions.wake(execution, monotonic_ns());
+                }
+                Request::End { child, caller } => {
+                    self.end(root, child, Exit::Killed, None, Some(caller));
+                }
+                Request::Stop(execution) => self.end_task(execution, Exit::Killed.code(), None),
+            }
+        }
+    }
+
+    /// Tells the scheduler what the kernel has found out meanwhile: who can go on, and whose
+    /// timers fire when.
+    pub(super) fn pass_on(&mut self) {
+        let now = monotonic_ns();
+        while let Some((ExecutionId(execution), _)) = local::with(|local| {
+            let wake = local.kernel.next_wake()?;
+            // Whether it was woken or bereaved, the call that it makes again will tell.
+            local.woken.insert(wake.0.0);
+            Some(wake)
+        }) {
+            self.executions.wake(execution, now);
+        }
+        while let Some((tenant, deadline)) = local::with(|local| local.kernel.next_rearmed()) {
+            let root = self.keys.get(&tenant).and_then(|key| self.roots.get(key));
+            if let Some(root) = root
+                && root.deaths.is_empty()
+            {
+                // With something to take back it will look at the timers anyway.
+                self.executions.dispatcher.block(root.upkeep, now, deadline);
+            }
+        }
+    }
+}
+
+/// Takes a step towards taking what regions a tenant must not see any more from its memory, and those
+/// of its top-level tenant; true if nothing is left to take.
+///
+/// # Errors
+/// Why nothing can be had in their place.
+fn withdraw_regions(tenant: TenantId) -> Result<bool, String> {
+    if !region::is_any_mapped() {
+        return Ok(true);
+    }
+    let root = local::with(|local| {
+        let group = local.kernel.group_of(tenant).ok()?;
+        local.kernel.groups().root_of(group)
+    });
+    root.map_or(Ok(true), |root| {
+        region::withdraw(root, &|tenant, selector| {
+            local::with(|local| local.kernel.region_mapping(tenant, selector).ok())
+        })
+    })
+}

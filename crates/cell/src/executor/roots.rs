@@ -1,0 +1,304 @@
+//! Top-level tenants, and their upkeep: the task of each that builds its program, fires its timers
+//! and takes back what has ended.
+
+use super::Executor;
+use crate::cell::Ended;
+use crate::clock::monotonic_ns;
+use crate::dispatch::{Promised, Share};
+use crate::ending::Ending;
+use crate::execution::{Exit, Remains, Running};
+use crate::local::{self, Holdings};
+use crate::memory::{self, MemoryUse};
+use crate::pools::Leavings;
+use crate::range_pool::STEP_PAGES;
+use crate::starting::{Starting, Stepped};
+use leasehold_kernel::{Errno, ExecutionId, TenantId};
+use leasehold_reserve::TaskId;
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+
+/// Timers that a tenant's upkeep fires between two looks at the time.
+const TIMERS_PER_STEP: u32 = 64;
+
+/// A top-level tenant, until everything was taken back from it and its descendants.
+pub(super) struct Root {
+    pub(super) tenant: TenantId,
+    pub(super) share: Share,
+    /// Its reservation can be kept.
+    pub(super) promised: Option<Promised>,
+    /// The task that builds its program, fires timers and takes back what ended.
+    pub(super) upkeep: TaskId,
+    /// Its program, until it is built.
+    pub(super) starting: Option<Box<Starting>>,
+    /// Whether the tenant itself has ended.
+    pub(super) ended: bool,
+    /// What is being taken back, in the order in which it ended.
+    pub(super) deaths: VecDeque<Death>,
+    /// What programs left in the pools that did not come to run, such as a memory beside another
+    /// one that was refused.
+    pub(super) leavings: Leavings,
+    pub(super) controlled: Option<Controlled>,
+}
+
+/// The controller's side of a top-level tenant.
+pub(super) struct Controlled {
+    /// The execution of its own program.
+    pub(super) program: u64,
+    pub(super) ended: Sender<Ended>,
+    pub(super) detailed: bool,
+}
+
+/// What is being taken back.
+pub(super) enum Death {
+    /// A tenant, and the execution that asked for its end and waits.
+    Tenant {
+        ending: Box<Ending>,
+        caller: Option<u64>,
+    },
+    /// A task. Until its pages are clean its tenant stays charged for what it held.
+    Task {
+        tenant: TenantId,
+        holdings: Holdings,
+        /// Dropped when it is its turn.
+        remains: Option<Remains>,
+        /// What it left, once it was dropped.
+        leavings: Leavings,
+    },
+}
+
+impl Executor {
+    /// The tenant with this key, if it has not ended.
+    pub(super) fn alive(&self, key: u64) -> Option<TenantId> {
+        let root = self.roots.get(&key)?;
+        (!root.ended).then_some(root.tenant)
+    }
+
+    /// Begins to end a top-level tenant, if it has not ended yet.
+    pub(super) fn end_root(&mut self, key: u64, exit: Exit) {
+        if let Some(tenant) = self.alive(key) {
+            self.end(key, tenant, exit, None, None);
+        }
+    }
+
+    /// Begins to end a tenant of this root; `program` is its own, if that has ended already, and
+    /// `caller` the execution that waits for it.
+    pub(super) fn end(
+        &mut self,
+        key: u64,
+        tenant: TenantId,
+        exit: Exit,
+        program: Option<(u64, Remains)>,
+        caller: Option<u64>,
+    ) {
+        let memory = memory_use(tenant);
+        let group = local::with(|local| {
+            local.forget_shares(tenant);
+            local.kernel.group_of(tenant).ok()
+        });
+        let tenancy = group.and_then(memory::end);
+        let mut controlled = None;
+        if let Some(root) = self.roots.get_mut(&key)
+            && root.tenant == tenant
+        {
+            root.ended = true;
+            controlled = root.controlled.take();
+            self.keys.remove(&tenant);
+            if let Some(starting) = root.starting.take() {
+                starting.give_up();
+            }
+        }
+        let detailed = controlled
+            .as_ref()
+            .is_some_and(|controlled| controlled.detailed);
+        let reply = controlled.map(|controlled| controlled.ended);
+        if let Some(ending) =
+            Ending::begin(tenant, exit, program, reply, detailed, (tenancy, memory))
+        {
+            self.bury(
+                key,
+                Death::Tenant {
+                    ending: Box::new(ending),
+                    caller,
+                },
+            );
+        } else if let Some(caller) = caller {
+            self.executions.wake(caller, monotonic_ns());
+        }
+    }
+
+    pub(super) fn bury(&mut self, root: u64, death: Death) {
+        if let Some(root) = self.roots.get_mut(&root) {
+            root.deaths.push_back(death);
+            self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+        }
+    }
+
+    /// The upkeep of a top-level tenant: builds its program, fires its timers, cleans what it left,
+    /// and takes back what of it ended: at least one step, and as long as `go_on` says so and
+    /// anything is left to do.
+    pub(super) fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
+        while let Some(root) = self.roots.get_mut(&key) {
+            let now = monotonic_ns();
+            let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                local::with(|local| local.kernel.expire(root.tenant, now, TIMERS_PER_STEP));
+                self.pass_on();
+            } else if root.starting.is_some() {
+                self.step_start(key);
+            } else if !root.leavings.is_clean() {
+                self.pools.clean(&mut root.leavings, STEP_PAGES);
+            } else if !root.deaths.is_empty() {
+                self.take_back(key, go_on);
+            } else if root.ended {
+                self.close_root(key);
+            } else {
+                self.executions.dispatcher.block(root.upkeep, now, deadline);
+                return;
+            }
+            if !go_on() {
+                return;
+            }
+        }
+    }
+
+    /// Takes the next step of building a top-level tenant's program, and tells the controller when
+    /// that is over.
+    fn step_start(&mut self, key: u64) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(mut starting) = root.starting.take() else {
+            return;
+        };
+        let tenant = root.tenant;
+        let built = match starting.step() {
+            Ok(Stepped::Working) => {
+                root.starting = Some(starting);
+                return;
+            }
+            Ok(Stepped::Built(running)) => self
+                .take_in(key, tenant, &starting, running)
+                .map_err(|errno| starting.not_taken(errno)),
+            Err(error) => Err(error),
+        };
+        match built {
+            Ok(()) => {
+                let program = starting.execution();
+                let client = starting.complete();
+                if let Some(root) = self.roots.get_mut(&key) {
+                    root.controlled = Some(Controlled {
+                        program,
+                        ended: client.ended,
+                        detailed: client.detailed,
+                    });
+                }
+                if !client.held {
+                    self.go(key);
+                }
+                // The controller may have gone; then the tenant is ended with the cell.
+                let _ = client.started.send(Ok(()));
+            }
+            Err(error) => {
+                let client = starting.give_up();
+                self.end_root(key, Exit::Killed);
+                let _ = client.started.send(Err(error));
+            }
+        }
+    }
+
+    /// Takes a program that was built as that of a top-level tenant.
+    fn take_in(
+        &mut self,
+        key: u64,
+        tenant: TenantId,
+        starting: &Starting,
+        running: Running,
+    ) -> Result<(), Errno> {
+        let execution = starting.execution();
+        local::with(|local| {
+            local
+                .kernel
+                .register_execution(tenant, ExecutionId(execution))?;
+            local.blueprints.insert(tenant, starting.blueprint());
+            Ok::<_, Errno>(())
+        })?;
+        self.add_execution(key, tenant, execution, running, true)
+    }
+
+    /// Takes back what ended first.
+    fn take_back(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(death) = root.deaths.front_mut() else {
+            return;
+        };
+        let done = match death {
+            Death::Tenant { ending, caller } => {
+                let done = ending.work(&mut self.executions, &self.pools, go_on);
+                if ending.is_reusable()
+                    && let Some(caller) = caller.take()
+                {
+                    self.executions.wake(caller, monotonic_ns());
+                }
+                done
+            }
+            Death::Task {
+                remains, leavings, ..
+            } => {
+                if let Some(remains) = remains.take() {
+                    drop(remains);
+                    self.pools.claim(leavings);
+                } else {
+                    self.pools.clean(leavings, STEP_PAGES);
+                }
+                leavings.is_clean()
+            }
+        };
+        if done {
+            let death = root.deaths.pop_front();
+            let supply = self.executions.dispatcher.supply(&root.share);
+            // Whoever hears of the tenant's end may take its place at once.
+            if root.ended && root.deaths.is_empty() && root.leavings.is_clean() {
+                self.close_root(key);
+            }
+            match death {
+                Some(Death::Tenant { ending, .. }) => ending.report(supply),
+                Some(Death::Task {
+                    tenant, holdings, ..
+                }) => {
+                    local::with(|local| local.give_back(tenant, &holdings));
+                }
+                None => {}
+            }
+        }
+        self.pass_on();
+    }
+
+    /// Everything was taken back: the tenant's turns go too.
+    fn close_root(&mut self, key: u64) {
+        if let Some(root) = self.roots.remove(&key) {
+            let now = monotonic_ns();
+            let dispatcher = &mut self.executions.dispatcher;
+            dispatcher.remove(root.upkeep, now);
+            dispatcher.give_back(&root.share, now);
+            drop(root.promised);
+        }
+    }
+}
+
+/// How a tenant uses its memory.
+pub(super) fn memory_use(tenant: TenantId) -> MemoryUse {
+    let (account, group) = local::with(|local| {
+        let account = local.kernel.memory(tenant).unwrap_or_default();
+        (account, local.kernel.group_of(tenant).ok())
+    });
+    let paged = group.and_then(memory::usage);
+    MemoryUse {
+        linear_bytes: account.used,
+        limit_bytes: account.reserved,
+        paging: paged.map(|paged| (paged.account, paged.counts)),
+        shared_bytes: paged.map_or(0, |paged| paged.shared_bytes),
+        swapped_bytes: paged.map_or(0, |paged| paged.swapped_bytes),
+    }
+}
