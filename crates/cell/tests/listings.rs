@@ -3,9 +3,7 @@
 mod common;
 
 use common::{cell, lease};
-use leasehold_cell::{
-    Capture, Cell, Directory, Ended, Exit, Lease, Output, StartRequest, Surroundings,
-};
+use leasehold_cell::{Cell, Ended, Exit, Lease, Surroundings};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -55,26 +53,12 @@ const WRITE: &str = "
       (drop (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))";
 
 fn run(cell: &Cell, text: &str, directory: &Path, lease: Lease) -> (Ended, Vec<u8>) {
-    let output = Capture::new(1 << 20);
-    let ended = cell
-        .start_tenant(StartRequest {
-            program: cell.compile(text.as_bytes()).expect("compiles"),
-            lease,
-            surroundings: Surroundings {
-                dirs: vec![Directory {
-                    host: directory.to_owned(),
-                    guest: "/data".to_owned(),
-                    write: false,
-                }],
-                stdout: Output::Capture(output.clone()),
-                ..Surroundings::default()
-            },
-            detailed: false,
-        })
-        .expect("starts")
-        .wait()
-        .expect("ends");
-    (ended, output.bytes())
+    let surroundings = Surroundings {
+        dirs: vec![common::read_only(directory)],
+        ..Surroundings::default()
+    };
+    let program = cell.compile(text.as_bytes()).expect("compiles");
+    common::run(cell, program, lease, surroundings)
 }
 
 /// Name, kind and number of each entry that was written.

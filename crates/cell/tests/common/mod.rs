@@ -5,11 +5,12 @@ pub(crate) mod paged;
 
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Beginning, Capture, Cell, CellConfig, Ended, Input, Lease, Output, StartError, StartRequest,
-    Surroundings, TenantHandle,
+    Beginning, Capture, Cell, CellConfig, Directory, Ended, Input, Lease, Output, Program,
+    StartError, StartRequest, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A profile with round numbers, so that tests do not depend on the host's speed.
@@ -104,6 +105,38 @@ pub(crate) fn begin(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> Beg
     let (request, output) = request(cell, name, args, lease);
     let beginning = cell.begin(request).expect("a tenant is admitted");
     Begun { beginning, output }
+}
+
+/// Runs a program to its end; what became of it, and what it wrote.
+pub(crate) fn run(
+    cell: &Cell,
+    program: Arc<Program>,
+    lease: Lease,
+    surroundings: Surroundings,
+) -> (Ended, Vec<u8>) {
+    let output = Capture::new(8 << 20);
+    let tenant = cell
+        .start_tenant(StartRequest {
+            program,
+            lease,
+            surroundings: Surroundings {
+                stdout: Output::Capture(output.clone()),
+                ..surroundings
+            },
+            detailed: true,
+        })
+        .expect("a tenant starts");
+    let ended = tenant.wait().expect("the cell is there");
+    (ended, output.bytes())
+}
+
+/// A directory that a guest may read, as `/data`.
+pub(crate) fn read_only(directory: &Path) -> Directory {
+    Directory {
+        host: directory.to_owned(),
+        guest: "/data".to_owned(),
+        write: false,
+    }
 }
 
 /// A tenant, if the cell has room for it.
