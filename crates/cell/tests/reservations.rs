@@ -122,13 +122,12 @@ fn all_tasks_and_descendants_of_a_tenant_run_on_its_one_reservation() {
 #[test]
 fn a_tenant_pays_for_its_own_end() {
     let cell = cell();
-    // 128 MiB of pages take some milliseconds to give back: several periods at 1 ms in each. A budget
-    // must be worth more than a preemption, which takes 0.3 ms on a slow host.
+    // 32 MiB of pages take some milliseconds to give back: several periods at 200 µs in each.
     let hostile = start(
         &cell,
         "page-scatterer.wasm",
-        &["134217728", "4096", "sleep"],
-        reserved("budget=1ms,period=20ms,priority=200"),
+        &["33554432", "4096", "sleep"],
+        reserved("budget=200us,period=20ms,priority=200"),
     );
     hostile.wait_for("ready");
     let neighbour = spin(&cell, background());
@@ -136,8 +135,8 @@ fn a_tenant_pays_for_its_own_end() {
     let ended = hostile.kill();
     assert_eq!(ended.exit, Exit::Killed);
     let reclaimed = ended.reclaimed;
-    assert!(reclaimed.pages >= 32_768, "{reclaimed:?}");
-    if reclaimed.returned.cpu_ns > 4 * MS {
+    assert!(reclaimed.pages >= 8192, "{reclaimed:?}");
+    if reclaimed.returned.cpu_ns > MS {
         assert!(
             reclaimed.returned.wall_ns > 2 * 20 * MS,
             "the end took {reclaimed:?}, on more than one budget"
@@ -297,14 +296,14 @@ fn a_reservation_that_cannot_be_kept_is_refused_and_costs_the_others_nothing() {
 
 #[test]
 fn many_tenants_with_small_budgets_start_while_all_of_them_attack() {
-    const TENANTS: u32 = 64;
+    const TENANTS: u32 = 256;
     for shielding in [Shielding::Eager, Shielding::Shielded] {
         let mut config = CellConfig::new(common::profile());
         config.shielding = shielding;
         let cell = Cell::start(config).expect("a cell");
         let attackers: Vec<_> = (0..TENANTS)
             .map(|_| {
-                let lease = reserved("budget=100us,period=10ms");
+                let lease = reserved("budget=20us,period=10ms");
                 common::begin(&cell, "thundering-herd.wasm", &["10000000"], lease)
             })
             .collect();
