@@ -9,10 +9,10 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
-.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz clean
+.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz table5 clean
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
 
 setup:
 	@scripts/setup
@@ -82,6 +82,13 @@ test-lab: ## check that the lab does what it says
 lab: export LAB_CMD = $(CMD)
 lab: ## run a command under a stock kernel in emulation: make lab CMD='uname -r'
 	@lab/run -- sh -c "$${LAB_CMD:?say what to run: make lab CMD=...}"
+
+LOCKSCOPE_LAB := scripts/setup bpf && guests/build --only workload && \
+	cargo build --release $(TRACER) --bins --examples && cargo build --release --package leasehold-cli
+
+table5: setup ## LockScope's table 5, figures 2 and 3 in the lab (as root): processes, containers, sandboxes, cells
+	@$(LOCKSCOPE_LAB)
+	@lab/table5
 
 clean:
 	cargo clean
