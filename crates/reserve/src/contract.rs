@@ -41,6 +41,7 @@ pub struct Contract {
     policy: Policy,
     replenishments: u32,
     slice: Nanos,
+    longest_step: Nanos,
 }
 
 /// Why a contract is not one.
@@ -105,7 +106,18 @@ impl Contract {
             policy: Policy::Sporadic,
             replenishments: REPLENISHMENTS_DEFAULT,
             slice: 0,
+            longest_step: 0,
         })
+    }
+
+    /// What runs in the background, as admission sees it: of no priority and next to no budget, with
+    /// steps of at most `longest_step`. No server is made of it.
+    #[must_use]
+    pub const fn background(longest_step: Nanos) -> Self {
+        let Ok(contract) = Contract::new(1, PERIOD_MAX) else {
+            unreachable!()
+        };
+        contract.with_longest_step(longest_step)
     }
 
     /// The same with another priority.
@@ -158,6 +170,14 @@ impl Contract {
         self
     }
 
+    /// The same with tasks that do up to `longest_step` nanoseconds without being interruptible, such
+    /// as waiting for a page to be read. What of it does not fit the budget is carried as an overrun.
+    #[must_use]
+    pub const fn with_longest_step(mut self, longest_step: Nanos) -> Self {
+        self.longest_step = longest_step;
+        self
+    }
+
     /// Processor time per period, `b`.
     pub const fn budget(&self) -> Nanos {
         self.budget
@@ -194,6 +214,21 @@ impl Contract {
             None
         } else {
             Some(self.slice)
+        }
+    }
+
+    /// How long a task may run on although it should not.
+    pub const fn longest_step(&self) -> Nanos {
+        self.longest_step
+    }
+
+    /// How long a server of higher priority waits for this one at the most: for the rest of a
+    /// non-preemptive region, or of a step.
+    pub(crate) const fn blocks(&self) -> Nanos {
+        if self.nonpreemptive > self.longest_step {
+            self.nonpreemptive
+        } else {
+            self.longest_step
         }
     }
 }

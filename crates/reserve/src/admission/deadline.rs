@@ -10,7 +10,7 @@ use crate::contract::{Contract, Nanos};
 /// deadlines, whatever the others do:
 ///
 /// ```text
-/// U · p + B ≤ p,   U = Σ b_k/p_k over all servers,   B = max { η_j | p_j > p }
+/// U · p + B + Σ s_k ≤ p,   U = Σ b_k/p_k over all servers,   B = max { η_j | p_j > p }
 /// ```
 ///
 /// *Why.* Let the server be always ready from the start of a period on, and let `d` be the end of
@@ -27,16 +27,27 @@ use crate::contract::{Contract, Nanos};
 /// processes", 1991), where servers of longer periods count through `B` only: a server that wakes
 /// up late can keep a deadline that is near, however long its period is. So all of them count.
 ///
+/// *Beyond these:* `s`, the longest [step](Contract::longest_step) that nothing interrupts, over all
+/// servers. Each may be in one when its budget ends, and in one more than its share allows.
+///
 /// Cost: `n log n`.
 #[must_use]
 pub fn meets_deadlines(contracts: &[Contract]) -> Vec<bool> {
     let shares = Utilisation::of_all(contracts);
     let longer = LongerRegions::of(contracts);
+    let steps = all_steps(contracts);
     let meets = |contract: &Contract| {
         let free = shares.left_of(contract.period());
-        free.is_some_and(|free| longer.than(contract.period()) <= free)
+        let blocking = longer.than(contract.period()).saturating_add(steps);
+        free.is_some_and(|free| blocking <= free)
     };
     contracts.iter().map(meets).collect()
+}
+
+/// `Σ s_k`.
+pub(crate) fn all_steps(contracts: &[Contract]) -> Nanos {
+    let steps = contracts.iter().map(Contract::longest_step);
+    steps.fold(0, Nanos::saturating_add)
 }
 
 /// `B` for every period.
@@ -85,6 +96,18 @@ mod tests {
         assert_eq!(meets_deadlines(&set), [true; 3]);
         let set = [contract(10, 30), contract(20, 40), contract(11, 60)];
         assert_eq!(meets_deadlines(&set), [false; 3]);
+    }
+
+    #[test]
+    fn a_step_delays_everybody() {
+        // Half the processor is free, as below.
+        let set = |step| {
+            let last = contract(18, 60).with_longest_step(step);
+            [contract(3, 30), contract(4, 40), last]
+        };
+        assert_eq!(meets_deadlines(&set(15)), [true, true, true]);
+        assert_eq!(meets_deadlines(&set(16)), [false, true, true]);
+        assert_eq!(meets_deadlines(&set(21)), [false, false, true]);
     }
 
     #[test]

@@ -64,8 +64,8 @@ impl Verdict {
 }
 
 /// The admission test (SPR §III-G) for all of `contracts` on one processor. Tenants in the
-/// background are of no concern to it: they run only when no server can, and can be preempted at
-/// any time.
+/// background are of no concern to it, since they run only when no server can and can be preempted
+/// at any time; but for those with [steps](Contract::background) that nothing interrupts.
 ///
 /// Cost: that of [`response_times`](super::response_times), or `n log n` under earliest deadline
 /// first.

@@ -19,16 +19,21 @@ pub(crate) const MANY: u64 = 64;
 /// For every contract, in the order given: the least `R` with
 ///
 /// ```text
-/// I + b + Σ RBF_h(R) ≤ R    (SPR eq. 1)
+/// I + b + Σ RBF_h(R) + Σ s_h ≤ R    (SPR eq. 1)
 /// ```
 ///
 /// if there is one with `R ≤ p`; then its server gets its budget within `R` of every
-/// replenishment, whatever the others do. `I` is the longest non-preemptive region of a server of
-/// lower priority. The sum is over all *other* servers of the same *or* a higher priority.
+/// replenishment, whatever the others do. `I` is the longest non-preemptive region, or
+/// [step](Contract::longest_step), of a server of lower priority. The first sum is over all *other*
+/// servers of the same *or* a higher priority, the second over these and the server itself.
 ///
 /// *Departure:* the paper sums over `σ_h > σ` only. Its runqueue, and ours, are first in, first
 /// out within a priority, so that servers of the same priority delay each other as well, each by
 /// its request bound at most.
+///
+/// *Beyond the paper:* `s`, the longest step that nothing interrupts. A step that begins at the end of
+/// a budget runs on beyond it. That overrun is carried into the next budget, so that over any time a
+/// server takes one step more than its request bound at the most.
 ///
 /// What is returned is the least solution, unless the set needs more effort than is spent on one
 /// analysis: then another solution within the period, or `None` where none is known.
@@ -72,8 +77,10 @@ pub(crate) fn all_respond(contracts: &[Contract], part: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Alone {
     interference: Interference,
-    /// `I`, the longest non-preemptive region of a lower priority.
+    /// `I`, the longest non-preemptive region or step of a lower priority.
     pub(crate) blocking: Nanos,
+    /// The steps of this priority and above.
+    pub(crate) steps: Nanos,
 }
 
 impl Alone {
@@ -81,21 +88,26 @@ impl Alone {
     pub(crate) fn among(contracts: &[Contract], index: usize) -> Self {
         let own = contracts[index].priority();
         let mut interference = Interference::default();
-        let mut blocking = 0;
+        let (mut blocking, mut steps) = (0, 0_u64);
         for (other, contract) in contracts.iter().enumerate() {
             if contract.priority() < own {
-                blocking = blocking.max(contract.nonpreemptive());
-            } else if other != index {
+                blocking = blocking.max(contract.blocks());
+                continue;
+            }
+            steps = steps.saturating_add(contract.longest_step());
+            if other != index {
                 interference.add(RequestBound::of(contract));
             }
         }
         Self {
             interference,
             blocking,
+            steps,
         }
     }
 
-    /// The response time of `own` nanoseconds, blocking included, without regard to a period.
+    /// The response time of `own` nanoseconds, blocking and steps included, without regard to a
+    /// period.
     pub(crate) fn response(&self, own: Nanos) -> Option<Nanos> {
         let mut effort = Effort(EFFORT / MANY);
         self.search(own)
@@ -103,7 +115,7 @@ impl Alone {
             .solution()
     }
 
-    /// Whether `own` nanoseconds, blocking included, are served within `period`.
+    /// Whether `own` nanoseconds, blocking and steps included, are served within `period`.
     pub(crate) fn fits(&self, own: Nanos, period: Nanos) -> bool {
         let mut effort = Effort(EFFORT / MANY);
         self.search(own)
@@ -129,7 +141,7 @@ struct Level<'a> {
     deferrable: Vec<usize>,
     /// Request bounds of all servers of this priority and above.
     interference: &'a Interference,
-    /// The longest non-preemptive region below.
+    /// The longest non-preemptive region or step below, and all steps of this priority and above.
     blocking: Nanos,
 }
 
@@ -139,7 +151,8 @@ impl Level<'_> {
     ///
     /// The right-hand side of a server contains those of all above it: their request bounds are
     /// part of it, and a region that they may have to wait for is either one that it may have to
-    /// wait for too, or that of a server of its priority, which is at most a budget of that one.
+    /// wait for too, or that of a server of its priority, which is at most a budget of that one; a step
+    /// of such a server is part of it as well.
     ///
     /// Among deferrable servers, whatever solves the equation of one with a smaller budget `b′`
     /// is not below the solution `R` of one with `b ≥ b′`: up to `b`, both budgets have been
@@ -223,17 +236,19 @@ fn visit_levels(contracts: &[Contract], mut visit: impl FnMut(&Level<'_>) -> boo
         .chunk_by(|&a, &b| contracts[a].priority() == contracts[b].priority())
         .collect();
 
-    // The longest region of each level and those below it.
+    // The longest region or step of each level and those below it.
     let mut below = vec![0; levels.len() + 1];
     for (place, level) in levels.iter().enumerate().rev() {
-        let regions = level.iter().map(|&index| contracts[index].nonpreemptive());
+        let regions = level.iter().map(|&index| contracts[index].blocks());
         below[place] = below[place + 1].max(regions.max().unwrap_or(0));
     }
 
     let mut interference = Interference::default();
+    let mut steps = 0_u64;
     for (place, servers) in levels.into_iter().enumerate() {
         for &index in servers {
             interference.add(RequestBound::of(&contracts[index]));
+            steps = steps.saturating_add(contracts[index].longest_step());
         }
         let (sporadic, mut deferrable): (Vec<usize>, Vec<usize>) = servers
             .iter()
@@ -243,7 +258,7 @@ fn visit_levels(contracts: &[Contract], mut visit: impl FnMut(&Level<'_>) -> boo
             sporadic,
             deferrable,
             interference: &interference,
-            blocking: below[place + 1],
+            blocking: below[place + 1].saturating_add(steps),
         };
         if !visit(&level) {
             return;
@@ -344,7 +359,9 @@ mod tests {
     use super::{Effort, all_respond, respond_within, response_times};
     use crate::contract::{Contract, Policy, Priority};
     use alloc::vec::Vec;
-    use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
+    use proptest::prelude::{
+        Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    };
 
     fn contract(budget: u64, period: u64, priority: u8) -> Contract {
         Contract::new(budget, period)
@@ -362,6 +379,23 @@ mod tests {
             response_times(&[set[0], set[1], last]),
             [Some(3), Some(6), Some(10)]
         );
+    }
+
+    #[test]
+    fn a_step_delays_those_above_once_and_those_below_beyond_the_budget() {
+        let set = [contract(1, 4, 9), contract(2, 8, 8), contract(3, 20, 7)];
+        assert_eq!(response_times(&set), [Some(1), Some(3), Some(7)]);
+        // 1 + 2; then 2 + 2 · 1 + 2; then 3 + 3 · 1 + 2 · 2 + 2.
+        let paging = [set[0], set[1].with_longest_step(2), set[2]];
+        assert_eq!(response_times(&paging), [Some(3), Some(6), Some(12)]);
+        // In the background it delays everybody, as a step of a server of no priority would.
+        let background = [set[0], set[1], set[2], Contract::background(2)];
+        assert_eq!(
+            response_times(&background)[..3],
+            [Some(3), Some(6), Some(12)]
+        );
+        let lowest = [contract(3, 20, 0), Contract::background(2)];
+        assert_eq!(response_times(&lowest)[0], Some(6));
     }
 
     #[test]
@@ -399,8 +433,16 @@ mod tests {
     }
 
     fn sets() -> impl Strategy<Value = Vec<Contract>> {
-        let server = (1..12_u64, 0..120_u64, 0..4_u8, any::<bool>(), 0..12_u64);
-        let server = server.prop_map(|(budget, more, priority, deferrable, region)| {
+        let step = prop_oneof![3 => Just(0_u64), 1 => 1..9_u64];
+        let server = (
+            1..12_u64,
+            0..120_u64,
+            0..4_u8,
+            any::<bool>(),
+            0..12_u64,
+            step,
+        );
+        let server = server.prop_map(|(budget, more, priority, deferrable, region, step)| {
             let policy = if deferrable {
                 Policy::Deferrable
             } else {
@@ -410,6 +452,7 @@ mod tests {
                 .with_policy(policy)
                 .with_nonpreemptive(region.min(budget))
                 .unwrap()
+                .with_longest_step(step)
         });
         proptest::collection::vec(server, 1..9)
     }
@@ -418,7 +461,10 @@ mod tests {
     fn demand(contracts: &[Contract], i: usize, x: u64) -> u64 {
         let own = contracts[i];
         let below = contracts.iter().filter(|c| c.priority() < own.priority());
-        let blocking = below.map(Contract::nonpreemptive).max().unwrap_or(0);
+        let longest = |c: &Contract| c.nonpreemptive().max(c.longest_step());
+        let blocking = below.map(longest).max().unwrap_or(0);
+        let above = contracts.iter().filter(|c| c.priority() >= own.priority());
+        let steps: u64 = above.map(Contract::longest_step).sum();
         let requests = contracts.iter().enumerate().map(|(h, c)| {
             let late = match c.policy() {
                 Policy::Sporadic => 0,
@@ -427,7 +473,7 @@ mod tests {
             let counts = h != i && c.priority() >= own.priority();
             u64::from(counts) * (x + late).div_ceil(c.period()) * c.budget()
         });
-        blocking + own.budget() + requests.sum::<u64>()
+        blocking + steps + own.budget() + requests.sum::<u64>()
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 //!
 //! All answers are found by halving an interval, which is right because the tests are monotone:
 //!
-//! * A longer *region* enlarges `I` or `B` of others and nothing else.
+//! * A longer *region* enlarges `I` or `B` of others and nothing else. (Steps stay as they are.)
 //! * A longer *period* lowers the request bound, and loosens the server's own limit. (Under
 //!   earliest deadline first it also makes the server's region count for those whose periods it
 //!   exceeds; the search goes from one such period to the next.)
@@ -17,7 +17,7 @@
 
 use alloc::vec::Vec;
 
-use super::deadline::LongerRegions;
+use super::deadline::{LongerRegions, all_steps};
 use super::fits_with;
 use super::response_time::{Alone, MANY};
 use super::utilisation::Utilisation;
@@ -98,13 +98,14 @@ pub fn shortfall(contracts: &[Contract], order: Order, index: usize) -> Shortfal
 
 fn shortfall_of_priority(contracts: &[Contract], index: usize) -> Shortfall {
     let (own, alone) = (&contracts[index], Alone::among(contracts, index));
+    let waits = alone.blocking.saturating_add(alone.steps);
     // Budget and blocking are one sum in eq. (1): how large may it be?
     let sum = largest(1, own.period(), |sum| alone.fits(sum, own.period()));
     let beside = |part: Nanos| sum.and_then(|sum| sum.checked_sub(part));
     Shortfall {
-        budget: beside(alone.blocking).filter(|budget| *budget > 0),
-        period: alone.response(own.budget().saturating_add(alone.blocking)),
-        blocking: beside(own.budget()),
+        budget: beside(waits).filter(|budget| *budget > 0),
+        period: alone.response(own.budget().saturating_add(waits)),
+        blocking: beside(own.budget().saturating_add(alone.steps)),
     }
 }
 
@@ -113,7 +114,11 @@ fn shortfall_of_deadline(contracts: &[Contract], index: usize) -> Shortfall {
     let mut others = Vec::from(contracts);
     others.swap_remove(index);
     let (shares, longer) = (Utilisation::of_all(&others), LongerRegions::of(&others));
-    let beside = |part: Nanos, period| shares.left_of(period)?.checked_sub(part);
+    let steps = all_steps(contracts);
+    let beside = |part: Nanos, period| {
+        let left = shares.left_of(period)?;
+        left.checked_sub(part.checked_add(steps)?)
+    };
     let budget = |period| beside(longer.than(period), period);
     let enough = |period| budget(period) >= Some(own.budget());
     Shortfall {
@@ -147,6 +152,7 @@ fn changed(contract: &Contract, budget: Nanos, period: Nanos, region: Nanos) -> 
         .expect("the intervals searched keep region ≤ budget ≤ period")
         .with_priority(contract.priority())
         .with_policy(contract.policy())
+        .with_longest_step(contract.longest_step())
 }
 
 /// The largest value of `least..=most` that `holds`, if those that do come before those that do
@@ -219,8 +225,9 @@ mod tests {
     }
 
     fn sets() -> impl Strategy<Value = Vec<Contract>> {
-        let server = (1..8_u64, 0..40_u64, 0..3_u8, any::<bool>(), 0..8_u64);
-        let server = server.prop_map(|(budget, more, priority, deferrable, region)| {
+        let step = prop_oneof![3 => Just(0_u64), 1 => 1..5_u64];
+        let server = (1..8_u64, 0..40_u64, 0..3_u8, any::<bool>(), 0..8_u64, step);
+        let server = server.prop_map(|(budget, more, priority, deferrable, region, step)| {
             let policy = if deferrable {
                 Policy::Deferrable
             } else {
@@ -230,6 +237,7 @@ mod tests {
                 .with_policy(policy)
                 .with_nonpreemptive(region.min(budget))
                 .unwrap()
+                .with_longest_step(step)
         });
         proptest::collection::vec(server, 1..5)
     }
