@@ -12,6 +12,7 @@
 
 mod paged;
 mod preemption;
+mod transfer;
 
 use crate::arena_backing::MapBacking;
 use crate::cell::{Cell, CellConfig, StartRequest, TenantHandle};
@@ -89,6 +90,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     progress("linear memory that pages");
     held.insert(Held::PagedPage.name().to_owned(), paged::page(effort)?);
 
+    progress("transfers of pages");
+    let transfer = transfer::transfer(effort)?;
+
     progress("tables and instances");
     held.insert(
         Held::TableElement.name().to_owned(),
@@ -141,6 +145,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
             held,
         },
         preemption: Some(preemption),
+        transfer,
     })
 }
 

@@ -5,7 +5,7 @@
 
 use crate::clock::Elapsed;
 use crate::control_share::{ControlKind, ControlUse};
-use crate::dispatch::{Processor, Promised, contract};
+use crate::dispatch::{Processor, Promised, claim};
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
@@ -101,6 +101,7 @@ pub struct Cell {
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
+    longest_fault_ns: u64,
     held: Option<HeldFrames>,
 }
 
@@ -314,6 +315,7 @@ impl Cell {
             code_cache: config.code_cache,
             realtime,
             promises: config.admission.then(|| Promises::new(config.order)),
+            longest_fault_ns: config.profile.longest_fault_ns(),
             held,
         })
     }
@@ -424,20 +426,22 @@ impl Cell {
 
     /// The reservation of a lease, if it has one and it can be kept.
     fn promise(&self, lease: &Lease) -> Result<Option<Promised>, StartError> {
-        let Some(cpu) = &lease.cpu else {
+        let Some(claim) = claim(lease, self.longest_fault_ns) else {
             return Ok(None);
         };
-        let contract = contract(cpu);
         let promise = match &self.promises {
             None => None,
-            Some(promises) => Some(promises.make(contract).ok_or_else(|| {
-                StartError::Processor(
-                    "it cannot be kept beside the reservations of the other tenants, or theirs \
-                     beside it"
-                        .to_owned(),
-                )
+            Some(promises) => Some(promises.make(claim).ok_or_else(|| {
+                let what = match lease.cpu {
+                    Some(_) => "it cannot be kept",
+                    None => "its faults would hold the processor for too long",
+                };
+                StartError::Processor(format!(
+                    "{what} beside the reservations of the other tenants, or theirs beside it"
+                ))
             })?),
         };
+        let contract = lease.cpu.map(|_| claim);
         Ok(Some(Promised { contract, promise }))
     }
 

@@ -9,7 +9,7 @@ use crate::cell::CellConfig;
 use crate::promises::Promise;
 use crate::standing::Standing;
 use leasehold_crossing::Urgency;
-use leasehold_lease::Cpu;
+use leasehold_lease::{Cpu, Lease};
 use leasehold_reserve::{
     Config, Contract, Nanos, Policy, Priority, Refused, Scheduler, ServerId, State, Supply, TaskId,
 };
@@ -37,10 +37,11 @@ pub(crate) struct Share {
     standing: Standing,
 }
 
-/// A processor reservation that the cell may keep.
+/// What a tenant asks of the processor, and the cell can give it beside what it has promised.
 #[derive(Debug)]
 pub(crate) struct Promised {
-    pub(crate) contract: Contract,
+    /// Its reservation, if it has one.
+    pub(crate) contract: Option<Contract>,
     /// `None` where nobody is refused.
     #[expect(dead_code, reason = "dropped when the reservation is given back")]
     pub(crate) promise: Option<Promise>,
@@ -333,6 +334,20 @@ pub fn contract(cpu: &Cpu) -> Contract {
         .with_priority(Priority(cpu.priority()))
         .with_policy(policy)
         .with_slice(cpu.slice().get())
+}
+
+/// What a lease asks of the processor, for the admission test: its reservation, and if its tenant
+/// pages, faults that hold the processor for `fault_ns`; `None` if neither. A fault is served in one
+/// step, disk included, whoever else wants to run meanwhile.
+pub fn claim(lease: &Lease, fault_ns: u64) -> Option<Contract> {
+    let contract = lease.cpu.as_ref().map(contract);
+    match lease.memory.paging {
+        None => contract,
+        Some(_) => {
+            let contract = contract.unwrap_or_else(|| Contract::background(0));
+            Some(contract.with_longest_step(fault_ns))
+        }
+    }
 }
 
 #[cfg(test)]

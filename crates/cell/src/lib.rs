@@ -92,7 +92,7 @@ pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };
 pub use control_share::{ControlKind, ControlUse};
-pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, contract};
+pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use execution::{Directory, Exit, Surroundings};
 pub use leasehold_lease::Lease;
 pub use leasehold_reclaim::{Mode, Statement};

@@ -39,7 +39,32 @@ pub struct Profile {
     pub median_ps: Costs,
     /// What one preemption takes; `None` if it was not measured.
     pub preemption: Option<PreemptionCosts>,
+    /// How long a fault waits for the disk; `None` if it was not measured.
+    #[serde(default)]
+    pub transfer: Option<TransferCosts>,
 }
+
+/// What a fault of a tenant that pages may have to wait for: a page that is read, and before that a
+/// cluster that is written to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferCosts {
+    /// Reading a page.
+    pub read: Latency,
+    /// Writing a cluster of 8.
+    pub write: Latency,
+}
+
+impl TransferCosts {
+    /// What a fault takes at most: the sum of the 99th percentiles, ns.
+    pub const fn per_fault_ns(&self) -> u64 {
+        self.read.p99_ns + self.write.p99_ns
+    }
+}
+
+/// What a fault is taken to take on a host where it was not measured, ns: more than the 99th
+/// percentiles of solid-state disks in virtual machines.
+pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 
 /// What one preemption takes from the tenant that is preempted: the parts of `O^pre` in SPR
 /// §III-G.
@@ -211,6 +236,7 @@ impl Profile {
                     .collect(),
             },
             preemption: None,
+            transfer: None,
         }
     }
 
@@ -218,6 +244,13 @@ impl Profile {
     pub fn is_free(&self) -> bool {
         let costs = &self.median_ps;
         costs.tenant == 0 && costs.held.values().all(|ps| *ps == 0)
+    }
+
+    /// How long a tenant that pages may hold the processor in a fault, ns: what a transfer in and one
+    /// out take at the 99th percentile.
+    pub fn longest_fault_ns(&self) -> u64 {
+        let transfer = self.transfer.as_ref();
+        transfer.map_or(ASSUMED_FAULT_NS, TransferCosts::per_fault_ns)
     }
 
     /// Where a profile is kept if nobody says otherwise: `$XDG_STATE_HOME/leasehold/profile.json`,

@@ -36,7 +36,9 @@ impl Promises {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(_, promise)| promise.strong_count() > 0);
         let others = kept.iter().map(|(contract, _)| *contract);
-        let all: Vec<_> = others.chain([contract]).collect();
+        let all = others.chain([contract]);
+        let (background, mut all): (Vec<_>, Vec<_>) = all.partition(Contract::is_background);
+        all.extend(background.into_iter().max_by_key(Contract::longest_step));
         if !fits(&all, self.order) {
             return None;
         }
@@ -49,7 +51,21 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::Promises;
-    use leasehold_reserve::{Contract, Order};
+    use leasehold_reserve::{Contract, Order, Priority};
+
+    #[test]
+    fn faults_in_the_background_need_room_in_every_response_once_for_all() {
+        let promises = Promises::new(Order::FixedPriority);
+        let urgent = Contract::new(6_000_000, 10_000_000).expect("a contract");
+        let _urgent = promises.make(urgent.with_priority(Priority(1)));
+        let paging = [3_000_000, 4_000_000].map(|step| promises.make(Contract::background(step)));
+        assert!(paging.iter().all(Option::is_some), "one of them at a time");
+        assert!(promises.make(Contract::background(4_000_001)).is_none());
+        let more = Contract::new(1, 10_000_000).expect("a contract");
+        assert!(promises.make(more.with_priority(Priority(2))).is_none());
+        drop(paging);
+        assert!(promises.make(more.with_priority(Priority(2))).is_some());
+    }
 
     #[test]
     fn what_was_given_back_can_be_promised_again() {

@@ -4,7 +4,7 @@ use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
-use crate::overhead::PreemptionOverhead;
+use crate::overhead::HostTime;
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -41,6 +41,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     overhead: Option<Nanoseconds>,
 
+    /// How long a fault of a tenant that pages may hold the processor [default: as calibrated on this
+    /// host, or else 1ms].
+    #[arg(long, value_name = "TIME")]
+    fault: Option<Nanoseconds>,
+
     /// Replaces the order of the file: fixed-priority or earliest-deadline.
     #[arg(long, value_name = "ORDER")]
     order: Option<Order>,
@@ -57,16 +62,17 @@ pub(crate) struct Arguments {
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     let order = arguments.order.unwrap_or(file.order);
-    let set = Set::of(&file, order);
+    let profile = match (arguments.overhead, arguments.fault) {
+        (Some(_), Some(_)) => None,
+        _ => profile_if_usable(profile),
+    };
+    let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
+    let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
+    let set = Set::of(&file, order, fault);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
     };
-    let profile = match arguments.overhead {
-        Some(_) => None,
-        None => profile_if_usable(profile),
-    };
-    let overhead = PreemptionOverhead::of(arguments.overhead, profile.as_ref());
     let report = admit(&set.contracts, leases::order(order), overhead.overhead());
     let memory = MemoryVerdict::of(&file);
     let outcome = Outcome {
@@ -98,26 +104,27 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     })
 }
 
-/// The reservations of a lease file.
+/// The reservations of a lease file, and behind them what pages in the background.
 struct Set {
     order: Order,
     contracts: Vec<Contract>,
-    /// The tenants they belong to, in the file.
+    /// The tenants that the reservations belong to, in the file.
     tenants: Vec<usize>,
+    /// How long a fault takes, if any tenant pages.
+    fault: Option<HostTime>,
 }
 
 impl Set {
-    fn of(file: &LeaseFile, order: Order) -> Self {
-        let reserved = |(place, tenant): (usize, &TenantSpec)| {
-            let cpu = tenant.lease.cpu?;
-            Some((leases::contract(cpu), place))
-        };
-        let tenants = file.tenants.iter().enumerate();
-        let (contracts, tenants) = tenants.filter_map(reserved).unzip();
+    fn of(file: &LeaseFile, order: Order, fault: HostTime) -> Self {
+        let claims = leases::claims(&file.tenants, fault);
+        let places = file.tenants.iter().enumerate();
+        let reserved = places.filter(|(_, tenant)| tenant.lease.cpu.is_some());
+        let pages = |tenant: &TenantSpec| tenant.lease.memory.paging.is_some();
         Self {
             order,
-            contracts,
-            tenants,
+            contracts: claims.all(),
+            tenants: reserved.map(|(place, _)| place).collect(),
+            fault: file.tenants.iter().any(pages).then_some(fault),
         }
     }
 
@@ -132,7 +139,7 @@ impl Set {
 
     /// What the first few reservations that do not fit would have to be.
     fn shortfalls(&self, report: &Report) -> Vec<(usize, Shortfall)> {
-        let verdicts = report.servers.iter().enumerate();
+        let verdicts = report.servers[..self.tenants.len()].iter().enumerate();
         let missing = verdicts.filter(|(_, verdict)| !verdict.schedulable());
         let order = leases::order(self.order);
         let told = |(place, _)| (place, shortfall(&self.contracts, order, place));
@@ -143,7 +150,7 @@ impl Set {
 /// All there is to say.
 struct Outcome<'a> {
     file: &'a LeaseFile,
-    overhead: PreemptionOverhead,
+    overhead: HostTime,
     set: Set,
     report: Report,
     memory: MemoryVerdict,
@@ -209,14 +216,24 @@ impl Outcome<'_> {
                 advice(self.name(*place), shortfall, self.set.order)
             );
         }
-        let silent = self
-            .report
-            .servers
-            .iter()
-            .filter(|verdict| !verdict.schedulable());
+        let (reserved, background) = self.report.servers.split_at(self.set.tenants.len());
+        let silent = reserved.iter().filter(|verdict| !verdict.schedulable());
         let silent = silent.count() - self.shortfalls.len();
         if silent > 0 {
             let _ = writeln!(text, "{silent} more do not fit");
+        }
+        if let Some(fault) = self.set.fault {
+            let _ = writeln!(
+                text,
+                "a fault of a tenant that pages holds the processor for {fault}: all responses allow \
+                 for that"
+            );
+        }
+        if !background.iter().all(Verdict::schedulable) {
+            let _ = writeln!(
+                text,
+                "nothing is left for tenants in the background that page"
+            );
         }
         if let Some(memory) = self.memory.text() {
             let _ = writeln!(text, "{memory}");
@@ -228,7 +245,7 @@ impl Outcome<'_> {
     }
 
     fn summary(&self) -> String {
-        let (reserved, all) = (self.set.contracts.len(), self.file.tenants.len());
+        let (reserved, all) = (self.set.tenants.len(), self.file.tenants.len());
         format!(
             "{verdict}: {reserved} reservations use {share} of the processor, {order}, {background} \
              in the background; a preemption takes {overhead}",
@@ -278,6 +295,8 @@ impl Outcome<'_> {
             "utilisation_millionths": self.report.utilisation.millionths(),
             "overhead_ns": self.overhead.time().get(),
             "overhead_source": self.overhead.source(),
+            "fault_ns": self.set.fault.map(|fault| fault.time().get()),
+            "fault_source": self.set.fault.map(HostTime::source),
             "tenants": tenants,
             "would_fit": self.shortfalls.iter().map(advice).collect::<Vec<_>>(),
             "headroom": headroom,

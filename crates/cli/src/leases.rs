@@ -1,6 +1,7 @@
 //! Lease files as commands read them, and what they mean to the scheduler.
 
 use crate::exit::Failure;
+use crate::overhead::HostTime;
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
 use leasehold_pager::PAGE;
@@ -21,6 +22,35 @@ pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {
 /// The contract that a lease states.
 pub(crate) fn contract(cpu: Cpu) -> Contract {
     leasehold_cell::contract(&cpu)
+}
+
+/// What the tenants of a file ask of the processor, for the admission test.
+pub(crate) struct Claims {
+    /// Of each tenant, its reservation.
+    pub(crate) reserved: Vec<Option<Contract>>,
+    /// Faults of tenants in the background.
+    background: Option<Contract>,
+}
+
+/// What these tenants ask of the processor, if a fault takes this long.
+pub(crate) fn claims(tenants: &[TenantSpec], fault: HostTime) -> Claims {
+    let claim = |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, fault.time().get());
+    let is_reserved = |tenant: &&TenantSpec| tenant.lease.cpu.is_some();
+    let reserved = |tenant| claim(tenant).filter(|_| is_reserved(&tenant));
+    // One of them at a time is in a fault.
+    let mut background = tenants.iter().filter(|tenant| !is_reserved(tenant));
+    Claims {
+        reserved: tenants.iter().map(reserved).collect(),
+        background: background.find_map(claim),
+    }
+}
+
+impl Claims {
+    /// The reservations in the order of the file, and behind them what is in the background.
+    pub(crate) fn all(&self) -> Vec<Contract> {
+        let reserved = self.reserved.iter().copied().flatten();
+        reserved.chain(self.background).collect()
+    }
 }
 
 /// The order that a lease file states.

@@ -9,7 +9,7 @@ use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
-use crate::overhead::PreemptionOverhead;
+use crate::overhead::HostTime;
 use crate::run::{failure, load, surroundings};
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::preempt::Mechanism;
@@ -117,7 +117,7 @@ struct Running<'a> {
 /// What the admission test says of the file.
 struct Admitted {
     order: Order,
-    overhead: PreemptionOverhead,
+    overhead: HostTime,
     schedulable: bool,
     /// How long taking everything back from each tenant takes at most, wall time under its own
     /// reservation; `None` where nothing bounds it.
@@ -131,7 +131,6 @@ pub(crate) fn main(
 ) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     check_size(&arguments.leases, &file)?;
-    check_schedulable(&file, arguments)?;
     let verdict = MemoryVerdict::of(&file);
     if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
         return Err(Failure::Refused(format!(
@@ -146,8 +145,16 @@ pub(crate) fn main(
         }
     }
     let profile = profile_or_calibrate(profile)?;
-    let overhead = PreemptionOverhead::of(arguments.overhead, Some(&profile));
-    let admitted = Admitted::of(&file, overhead);
+    let overhead = HostTime::of_preemption(arguments.overhead, Some(&profile));
+    let fault = HostTime::of_fault(None, Some(&profile));
+    let admitted = Admitted::of(&file, overhead, fault);
+    if !admitted.schedulable && !arguments.unadmitted {
+        return Err(Failure::Refused(format!(
+            "{}: the processor reservations cannot all be kept: `leasehold admit` says why, \
+             --unadmitted starts them all the same",
+            arguments.leases.display()
+        )));
+    }
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     if let Some(mechanism) = arguments.preempt {
@@ -244,32 +251,11 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
     }
 }
 
-/// Whether all reservations can be kept.
-///
-/// # Errors
-/// If not, unless they are to be started all the same.
-fn check_schedulable(file: &LeaseFile, arguments: &Arguments) -> Result<(), Failure> {
-    // Overhead does not decide it.
-    if arguments.unadmitted || Admitted::of(file, PreemptionOverhead::Assumed).schedulable {
-        return Ok(());
-    }
-    Err(Failure::Refused(format!(
-        "{}: the processor reservations cannot all be kept: `leasehold admit` says why, \
-         --unadmitted starts them all the same",
-        arguments.leases.display()
-    )))
-}
-
 impl Admitted {
-    fn of(file: &LeaseFile, overhead: PreemptionOverhead) -> Self {
-        let contracts: Vec<Option<Contract>> = file
-            .tenants
-            .iter()
-            .map(|tenant| tenant.lease.cpu.map(leases::contract))
-            .collect();
-        let reserved: Vec<Contract> = contracts.iter().copied().flatten().collect();
+    fn of(file: &LeaseFile, overhead: HostTime, fault: HostTime) -> Self {
+        let claims = leases::claims(&file.tenants, fault);
         let order = leases::order(file.order);
-        let report = admit(&reserved, order, overhead.overhead());
+        let report = admit(&claims.all(), order, overhead.overhead());
         let mut verdicts = report.servers.iter();
         let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
             let contract = contract.as_ref()?;
@@ -280,7 +266,12 @@ impl Admitted {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
-            bounds: file.tenants.iter().zip(&contracts).map(bound).collect(),
+            bounds: file
+                .tenants
+                .iter()
+                .zip(&claims.reserved)
+                .map(bound)
+                .collect(),
         }
     }
 }

@@ -104,6 +104,39 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     );
 }
 
+/// What makes a tenant page.
+const PAGES: &str = "memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"swap\" }";
+
+#[test]
+fn faults_of_tenants_that_page_are_in_the_responses_of_the_others() {
+    let fast = "cpu = { budget = \"1ms\", period = \"4ms\", priority = 30 }";
+    let slow = "cpu = { budget = \"3ms\", period = \"13ms\", priority = 10 }";
+    let responses = |slow: &str, idle: &str, fault: &str| {
+        let tenants = [
+            tenant("fast", fast),
+            tenant("slow", slow),
+            tenant("idle", idle),
+        ];
+        let json = Leases::new(&tenants.concat()).json(&["--fault", fault]);
+        let response = |at: usize| json["tenants"][at]["response_ns"].as_u64();
+        let fault = json["fault_source"].as_str().map(|source| {
+            assert_eq!(source, "given");
+            json["fault_ns"].as_u64()
+        });
+        (response(0), response(1), fault.flatten())
+    };
+    // Nobody pages: 1; 3 + 1.
+    let none = (Some(1_000_000), Some(4_000_000), None);
+    assert_eq!(responses(slow, "", "500us"), none);
+    // Blocking above, and an overrun of its own: 1 + 0.5; 3 + 0.5 + 2.
+    let paging = (Some(1_500_000), Some(5_500_000), Some(500_000));
+    assert_eq!(responses(&format!("{slow}\n{PAGES}"), "", "500us"), paging);
+    // Blocking for all.
+    assert_eq!(responses(slow, PAGES, "500us"), paging);
+    // More than there is room for.
+    assert_eq!(responses(slow, PAGES, "3100us").0, None);
+}
+
 #[test]
 fn the_table_says_the_same_to_people() {
     let leases = Leases::new(&schedulable());

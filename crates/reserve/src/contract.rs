@@ -222,6 +222,12 @@ impl Contract {
         self.longest_step
     }
 
+    /// Whether it stands for what runs in the [background](Self::background), of which one that takes
+    /// the longest steps stands for all: they run only when no server can, one after the other.
+    pub fn is_background(&self) -> bool {
+        *self == Self::background(self.longest_step)
+    }
+
     /// How long a server of higher priority waits for this one at the most: for the rest of a
     /// non-preemptive region, or of a step.
     pub(crate) const fn blocks(&self) -> Nanos {

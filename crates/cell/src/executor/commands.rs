@@ -100,7 +100,8 @@ impl Executor {
         }
         let now = monotonic_ns();
         let dispatcher = &mut self.executions.dispatcher;
-        let contract = promised.as_ref().map(|promised| &promised.contract);
+        let contract = promised.as_ref();
+        let contract = contract.and_then(|promised| promised.contract.as_ref());
         let share = dispatcher.share(contract, now).and_then(|share| {
             let upkeep = dispatcher.add(&share, Work::Upkeep(key));
             let upkeep = upkeep.inspect_err(|_| dispatcher.give_back(&share, now))?;

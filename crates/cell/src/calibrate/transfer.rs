@@ -1,0 +1,66 @@
+//! What a fault of a tenant that pages takes of everybody's time: the transfers of a page in and of
+//! a cluster out, for which the cell's thread waits.
+
+use super::Effort;
+use crate::clock::monotonic_ns;
+use crate::profile::{Latency, TransferCosts};
+use anyhow::Result;
+use leasehold_pager::{CLUSTER, PAGE};
+use leasehold_pager_linux::{Store as _, SwapFile};
+
+/// Pages of the file, more than the caches of most disks hold.
+const PAGES: u32 = 16 << 10;
+
+/// As direct input and output wants it.
+#[repr(align(4096))]
+struct Cluster([u8; CLUSTER * PAGE as usize]);
+
+/// Reads and writes as the pager does, at places all over a file like a cell's. `None` where this
+/// host offers no direct input and output: no cell pages then.
+pub(super) fn transfer(effort: Effort) -> Result<Option<TransferCosts>> {
+    let name = format!("leasehold-transfer.{}", std::process::id());
+    let mut file = match SwapFile::create(&std::env::temp_dir().join(name), PAGES) {
+        Ok(file) => file,
+        Err(error) => {
+            tracing::warn!("faults are not calibrated: {error}");
+            return Ok(None);
+        }
+    };
+    let mut cluster = Box::new(Cluster([0x5A; CLUSTER * PAGE as usize]));
+    let clusters = u64::from(PAGES) / CLUSTER as u64;
+    let bytes = cluster.0.len() as u64;
+    // What was never written is not read from the disk.
+    for at in 0..clusters {
+        file.write_at(at * bytes, &cluster.0)?;
+    }
+    let samples = effort.samples() * 20;
+    let mut places = Places(1);
+    let (mut read, mut write) = (Vec::new(), Vec::new());
+    for _ in 0..samples {
+        let from = places.next(clusters) * bytes;
+        let began = monotonic_ns();
+        file.write_at(from, &cluster.0)?;
+        write.push(monotonic_ns() - began);
+        let from = places.next(PAGES.into()) * PAGE;
+        let began = monotonic_ns();
+        file.read_at(from, &mut cluster.0[..PAGE as usize])?;
+        read.push(monotonic_ns() - began);
+    }
+    Ok(Some(TransferCosts {
+        read: Latency::of(read),
+        write: Latency::of(write),
+    }))
+}
+
+/// Numbers without an order that a disk could make use of (Knuth's generator).
+struct Places(u64);
+
+impl Places {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
