@@ -290,8 +290,7 @@ impl Paging {
     }
 
     /// Maps the first `accessible` pages of an area at `address`; the rest of its pages stays as
-    /// it is until it is made [accessible](Self::grow). Nothing is read or filled, unless the
-    /// area is locked.
+    /// it is until it is made [accessible](Self::grow). Nothing is read or filled.
     ///
     /// # Errors
     /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::ReadOnly`], [`Error::System`].
@@ -330,8 +329,7 @@ impl Paging {
     }
 
     /// Maps all pages of an area at `address`, for reading: a write is [denied](Reason::ReadOnly).
-    /// For data that tenants share: it takes no room in the store. Nothing is read or filled,
-    /// unless the area is locked.
+    /// For data that tenants share: it takes no room in the store. Nothing is read or filled.
     ///
     /// # Errors
     /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::System`].
@@ -407,8 +405,8 @@ impl Paging {
     }
 
     /// Maps pages of an attachment as if they were touched: up to `limit` of them, from number
-    /// `from` on. Returns where to go on, `None` if that was all. For what is to be
-    /// [locked](Self::lock): so that it takes bounded steps to read.
+    /// `from` on. Returns where to go on, `None` if that was all. For what is under a
+    /// [lock](Self::lock): so that it takes bounded steps to join.
     ///
     /// # Errors
     /// As [`Pager::fault`].
@@ -586,6 +584,15 @@ impl Paging {
     /// As [`Pager::lock`].
     pub fn lock(&self, area: AreaId) -> Result<u32, Error> {
         self.work(|engine| Ok(engine.pager.lock(area)?))
+    }
+
+    /// Goes on locking an area, `limit` of its pages at the most, each for all its sharers
+    /// ([`Pager::lock_step`]).
+    ///
+    /// # Errors
+    /// As [`Pager::lock_step`].
+    pub fn lock_step(&self, area: AreaId, limit: u32) -> Result<Ending, Error> {
+        self.work(|engine| Ok(engine.pager.lock_step(area, limit)?))
     }
 
     /// Cancels the lock of an area.

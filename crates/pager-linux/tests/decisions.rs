@@ -26,6 +26,7 @@ enum Op {
     Pin { view: usize, limit: u32 },
     Abandon { area: usize },
     Lock { area: usize },
+    LockStep { area: usize, limit: u32 },
     Unlock { area: usize },
     Storage { fails: bool },
 }
@@ -43,6 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (any_of(), 1..=PAGES).prop_map(|(view, limit)| Op::Pin { view, limit }),
         1 => any_of().prop_map(|area| Op::Abandon { area }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
+        2 => (any_of(), 1..=PAGES).prop_map(|(area, limit)| Op::LockStep { area, limit }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
         1 => prop_oneof![1 => any::<bool>(), 3 => proptest::strategy::Just(false)]
             .prop_map(|fails| Op::Storage { fails }),
@@ -160,6 +162,11 @@ impl Both {
             Op::Lock { area } if !self.areas.is_empty() => {
                 let (real, model, _) = self.areas[area % self.areas.len()];
                 same(&self.real.lock(real), &self.model.lock(model))?;
+            }
+            Op::LockStep { area, limit } if !self.areas.is_empty() => {
+                let (real, model, _) = self.areas[area % self.areas.len()];
+                let real = self.real.lock_step(real, limit);
+                same(&real, &self.model.lock_step(model, limit))?;
             }
             Op::Unlock { area } if !self.areas.is_empty() => {
                 let (real, model, _) = self.areas[area % self.areas.len()];

@@ -23,7 +23,7 @@ impl<B: Backend> Pager<B> {
         }
         let (reservation, area) = (target.reservation, self.areas.at(target.area));
         let mine = self.reservations.at(reservation);
-        if mine.ending || mine.free.len() == 0 {
+        if mine.ending || mine.free.len() == 0 || area.locks(page) {
             return false;
         }
         let record = area.page(page);

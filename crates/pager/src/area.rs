@@ -67,8 +67,9 @@ const UNTOUCHED: PageRecord = PageRecord {
 #[derive(Debug, Clone)]
 pub(crate) struct Area {
     pub(crate) sharing: Sharing,
-    /// Under an eviction lock: the area itself holds a frame for each page.
-    pub(crate) locked: bool,
+    /// Pages from the first on that are under an eviction lock: the area itself holds a frame for each
+    /// that is mapped. `None` if none is to be locked.
+    pub(crate) lock: Option<u32>,
     /// Nobody wants what it holds any more.
     pub(crate) abandoned: bool,
     pub(crate) pages: Vec<PageRecord>,
@@ -81,7 +82,7 @@ impl Area {
     pub(crate) fn new(pages: u32, sharing: Sharing) -> Self {
         Area {
             sharing,
-            locked: false,
+            lock: None,
             abandoned: false,
             pages: alloc::vec![UNTOUCHED; pages as usize],
             attachments: Vec::new(),
@@ -91,6 +92,17 @@ impl Area {
 
     pub(crate) fn len(&self) -> u32 {
         self.pages.len() as u32
+    }
+
+    /// Says whether a page is under the lock.
+    #[inline]
+    pub(crate) fn locks(&self, page: u32) -> bool {
+        self.lock.is_some_and(|locked| page < locked)
+    }
+
+    /// Says whether all of it is under a lock.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock == Some(self.len())
     }
 
     #[inline]

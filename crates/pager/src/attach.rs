@@ -10,21 +10,19 @@ use crate::reservation::ReservationId;
 use crate::table::NIL;
 
 impl<B: Backend> Pager<B> {
-    /// Makes an area visible to a tenant. Maps nothing, unless the area is
-    /// [locked](Self::lock): then the reservation joins the lock, which takes a step per page,
-    /// and makes room for each in the reservation first.
+    /// Makes an area visible to a tenant. Maps nothing: pages under a [lock](Self::lock) are mapped
+    /// when they are touched like others, and stay then, for a frame of the reservation each. Until
+    /// the tenant has [touched](Self::fault) all of them it may wait for them.
     ///
     /// # Errors
     /// [`Refused::Swap`] if more pages would be attached than the contract allows, and
     /// [`Refused::Attached`], [`Refused::Stale`], the last also if all who have the area are
-    /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`],
-    /// [`Refused::Ending`] and [`Refused::Store`].
+    /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`] and
+    /// [`Refused::Ending`].
     pub fn attach(&mut self, to: ReservationId, area: AreaId) -> Result<AttachmentId, Refused> {
         let reservation = self.living(to)?;
         let index = self.area_of(area)?;
-        let &Area {
-            locked, sharing, ..
-        } = self.areas.at(index);
+        let &Area { lock, sharing, .. } = self.areas.at(index);
         let pages = self.areas.at(index).len();
         let mine = self.reservations.at(reservation);
         if mine
@@ -44,9 +42,9 @@ impl<B: Backend> Pager<B> {
                 left,
             });
         }
-        if locked {
+        if lock.is_some() {
             self.no_sharer_is_ending(index)?;
-            self.give_up_frames_for_lock(reservation, pages)?;
+            self.is_larger_than_kept(reservation, pages)?;
         }
         if sharing == Sharing::FirstTouch {
             // Pages that others were charged for are mapped beyond the reservation's frames.
@@ -60,11 +58,11 @@ impl<B: Backend> Pager<B> {
         let mine = self.reservations.at_mut(reservation);
         mine.attachments.push(key.index);
         mine.attached += pages;
+        if lock.is_some() {
+            mine.kept += pages;
+        }
         let id = AttachmentId(key);
         self.backend.attach(id, area, pages);
-        if locked {
-            self.map_locked(key.index);
-        }
         Ok(id)
     }
 
@@ -93,8 +91,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Goes on [detaching](Self::detach) an area that its tenant does not use any more, so that it
-    /// can be preempted: looks at `limit` of its pages at the most, unless it is
-    /// [locked](Self::lock), which takes a single step.
+    /// can be preempted: looks at `limit` of its pages at the most.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -106,8 +103,12 @@ impl<B: Backend> Pager<B> {
         if self.reservations.at(reservation).ending {
             return Err(Refused::Stale);
         }
-        if self.areas.at(area).locked {
-            self.leave_lock(attachment)?;
+        if let Some(locked) = self.areas.at(area).lock
+            && self.areas.at(area).attachments.len() > 1
+        {
+            // As many frames as it has given up.
+            let mapped = self.attachments.at(attachment).mapped;
+            self.require_unreserved(mapped.min(locked))?;
         }
         if let Some(kept) = &mut self.attachments.at_mut(attachment).pinned {
             *kept = 0;
@@ -118,7 +119,12 @@ impl<B: Backend> Pager<B> {
                 break;
             }
             let mapping = target.sweep();
-            if mapping != NIL {
+            if mapping == NIL {
+                continue;
+            }
+            if self.areas.at(area).locks(self.mappings.at(mapping).page) {
+                self.leave_lock(mapping)?;
+            } else {
                 self.depart(mapping)?;
             }
         }
@@ -138,14 +144,15 @@ impl<B: Backend> Pager<B> {
         let area = self.areas.at_mut(gone.area);
         area.attachments.retain(|&other| other != attachment);
         let (pages, last) = (area.len(), area.attachments.is_empty());
+        let kept = gone.pinned.is_some() || area.lock.is_some();
         if area.sharing == Sharing::FirstTouch {
             self.mappings_needed -= u64::from(pages);
         }
         let mine = self.reservations.at_mut(gone.reservation);
         mine.attachments.retain(|&other| other != attachment);
         mine.attached -= pages;
-        if gone.pinned.is_some() {
-            mine.pinned -= pages;
+        if kept {
+            mine.kept -= pages;
         }
         if last {
             self.backend.discard(AreaId(self.areas.key(gone.area)));

@@ -28,7 +28,7 @@ struct Found {
     locked: u32,
     listed: u32,
     attached: u32,
-    pinned: u32,
+    kept: u32,
 }
 
 impl<B: Backend> Pager<B> {
@@ -86,9 +86,9 @@ impl<B: Backend> Pager<B> {
             let area = self.areas.at(attachment.area);
             holds(attachment.reservation == index, "attachments are mutual")?;
             found.attached += area.len();
-            found.locked += if area.locked { area.len() } else { 0 };
             let kept = attachment.pinned.unwrap_or(0);
-            found.pinned += attachment.pinned.map_or(0, |_| area.len());
+            let stays = attachment.pinned.is_some() || area.lock.is_some();
+            found.kept += if stays { area.len() } else { 0 };
             holds(
                 reservation.ending || attachment.mapped >= kept,
                 "kept pages stay",
@@ -102,14 +102,16 @@ impl<B: Backend> Pager<B> {
                 let owner = area.pages[page].sharers.first() == Some(mapping);
                 let listed = self.mappings.at(mapping).place != Place::Unlisted;
                 let free_of_charge = area.sharing == Sharing::FirstTouch && !owner;
-                let stays = area.locked || free_of_charge || (page as u32) < kept;
+                let locked = area.locks(page as u32);
+                let stays = locked || free_of_charge || (page as u32) < kept;
                 let may_be_unlisted = stays || attachment.pinned.is_some();
                 holds(
                     if listed { !stays } else { may_be_unlisted },
                     "pages are listed unless kept, locked or free of charge",
                 )?;
                 found.listed += u32::from(listed);
-                if area.locked {
+                if locked {
+                    found.locked += 1;
                     continue;
                 }
                 match (owner, area.sharing) {
@@ -154,20 +156,8 @@ impl<B: Backend> Pager<B> {
                 let mutual = attachment.area == index && attachment.table[page] == at;
                 holds(mutual, "ownership lists and page tables agree")?;
             }
-            let all = sharers.len() == area.attachments.len();
-            holds(
-                !area.locked || all || self.is_being_left(area),
-                "a locked page is mapped by all",
-            )?;
         }
         Ok(())
-    }
-
-    fn is_being_left(&self, area: &Area) -> bool {
-        area.attachments.iter().any(|&at| {
-            let reservation = self.attachments.at(at).reservation;
-            self.reservations.at(reservation).ending
-        })
     }
 }
 
@@ -188,7 +178,7 @@ fn audit_account(mine: &Reservation, found: Found) -> Result<(), Violation> {
         account.locked == found.locked || mine.ending,
         "the count of locked pages",
     )?;
-    holds(mine.pinned == found.pinned, "the count of kept pages")?;
+    holds(mine.kept == found.kept, "the count of kept pages")?;
     holds(
         mine.attached == found.attached && mine.attached <= mine.attachable,
         "the count of attached pages",

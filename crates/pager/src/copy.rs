@@ -22,7 +22,8 @@ impl<B: Backend> Pager<B> {
     /// from secondary storage, and [`Fault::Zero`] if nobody had written to it.
     ///
     /// # Errors
-    /// As [`fault`](Self::fault); [`Refused::Foreign`] for two reservations.
+    /// As [`fault`](Self::fault); [`Refused::Foreign`] for two reservations, [`Refused::Locked`] for a
+    /// copy under a lock.
     pub fn copy_on_write(
         &mut self,
         from: AttachmentId,
@@ -48,6 +49,10 @@ impl<B: Backend> Pager<B> {
         if !untouched || self.reservations.at(reservation).ending {
             return self.fault(to, copy);
         }
+        if self.areas.at(into).locks(copy) {
+            // Its frame would be the area's: others have it, or had.
+            return Err(Refused::Locked);
+        }
         if self.areas.at(area).page(page).state == State::Lost {
             return Err(Refused::Lost);
         }
@@ -59,7 +64,7 @@ impl<B: Backend> Pager<B> {
         let attachment = self.attachments.at(source);
         let (mapping, area) = (attachment.table[page as usize], attachment.area);
         let area = self.areas.at(area);
-        let stays = area.locked || attachment.pinned.is_some();
+        let stays = area.locks(page) || attachment.pinned.is_some();
         let managed = area.sharing == Sharing::Conserve && !stays;
         if mapping != NIL && managed && self.sharers_of(mapping) > 1 {
             self.leave_conserving(mapping);

@@ -76,10 +76,10 @@ impl<B: Backend> Pager<B> {
         }
         if kept {
             self.depart_at_any_price(at);
-        } else if !self.areas.at(area).locked {
+        } else if self.areas.at(area).locks(page) {
+            self.leave_lock_at_any_price(at);
+        } else {
             self.unmap(at);
-        } else if let Some(frame) = self.leave_locked_page(attachment, page) {
-            self.frames.push(&mut self.unreserved, frame);
         }
     }
 

@@ -52,7 +52,9 @@ impl<B: Backend> Pager<B> {
             return Ok(Fault::Present);
         }
         let reservation = target.reservation;
-        let fault = match self.areas.at(target.area).page(page).state {
+        let area = self.areas.at(target.area);
+        let fault = match area.page(page).state {
+            _ if area.locks(page) => self.join_lock(attachment, page)?,
             State::Resident(_) => self.join(attachment, page)?,
             State::Absent => self.bring_in(attachment, page)?,
             State::Lost => return Err(Refused::Lost),
@@ -89,18 +91,28 @@ impl<B: Backend> Pager<B> {
             page: self.name(area, page),
             frame,
         };
-        if stored {
-            if let Err(failed) = self.backend.read(held.page, held) {
-                self.push_free(reservation, frame);
-                return Err(failed.into());
-            }
-        } else {
-            self.backend.clear(held);
-        }
+        self.fill(reservation, held, stored)?;
         self.areas.at_mut(area).page_mut(page).state = State::Resident(frame);
         self.map(attachment, page, Place::Active);
         self.reservations.at_mut(reservation).owned += 1;
         Ok(if stored { Fault::Major } else { Fault::Zero })
+    }
+
+    /// Fills a frame of a reservation with what a page holds, which storage has or which is zeros; if
+    /// that fails, the frame is free again.
+    pub(crate) fn fill(
+        &mut self,
+        reservation: u32,
+        held: Held,
+        stored: bool,
+    ) -> Result<(), Refused> {
+        if !stored {
+            self.backend.clear(held);
+        } else if let Err(failed) = self.backend.read(held.page, held) {
+            self.push_free(reservation, held.frame);
+            return Err(failed.into());
+        }
+        Ok(())
     }
 
     /// Takes a frame that the reservation may use, making room if it must.

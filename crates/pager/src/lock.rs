@@ -4,12 +4,17 @@
 //! Of `n` reservations of `R` frames that share an area of `S` pages, each gives `S` frames up,
 //! and the area itself holds `S`: together `n·(R − S) + S`. So `(n−1)·S` frames are unreserved
 //! again, and no sharer owns the pages: any of them may end, and the others notice nothing.
+//!
+//! A lock may be on many pages, and everybody else waits while it is put on. So it is put on page by
+//! page, from the first to the last, and each page is locked or not: between two pages anything may
+//! happen. Who joins a lock gives a frame up for each page when it maps it.
 
 use crate::area::{AreaId, Sharing, State};
-use crate::attachment::AttachmentId;
-use crate::backend::Backend;
-use crate::fault::Borrow;
-use crate::frame::{Frame, Stack};
+use crate::attachment::{Attachment, AttachmentId};
+use crate::backend::{Backend, Held};
+use crate::end::Ending;
+use crate::fault::{Borrow, Fault};
+use crate::frame::Frame;
 use crate::lists::{BySharer, List, Place};
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -21,45 +26,110 @@ impl<B: Backend> Pager<B> {
     /// page that was written out.
     ///
     /// # Errors
-    /// [`Refused::TooSmall`] unless every sharer's reservation is larger than its locked areas
-    /// with this one (SPC §V). [`Refused::Store`], [`Refused::Lost`] if a page cannot be made
-    /// resident; pages are mapped then that were not, nothing else has changed.
-    /// [`Refused::Unmanaged`], [`Refused::Unattached`], [`Refused::Locked`], [`Refused::Kept`],
-    /// [`Refused::Ending`], [`Refused::Stale`].
+    /// Those of [`lock_step`](Self::lock_step). Pages are mapped then that were not. Nothing else has
+    /// changed, unless it was begun before, or frames that it had set free cannot be had back: then it
+    /// stays as far as it came.
     pub fn lock(&mut self, area: AreaId) -> Result<u32, Refused> {
         let index = self.area_of(area)?;
         let target = self.areas.at(index);
-        if target.locked {
+        let (begins, from) = (target.lock.is_none(), target.lock.unwrap_or(0));
+        let copies = (target.attachments.len() as u32).saturating_sub(1);
+        let freed = copies * (target.len() - from);
+        loop {
+            match self.lock_step(area, u32::MAX) {
+                Ok(Ending::More) => {}
+                Ok(Ending::Done) => return Ok(freed),
+                Err(refused) => {
+                    if begins {
+                        let _ = self.unlock(area);
+                    }
+                    return Err(refused);
+                }
+            }
+        }
+    }
+
+    /// Goes on locking an area: `limit` of its pages at the most, each for all its sharers. What is
+    /// locked stays so, whatever happens between the steps: sharers may come and go.
+    ///
+    /// # Errors
+    /// [`Refused::TooSmall`] unless every sharer's reservation is larger than its locked areas
+    /// with this one (SPC §V): nothing has been locked then. [`Refused::Store`], [`Refused::Lost`] if
+    /// a page cannot be made resident: the lock stays as far as it came. [`Refused::Unmanaged`],
+    /// [`Refused::Unattached`], [`Refused::Locked`], [`Refused::Kept`], [`Refused::Ending`],
+    /// [`Refused::Stale`].
+    pub fn lock_step(&mut self, area: AreaId, limit: u32) -> Result<Ending, Refused> {
+        let index = self.area_of(area)?;
+        let target = self.areas.at(index);
+        if target.is_locked() {
             return Err(Refused::Locked);
         }
         if target.sharing != Sharing::Conserve {
             return Err(Refused::Unmanaged);
         }
-        let (pages, sharers) = (target.len(), target.attachments.len());
-        if sharers == 0 {
+        if target.attachments.is_empty() {
             return Err(Refused::Unattached);
         }
         self.no_sharer_is_ending(index)?;
+        let pages = self.areas.at(index).len();
+        let from = match self.areas.at(index).lock {
+            Some(locked) => locked,
+            None => self.begin_lock(index)?,
+        };
+        let to = pages.min(from.saturating_add(limit));
+        for page in from..to {
+            if let Err(refused) = self.lock_page(index, page) {
+                self.list_again(index, page);
+                return Err(refused);
+            }
+        }
+        Ok(if to == pages {
+            Ending::Done
+        } else {
+            Ending::More
+        })
+    }
+
+    /// Pages of an area that are locked: from the first on.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn locked(&self, area: AreaId) -> Result<u32, Refused> {
+        let index = self.area_of(area)?;
+        Ok(self.areas.at(index).lock.unwrap_or(0))
+    }
+
+    /// Makes sure that all sharers can do without the frames, for good.
+    fn begin_lock(&mut self, area: u32) -> Result<u32, Refused> {
+        let target = self.areas.at(area);
+        let pages = target.len();
         for &attachment in &target.attachments {
             if self.attachments.at(attachment).pinned.is_some() {
                 return Err(Refused::Kept);
             }
-            self.is_larger_than_locks(self.attachments.at(attachment).reservation, pages)?;
+            self.is_larger_than_kept(self.attachments.at(attachment).reservation, pages)?;
         }
-        if let Err(refused) = self.prefault(index) {
-            self.list_again(index);
-            return Err(refused);
+        for sharer in 0..self.areas.at(area).attachments.len() {
+            let (_, reservation) = self.sharer(area, sharer);
+            self.reservations.at_mut(reservation).kept += pages;
         }
-        let before = self.unreserved.len();
-        for page in 0..pages {
-            self.give_up_copies(index, page);
+        self.areas.at_mut(area).lock = Some(0);
+        Ok(0)
+    }
+
+    /// Maps a page for every sharer, each off the lists at once, so that making room for the next
+    /// one cannot evict it, and takes all frames but one.
+    fn lock_page(&mut self, area: u32, page: u32) -> Result<(), Refused> {
+        for sharer in 0..self.areas.at(area).attachments.len() {
+            let (attachment, reservation) = self.sharer(area, sharer);
+            let id = AttachmentId(self.attachments.key(attachment));
+            self.fault(id, page)?;
+            let at = self.attachments.at(attachment).table[page as usize];
+            self.delist(reservation, at);
         }
-        for sharer in 0..sharers {
-            let reservation = self.sharer(index, sharer);
-            self.reservations.at_mut(reservation).locked += pages;
-        }
-        self.areas.at_mut(index).locked = true;
-        Ok(self.unreserved.len() - before)
+        self.give_up_copies(area, page);
+        self.areas.at_mut(area).lock = Some(page + 1);
+        Ok(())
     }
 
     /// Cancels the lock of an area: all its sharers hold their pages again, with a frame each.
@@ -73,29 +143,34 @@ impl<B: Backend> Pager<B> {
     pub fn unlock(&mut self, area: AreaId) -> Result<(), Refused> {
         let index = self.area_of(area)?;
         let target = self.areas.at(index);
-        if !target.locked {
-            return Err(Refused::NotLocked);
-        }
-        let (pages, sharers) = (target.len(), target.attachments.len());
+        let locked = target.lock.ok_or(Refused::NotLocked)?;
         self.no_sharer_is_ending(index)?;
-        let copies = u64::from(pages) * (sharers as u64 - 1);
+        let pages = &target.pages[..locked as usize];
+        let copies = pages
+            .iter()
+            .map(|page| page.sharers.len().saturating_sub(1));
+        let copies = copies.map(u64::from).sum::<u64>();
         // More than a number of frames can be is more than there are.
         self.require_unreserved(u32::try_from(copies).unwrap_or(u32::MAX))?;
-        for page in 0..pages {
+        for page in 0..locked {
             self.take_copies(index, page);
         }
-        for sharer in 0..sharers {
-            let reservation = self.sharer(index, sharer);
-            self.reservations.at_mut(reservation).locked -= pages;
+        self.areas.at_mut(index).lock = None;
+        let pages = self.areas.at(index).len();
+        for sharer in 0..self.areas.at(index).attachments.len() {
+            let (_, reservation) = self.sharer(index, sharer);
+            self.reservations.at_mut(reservation).kept -= pages;
         }
-        self.areas.at_mut(index).locked = false;
-        self.list_again(index);
+        for page in 0..locked {
+            self.list_again(index, page);
+        }
         Ok(())
     }
 
-    fn sharer(&self, area: u32, number: usize) -> u32 {
+    /// An attachment of an area, and its reservation.
+    fn sharer(&self, area: u32, number: usize) -> (u32, u32) {
         let attachment = self.areas.at(area).attachments[number];
-        self.attachments.at(attachment).reservation
+        (attachment, self.attachments.at(attachment).reservation)
     }
 
     /// While a sharer is being taken back, some of its pages are mapped and some are not.
@@ -111,10 +186,10 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    pub(crate) fn is_larger_than_locks(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
+    /// Something is left of a reservation besides `pages` pages more that stay in it.
+    pub(crate) fn is_larger_than_kept(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
         let mine = self.reservations.at(reservation);
-        let kept = mine.locked.saturating_add(mine.pinned);
-        let needed = kept.saturating_add(pages);
+        let needed = mine.kept.saturating_add(pages);
         if mine.size <= needed {
             return Err(Refused::TooSmall {
                 needed,
@@ -124,32 +199,13 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Maps every page for every sharer, and takes each off the lists at once, so that making
-    /// room for the next one cannot evict it.
-    fn prefault(&mut self, area: u32) -> Result<(), Refused> {
-        for page in 0..self.areas.at(area).len() {
-            for sharer in 0..self.areas.at(area).attachments.len() {
-                let attachment = self.areas.at(area).attachments[sharer];
-                let id = AttachmentId(self.attachments.key(attachment));
-                self.fault(id, page)?;
-                let target = self.attachments.at(attachment);
-                let (reservation, at) = (target.reservation, target.table[page as usize]);
-                self.delist(reservation, at);
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the mappings of an area that is not locked back on the lists.
-    fn list_again(&mut self, area: u32) {
+    /// Puts the mappings of a page that is not locked back on the lists.
+    fn list_again(&mut self, area: u32, page: u32) {
         for sharer in 0..self.areas.at(area).attachments.len() {
-            let attachment = self.areas.at(area).attachments[sharer];
-            for page in 0..self.areas.at(area).len() as usize {
-                let target = self.attachments.at(attachment);
-                let (reservation, at) = (target.reservation, target.table[page]);
-                if at != NIL && self.mappings.at(at).place == Place::Unlisted {
-                    self.enlist(reservation, at, Place::Active);
-                }
+            let (attachment, reservation) = self.sharer(area, sharer);
+            let at = self.attachments.at(attachment).table[page as usize];
+            if at != NIL && self.mappings.at(at).place == Place::Unlisted {
+                self.enlist(reservation, at, Place::Active);
             }
         }
     }
@@ -166,6 +222,7 @@ impl<B: Backend> Pager<B> {
                 let frame = self.take_conserved(reservation);
                 self.frames.push(&mut self.unreserved, frame);
             }
+            self.reservations.at_mut(reservation).locked += 1;
             owner = false;
             next = List::<BySharer>::after(&self.mappings, at);
         }
@@ -183,66 +240,77 @@ impl<B: Backend> Pager<B> {
                 let frame = self.frames.pop(&mut self.unreserved);
                 self.conserve(reservation, frame.expect("required before"));
             }
+            self.reservations.at_mut(reservation).locked -= 1;
             owner = false;
             next = List::<BySharer>::after(&self.mappings, at);
         }
     }
 
-    /// Makes a reservation give up what joining a lock takes: a frame per page.
-    pub(crate) fn give_up_frames_for_lock(
-        &mut self,
-        reservation: u32,
-        pages: u32,
-    ) -> Result<(), Refused> {
-        self.is_larger_than_locks(reservation, pages)?;
-        let mut given = Stack::EMPTY;
-        for _ in 0..pages {
-            match self.take_frame(reservation, Borrow::Never) {
-                Ok(frame) => self.frames.push(&mut given, frame),
-                Err(refused) => {
-                    let free = &mut self.reservations.at_mut(reservation).free;
-                    self.frames.append(&mut given, free);
-                    return Err(refused);
-                }
+    /// Maps a locked page for a sharer that came when it was locked already: it gives up a frame, to
+    /// the node, or to the area if all who had the page mapped have left.
+    pub(crate) fn join_lock(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+        let &Attachment {
+            reservation, area, ..
+        } = self.attachments.at(attachment);
+        let record = self.areas.at(area).page(page);
+        let (state, stored) = (record.state, record.stored);
+        let frame = match state {
+            State::Lost => return Err(Refused::Lost),
+            State::Absent | State::Resident(_) => self.take_frame(reservation, Borrow::Never)?,
+        };
+        let fault = match state {
+            State::Resident(_) => {
+                self.frames.push(&mut self.unreserved, frame);
+                Fault::Minor
             }
+            State::Absent | State::Lost => {
+                let held = Held {
+                    page: self.name(area, page),
+                    frame,
+                };
+                self.fill(reservation, held, stored)?;
+                self.areas.at_mut(area).page_mut(page).state = State::Resident(frame);
+                if stored { Fault::Major } else { Fault::Zero }
+            }
+        };
+        self.map(attachment, page, Place::Unlisted);
+        self.reservations.at_mut(reservation).locked += 1;
+        Ok(fault)
+    }
+
+    /// Takes a locked page from one sharer, which gets a frame back for it: the area's own if nobody
+    /// else has it mapped, else one of the node's, which were required before.
+    pub(crate) fn leave_lock(&mut self, at: u32) -> Result<(), Refused> {
+        if self.is_wanted_by_nobody_else(at) {
+            self.save(at)?;
         }
-        self.frames.append(&mut given, &mut self.unreserved);
-        self.reservations.at_mut(reservation).locked += pages;
+        let reservation = self.holder(at);
+        let frame = self.leave_locked_page(at, State::Absent);
+        let frame = frame.or_else(|| self.frames.pop(&mut self.unreserved));
+        self.push_free(reservation, frame.expect("required before"));
+        self.reservations.at_mut(reservation).locked -= 1;
         Ok(())
     }
 
-    /// Maps all pages of a locked area for a sharer that has just attached it.
-    pub(crate) fn map_locked(&mut self, attachment: u32) {
-        let area = self.attachments.at(attachment).area;
-        for page in 0..self.areas.at(area).len() {
-            self.map(attachment, page, Place::Unlisted);
+    /// The same of a sharer that ends: what it gave up it does not get back.
+    pub(crate) fn leave_lock_at_any_price(&mut self, at: u32) {
+        let lost = self.is_wanted_by_nobody_else(at) && self.save(at).is_err();
+        let left = if lost { State::Lost } else { State::Absent };
+        if let Some(frame) = self.leave_locked_page(at, left) {
+            self.frames.push(&mut self.unreserved, frame);
         }
     }
 
-    /// Unmaps a locked area from one sharer, which gets its frames back: the area's own if nobody
-    /// else is left, else the node's.
-    pub(crate) fn leave_lock(&mut self, attachment: u32) -> Result<(), Refused> {
-        let target = self.attachments.at(attachment);
-        let (reservation, area) = (target.reservation, target.area);
-        let pages = self.areas.at(area).len();
-        if self.areas.at(area).attachments.len() > 1 {
-            self.require_unreserved(pages)?;
-        }
-        for page in 0..pages {
-            let frame = self
-                .leave_locked_page(attachment, page)
-                .or_else(|| self.frames.pop(&mut self.unreserved));
-            self.push_free(reservation, frame.expect("required before"));
-        }
-        self.reservations.at_mut(reservation).locked -= pages;
-        Ok(())
+    /// Others have the area, but not this page of it, so that what it holds has to be saved.
+    fn is_wanted_by_nobody_else(&self, at: u32) -> bool {
+        let area = self.attachments.at(self.mappings.at(at).attachment).area;
+        self.sharers_of(at) == 1 && self.areas.at(area).attachments.len() > 1
     }
 
-    /// Unmaps one page of a locked area from one sharer; returns its frame if that was the last.
-    pub(crate) fn leave_locked_page(&mut self, attachment: u32, page: u32) -> Option<Frame> {
-        let at = self.attachments.at(attachment).table[page as usize];
+    /// Unmaps a locked page from one sharer; returns its frame if nobody has it any more.
+    fn leave_locked_page(&mut self, at: u32, left: State) -> Option<Frame> {
         let gone = self.unmap(at);
-        let last = self.areas.at(gone.area).page(page).sharers.len() == 0;
-        last.then(|| self.vacate(gone.area, page, State::Absent))
+        let last = self.areas.at(gone.area).page(gone.page).sharers.len() == 0;
+        last.then(|| self.vacate(gone.area, gone.page, left))
     }
 }

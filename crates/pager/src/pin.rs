@@ -33,7 +33,7 @@ impl<B: Backend> Pager<B> {
         }
         let area = self.areas.at(attachment.area);
         let pages = area.len();
-        if area.locked {
+        if area.lock.is_some() {
             return Err(Refused::Locked);
         }
         if area.sharing != Sharing::Conserve {
@@ -42,8 +42,8 @@ impl<B: Backend> Pager<B> {
         let from = match from {
             Some(from) => from,
             None => {
-                self.is_larger_than_locks(reservation, pages)?;
-                self.reservations.at_mut(reservation).pinned += pages;
+                self.is_larger_than_kept(reservation, pages)?;
+                self.reservations.at_mut(reservation).kept += pages;
                 self.attachments.at_mut(index).pinned = Some(0);
                 0
             }

@@ -128,8 +128,8 @@ pub(crate) struct Reservation {
     /// Pages that it has attached.
     pub(crate) attached: u32,
     pub(crate) locked: u32,
-    /// Pages of areas that it keeps.
-    pub(crate) pinned: u32,
+    /// Pages of areas that stay: that are locked or being locked, or that it keeps.
+    pub(crate) kept: u32,
     pub(crate) borrowed: u32,
     pub(crate) owned: u32,
     pub(crate) returned: u32,
@@ -154,7 +154,7 @@ impl Reservation {
             attachable: contract.frames.saturating_add(contract.swap),
             attached: 0,
             locked: 0,
-            pinned: 0,
+            kept: 0,
             borrowed: 0,
             owned: 0,
             returned: 0,

@@ -133,12 +133,59 @@ fn a_lock_takes_n_times_r_minus_s_plus_s_frames() {
     touch_all(&mut pager, own, 7);
     let before = pager.unreserved();
     let shared = pager.attach(late, area).expect("attached");
+    touch_all(&mut pager, shared, 4);
     assert_eq!(pager.unreserved() - before, 4);
     assert!((0..4).all(|page| pager.backend().is_mapped(shared, page)));
     // The first to have come ends, and nobody notices.
     pager.end(sharers[0].0).expect("ended");
     assert!((0..4).all(|page| pager.backend().is_mapped(sharers[1].2, page)));
     pager.audit().expect("invariants");
+}
+
+#[test]
+fn a_lock_is_put_on_in_steps_between_which_sharers_come_and_go() {
+    let mut pager = Pager::new(30, MemoryBackend::new(30));
+    let area = pager.create_area(4, Sharing::Conserve).expect("an area");
+    let ids = [0; 3].map(|_| pager.reserve(&Contract::hard(6)).expect("frames"));
+    let one = pager.attach(ids[0], area).expect("attached");
+    let two = pager.attach(ids[1], area).expect("attached");
+    touch_all(&mut pager, one, 4);
+    for page in 0..4 {
+        assert!(pager.backend_mut().store(one, page, 7 + u64::from(page)));
+    }
+    assert_eq!(pager.lock_step(area, 2), Ok(Ending::More));
+    pager.audit().expect("invariants");
+    assert_eq!((pager.locked(area), pager.unreserved()), (Ok(2), 12 + 2));
+    assert!((0..4).all(|page| pager.backend().is_mapped(two, page) == (page < 2)));
+    // One who comes now joins what is locked when he touches it, and shares the rest.
+    let three = pager.attach(ids[2], area).expect("attached");
+    assert_eq!(pager.fault(three, 0), Ok(Fault::Minor));
+    assert_eq!(pager.fault(three, 3), Ok(Fault::Minor));
+    assert_eq!(
+        (account(&pager, ids[2]), pager.unreserved()),
+        ((4, 0, 1), 15)
+    );
+    pager.audit().expect("invariants");
+    // Those who were there at first go; what only they had mapped is saved.
+    pager.end(ids[0]).expect("there");
+    pager.detach(two).expect("detached");
+    pager.audit().expect("invariants");
+    assert_eq!(account(&pager, ids[1]), (6, 0, 0));
+    assert_eq!(pager.lock_step(area, 1), Ok(Ending::More));
+    assert_eq!(pager.lock_step(area, 9), Ok(Ending::Done));
+    assert_eq!(pager.lock_step(area, 9), Err(Refused::Locked));
+    for page in 0..4 {
+        pager.fault(three, page).expect("a frame");
+        assert_eq!(
+            pager.backend_mut().load(three, page),
+            Some(7 + u64::from(page))
+        );
+    }
+    assert_eq!(pager.account(ids[2]).expect("there").locked, 4);
+    pager.audit().expect("invariants");
+    pager.detach(three).expect("the last");
+    assert_eq!(account(&pager, ids[2]), (6, 0, 0));
+    assert_eq!(pager.unreserved(), 30 - 12);
 }
 
 #[test]

@@ -69,6 +69,10 @@ enum Op {
     Lock {
         area: usize,
     },
+    LockStep {
+        area: usize,
+        limit: u32,
+    },
     Unlock {
         area: usize,
     },
@@ -96,6 +100,7 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         3 => (any_of(), 0u32..5).prop_map(|(attachment, limit)| Op::Pin { attachment, limit }),
         1 => any_of().prop_map(|area| Op::Abandon { area }),
         2 => any_of().prop_map(|area| Op::Lock { area }),
+        3 => (any_of(), 0u32..5).prop_map(|(area, limit)| Op::LockStep { area, limit }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
         1 => prop_oneof![1 => Just(true), 3 => Just(false)].prop_map(|fails| Op::Storage { fails }),
     ]
@@ -106,15 +111,16 @@ struct Tenant {
     id: ReservationId,
     contract: Contract,
     ending: bool,
-    /// Frames given up for locks; stays as it is while the tenant ends.
-    locked: u32,
+    /// Frames given up for locks when it began to end.
+    forgone: u32,
 }
 
 #[derive(Debug, Clone)]
 struct Memory {
     id: AreaId,
     sharing: Sharing,
-    locked: bool,
+    /// Pages from the first on that are locked; `None` if none is to be.
+    lock: Option<u32>,
     abandoned: bool,
     pages: Vec<Contents>,
 }
@@ -136,6 +142,12 @@ struct View {
     area: AreaId,
     /// Pages from the first on that it keeps; `None` if it was never asked to.
     kept: Option<u32>,
+}
+
+impl Memory {
+    fn locked(&self) -> usize {
+        self.lock.unwrap_or(0) as usize
+    }
 }
 
 struct Model {
@@ -183,19 +195,27 @@ impl Model {
         views.map(|view| view.tenant).collect()
     }
 
-    /// Pages of areas that a tenant keeps.
+    /// Pages of areas that stay with a tenant: that it keeps, or that are locked or being locked.
     fn kept(&self, id: ReservationId) -> u32 {
         let own = self.views.iter().filter(|view| view.tenant == id);
-        let kept = own.filter(|view| view.kept.is_some());
+        let kept = own.filter(|view| view.kept.is_some() || self.area(view.area).lock.is_some());
         kept.map(|view| self.area(view.area).pages.len() as u32)
             .sum()
+    }
+
+    /// Locked pages that a tenant has mapped.
+    fn given_up(&self, id: ReservationId) -> u32 {
+        let locked = self.areas.iter();
+        let locked = locked.flat_map(|area| &area.pages[..area.locked()]);
+        locked.filter(|page| page.sharers.contains(&id)).count() as u32
     }
 
     /// Pages that only these had, of areas that nobody wants any more, have gone.
     fn lose_abandoned(&mut self, before: &[Memory]) {
         for (area, before) in self.areas.iter_mut().zip(before) {
             for (page, before) in area.pages.iter_mut().zip(&before.pages) {
-                let left = page.sharers.is_empty() && !before.sharers.is_empty();
+                // What several had, the owner saves when it leaves (first touch), or nobody does.
+                let left = page.sharers.is_empty() && before.sharers.len() == 1;
                 page.endangered |= left && area.abandoned;
             }
         }
@@ -249,10 +269,18 @@ impl Model {
             prop_assert!(account.balances(), "{:?}", account);
             prop_assert_eq!(account.size, tenant.contract.frames);
             prop_assert!(tenant.contract.kind == Kind::Firm || account.borrowed == 0);
-            prop_assert_eq!(account.locked, tenant.locked);
+            let forgone = if tenant.ending {
+                tenant.forgone
+            } else {
+                self.given_up(tenant.id)
+            };
+            prop_assert_eq!(account.locked, forgone);
             let (mut owned, mut foreign, mut returned) = (0, 0, 0);
-            let unlocked = self.areas.iter().filter(|area| !area.locked);
-            for (area, page) in unlocked.flat_map(|a| a.pages.iter().map(move |page| (a, page))) {
+            let pages = self.areas.iter().flat_map(|area| {
+                let unlocked = &area.pages[area.locked()..];
+                unlocked.iter().map(move |page| (area, page))
+            });
+            for (area, page) in pages {
                 match page.sharers.iter().position(|&id| id == tenant.id) {
                     Some(0) => owned += 1,
                     Some(_) if area.sharing == Sharing::Conserve => foreign += 1,
@@ -264,8 +292,8 @@ impl Model {
             prop_assert_eq!(account.returned, returned);
             held += account.free + account.owned + account.conserved;
         }
-        let locked = self.areas.iter().filter(|area| area.locked);
-        let locked = locked.flat_map(|area| &area.pages);
+        let locked = self.areas.iter();
+        let locked = locked.flat_map(|area| &area.pages[..area.locked()]);
         held += locked.filter(|page| !page.sharers.is_empty()).count() as u32;
         prop_assert_eq!(held + self.pager.unreserved(), FRAMES);
         for view in self.views.iter().filter(|v| !self.tenant(v.tenant).ending) {
@@ -289,7 +317,7 @@ impl Model {
                     self.areas.push(Memory {
                         id,
                         sharing,
-                        locked: false,
+                        lock: None,
                         abandoned: false,
                         pages: vec![Contents::default(); pages as usize],
                     });
@@ -311,7 +339,8 @@ impl Model {
             } => self.copy(from, page, to, copy)?,
             Op::Pin { attachment, limit } => self.pin(attachment, limit)?,
             Op::Abandon { area } => self.abandon(area)?,
-            Op::Lock { area } => self.lock(area)?,
+            Op::Lock { area } => self.lock(area, None)?,
+            Op::LockStep { area, limit } => self.lock(area, Some(limit))?,
             Op::Unlock { area } => self.unlock(area)?,
             Op::Storage { fails } => {
                 self.fails = fails;
@@ -339,7 +368,7 @@ impl Model {
                     id,
                     contract,
                     ending: false,
-                    locked: 0,
+                    forgone: 0,
                 });
             }
             Err(Refused::Empty) => prop_assert_eq!(frames, 0),
@@ -383,15 +412,9 @@ impl Model {
         match result {
             Ok(_) => {
                 prop_assert!(!tenant.ending && attached + pages <= most);
-                if area.locked {
-                    let stays = tenant.locked + self.kept(tenant.id);
-                    prop_assert!(stays + pages < tenant.contract.frames);
-                    let mut tenants = self.tenants.iter_mut();
-                    tenants
-                        .find(|t| t.id == tenant.id)
-                        .expect("a tenant")
-                        .locked += pages;
-                }
+                // What it keeps now has these pages in it.
+                let fits = self.kept(tenant.id) < tenant.contract.frames;
+                prop_assert!(area.lock.is_none() || fits);
             }
             Err(Refused::Stale) => {
                 let sharers = self.sharers(area.id);
@@ -405,19 +428,16 @@ impl Model {
                 prop_assert!(needed > left);
             }
             Err(Refused::TooSmall { needed, size }) => {
-                prop_assert!(area.locked);
+                prop_assert!(area.lock.is_some());
                 prop_assert_eq!(
                     (needed, size),
-                    (
-                        tenant.locked + self.kept(tenant.id) + pages,
-                        tenant.contract.frames
-                    )
+                    (self.kept(tenant.id) + pages, tenant.contract.frames)
                 );
                 prop_assert!(needed >= size);
             }
             Err(Refused::Ending) => {
                 let mut sharers = self.sharers(area.id).into_iter();
-                prop_assert!(area.locked && sharers.any(|id| self.tenant(id).ending));
+                prop_assert!(area.lock.is_some() && sharers.any(|id| self.tenant(id).ending));
             }
             Err(Refused::Store(_)) => prop_assert!(self.fails),
             Err(other) => prop_assert!(self.is_starving(other), "{}", other),
@@ -431,7 +451,10 @@ impl Model {
         }
         let view = self.views[attachment % self.views.len()];
         let area = self.area(view.area).clone();
-        let (pages, last) = (area.pages.len() as u32, self.sharers(view.area).len() == 1);
+        let last = self.sharers(view.area).len() == 1;
+        let mapped = area.pages.iter();
+        let mapped = mapped.filter(|page| page.sharers.contains(&view.tenant));
+        let mapped = mapped.count() as u32;
         let left = self.pager.unreserved() + self.pager.borrowed();
         let mut may = self.borrowers();
         may.insert(view.tenant);
@@ -447,18 +470,11 @@ impl Model {
         match result {
             Ok(()) => {
                 prop_assert!(!self.tenant(view.tenant).ending);
-                if area.locked {
-                    let mut tenants = self.tenants.iter_mut();
-                    tenants
-                        .find(|t| t.id == view.tenant)
-                        .expect("a tenant")
-                        .locked -= pages;
-                }
                 self.forget(view);
             }
             Err(Refused::Stale) => prop_assert!(self.tenant(view.tenant).ending),
-            Err(Refused::Frames { needed, .. }) if left < pages => {
-                prop_assert!(area.locked && !last && needed == pages);
+            Err(Refused::Frames { needed, .. }) if left < mapped => {
+                prop_assert!(area.lock.is_some() && !last && needed <= mapped);
             }
             Err(Refused::Store(_)) => prop_assert!(self.fails),
             Err(other) => prop_assert!(self.is_starving(other), "{}", other),
@@ -480,7 +496,9 @@ impl Model {
         }
         let tenant = tenant % self.tenants.len();
         let id = self.tenants[tenant].id;
-        self.tenants[tenant].ending = true;
+        if !std::mem::replace(&mut self.tenants[tenant].ending, true) {
+            self.tenants[tenant].forgone = self.given_up(id);
+        }
         let before = self.areas.clone();
         let done = match limit {
             None => self.pager.end(id).map(|()| Ending::Done),
@@ -596,7 +614,7 @@ impl Model {
             let unseen = !contents.sharers.contains(&view.tenant);
             let shareable = resident && area.sharing == Sharing::Conserve;
             let fresh = !resident && !contents.written && !contents.endangered;
-            unseen && (shareable || fresh)
+            unseen && page as usize >= area.locked() && (shareable || fresh)
         });
         let living = !self.tenant(view.tenant).ending;
         // A page of zeros may have been saved, which the model does not know of.
@@ -637,6 +655,9 @@ impl Model {
             Err(Refused::Stale) => prop_assert!(ending),
             Err(Refused::Store(_)) => prop_assert!(self.fails),
             Err(Refused::Lost) => prop_assert!(source.endangered || target.endangered),
+            Err(Refused::Locked) => {
+                prop_assert!((copy as usize) < self.area(to.area).locked());
+            }
             Err(other) => prop_assert!(self.is_starving(other), "{}", other),
             Ok(fault) => {
                 if untouched {
@@ -664,7 +685,7 @@ impl Model {
             self.area(view.area).clone(),
         );
         let pages = area.pages.len() as u32;
-        let stays = tenant.locked + self.kept(tenant.id);
+        let stays = self.kept(tenant.id);
         let result = self.pager.pin_step(view.id, limit);
         self.follow(&BTreeSet::from([tenant.id]))?;
         let refused = matches!(
@@ -689,7 +710,7 @@ impl Model {
                 prop_assert_eq!(ending == Ending::Done, kept == pages);
                 prop_assert!(view.kept.is_some() || stays + pages < tenant.contract.frames);
             }
-            Err(Refused::Locked) => prop_assert!(area.locked),
+            Err(Refused::Locked) => prop_assert!(area.lock.is_some()),
             Err(Refused::Unmanaged) => prop_assert!(area.sharing != Sharing::Conserve),
             Err(Refused::TooSmall { needed, size }) => {
                 prop_assert_eq!((needed, size), (stays + pages, tenant.contract.frames));
@@ -713,33 +734,54 @@ impl Model {
         self.follow(&BTreeSet::new())
     }
 
-    fn lock(&mut self, area: usize) -> TestCaseResult {
+    /// All of an area, or the next pages of it.
+    fn lock(&mut self, area: usize, limit: Option<u32>) -> TestCaseResult {
         if self.areas.is_empty() {
             return Ok(());
         }
         let area = self.areas[area % self.areas.len()].clone();
         let (pages, sharers) = (area.pages.len() as u32, self.sharers(area.id));
         let ending = sharers.iter().any(|&id| self.tenant(id).ending);
-        let small = sharers
-            .iter()
-            .map(|&id| self.tenant(id))
-            .any(|tenant| tenant.locked + self.kept(tenant.id) + pages >= tenant.contract.frames);
-        let kept = self
-            .views
-            .iter()
-            .any(|view| view.area == area.id && view.kept.is_some());
-        let result = self.pager.lock(area.id);
-        self.follow(&sharers.iter().copied().collect())?;
-        match result {
-            Ok(saved) => {
-                prop_assert!(!area.locked && !small && !ending && !kept && !sharers.is_empty());
-                prop_assert_eq!(saved, (sharers.len() as u32 - 1) * pages);
-                self.area_mut(area.id).locked = true;
-                for tenant in self.tenants.iter_mut().filter(|t| sharers.contains(&t.id)) {
-                    tenant.locked += pages;
-                }
+        let is_small = |tenant: &Tenant| self.kept(tenant.id) + pages >= tenant.contract.frames;
+        let mut all = sharers.iter().map(|&id| self.tenant(id));
+        let small = area.lock.is_none() && all.any(is_small);
+        let mut views = self.views.iter();
+        let kept = views.any(|view| view.area == area.id && view.kept.is_some());
+        let result = match limit {
+            None => {
+                let locked = self.pager.lock(area.id);
+                locked.map(|saved| (Ending::Done, Some(saved)))
             }
-            Err(Refused::Locked) => prop_assert!(area.locked),
+            Some(limit) => {
+                let done = self.pager.lock_step(area.id, limit);
+                done.map(|done| (done, None))
+            }
+        };
+        let locked = self.pager.locked(area.id).expect("there");
+        self.area_mut(area.id).lock = match result {
+            Ok(_) => Some(locked),
+            // It is cancelled if it can be.
+            Err(Refused::Store(_) | Refused::Lost | Refused::Starved) => {
+                let begun = limit.is_some() || locked > 0;
+                area.lock.or(begun.then_some(0)).map(|_| locked)
+            }
+            Err(_) => area.lock,
+        };
+        let mut may: BTreeSet<ReservationId> = sharers.iter().copied().collect();
+        may.extend(self.borrowers());
+        self.follow(&may)?;
+        match result {
+            Ok((done, saved)) => {
+                let begun = area.lock.unwrap_or(0);
+                let expected = limit.map_or(pages, |limit| pages.min(begun + limit));
+                prop_assert_eq!(locked, expected);
+                prop_assert_eq!(done == Ending::Done, locked == pages);
+                prop_assert!(begun < pages && !small && !ending && !sharers.is_empty());
+                prop_assert!(!kept || area.lock.is_some());
+                let copies = (sharers.len() as u32 - 1) * (locked - begun);
+                prop_assert_eq!(saved.unwrap_or(copies), copies);
+            }
+            Err(Refused::Locked) => prop_assert_eq!(area.lock, Some(pages)),
             Err(Refused::Unmanaged) => prop_assert!(area.sharing != Sharing::Conserve),
             Err(Refused::Unattached) => prop_assert!(sharers.is_empty()),
             Err(Refused::Ending) => prop_assert!(ending),
@@ -757,8 +799,10 @@ impl Model {
             return Ok(());
         }
         let area = self.areas[area % self.areas.len()].clone();
-        let (pages, sharers) = (area.pages.len() as u32, self.sharers(area.id));
-        let copies = pages * (sharers.len() as u32).saturating_sub(1);
+        let sharers = self.sharers(area.id);
+        let locked = area.pages[..area.locked()].iter();
+        let copies = locked.map(|page| page.sharers.len().saturating_sub(1) as u32);
+        let copies: u32 = copies.sum();
         let left = self.pager.unreserved() + self.pager.borrowed();
         let result = {
             let may = self.borrowers();
@@ -768,13 +812,10 @@ impl Model {
         };
         match result {
             Ok(()) => {
-                prop_assert!(area.locked && copies <= left);
-                self.area_mut(area.id).locked = false;
-                for tenant in self.tenants.iter_mut().filter(|t| sharers.contains(&t.id)) {
-                    tenant.locked -= pages;
-                }
+                prop_assert!(area.lock.is_some() && copies <= left);
+                self.area_mut(area.id).lock = None;
             }
-            Err(Refused::NotLocked) => prop_assert!(!area.locked),
+            Err(Refused::NotLocked) => prop_assert!(area.lock.is_none()),
             Err(Refused::Ending) => {
                 prop_assert!(sharers.iter().any(|&id| self.tenant(id).ending));
             }

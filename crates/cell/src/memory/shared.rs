@@ -4,20 +4,20 @@
 //! contents, so that nobody's choice changes what another one was promised. An area lasts as long as
 //! somebody has it; a tenant that comes when it is on its way out gets a new one.
 //!
-//! A lock makes the whole area resident (SPC §IV-B). That is the work of the tenant that asks for it,
-//! in steps between which others run ([`Joining`]).
+//! A lock makes the whole area resident (SPC §IV-B), and is joined by mapping all of it. That is the work
+//! of the tenant that asks for it, in steps between which others run ([`Joining`]).
 
 use super::data::Identity;
 use super::paged::{Part, Prepared};
 use super::{CellMemory, with};
 use crate::image::Image;
 use leasehold_lease::SharedPages;
-use leasehold_pager::{AreaId, AttachmentId, Refused, ReservationId, Sharing, Technique};
+use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
 use leasehold_pager_linux::{Error, Paging};
 use leasehold_reclaim::GroupId;
 use std::collections::HashMap;
 
-/// Pages that are read before a lock between two looks at who else wants to run.
+/// Pages that are read and locked, or mapped, between two looks at who else wants to run.
 const STEP: u32 = 16;
 
 /// What an area holds.
@@ -68,15 +68,16 @@ pub struct SharedUse {
     pub choice: Option<Technique>,
 }
 
-/// What a tenant shares, while it is made resident if it is to be locked.
+/// What a tenant shares, while it is locked or joins a lock, if it is to.
 #[derive(Debug)]
 pub(crate) struct Joining {
     /// `None` for an area that nobody else can have.
     key: Option<Key>,
     area: AreaId,
     attachment: AttachmentId,
-    /// The page to make resident next, before the lock.
-    next: Option<u32>,
+    /// The page of a locked area to map next.
+    next: u32,
+    /// Whether the tenant wants a lock if there is none.
     to_lock: bool,
 }
 
@@ -144,7 +145,7 @@ impl CellMemory {
                 key: Some(key),
                 area,
                 attachment,
-                next: to_lock.then_some(0),
+                next: 0,
                 to_lock,
             }),
             // It goes with those who have it, or cannot be joined until one of them has gone.
@@ -192,7 +193,7 @@ impl CellMemory {
             key,
             area,
             attachment,
-            next: to_lock.then_some(0),
+            next: 0,
             to_lock,
         })
     }
@@ -209,32 +210,40 @@ impl CellMemory {
         leasehold_pager::choose(pages.into(), all + one) == Technique::Spel
     }
 
-    /// Takes the next step towards the lock of an area; true if there is nothing left to do.
+    /// Takes the next step towards the lock of an area, or towards joining it; true if there is nothing
+    /// left to do.
     fn lock_step(&mut self, joining: &mut Joining) -> Result<bool, Error> {
-        let Some((key, shared)) = joining
-            .key
-            .filter(|_| joining.to_lock)
-            .and_then(|key| Some((key, self.shared.0.get_mut(&key)?)))
-        else {
+        let shared = joining.key.map(|key| (key, self.shared.0.get_mut(&key)));
+        let Some((key, Some(shared))) = shared else {
             return Ok(true);
         };
-        if shared.locked || shared.area != joining.area {
+        if shared.area != joining.area {
             return Ok(true);
         }
-        let step = match joining.next {
-            Some(from) => self.paging.prefault(joining.attachment, from, STEP),
-            None => self.paging.lock(joining.area).map(|_| {
-                shared.locked = true;
-                None
-            }),
+        let step = if shared.locked {
+            let next = self.paging.prefault(joining.attachment, joining.next, STEP);
+            next.map(|next| {
+                joining.next = next.unwrap_or(u32::MAX);
+                next.is_none()
+            })
+        } else if joining.to_lock {
+            let locked = self.paging.lock_step(joining.area, STEP);
+            locked.map(|locked| {
+                shared.locked = locked == Ending::Done;
+                false
+            })
+        } else {
+            return Ok(true);
         };
         match step {
-            Ok(next) => {
-                joining.next = next;
-                Ok(shared.locked)
-            }
+            Ok(done) => Ok(done),
             // Somebody leaves it at the moment: later.
             Err(Error::Refused(Refused::Ending)) => Ok(false),
+            // Others have locked all of it meanwhile.
+            Err(Error::Refused(Refused::Locked)) => {
+                shared.locked = true;
+                Ok(false)
+            }
             // Without a lock, pages are conserved: that takes nothing that is not there.
             Err(_) if key.1 == SharedPages::Auto => Ok(true),
             Err(error) => Err(error),
