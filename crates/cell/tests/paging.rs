@@ -4,7 +4,7 @@
 mod common;
 
 use common::paged::{self, held};
-use common::{guests, profile};
+use common::{captured, guests, profile};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, StartError,
@@ -24,21 +24,8 @@ fn paging(reserve: u64, limit: u64) -> Lease {
 }
 
 fn request(cell: &Cell, text: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
-    let output = Capture::new(1 << 20);
-    let mut all = vec!["guest".to_owned()];
-    all.extend(args.iter().map(|arg| (*arg).to_owned()));
-    let request = StartRequest {
-        program: cell.compile(text.as_bytes()).expect("a program"),
-        lease,
-        surroundings: Surroundings {
-            args: all,
-            stdin: Input::Empty,
-            stdout: Output::Capture(output.clone()),
-            ..Surroundings::default()
-        },
-        detailed: true,
-    };
-    (request, output)
+    let program = cell.compile(text.as_bytes()).expect("a program");
+    captured(program, "guest", args, lease)
 }
 
 fn start(cell: &Cell, text: &str, lease: Lease) -> TenantHandle {

@@ -148,6 +148,16 @@ pub(crate) fn try_start(cell: &Cell, name: &str, lease: Lease) -> Result<Started
 
 fn request(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
     let program = cell.load(&guest(name)).expect("a guest loads");
+    captured(program, name, args, lease)
+}
+
+/// A request to start a program called `name`, whose output is captured.
+pub(crate) fn captured(
+    program: Arc<Program>,
+    name: &str,
+    args: &[&str],
+    lease: Lease,
+) -> (StartRequest, Capture) {
     let output = Capture::new(1 << 20);
     let mut all = vec![name.to_owned()];
     all.extend(args.iter().map(|arg| (*arg).to_owned()));
