@@ -328,16 +328,15 @@ impl Paging {
         })
     }
 
-    /// Maps all pages of an area at `address`, for reading: a write is [denied](Reason::ReadOnly).
-    /// For data that tenants share: it takes no room in the store. Nothing is read or filled.
+    /// Maps all pages of an area at `address`, for reading: a write is
+    /// [denied](crate::Reason::ReadOnly). For data that tenants share: it takes no room in the store.
+    /// Nothing is read or filled.
     ///
     /// # Errors
     /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::System`].
     ///
     /// # Safety
     /// As for [`attach_at`](Self::attach_at).
-    ///
-    /// [`Reason::ReadOnly`]: crate::Reason::ReadOnly
     pub unsafe fn attach_read_only(
         &self,
         to: ReservationId,
