@@ -76,8 +76,10 @@ fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, tra
 	cd fuzz && cargo +nightly fuzz run trace -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run --features engine program corpus/program ../target/guests -- -max_total_time=60
 
-test-lab: ## check that the lab does what it says
+test-lab: setup ## check that the lab does what it says, and LockScope's full mode there (as root)
 	@lab/test
+	@scripts/setup bpf
+	@lab/test-tracer
 
 lab: export LAB_CMD = $(CMD)
 lab: ## run a command under a stock kernel in emulation: make lab CMD='uname -r'
