@@ -256,6 +256,12 @@ impl Scheduler {
         self.paused = false;
     }
 
+    /// Charges the task that runs for all the time until `now`. The decision that follows is not that
+    /// of a timer's interrupt then, of which a part may be [others' to pay](Self::with_interrupt).
+    pub fn settle(&mut self, now: Nanos) {
+        self.account(now);
+    }
+
     /// Decides who runs (SPR §IV-B): accounts for what ran, processes what is due, selects the
     /// next task and says when the timer must fire.
     ///

@@ -242,6 +242,8 @@ impl<S: Sink> Simulation<S> {
             self.react()?;
         }
         self.execute(end.max(self.now));
+        // The timer may be due, but nothing has been interrupted.
+        self.scheduler.settle(self.now);
         self.decide(FREE_ENTRY, &CostModel::FREE);
         self.tell_unfinished();
         self.sink.record(&Event::Stopped { at: self.now });
