@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Started, cell, guest, lease, start, start_held};
+use common::{Started, cell, guest, lease, start, start_held, until};
 use leasehold_cell::stack::STACK_PAGES;
-use leasehold_cell::{Ended, Exit, Lease, StartError, StartRequest, Surroundings};
+use leasehold_cell::{Ended, Exit, Lease, ProcessorState, StartError, StartRequest, Surroundings};
 use std::time::Duration;
 
 /// What must hold of every end.
@@ -273,8 +273,11 @@ fn when_a_client_ends_its_service_is_told_and_lives_on() {
         service.handle.go();
         client.handle.go();
         client.wait_for("ready");
-        // The messages are in the client's channel: the service gets a moment to receive them.
-        std::thread::sleep(Duration::from_millis(100));
+        // The messages are in the client's channel: the service waits when it has received them all.
+        until("received", || {
+            let processor = service.handle.processor().expect("alive");
+            processor.state == ProcessorState::Blocked
+        });
         check(&client.kill(), lease);
         let ended = service.handle.wait().expect("ends");
         assert_eq!(ended.exit, Exit::Code(0));

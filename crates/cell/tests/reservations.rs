@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Started, cell, lease, start};
+use common::{Started, cell, lease, start, until};
 use leasehold_cell::{Cell, CellConfig, Exit, Lease, ProcessorState, Shielding, Supply};
 use std::time::{Duration, Instant};
 
@@ -28,15 +28,6 @@ fn spin(cell: &Cell, lease: Lease) -> Started {
 
 fn supply(tenant: &Started) -> Supply {
     tenant.handle.processor().expect("alive").supply
-}
-
-/// Waits until `condition` holds: in vain only if the cell is broken.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -175,22 +175,23 @@ pub(crate) fn captured(
     (request, output)
 }
 
+/// Waits until `condition` holds: in vain only if the cell is broken, or the host very slow.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(600);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl Started {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.output.bytes()).into_owned()
     }
 
-    /// Waits until the guest has written `what`: as long as a slow host may take for a small budget.
+    /// Waits until the guest has written `what`.
     pub(crate) fn wait_for(&self, what: &str) {
-        let deadline = Instant::now() + Duration::from_secs(600);
-        while !self.text().contains(what) {
-            assert!(
-                Instant::now() < deadline,
-                "no {what:?} in {:?}",
-                self.text()
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(what, || self.text().contains(what));
     }
 
     pub(crate) fn kill(&self) -> Ended {
