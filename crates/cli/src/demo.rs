@@ -9,7 +9,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use leasehold_study::plot::{Axis, Figure, Marks, Panel, Series};
 use leasehold_study::progress::Progress;
 use leasehold_study::rogue::{
-    Attack, BUDGET, Damage, Ending, Round, Runtime, Surroundings, Together, When, hostile, require,
+    Attack, BUDGET, Damage, Death, Ending, Round, Runtime, Surroundings, Together, When, hostile,
+    require,
 };
 use leasehold_study::samples::{Samples, Spread};
 use leasehold_study::unit::Unit;
@@ -109,6 +110,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
 
     println!("{}", table(&guests, &shown));
     println!("{LEGEND}");
+    if let Some(late) = longer_than_predicted(&guests, &shown) {
+        println!("{late}");
+    }
     if let Some(directory) = arguments.out.parent() {
         std::fs::create_dir_all(directory).map_err(anyhow::Error::from)?;
     }
@@ -124,6 +128,31 @@ predicted: what its charges allow the end to take of the processor; measured: th
 reusable: wall time from the kill until others could use its place; end: until everything was
 returned too, in turns with the others; medians.
 neighbour: the slowest picture of `mandelbrot` during the end over the slowest just before; median.";
+
+/// Names the guests of which an end took more of the processor than was predicted, if there are any.
+fn longer_than_predicted(guests: &[Attack], shown: &[Shown]) -> Option<String> {
+    let is_late = |death: &Death| {
+        let measured = death.reclaimed.map(|cost| cost.returned.cpu_ns);
+        measured
+            .zip(death.predicted_ns())
+            .is_some_and(|(measured, predicted)| measured > predicted)
+    };
+    let late: Vec<&str> = guests
+        .iter()
+        .map(|guest| guest.name)
+        .filter(|guest| {
+            let mut endings = shown.iter().flat_map(|shown| shown.endings(guest));
+            endings.any(|ending| is_late(&ending.death))
+        })
+        .collect();
+    (!late.is_empty()).then(|| {
+        format!(
+            "longer than predicted: {}. A prediction is calibrated, not enforced: `leasehold calibrate \
+             --check` tells whether the profile still holds.",
+            late.join(", ")
+        )
+    })
+}
 
 /// Hostile guests, and honest ones with work for longer than they will live, in the order in which
 /// they are killed.
