@@ -191,23 +191,23 @@ fn sites(outline: &Outline, body: &FunctionBody<'_>) -> Result<Vec<Site>, Binary
 
 fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let outline = Outline::of(wasm)?;
-    let mut helpers: BTreeMap<Bulk, u32> = BTreeMap::new();
+    let mut calls: BTreeMap<Bulk, u32> = BTreeMap::new();
     let mut bodies: Vec<(Range<usize>, Vec<Site>)> = Vec::new();
     for payload in Parser::new(0).parse_all(wasm) {
         if let Payload::CodeSectionEntry(body) = payload? {
             let sites = sites(&outline, &body)?;
             for &(_, bulk) in &sites {
-                let next = outline.functions + helpers.len() as u32;
-                helpers.entry(bulk).or_insert(next);
+                let next = outline.functions + calls.len() as u32;
+                calls.entry(bulk).or_insert(next);
             }
             bodies.push((body.range(), sites));
         }
     }
-    if helpers.is_empty() {
+    if calls.is_empty() {
         return Ok(wasm.into());
     }
     // Appended in the order of their indices.
-    let mut appended: Vec<(u32, Bulk)> = helpers.iter().map(|(&bulk, &at)| (at, bulk)).collect();
+    let mut appended: Vec<(u32, Bulk)> = calls.iter().map(|(&bulk, &at)| (at, bulk)).collect();
     appended.sort_unstable();
 
     let mut module = wasm_encoder::Module::new();
@@ -232,7 +232,7 @@ fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
                 Cow::Owned(data)
             }
             Payload::CodeSectionStart { .. } => {
-                Cow::Owned(encode_code(wasm, &outline, &bodies, &helpers, &appended))
+                Cow::Owned(encode_code(wasm, &outline, &bodies, &calls, &appended))
             }
             Payload::CustomSection(section) if section.name().starts_with("metadata.code.") => {
                 continue;
@@ -275,7 +275,7 @@ fn encode_code(
     wasm: &[u8],
     outline: &Outline,
     bodies: &[(Range<usize>, Vec<Site>)],
-    helpers: &BTreeMap<Bulk, u32>,
+    calls: &BTreeMap<Bulk, u32>,
     appended: &[(u32, Bulk)],
 ) -> Vec<u8> {
     let mut data = Vec::new();
@@ -285,14 +285,14 @@ fn encode_code(
         let mut copied = body.start;
         for (site, bulk) in sites {
             code.extend_from_slice(&wasm[copied..site.start]);
-            Instruction::Call(helpers[bulk]).encode(&mut code);
+            Instruction::Call(calls[bulk]).encode(&mut code);
             copied = site.end;
         }
         code.extend_from_slice(&wasm[copied..body.end]);
         code.encode(&mut data);
     }
     for &(_, bulk) in appended {
-        helper(outline, bulk).encode(&mut data);
+        in_chunks(outline, bulk).encode(&mut data);
     }
     data
 }
@@ -417,7 +417,7 @@ fn leave_if_beyond(f: &mut Function, start: u32, bound: Bound) {
 ///
 /// A dropped segment needs no check of its own: its length is zero, so that the first chunk traps
 /// before anything is written.
-fn helper(outline: &Outline, bulk: Bulk) -> Function {
+fn in_chunks(outline: &Outline, bulk: Bulk) -> Function {
     use Instruction as I;
     let chunk = bulk.chunk();
     let mut function = Function::new([]);
