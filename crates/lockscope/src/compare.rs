@@ -20,32 +20,61 @@ pub struct Comparison {
     pub mixed_modes: bool,
 }
 
-/// The recordings of one workload on one platform, on average.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+/// The recordings of one workload on one platform.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cell {
     /// How many there were.
-    pub recordings: u32,
-    /// Shared locks.
+    pub recordings: usize,
+    /// Shared locks, on average.
     pub shared: f64,
-    /// Acquisitions of shared locks per second.
+    /// Acquisitions of shared locks per second, on average.
     pub per_second: f64,
+    /// The same: in the middle of the recordings, and how far these lie apart.
+    pub spread: Spread,
     /// Nines of isolation, of the worst recording.
     pub score: f64,
 }
 
+/// Rates per second of several recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// As many are above as below; between two, their mean.
+    pub median: f64,
+    /// The lowest.
+    pub least: f64,
+    /// The highest.
+    pub most: f64,
+}
+
+/// What counts of one recording.
+struct Recording {
+    shared: f64,
+    per_second: f64,
+    score: f64,
+}
+
 impl Comparison {
     /// Compares the recordings. Several of one workload on one platform are averaged, as in the
-    /// paper (§5.2).
+    /// paper (§5.2), and how far they lie apart is told, which the paper does not.
     pub fn of<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> Self {
-        let mut rows: BTreeMap<String, BTreeMap<String, Cell>> = BTreeMap::new();
+        let mut recordings: BTreeMap<_, BTreeMap<_, Vec<Recording>>> = BTreeMap::new();
         let mut modes: BTreeSet<bool> = BTreeSet::new();
         for trace in traces {
-            let (report, score) = (Report::of(trace), Score::of(trace));
             modes.insert(trace.mode == Mode::Full);
-            let row = rows.entry(trace.name.clone()).or_default();
+            let row = recordings.entry(trace.name.clone()).or_default();
             let cell = row.entry(trace.platform.clone()).or_default();
-            cell.add(&report, score.score);
+            cell.push(Recording::of(trace));
         }
+        let cells = |row: BTreeMap<String, Vec<Recording>>| {
+            let cells = row.into_iter();
+            cells
+                .filter_map(|(platform, recordings)| Some((platform, Cell::of(&recordings)?)))
+                .collect()
+        };
+        let rows: BTreeMap<String, BTreeMap<String, Cell>> = recordings
+            .into_iter()
+            .map(|(workload, row)| (workload, cells(row)))
+            .collect();
         let platforms: BTreeSet<_> = rows.values().flat_map(|row| row.keys().cloned()).collect();
         Self {
             platforms: platforms.into_iter().collect(),
@@ -55,17 +84,45 @@ impl Comparison {
     }
 }
 
+impl Recording {
+    fn of(trace: &Trace) -> Self {
+        let shared = Report::of(trace).shared;
+        Self {
+            shared: shared.locks as f64,
+            per_second: shared.per_second,
+            score: Score::of(trace).score,
+        }
+    }
+}
+
 impl Cell {
-    fn add(&mut self, report: &Report, score: f64) {
-        let before = f64::from(self.recordings);
-        let mean = |old: f64, new: f64| (old * before + new) / (before + 1.0);
-        self.shared = mean(self.shared, report.shared.locks as f64);
-        self.per_second = mean(self.per_second, report.shared.per_second);
-        self.score = if self.recordings == 0 {
-            score
-        } else {
-            self.score.min(score)
+    /// `None` without a recording.
+    fn of(recordings: &[Recording]) -> Option<Self> {
+        let mean = |value: fn(&Recording) -> f64| {
+            recordings.iter().map(value).sum::<f64>() / recordings.len() as f64
         };
-        self.recordings += 1;
+        let rates = recordings.iter().map(|recording| recording.per_second);
+        let scores = recordings.iter().map(|recording| recording.score);
+        Some(Self {
+            recordings: recordings.len(),
+            shared: mean(|recording| recording.shared),
+            per_second: mean(|recording| recording.per_second),
+            spread: Spread::of(rates.collect())?,
+            score: scores.min_by(f64::total_cmp)?,
+        })
+    }
+}
+
+impl Spread {
+    /// `None` of no rates.
+    fn of(mut rates: Vec<f64>) -> Option<Self> {
+        rates.sort_by(f64::total_cmp);
+        let (&least, &most) = (rates.first()?, rates.last()?);
+        let (below, above) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
+        Some(Self {
+            median: f64::midpoint(below, above),
+            least,
+            most,
+        })
     }
 }

@@ -67,7 +67,7 @@ mod trace;
 pub mod tracer;
 
 pub use analyze::{AnalyzeError, analyze};
-pub use compare::{Cell, Comparison};
+pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};

@@ -248,6 +248,10 @@ fn recordings_of_one_workload_are_averaged_for_each_platform() {
     assert_eq!(host.recordings, 3);
     assert!((host.shared - 2.0 / 3.0).abs() < 1e-9);
     assert!((host.per_second - 20.0).abs() < 1e-9);
+    assert_eq!(
+        (host.spread.least, host.spread.median, host.spread.most),
+        (0.0, 20.0, 40.0)
+    );
     assert!(host.score < table.rows["create"]["runc"].score);
     assert!(!table.mixed_modes);
     let contended = Trace {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_lockscope::{Comparison, Losses, Mode, Report, Score, Total};
+use leasehold_lockscope::{Cell, Comparison, Losses, Mode, Report, Score, Spread, Total};
 
 /// Rows of the table of objects.
 const OBJECTS: usize = 30;
@@ -147,24 +147,41 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     let mut table = new_table(&header);
     for (name, row) in &comparison.rows {
         let mut cells = vec![name.clone()];
-        cells.extend(comparison.platforms.iter().map(|platform| {
-            row.get(platform).map_or_else(String::new, |cell| {
-                format!(
-                    "{:.2} ({})  {:.1}",
-                    cell.shared,
-                    rate(cell.per_second),
-                    cell.score
-                )
-            })
-        }));
+        cells.extend(
+            comparison
+                .platforms
+                .iter()
+                .map(|platform| row.get(platform).map_or_else(String::new, comparison_cell)),
+        );
         table.add_row(cells);
     }
-    let mut out =
-        format!("{table}\nshared locks (acquisitions of them per second)  nines of isolation\n");
+    let mut out = format!("{table}\n");
+    out.push_str(
+        "shared locks, on average (acquisitions of them per second: median: least to most)  ",
+    );
+    out.push_str("nines of isolation, of the worst recording\n");
     if comparison.mixed_modes {
         out.push_str("warning: some traces are of the contended mode: numbers do not compare\n");
     }
     out
+}
+
+fn comparison_cell(cell: &Cell) -> String {
+    let Spread {
+        median,
+        least,
+        most,
+    } = cell.spread;
+    let apart = match cell.recordings {
+        1 => String::new(),
+        _ => format!(": {} to {}", rate(least), rate(most)),
+    };
+    format!(
+        "{:.2} ({}{apart})  {:.1}",
+        cell.shared,
+        rate(median),
+        cell.score
+    )
 }
 
 /// Scores as text, the most isolated first.
