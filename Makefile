@@ -9,7 +9,7 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
 
-.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz table5 interference overhead clean
+.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -91,6 +91,10 @@ LOCKSCOPE_LAB := scripts/setup bpf && guests/build --only workload && \
 table5: setup ## LockScope's table 5, figures 2 and 3 in the lab (as root): processes, containers, sandboxes, cells
 	@$(LOCKSCOPE_LAB)
 	@lab/table5
+
+applications: setup ## the same of applications, such as image processing and memcached
+	@$(LOCKSCOPE_LAB)
+	@lab/table5 --applications
 
 interference: setup ## LockScope's figures 4 and 5 in the lab (as root): a worker beside thrashers
 	@$(LOCKSCOPE_LAB)
