@@ -11,6 +11,7 @@
 
 mod commands;
 mod executions;
+mod idle;
 mod roots;
 
 pub(crate) use executions::Request;
@@ -169,10 +170,14 @@ impl Executor {
         if self.stop && self.roots.is_empty() {
             return;
         }
+        // Nobody waits for its memory to be filled up, and nobody is there who could pay for it.
+        let timeout = idle::work_until(
+            timer,
+            monotonic_ns,
+            || self.inbox.is_quiet(),
+            memory::refill,
+        );
         let now = monotonic_ns();
-        let timeout = timer.map(|when| Duration::from_nanos(when.saturating_sub(now)));
-        // Nobody waits for this, and nobody is there who could pay for it.
-        while self.inbox.is_quiet() && memory::refill() {}
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
         }
