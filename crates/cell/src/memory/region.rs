@@ -156,17 +156,22 @@ pub(crate) fn find(
 /// Has `grow` grow the memory of a region's creator by it, who has made it a moment ago; returns the
 /// offset. `None` if `grow` did not come to grow a memory that pages.
 pub(crate) fn create(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
-    let attach = CellMemory::create_region;
-    let show = move |cell: &mut CellMemory, memory: &mut PagedMemory, bytes| {
-        cell.grow_by_region(memory, &request, bytes, attach)
-    };
-    let offset = growth::by(show, grow);
-    offset.map(|offset| offset.map_err(Refusal::from))
+    grow_by(request, CellMemory::create_region, grow)
 }
 
 /// The same with a region that there is.
 pub(crate) fn map(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
-    let attach = CellMemory::attach_region;
+    grow_by(request, CellMemory::attach_region, grow)
+}
+
+/// How a region comes to be at an address in the memory of a top-level tenant's.
+type Attach = fn(&mut CellMemory, GroupId, *mut u8, &Request) -> Result<AttachmentId, Error>;
+
+fn grow_by(
+    request: Request,
+    attach: Attach,
+    grow: &mut dyn FnMut(),
+) -> Option<Result<usize, Refusal>> {
     let show = move |cell: &mut CellMemory, memory: &mut PagedMemory, bytes| {
         cell.grow_by_region(memory, &request, bytes, attach)
     };
@@ -249,7 +254,7 @@ impl CellMemory {
         memory: &mut PagedMemory,
         request: &Request,
         bytes: usize,
-        attach: impl FnOnce(&mut Self, GroupId, *mut u8, &Request) -> Result<AttachmentId, Error>,
+        attach: Attach,
     ) -> Result<usize, Error> {
         self.seal(memory)?;
         let (root, pages) = (memory.root(), request.pages());

@@ -6,10 +6,10 @@
 use super::{Buffer, Call, MODULE, answer, call, raw, selector};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
-use crate::local;
+use crate::local::{self, CellKernel};
 use crate::memory::region::{self, Refusal, Request};
 use crate::meter::Held;
-use leasehold_kernel::{Errno, Selector};
+use leasehold_kernel::{Errno, Selector, TenantId};
 use leasehold_reclaim::GroupId;
 use wasmtime::{Linker, Memory, Result};
 
@@ -63,44 +63,39 @@ fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "region_read",
         |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
-            let tenant = caller.data().tenant;
-            answer(step(&mut caller, into, length).and_then(|buffer| {
-                let bytes = buffer.bytes_mut(&mut caller);
-                local::with(|local| {
-                    local
-                        .kernel
-                        .region_read(tenant, selector(region), offset as u64, bytes)
-                })?;
-                Ok(0)
-            }))
+            copy(&mut caller, (into, length), |kernel, tenant, bytes| {
+                kernel.region_read(tenant, selector(region), offset as u64, bytes)
+            })
         },
     )?;
     linker.func_wrap(
         MODULE,
         "region_write",
         |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
-            let tenant = caller.data().tenant;
-            answer(step(&mut caller, from, length).and_then(|buffer| {
-                let bytes = buffer.bytes(&caller);
-                local::with(|local| {
-                    local
-                        .kernel
-                        .region_write(tenant, selector(region), offset as u64, bytes)
-                })?;
-                Ok(0)
-            }))
+            copy(&mut caller, (from, length), |kernel, tenant, bytes| {
+                kernel.region_write(tenant, selector(region), offset as u64, bytes)
+            })
         },
     )?;
     Ok(())
 }
 
-/// A range of guest memory for a copy in one step.
-fn step(caller: &mut Call<'_>, start: i32, length: i32) -> Result<Buffer, Errno> {
+/// Has `by` copy between a region and a range of the caller's memory, in one step.
+fn copy(
+    caller: &mut Call<'_>,
+    (start, length): (i32, i32),
+    by: impl FnOnce(&mut CellKernel, TenantId, &mut [u8]) -> Result<(), Errno>,
+) -> i64 {
+    let tenant = caller.data().tenant;
     let length = length as u32;
     if length > COPY_BYTES {
-        return Err(Errno::TooLarge);
+        return answer(Err(Errno::TooLarge));
     }
-    Buffer::new(caller, start, length)
+    answer(Buffer::new(caller, start, length).and_then(|buffer| {
+        let bytes = buffer.bytes_mut(caller);
+        local::with(|local| by(&mut local.kernel, tenant, bytes))?;
+        Ok(0)
+    }))
 }
 
 impl From<Refusal> for Errno {
