@@ -12,7 +12,7 @@ use crate::store::Store;
 
 /// A swap file that could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("swap file {}: {doing}: {source}", path.display())]
+#[error("swap file {}: {doing}", path.display())]
 pub struct SwapFileError {
     path: PathBuf,
     doing: &'static str,
