@@ -45,7 +45,7 @@ Examples:
 The program is run again and again: without paging, and then under smaller and smaller reservations,
 with what is on standard input each time. Its output is thrown away. The advice is the smallest
 reservation under which it ends before the deadline, or is as fast as --keep says; exit code 1 if
-there is none. Then --tenants of it run side by side under that, and for what they share the rule says
+there is none. Then --tenants of it run side by side under that, and the rule says of what they share
 whether to conserve it (spc) or to lock it (spel).")]
 pub(crate) struct Arguments {
     /// The program and its arguments.
@@ -133,7 +133,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         runs: arguments.runs,
         patience: Duration::MAX,
     };
-    subject.program = Some(load(&subject.cell, &spec.component, &spec.lease)?);
+    subject.prepare(&spec.component)?;
     // What it takes where nothing is missing.
     let whole = subject.median(spec.lease)?;
     let unpaged_ns = whole.time_ns.unwrap_or(u64::MAX);
@@ -149,7 +149,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     config.memory = Some(held(linear, linear, 1));
     subject.cell = Cell::start(config.clone())?;
-    subject.program = Some(load(&subject.cell, &spec.component, &spec.lease)?);
+    subject.prepare(&spec.component)?;
     let deadline = arguments.deadline.map(Nanoseconds::get);
     let slowest_ns =
         deadline.unwrap_or_else(|| (unpaged_ns as f64 / arguments.keep.unwrap_or(KEEP)) as u64);
@@ -266,6 +266,14 @@ impl Run {
 }
 
 impl Subject {
+    /// Loads the program into a new cell and runs it once, which counts for nothing: what no other
+    /// run finds cold would make that one look slow, and all reservations fast beside it.
+    fn prepare(&mut self, program: &Path) -> Result<(), Failure> {
+        self.program = Some(load(&self.cell, program, &self.lease)?);
+        self.run(self.lease)?;
+        Ok(())
+    }
+
     /// Runs the program under a reservation, within a limit that is larger.
     fn trial(&self, reserve: u64, limit: u64) -> Result<Trial, Failure> {
         let mut lease = self.lease;
