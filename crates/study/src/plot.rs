@@ -134,6 +134,12 @@ impl Axis {
         place.is_finite().then_some(place)
     }
 
+    /// The value from which bars grow, if not from the lower end: no change, where equal lengths are
+    /// equal factors.
+    fn origin(&self) -> Option<f64> {
+        (self.logarithmic && self.unit == Unit::Ratio).then_some(1.0)
+    }
+
     fn label(&self, place: f64) -> String {
         self.unit.tick(if self.logarithmic {
             10f64.powf(place)
@@ -267,7 +273,8 @@ impl Panel {
     fn curves(&self, area: &Area<'_>, x: &Axis, series: &[Series<f64>]) -> Result<()> {
         let across = x.coordinate(series.iter().flat_map(|s| s.points.iter().map(|(x, _)| *x)));
         let area = legend(area, series)?;
-        let mut chart = self.chart(&area, across, &x.title, &|place| x.label(*place), series)?;
+        let label = |place: &f64| x.label(*place);
+        let mut chart = self.chart(&area, across, &x.title, &label, series, None)?;
         for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
             let placed: Vec<(f64, f64, Spread)> = series
                 .points
@@ -300,8 +307,11 @@ impl Panel {
         };
         let name = |place: &f64| groups.get(*place as usize).cloned().unwrap_or_default();
         let area = legend(area, series)?;
-        let mut chart = self.chart(&area, across, title, &name, series)?;
-        let floor = chart.y_range().start;
+        let origin = self.y.origin();
+        let mut chart = self.chart(&area, across, title, &name, series, origin)?;
+        let foot = origin
+            .and_then(|origin| self.y.place(origin))
+            .unwrap_or(chart.y_range().start);
         // A fifth of each group's width stays empty.
         let width = 0.8 / series.len().max(1) as f64;
         for (index, (series, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
@@ -312,7 +322,7 @@ impl Panel {
                 };
                 let left = *group as f64 - 0.4 + index as f64 * width;
                 bars.push(Rectangle::new(
-                    [(left + 0.04 * width, floor), (left + 0.96 * width, top)],
+                    [(left + 0.04 * width, foot), (left + 0.96 * width, top)],
                     colour.filled(),
                 ));
             }
@@ -325,7 +335,7 @@ impl Panel {
         Ok(())
     }
 
-    /// The frame of a chart: axes, their titles and ticks.
+    /// The frame of a chart: axes, their titles and ticks; `origin` is on the vertical one too.
     fn chart<'a, 'b, X>(
         &self,
         area: &'a Area<'b>,
@@ -333,15 +343,15 @@ impl Panel {
         title: &str,
         tick: &dyn Fn(&f64) -> String,
         series: &[Series<X>],
+        origin: Option<f64>,
     ) -> Result<Chart<'a, 'b>> {
         let spreads = || {
             series
                 .iter()
                 .flat_map(|series| series.points.iter().map(|point| point.1))
         };
-        let up = self
-            .y
-            .coordinate(spreads().flat_map(|s| [s.p5, s.median, s.p95]));
+        let values = spreads().flat_map(|s| [s.p5, s.median, s.p95]);
+        let up = self.y.coordinate(values.chain(origin));
         let mut chart = ChartBuilder::on(area)
             .margin(10)
             .margin_right(24)
