@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, Step, TaskIndex};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
-use crate::contest::{self, Contest};
+use crate::contest::{self, Contest, Contestant};
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
     CELL, MS, Machine, US, contract, note_on_machines, policy_name, shielding_name,
@@ -53,7 +53,7 @@ struct Scale {
 struct CellScale {
     attackers: &'static [u32],
     rounds: usize,
-    /// Jobs of the victim in a round.
+    /// Jobs of the victim in a round, and as many alone before it and after.
     jobs: usize,
 }
 
@@ -61,8 +61,8 @@ const FULL: Scale = Scale {
     attackers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
     rounds: 5,
     cell: CellScale {
-        attackers: &[1, 4, 16, 64, 256, 1024],
-        rounds: 1,
+        attackers: &[1, 32, 1024],
+        rounds: 2,
         jobs: 2,
     },
 };
@@ -84,6 +84,8 @@ type Point = sweep::Point<u32, Interfered>;
 #[derive(Default)]
 struct Interfered {
     interference_ns: Samples,
+    /// Of the same job while nobody attacks; a simulated machine does nothing by itself.
+    undisturbed_ns: Option<Samples>,
     gaps_ns: Samples,
     /// In a job of the victim.
     timer_interrupts: Samples,
@@ -92,6 +94,10 @@ struct Interfered {
 impl Effect for Interfered {
     fn delays(&self) -> &Samples {
         &self.interference_ns
+    }
+
+    fn undisturbed(&self) -> Option<&Samples> {
+        self.undisturbed_ns.as_ref()
     }
 }
 
@@ -122,7 +128,11 @@ impl Study for Interference {
             &RINGS,
             cell.attackers,
             cell.rounds,
-            |point| play(point, options, cell),
+            |point| {
+                play_alone(point, options, cell)?;
+                play(point, options, cell)?;
+                play_alone(point, options, cell)
+            },
         )?);
         report.rows = points.iter().map(as_row).collect();
         report.findings = findings(&points);
@@ -139,8 +149,10 @@ impl Study for Interference {
         report.notes.push(format!(
             "cell: attackers nap for {} after each piece of work. A job of the victim takes {} with \
              S = {} and {} with S = {}, however many attack. Interference is the sum of the gaps of \
-             more than 1.5 µs in a job, and those of one attacker are what the host itself \
-             interrupts; timer interrupts are those that the scheduler counted",
+             more than 1.5 µs in a job, which are also what the host itself interrupts: before and \
+             after each round the victim does the same job alone, and by how much its gaps have \
+             grown there, those under attack are taken to have grown by themselves. Timer \
+             interrupts are those that the scheduler counted",
             Unit::Nanoseconds.humane(CELL_NAP as f64),
             Unit::Nanoseconds.humane(cell.job(RINGS[0]) as f64),
             RINGS[0],
@@ -194,13 +206,7 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
     // All of them are there for the attack before the victim's first job.
     let attack = contest::sleep_until_multiple(round, period);
     contest::sleep_until(attack + period / 2);
-    let victim = contest.enter(
-        "gap-probe",
-        &contest.load("gap-probe")?,
-        &[busy, round, 1],
-        &format!("budget={}ns,period={round}ns,priority=200", busy * 5 / 4),
-    )?;
-    victim.await_lines("ready", 1, Duration::ZERO)?;
+    let victim = enter_victim(&contest, busy, round)?;
     let mut job_ends = attack + period + busy;
     for job in 0..scale.jobs {
         let before = victim.supply()?.timers;
@@ -210,12 +216,47 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
         point.effect.timer_interrupts.record(timers);
         job_ends += round;
     }
-    for gaps in &victim.lines("gaps") {
-        let sum = *gaps.get(1).context("a sum of gaps")?;
+    for sum in gaps(&victim.lines("gaps"))? {
         point.effect.gaps_ns.record(sum);
         point.effect.interference_ns.record(sum);
     }
     Ok(())
+}
+
+/// The victim of a round on a real cell, ready for its job at every multiple of `period`.
+fn enter_victim(contest: &Contest, busy: Nanos, period: Nanos) -> Result<Contestant> {
+    let victim = contest.enter(
+        "gap-probe",
+        &contest.load("gap-probe")?,
+        &[busy, period, 1],
+        &format!("budget={}ns,period={period}ns,priority=200", busy * 9 / 8),
+    )?;
+    victim.await_lines("ready", 1, Duration::ZERO)?;
+    Ok(victim)
+}
+
+/// As many jobs of the victim, alone on a cell: what the host does to them at this time.
+fn play_alone(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
+    let Attack {
+        shielding,
+        variant: ring,
+        ..
+    } = point.attack;
+    let busy = scale.job(ring);
+    let period = busy * 5 / 4;
+    let contest = Contest::new(options, shielding, 1)?;
+    let victim = enter_victim(&contest, busy, period)?;
+    let expected = Duration::from_nanos(period * scale.jobs as u64);
+    let alone = gaps(&victim.await_lines("gaps", scale.jobs, expected)?)?;
+    let undisturbed = point.effect.undisturbed_ns.get_or_insert_default();
+    alone.into_iter().for_each(|sum| undisturbed.record(sum));
+    Ok(())
+}
+
+/// The sums of gaps in a probe's lines, one for each job.
+fn gaps(lines: &[Vec<u64>]) -> Result<Vec<Nanos>> {
+    let sums = lines.iter().map(|line| line.get(1).copied());
+    sums.collect::<Option<_>>().context("a sum of gaps")
 }
 
 fn simulate(attack: Attack, machine: &Machine, rounds: u64) -> Result<Interfered> {
@@ -256,6 +297,7 @@ fn simulate(attack: Attack, machine: &Machine, rounds: u64) -> Result<Interfered
     let watch = simulation.into_sink();
     Ok(Interfered {
         interference_ns: watch.beyond_work,
+        undisturbed_ns: None,
         gaps_ns: watch.gaps,
         timer_interrupts: watch.interrupts,
     })
@@ -324,9 +366,11 @@ impl Sink for Watch {
 fn as_row(point: &Point) -> Row {
     let Interfered {
         interference_ns,
+        undisturbed_ns,
         gaps_ns,
         timer_interrupts,
     } = &point.effect;
+    let undisturbed_ns = undisturbed_ns.as_ref();
     row([
         ("policy", shielding_name(point.attack.shielding).into()),
         ("server", policy_name(Policy::Sporadic).into()),
@@ -336,6 +380,10 @@ fn as_row(point: &Point) -> Row {
         ("timer_interrupts", timer_interrupts.p50().into()),
         ("platform", point.platform.into()),
         ("gaps_ns_p50", gaps_ns.p50().into()),
+        (
+            "undisturbed_ns_p50",
+            undisturbed_ns.and_then(Samples::p50).into(),
+        ),
     ])
 }
 

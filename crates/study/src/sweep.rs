@@ -37,6 +37,12 @@ pub(crate) struct Point<V, E> {
 pub(crate) trait Effect {
     /// Delays, ns: what growth is measured by.
     fn delays(&self) -> &Samples;
+
+    /// Delays in the same minutes without the attack, ns, if there are any but the attack's: what
+    /// the host does by itself, which is not to count as growth.
+    fn undisturbed(&self) -> Option<&Samples> {
+        None
+    }
 }
 
 /// Every attack on every simulated machine.
@@ -139,7 +145,8 @@ pub(crate) fn ends<'a, V: PartialEq + 'a, E>(
 
 /// What every platform must show of one variant: at each of `quantiles`, with their names, most
 /// attackers do no more to a shielded victim than one does, and in the middle at least `growth`
-/// times as much to an eager one. Of a platform without points nothing.
+/// times as much to an eager one; where it is known what the host does without an attack, by as
+/// much as that grew the less. Of a platform without points nothing.
 pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
     points: &[Point<V, E>],
     variant: V,
@@ -149,9 +156,15 @@ pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
 ) -> Vec<Finding> {
     let grown = |platform, shielding, quantile| {
         let [least, most] = ends(points, platform, shielding, variant)?;
-        most.effect
+        let delays = most
+            .effect
             .delays()
-            .ratio_to(least.effect.delays(), quantile)
+            .ratio_to(least.effect.delays(), quantile)?;
+        let undisturbed = most.effect.undisturbed().zip(least.effect.undisturbed());
+        match undisturbed {
+            None => Some(delays),
+            Some((most, least)) => Some(delays / most.ratio_to(least, quantile)?),
+        }
     };
     let has_points = |platform: &&str| points.iter().any(|point| point.platform == *platform);
     let mut findings = Vec::new();
@@ -218,11 +231,18 @@ mod tests {
     use crate::samples::Samples;
     use leasehold_reserve::Shielding;
 
-    struct Felt(Samples);
+    struct Felt {
+        attacked: Samples,
+        alone: Option<Samples>,
+    }
 
     impl Effect for Felt {
         fn delays(&self) -> &Samples {
-            &self.0
+            &self.attacked
+        }
+
+        fn undisturbed(&self) -> Option<&Samples> {
+            self.alone.as_ref()
         }
     }
 
@@ -235,7 +255,10 @@ mod tests {
                 variant: (),
             },
             platform: CELL,
-            effect: Felt(Samples::from_iter([100 + each * u64::from(attackers)])),
+            effect: Felt {
+                attacked: Samples::from_iter([100 + each * u64::from(attackers)]),
+                alone: None,
+            },
         };
         [1, 16, 100]
             .into_iter()
@@ -266,5 +289,17 @@ mod tests {
         assert_eq!(hold(3, 0), [true, true]);
         assert_eq!(hold(3, 1), [false, true], "the shield has a hole");
         assert_eq!(hold(0, 0), [true, false], "the attack does nothing");
+    }
+
+    #[test]
+    fn what_grows_without_the_attack_is_no_growth() {
+        let mut points = points(3, 1);
+        for point in &mut points {
+            let Felt { attacked, alone } = &mut point.effect;
+            *alone = Some(attacked.clone());
+        }
+        let findings = findings(&points, (), "", &[("median", 0.5)], |_| 2.0);
+        let holds: Vec<bool> = findings.iter().map(|finding| finding.holds()).collect();
+        assert_eq!(holds, [true, false]);
     }
 }

@@ -1,10 +1,12 @@
 //! Keeps the processor busy from SPAN before every multiple of PERIOD to SPAN after it: so whoever
-//! wakes up at that instant finds a processor that does not sleep. `vigil SPAN_NS PERIOD_NS`
+//! wakes up at that instant finds a processor that does not sleep; and nothing of its own in the
+//! caches, whoever ran before, if this walks through as many BYTES as they hold.
+//! `vigil SPAN_NS PERIOD_NS [BYTES]`
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
-use leasehold_hostile::{Arguments, Line, nap_until, next_multiple, now, program};
+use leasehold_hostile::{Arguments, Eviction, Line, nap_until, next_multiple, now, program};
 
 program!(main);
 
@@ -14,14 +16,18 @@ const SPINS: u32 = 10_000;
 fn main(arguments: &Arguments<'_>) {
     let span = arguments.number(0, 1_000_000);
     let period = arguments.number(1, 100_000_000).max(1);
+    let mut eviction = Eviction::with(arguments.number(2, 0));
     Line::print(format_args!("ready"));
     loop {
         let instant = next_multiple(period, span);
         nap_until(instant.saturating_sub(2 * span));
+        // Until the very end: nobody else is to have used the caches last.
         while now() < instant {
-            (0..SPINS).for_each(|spin| {
-                black_box(spin);
-            });
+            if !eviction.step() {
+                (0..SPINS).for_each(|spin| {
+                    black_box(spin);
+                });
+            }
         }
     }
 }
