@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ground-truth pipe N              2 N times pipe_inode_info.mutex: N in pipe_write, N in pipe_read
+//! ground-truth fifo N FILE         the same of the pipe that FILE is, which several can fight for
 //! ground-truth directory N DIR     at least 2 N times the directory's i_rwsem: N in do_unlinkat
 //! ground-truth futex N             N times the lock of one bucket of the futexes' hash table
 //! ground-truth mmap N              2 N times mm_struct.mmap_lock for writing
@@ -9,6 +10,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
@@ -20,15 +22,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["pipe", count] => pipe(count.parse()?),
+        ["fifo", count, file] => fifo(count.parse()?, Path::new(file)),
         ["directory", count, directory] => files(count.parse()?, Path::new(directory)),
         ["futex", count] => futexes(count.parse()?),
         ["mmap", count] => mappings(count.parse()?),
-        _ => Err("usage: ground-truth pipe|directory|futex|mmap N [DIR]".into()),
+        _ => Err("usage: ground-truth pipe|fifo|directory|futex|mmap N [FILE|DIR]".into()),
     }
 }
 
 fn pipe(count: u64) -> Result<(), Box<dyn Error>> {
     let (reader, writer) = rustix::pipe::pipe()?;
+    pass_bytes(count, reader, writer)
+}
+
+/// Whoever reads has written one byte more than it has read: there is always one for each.
+fn fifo(count: u64, file: &Path) -> Result<(), Box<dyn Error>> {
+    let both = fs::File::options().read(true).write(true).open(file)?;
+    pass_bytes(count, &both, &both)
+}
+
+fn pass_bytes(count: u64, reader: impl AsFd, writer: impl AsFd) -> Result<(), Box<dyn Error>> {
     let mut byte = [0];
     for _ in 0..count {
         rustix::io::write(&writer, &[1])?;
