@@ -76,8 +76,9 @@ fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, tra
 	cd fuzz && cargo +nightly fuzz run trace -- -max_total_time=60
 	cd fuzz && cargo +nightly fuzz run --features engine program corpus/program ../target/guests -- -max_total_time=60
 
-test-lab: setup ## check that the lab does what it says, and LockScope's full mode there (as root)
+test-lab: setup ## check that the lab does what it says, LockScope's applications, and its full mode there (as root)
 	@lab/test
+	@lab/test-applications
 	@scripts/setup bpf
 	@lab/test-tracer
 
