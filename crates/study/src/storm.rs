@@ -46,9 +46,10 @@ struct CellScale {
     policies: &'static [Policy],
     /// Periods with the attack, each of which is compared with those around it, without.
     rounds: usize,
-    /// The same of a scene that is judged by its throughput: what the host takes of one period by
-    /// itself is several times as much as may be lost.
-    judged_rounds: usize,
+    /// How often a scene is played that is judged by its throughput: what the host takes of one
+    /// period by itself is several times as much as may be lost. What a victim prints has an end, so
+    /// that more rounds in one play would not be seen.
+    judged_plays: usize,
 }
 
 const FULL: Scale = Scale {
@@ -57,7 +58,7 @@ const FULL: Scale = Scale {
         budget: 50 * MS,
         policies: &POLICIES,
         rounds: 16,
-        judged_rounds: 96,
+        judged_plays: 6,
     },
 };
 const QUICK: Scale = Scale {
@@ -66,7 +67,7 @@ const QUICK: Scale = Scale {
         budget: 30 * MS,
         policies: &[Policy::Sporadic],
         rounds: 4,
-        judged_rounds: 8,
+        judged_plays: 2,
     },
 };
 /// Bytes that the attacker on a real cell walks through to evict the caches: more than any
@@ -258,8 +259,15 @@ fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<
     for scene in scenes {
         progress.at(format!("a cell, {}", scene.attack.name()));
         let mut point = Point::new(scene);
-        for [attacked, alone] in scene.play(scale, options)? {
-            point.add(&attacked, &mut Some(alone.done));
+        let plays = if scene.is_judged() {
+            scale.judged_plays
+        } else {
+            1
+        };
+        for _ in 0..plays {
+            for [attacked, alone] in scene.play(scale, options)? {
+                point.add(&attacked, &mut Some(alone.done));
+            }
         }
         points.push(point);
         progress.step();
@@ -346,12 +354,7 @@ impl Scene {
         // The first round is the victim's start.
         let (_, mut before) = (look()?, look()?);
         let (mut rounds, mut alone_before) = (Vec::new(), None);
-        let count = if self.is_judged() {
-            scale.judged_rounds
-        } else {
-            scale.rounds
-        };
-        for _ in 0..count {
+        for _ in 0..scale.rounds {
             let (attacked, alone) = (look()?, look()?);
             // On a busy host a look may be late, and see parts of two periods.
             let used = [attacked.used - before.used, alone.used - attacked.used];
