@@ -150,9 +150,8 @@ impl Study for Interference {
             "cell: attackers nap for {} after each piece of work. A job of the victim takes {} with \
              S = {} and {} with S = {}, however many attack. Interference is the sum of the gaps of \
              more than 1.5 µs in a job, which are also what the host itself interrupts: before and \
-             after each round the victim does the same job alone, and by how much its gaps have \
-             grown there, those under attack are taken to have grown by themselves. Timer \
-             interrupts are those that the scheduler counted",
+             after each round the victim does the same job alone, so that what grows by itself can \
+             be told apart. Timer interrupts are those that the scheduler counted",
             Unit::Nanoseconds.humane(CELL_NAP as f64),
             Unit::Nanoseconds.humane(cell.job(RINGS[0]) as f64),
             RINGS[0],

@@ -77,7 +77,7 @@ const CELL_EVICTED: u64 = 256 << 10;
 const PRODUCTS: u64 = 1;
 /// How long after the attack began a victim on a real cell wakes up.
 const HEAD_START: Nanos = MS;
-/// What may be measured of an attack that there is not: the loss that is allowed.
+/// What may be measured of an attack that there is not: the loss that is allowed of one.
 const NOISE: f64 = 0.01;
 
 /// What the attacker does between two naps.
@@ -372,8 +372,8 @@ impl Scene {
         Ok(rounds)
     }
 
-    /// Whether its throughput is to be that of an undisturbed victim, or tells how well that is
-    /// measured.
+    /// Whether its throughput is to be that of an undisturbed victim; without an attack, whether it
+    /// tells how well that is measured.
     fn is_judged(&self) -> bool {
         self.shielding == Shielding::Shielded && self.region == REGIONS[2]
     }
@@ -529,8 +529,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
 /// attack works on eager ones.
 fn findings_on_a_cell(points: &[Point]) -> Vec<Finding> {
     let cell = || points.iter().filter(|point| point.scene.platform == CELL);
-    let quiet =
-        cell().filter(|point| point.scene.attack == Attack::None && point.scene.is_judged());
+    let quiet = cell().filter(|point| point.scene.attack == Attack::None);
     let noise = quiet
         .filter_map(|point| Some((point.throughput()? - 1.0).abs()))
         .reduce(f64::max);

@@ -39,7 +39,7 @@ pub(crate) trait Effect {
     fn delays(&self) -> &Samples;
 
     /// Delays in the same minutes without the attack, ns, if there are any but the attack's: what
-    /// the host does by itself, which is not to count as growth.
+    /// the host does by itself.
     fn undisturbed(&self) -> Option<&Samples> {
         None
     }
@@ -145,8 +145,8 @@ pub(crate) fn ends<'a, V: PartialEq + 'a, E>(
 
 /// What every platform must show of one variant: at each of `quantiles`, with their names, most
 /// attackers do no more to a shielded victim than one does, and in the middle at least `growth`
-/// times as much to an eager one; where it is known what the host does without an attack, by as
-/// much as that grew the less. Of a platform without points nothing.
+/// times as much to an eager one. Where it is known what the host does without an attack, they do no
+/// more beyond what that grew either. Of a platform without points nothing.
 pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
     points: &[Point<V, E>],
     variant: V,
@@ -156,15 +156,15 @@ pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
 ) -> Vec<Finding> {
     let grown = |platform, shielding, quantile| {
         let [least, most] = ends(points, platform, shielding, variant)?;
-        let delays = most
-            .effect
+        most.effect
             .delays()
-            .ratio_to(least.effect.delays(), quantile)?;
-        let undisturbed = most.effect.undisturbed().zip(least.effect.undisturbed());
-        match undisturbed {
-            None => Some(delays),
-            Some((most, least)) => Some(delays / most.ratio_to(least, quantile)?),
-        }
+            .ratio_to(least.effect.delays(), quantile)
+    };
+    let grown_alone = |platform, quantile| {
+        let [least, most] = ends(points, platform, Shielding::Shielded, variant)?;
+        most.effect
+            .undisturbed()?
+            .ratio_to(least.effect.undisturbed()?, quantile)
     };
     let has_points = |platform: &&str| points.iter().any(|point| point.platform == *platform);
     let mut findings = Vec::new();
@@ -176,6 +176,14 @@ pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
                 grown(platform, Shielding::Shielded, *quantile),
                 SHIELDED,
             ));
+            if let Some(alone) = grown_alone(platform, *quantile) {
+                findings.push(Finding::at_most(
+                    format!("{platform}, {title}: the same over what grew without them, {name}"),
+                    Unit::Ratio,
+                    grown(platform, Shielding::Shielded, *quantile).map(|grown| grown / alone),
+                    SHIELDED,
+                ));
+            }
         }
         findings.push(Finding::at_least(
             format!("{platform}, {title}: eager, the attack works"),
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_the_attack_is_no_growth() {
+    fn what_grows_without_the_attack_is_told_apart() {
         let mut points = points(3, 1);
         for point in &mut points {
             let Felt { attacked, alone } = &mut point.effect;
@@ -300,6 +308,6 @@ mod tests {
         }
         let findings = findings(&points, (), "", &[("median", 0.5)], |_| 2.0);
         let holds: Vec<bool> = findings.iter().map(|finding| finding.holds()).collect();
-        assert_eq!(holds, [true, false]);
+        assert_eq!(holds, [false, true, true]);
     }
 }
