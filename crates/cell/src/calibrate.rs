@@ -1,4 +1,5 @@
-//! Measuring what reclaiming costs on this host, and what a preemption does (`preemption`).
+//! Measuring what reclaiming costs on this host, what the host adds to that by itself
+//! (`interruption`), and what a preemption takes (`preemption`).
 //!
 //! Every number is taken from real reclamations by the code that will do them later: tenants that
 //! hold a known amount of one thing are ended, in a cell or (for what lives in arenas and groups)
@@ -10,6 +11,7 @@
 //! writes to more memory than such a cache holds takes every other turn, and in the kernel the same
 //! amount is written before each end.
 
+mod interruption;
 mod paged;
 mod preemption;
 mod transfer;
@@ -20,7 +22,7 @@ use crate::clock::thread_cpu_ns;
 use crate::execution::{Directory, Exit, Surroundings};
 use crate::meter::Held;
 use crate::preempt::Mechanism;
-use crate::profile::{Costs, FACTOR, FORMAT, Host, MARGIN_NS, Profile};
+use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
 use crate::program::Program;
 use anyhow::{Context, Result, bail, ensure};
 use leasehold_kernel::{ExecutionId, Kernel, KernelConfig, KernelCosts, Rights, TenantId};
@@ -124,6 +126,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let scrub = scrub(effort)?;
     let (group, chunk) = groups(effort)?;
 
+    progress("interruptions by the host");
+    let interruption = interruption::interruption(effort)?;
+
     progress("preemption");
     let preemption = preemption::preemption(effort, Mechanism::from_environment())?;
 
@@ -132,7 +137,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
         host: Host::here(),
         method: format!(
             "medians of {} ends with cold caches, thread processor time; charged {FACTOR} times, \
-             and {MARGIN_NS} ns per tenant",
+             and for each tenant as many times what the host added to one in 10,000 pieces of work",
             effort.samples()
         ),
         median_ps: Costs {
@@ -144,6 +149,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
             arena_page,
             held,
         },
+        interruption: Some(interruption),
         preemption: Some(preemption),
         transfer,
     })
@@ -159,7 +165,10 @@ pub fn check(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Drift>> {
     let now = calibrate(effort, progress)?;
-    let preemption = preemption_drift(stored, &now);
+    let (interruption, preemption) = (
+        interruption_drift(stored, &now),
+        preemption_drift(stored, &now),
+    );
     let list = |costs: &Costs| {
         let own = [
             ("tenant", costs.tenant),
@@ -188,7 +197,19 @@ pub fn check(
             // A nanosecond is below what can be told apart.
             holds: now_ps <= FACTOR * stored_ps + 1000,
         });
-    Ok(drifts.chain(preemption).collect())
+    Ok(drifts.chain(interruption).chain(preemption).collect())
+}
+
+/// How far what the host adds is from what was stored: it holds as long as it is charged for.
+fn interruption_drift(stored: &Profile, now: &Profile) -> Option<Drift> {
+    let ps = |profile: &Profile| Some(profile.interruption?.p9999_ns * 1000);
+    let (stored_ps, now_ps) = (ps(stored)?, ps(now)?);
+    Some(Drift {
+        name: "interruption".to_owned(),
+        stored_ps,
+        now_ps,
+        holds: now_ps <= FACTOR * stored_ps,
+    })
 }
 
 /// How far what a preemption takes at most is from what was stored: it holds as long as it is no

@@ -3,7 +3,7 @@
 //! Wall time decides when things happen; the processor time of the cell's thread decides what
 //! they cost. Claims about calibrated bounds are made in processor time, because wall time also
 //! counts whatever else the machine ran meanwhile. Thread processor time still contains
-//! interrupts, which is why a calibrated bound carries a fixed margin (see [`crate::profile`]).
+//! interrupts, which is why a calibrated bound carries a margin for them (see [`crate::profile`]).
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -4,10 +4,10 @@
 //!
 //! A bound is *enforced* where the charge is made before the thing exists; how long the charged
 //! work takes is *calibrated*: the median of many real reclamations on this host. What a lease is
-//! charged is [`FACTOR`] times the median for every thing, and for every tenant [`MARGIN_NS`]
-//! more, because even thread processor time contains interrupts. Every reclamation afterwards is
-//! compared with what was charged for it: `leasehold run --report` shows the two, and the `deadline`
-//! study counts violations.
+//! charged is [`FACTOR`] times the median for every thing, and for every tenant a margin: as many
+//! times what the host itself adds to a piece of work at most ([`Interruption`]), because even thread
+//! processor time contains interrupts. Every reclamation afterwards is compared with what was charged
+//! for it: `leasehold run --report` shows the two, and the `deadline` study counts violations.
 
 use crate::meter::Held;
 use leasehold_kernel::KernelCosts;
@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How many times its measured median a thing is charged.
+/// How many times what was measured a thing is charged.
 pub const FACTOR: u64 = 2;
 
-/// Charged to every tenant on top: what interrupts may add to its end, ns.
-pub const MARGIN_NS: u64 = 100_000;
+/// The margin of a tenant where [`Interruption`] was not measured, ns.
+pub const ASSUMED_MARGIN_NS: u64 = 100_000;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +37,40 @@ pub struct Profile {
     pub method: String,
     /// Median cost of each thing, picoseconds.
     pub median_ps: Costs,
+    /// What the host adds to any work; `None` if it was not measured.
+    pub interruption: Option<Interruption>,
     /// What one preemption takes; `None` if it was not measured.
     pub preemption: Option<PreemptionCosts>,
     /// How long a fault waits for the disk; `None` if it was not measured.
     #[serde(default)]
     pub transfer: Option<TransferCosts>,
+}
+
+/// What a host adds to the processor time of a piece of work: its interrupts and, if it is a virtual
+/// machine, the time for which it was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interruption {
+    /// How long a piece of work takes by itself, ns.
+    pub window_ns: u64,
+    /// How many pieces were watched.
+    pub windows: u64,
+    /// What was added to a piece at most, but for one in 10,000, ns.
+    pub p9999_ns: u64,
+}
+
+impl Interruption {
+    /// Of pieces of work of `window_ns` nanoseconds, to which so much was added, ns. Of fewer than
+    /// 10,000, the quantile is the largest; zero if there are none.
+    pub fn of(window_ns: u64, mut added_ns: Vec<u64>) -> Self {
+        added_ns.sort_unstable();
+        let allowed = added_ns.len() / 10_000;
+        Self {
+            window_ns,
+            windows: added_ns.len() as u64,
+            p9999_ns: added_ns.iter().rev().nth(allowed).copied().unwrap_or(0),
+        }
+    }
 }
 
 /// What a fault of a tenant that pages may have to wait for: a page that is read, and before that a
@@ -235,6 +264,7 @@ impl Profile {
                     .map(|held| (held.name().to_owned(), 0))
                     .collect(),
             },
+            interruption: None,
             preemption: None,
             transfer: None,
         }
@@ -334,6 +364,15 @@ impl Profile {
         FACTOR * self.median_ps.held.get(held.name()).copied().unwrap_or(0)
     }
 
+    /// What every top-level tenant is charged on top, for what the host may add to its end, ns.
+    pub fn margin_ns(&self) -> u64 {
+        match self.interruption {
+            _ if self.is_free() => 0,
+            Some(interruption) => FACTOR * interruption.p9999_ns,
+            None => ASSUMED_MARGIN_NS,
+        }
+    }
+
     /// What a slot of an arena is charged, for an object of `bytes` bytes: its share of giving
     /// its page back. Rounded up.
     pub fn slot_ps(&self, bytes: usize) -> u64 {
@@ -363,9 +402,8 @@ impl Profile {
     /// What the groups of a cell are charged.
     pub fn cost_model(&self) -> CostModel {
         let costs = &self.median_ps;
-        let margin = if self.is_free() { 0 } else { MARGIN_NS * 1000 };
         CostModel {
-            root_ps: FACTOR * costs.tenant + margin,
+            root_ps: FACTOR * costs.tenant + self.margin_ns() * 1000,
             group_ps: FACTOR * costs.group,
             scrub_ps: FACTOR * costs.scrub,
             chunk_ps: FACTOR * costs.chunk,
@@ -376,7 +414,22 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use super::{FORMAT, Profile, ProfileError};
+    use super::{ASSUMED_MARGIN_NS, FORMAT, Interruption, Profile, ProfileError};
+
+    #[test]
+    fn a_tenant_is_charged_twice_what_the_host_adds_to_an_end() {
+        let mut profile = Profile::free();
+        let root_ns = |profile: &Profile| profile.cost_model().root_ps / 1000;
+        assert_eq!(root_ns(&profile), 0, "nothing is charged");
+        profile.median_ps.tenant = 10_000_000;
+        assert_eq!(root_ns(&profile), 20_000 + ASSUMED_MARGIN_NS);
+        profile.interruption = Some(Interruption {
+            window_ns: 100_000,
+            windows: 100_000,
+            p9999_ns: 300_000,
+        });
+        assert_eq!(root_ns(&profile), 20_000 + 600_000);
+    }
 
     #[test]
     fn a_profile_survives_being_saved_and_loaded() {

@@ -5,7 +5,7 @@ use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::Held;
 use leasehold_cell::calibrate::{Drift, Effort, calibrate, check};
-use leasehold_cell::profile::{FACTOR, Latency, MARGIN_NS, PreemptionCosts, Profile, ProfileError};
+use leasehold_cell::profile::{FACTOR, Latency, PreemptionCosts, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,8 +60,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     } else {
         println!("{}", cost_table(&measured));
         println!(
-            "A lease is charged {FACTOR} × the median, and {} µs per tenant.",
-            MARGIN_NS / 1000
+            "A lease is charged {FACTOR} × the median. A tenant's end is charged {} more, {FACTOR} × what \
+             this host adds\nto a piece of work at most, but for one in 10,000.",
+            nanos(measured.margin_ns())
         );
         if let Some(costs) = &measured.preemption {
             println!("{}", preemption_text(costs));
@@ -141,7 +142,7 @@ fn cost_table(profile: &Profile) -> Table {
     row(
         "tenant",
         costs.tenant,
-        FACTOR * costs.tenant + MARGIN_NS * 1000,
+        FACTOR * costs.tenant + profile.margin_ns() * 1000,
     );
     row("descendant group", costs.group, FACTOR * costs.group);
     row("scrub entry", costs.scrub, FACTOR * costs.scrub);
