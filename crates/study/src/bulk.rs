@@ -56,7 +56,7 @@ const FULL: Scale = Scale {
     objects: &[1, 10, 100, 1000, 10_000, 100_000, 1_000_000],
     ends: 51,
     least: 5,
-    objects_per_point: 18_000_000,
+    objects_per_point: 51_000_000,
     history: 512 << 20,
     speedup: 1000.0,
 };
@@ -64,7 +64,7 @@ const QUICK: Scale = Scale {
     objects: &[1, 1000, 100_000],
     ends: 31,
     least: 3,
-    objects_per_point: 3_100_000,
+    objects_per_point: 8_700_000,
     history: 64 << 20,
     speedup: 100.0,
 };
@@ -264,7 +264,7 @@ impl Scale {
         let most = match point.mode {
             Mode::Grouped => self.objects_per_point,
             // It takes long, and needs no resolution of nanoseconds.
-            Mode::Individual => self.objects_per_point / 5,
+            Mode::Individual => self.objects_per_point / 14,
         };
         let ends = (most / point.objects).clamp(self.least, self.ends);
         (round + 1) * ends / self.ends > round * ends / self.ends

@@ -31,10 +31,6 @@ const ALLOWANCE: Nanos = 10 * US;
 /// of the victim's job.
 const PERIOD: Nanos = 4_000 * MS;
 const VICTIM_WORK: Nanos = 1_200 * MS;
-/// The part of a period that an attacker has on a real cell for one suspension, if all of them
-/// attack. It may use half of it, and works for a fifth: so they are admissible, and through before
-/// the victim's next job.
-const CELL_PRICK: Nanos = 120 * US;
 /// How long an attacker on a real cell sleeps between two pieces of its work.
 const CELL_NAP: Nanos = 10 * US;
 /// Attack and victim take turns, a period each.
@@ -52,9 +48,17 @@ struct Scale {
 /// The same on a real cell.
 struct CellScale {
     attackers: &'static [u32],
+    /// The part of a period that an attacker has for one suspension, if all of them attack. It may
+    /// use half of it, and works for a fifth: so they are admissible, and through before the victim's
+    /// next job. And that job is shorter than 0.95 s however many attack: a real-time thread that
+    /// works for longer is stopped by Linux for 50 ms of a second, more than all attackers take.
+    prick: Nanos,
     rounds: usize,
     /// Jobs of the victim in a round, and as many alone before it and after.
     jobs: usize,
+    /// The same of the attacks that are compared: shielded, by fewest and by most. What the host takes
+    /// of one job by itself varies by as much as half.
+    judged_jobs: usize,
 }
 
 const FULL: Scale = Scale {
@@ -62,8 +66,10 @@ const FULL: Scale = Scale {
     rounds: 5,
     cell: CellScale {
         attackers: &[1, 32, 1024],
-        rounds: 2,
+        prick: 70 * US,
+        rounds: 4,
         jobs: 2,
+        judged_jobs: 8,
     },
 };
 const QUICK: Scale = Scale {
@@ -71,8 +77,10 @@ const QUICK: Scale = Scale {
     rounds: 1,
     cell: CellScale {
         attackers: &[1, 16, 64],
+        prick: 120 * US,
         rounds: 2,
         jobs: 3,
+        judged_jobs: 3,
     },
 };
 const RINGS: [u32; 2] = [16, 32];
@@ -147,11 +155,12 @@ impl Study for Interference {
         ));
         report.notes.push(contest::note(options)?);
         report.notes.push(format!(
-            "cell: attackers nap for {} after each piece of work. A job of the victim takes {} with \
+            "cell: attackers work for {} at a time and nap for {}. A job of the victim takes {} with \
              S = {} and {} with S = {}, however many attack. Interference is the sum of the gaps of \
              more than 1.5 µs in a job, which are also what the host itself interrupts: before and \
              after each round the victim does the same job alone, so that what grows by itself can \
              be told apart. Timer interrupts are those that the scheduler counted",
+            Unit::Nanoseconds.humane((cell.prick / 5) as f64),
             Unit::Nanoseconds.humane(CELL_NAP as f64),
             Unit::Nanoseconds.humane(cell.job(RINGS[0]) as f64),
             RINGS[0],
@@ -173,7 +182,19 @@ impl CellScale {
     /// The period of the attackers, whatever their number: the largest attack fits into it.
     fn period(&self, ring: u32) -> Nanos {
         let most = self.attackers.iter().copied().max().unwrap_or(1);
-        u64::from(most) * u64::from(ring) * CELL_PRICK
+        u64::from(most) * u64::from(ring) * self.prick
+    }
+
+    /// How many jobs of the victim a round of this attack has.
+    fn jobs(&self, attack: &Attack) -> usize {
+        let ends = [self.attackers.first(), self.attackers.last()];
+        let is_judged =
+            attack.shielding == Shielding::Shielded && ends.contains(&Some(&attack.attackers));
+        if is_judged {
+            self.judged_jobs
+        } else {
+            self.jobs
+        }
     }
 
     /// How long a job of the victim takes: all replenishments come due during it.
@@ -193,11 +214,11 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
     let round = 2 * period;
 
     let contest = Contest::new(options, shielding, attackers + 1)?;
-    let budget = CELL_PRICK / 2 * u64::from(ring);
+    let budget = scale.prick / 2 * u64::from(ring);
     let _attackers = contest.enter_attackers(
         "replenishment-storm",
         attackers,
-        &[ring.into(), PRICK, CELL_NAP, round, period],
+        &[ring.into(), scale.prick / 5, CELL_NAP, round, period],
         &format!(
             "budget={budget}ns,period={period}ns,priority=100,policy=sporadic,replenishments={ring}"
         ),
@@ -207,7 +228,7 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
     contest::sleep_until(attack + period / 2);
     let victim = enter_victim(&contest, busy, round)?;
     let mut job_ends = attack + period + busy;
-    for job in 0..scale.jobs {
+    for job in 0..scale.jobs(&point.attack) {
         let before = victim.supply()?.timers;
         contest::sleep_until(job_ends);
         victim.await_lines("interrupts", 1 + job, Duration::ZERO)?;
@@ -245,8 +266,9 @@ fn play_alone(point: &mut Point, options: &Options, scale: &CellScale) -> Result
     let period = busy * 5 / 4;
     let contest = Contest::new(options, shielding, 1)?;
     let victim = enter_victim(&contest, busy, period)?;
-    let expected = Duration::from_nanos(period * scale.jobs as u64);
-    let alone = gaps(&victim.await_lines("gaps", scale.jobs, expected)?)?;
+    let jobs = scale.jobs(&point.attack);
+    let expected = Duration::from_nanos(period * jobs as u64);
+    let alone = gaps(&victim.await_lines("gaps", jobs, expected)?)?;
     let undisturbed = point.effect.undisturbed_ns.get_or_insert_default();
     alone.into_iter().for_each(|sum| undisturbed.record(sum));
     Ok(())
@@ -431,10 +453,17 @@ fn interrupts_on_a_cell(points: &[Point], ring: u32) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attack, QUICK, RINGS, findings, simulate};
-    use crate::reservation::MACHINES;
+    use super::{Attack, FULL, QUICK, RINGS, findings, simulate};
+    use crate::reservation::{MACHINES, MS};
     use crate::sweep;
     use leasehold_reserve::Shielding;
+
+    #[test]
+    fn no_job_on_a_cell_is_stopped_for_being_real_time() {
+        for scale in [&FULL.cell, &QUICK.cell] {
+            assert!(RINGS.iter().all(|&ring| scale.job(ring) < 950 * MS));
+        }
+    }
 
     #[test]
     fn eager_takes_an_interrupt_for_every_replenishment_and_shielded_none() {

@@ -317,7 +317,10 @@ impl Scene {
 
     /// Rounds on a real cell: the victim's work in a period with the attack, and in those around it.
     fn play(&self, scale: &CellScale, options: &Options) -> Result<Vec<[Work; 2]>> {
-        let contest = Contest::new(options, self.shielding, 2)?;
+        let contest = Contest::new(options, self.shielding, 3)?;
+        // Awake throughout: after each pause a processor computes faster for a while, by more than is
+        // to be measured, and there are fewer pauses while somebody attacks.
+        let _awake = contest.enter_unreserved("spin", &[])?;
         let (period, round) = (scale.period(), 2 * scale.period());
         let reservation = |budget: Nanos, priority: u8| {
             let policy = policy_name(self.policy);
