@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub enum Effort {
     /// A second or so: for tests.
     Quick,
-    /// Some ten seconds.
+    /// Less than a minute.
     Full,
 }
 

@@ -1,6 +1,7 @@
 //! `leasehold up`: the tenants of a lease file together on one cell, each inside its leases.
 
 mod memory;
+mod realtime_limit;
 mod report;
 mod screen;
 mod table;
@@ -21,6 +22,7 @@ use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::admit;
 use memory::Areas;
+use realtime_limit::RealtimeLimit;
 use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -166,11 +168,19 @@ pub(crate) fn main(
     config.realtime = true;
     config.admission = !arguments.unadmitted;
     let cell = Cell::start(config)?;
-    if let Realtime::Refused(reason) = cell.realtime() {
-        eprintln!(
+    match cell.realtime() {
+        Realtime::Refused(reason) => eprintln!(
             "leasehold: the system refused real-time priority ({reason}): reservations hold among \
              the tenants, but other programs of this host can delay them all"
-        );
+        ),
+        Realtime::Granted => {
+            let reserved = leases::claims(&file.tenants, fault).reserved;
+            let reserved: Vec<Contract> = reserved.into_iter().flatten().collect();
+            if let Some(limit) = RealtimeLimit::of_host().filter(|limit| limit.stops(&reserved)) {
+                eprintln!("leasehold: {limit}");
+            }
+        }
+        Realtime::NotAsked => {}
     }
 
     let interrupted = Arc::new(AtomicBool::new(false));

@@ -45,8 +45,9 @@ struct Scale {
     ends: usize,
     least: usize,
     objects_per_point: usize,
-    /// Bytes that are written before each timed end. More than the last level of cache holds: what
-    /// a tenant wrote a million objects ago has left it, and so must what one wrote just now.
+    /// Bytes that are written before each timed end. More than twice what the last level of cache
+    /// holds: what a tenant wrote a million objects ago has left it, and so must what one wrote just
+    /// now, of which a cache that is filled once keeps a part.
     history: usize,
     /// How many times faster grouped must be than one by one, with most objects.
     speedup: f64,
@@ -57,7 +58,7 @@ const FULL: Scale = Scale {
     ends: 51,
     least: 5,
     objects_per_point: 51_000_000,
-    history: 512 << 20,
+    history: 1 << 30,
     speedup: 1000.0,
 };
 const QUICK: Scale = Scale {
