@@ -165,10 +165,12 @@ pub fn check(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Drift>> {
     let now = calibrate(effort, progress)?;
-    let (interruption, preemption) = (
-        interruption_drift(stored, &now),
-        preemption_drift(stored, &now),
-    );
+    let interruption = drift("interruption", (stored, &now), |profile| {
+        Some(profile.interruption?.p9999_ns)
+    });
+    let preemption = drift("preemption", (stored, &now), |profile| {
+        Some(profile.preemption.as_ref()?.per_preemption_ns())
+    });
     let list = |costs: &Costs| {
         let own = [
             ("tenant", costs.tenant),
@@ -200,25 +202,16 @@ pub fn check(
     Ok(drifts.chain(interruption).chain(preemption).collect())
 }
 
-/// How far what the host adds is from what was stored: it holds as long as it is charged for.
-fn interruption_drift(stored: &Profile, now: &Profile) -> Option<Drift> {
-    let ps = |profile: &Profile| Some(profile.interruption?.p9999_ns * 1000);
-    let (stored_ps, now_ps) = (ps(stored)?, ps(now)?);
+/// How far something is from what was stored that is charged, or counted on, as it was measured: it
+/// holds as long as it is no more than twice as much. None if either did not measure it.
+fn drift(
+    name: &str,
+    (stored, now): (&Profile, &Profile),
+    ns: impl Fn(&Profile) -> Option<u64>,
+) -> Option<Drift> {
+    let (stored_ps, now_ps) = (ns(stored)? * 1000, ns(now)? * 1000);
     Some(Drift {
-        name: "interruption".to_owned(),
-        stored_ps,
-        now_ps,
-        holds: now_ps <= FACTOR * stored_ps,
-    })
-}
-
-/// How far what a preemption takes at most is from what was stored: it holds as long as it is no
-/// more than twice as much.
-fn preemption_drift(stored: &Profile, now: &Profile) -> Option<Drift> {
-    let ps = |profile: &Profile| Some(profile.preemption.as_ref()?.per_preemption_ns() * 1000);
-    let (stored_ps, now_ps) = (ps(stored)?, ps(now)?);
-    Some(Drift {
-        name: "preemption".to_owned(),
+        name: name.to_owned(),
         stored_ps,
         now_ps,
         holds: now_ps <= FACTOR * stored_ps,

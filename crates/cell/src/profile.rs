@@ -22,6 +22,10 @@ pub const FACTOR: u64 = 2;
 /// The margin of a tenant where [`Interruption`] was not measured, ns.
 pub const ASSUMED_MARGIN_NS: u64 = 100_000;
 
+/// The most that one thing can cost: a second, ps. No sum of what a lease is charged is near an
+/// overflow then.
+const COST_MAX_PS: u64 = 1_000_000_000_000;
+
 /// Version of the file format; a profile of another version is measured again.
 pub const FORMAT: u32 = 3;
 
@@ -329,6 +333,11 @@ impl Profile {
         {
             return Err(damaged(format!("no cost for {}", held.name())));
         }
+        if let Some((name, ps)) = profile.costs_ps().find(|(_, ps)| *ps > COST_MAX_PS) {
+            return Err(damaged(format!(
+                "{name}: found {ps} ps; allowed: at most {COST_MAX_PS}, a second"
+            )));
+        }
         let here = Host::here();
         if profile.host != here {
             return Err(ProfileError::Foreign {
@@ -357,6 +366,22 @@ impl Profile {
         let partial = path.with_extension(format!("{}.partial", std::process::id()));
         std::fs::write(&partial, text + "\n").map_err(failed)?;
         std::fs::rename(&partial, path).map_err(failed)
+    }
+
+    /// Everything that is charged, as it was measured, ps.
+    fn costs_ps(&self) -> impl Iterator<Item = (&str, u64)> {
+        let costs = &self.median_ps;
+        let interruption = self.interruption.map_or(0, |added| added.p9999_ns);
+        let own = [
+            ("tenant", costs.tenant),
+            ("group", costs.group),
+            ("scrub", costs.scrub),
+            ("chunk", costs.chunk),
+            ("arena_page", costs.arena_page),
+            ("interruption", interruption.saturating_mul(1000)),
+        ];
+        let held = costs.held.iter().map(|(name, ps)| (name.as_str(), *ps));
+        own.into_iter().chain(held)
     }
 
     /// What a lease is charged for one of `held`, picoseconds.
@@ -429,6 +454,34 @@ mod tests {
             p9999_ns: 300_000,
         });
         assert_eq!(root_ns(&profile), 20_000 + 600_000);
+    }
+
+    #[test]
+    fn a_profile_with_an_absurd_cost_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("profile.json");
+        let absurd = |change: &dyn Fn(&mut Profile), name: &str| {
+            let mut profile = Profile::free();
+            change(&mut profile);
+            profile.save(&path).expect("saved");
+            let error = Profile::load(&path).expect_err("absurd").to_string();
+            assert!(error.contains(name), "{error}");
+        };
+        absurd(
+            &|profile| profile.median_ps.scrub = u64::MAX,
+            "scrub: found",
+        );
+        let store = |profile: &mut Profile| {
+            profile.median_ps.held.insert("store".to_owned(), u64::MAX);
+        };
+        absurd(&store, "store: found");
+        let interruption = Interruption {
+            window_ns: 1,
+            windows: 1,
+            p9999_ns: u64::MAX,
+        };
+        let added = |profile: &mut Profile| profile.interruption = Some(interruption);
+        absurd(&added, "interruption: found");
     }
 
     #[test]
