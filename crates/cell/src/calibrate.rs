@@ -412,9 +412,12 @@ const DESCRIPTORS: &str = r#"(module
 /// Median cost of giving back a page of the host's heap, ps.
 fn host_page(effort: Effort) -> u64 {
     const PAGES: usize = 256;
+    // A smaller block may lie in a gap of the heap, and then nothing is given back.
+    const BLOCK: usize = 64 << 20;
     let mut cache = vec![0; CACHE_BYTES];
     let ends = (0..effort.samples()).map(|_| {
-        let memory = vec![1u8; PAGES * 4096];
+        let mut memory = Vec::with_capacity(BLOCK);
+        memory.resize(PAGES * 4096, 1u8);
         std::hint::black_box(&memory);
         cool(&mut cache);
         let began = thread_cpu_ns();
@@ -553,7 +556,7 @@ fn groups(effort: Effort) -> Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, calibrate, check};
+    use super::{Effort, calibrate, check, host_page};
     use crate::meter::Held;
 
     #[test]
@@ -572,6 +575,17 @@ mod tests {
             );
         }
         assert!(profile.median_ps.scrub > 0 && profile.median_ps.arena_page > 0);
+    }
+
+    #[test]
+    fn a_gap_in_the_heap_does_not_make_its_pages_cheap() {
+        // Blocks of the heap, not mappings of their own, with one behind them that keeps them there.
+        let blocks: Vec<Vec<u8>> = (0..128).map(|_| vec![1; 64 << 10]).collect();
+        let last = std::hint::black_box(vec![1u8; 64 << 10]);
+        drop(std::hint::black_box(blocks));
+        let ps = host_page(Effort::Quick);
+        assert!(ps > 50_000, "{ps} ps for a page that the system takes back");
+        drop(last);
     }
 
     #[test]
