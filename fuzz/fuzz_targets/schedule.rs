@@ -99,7 +99,8 @@ fuzz_target!(|script: Script| {
         servers: 6,
         tasks: 12,
     };
-    let mut scheduler = Scheduler::new(config).with_interrupt(u64::from(script.interrupt));
+    let mut scheduler = Scheduler::new(config).with_interrupt(u64::from(script.interrupt))
+        .with_way_back(u64::from(script.interrupt) / 2);
     let mut servers: Vec<ServerId> = Vec::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     let mut now = 0;

@@ -112,6 +112,25 @@ impl Budget {
         }
     }
 
+    /// Accounts for `time` beside what was executed until now; returns how many replenishments
+    /// passed.
+    #[inline]
+    pub(crate) fn charge_more(
+        &mut self,
+        ring: &mut Ring,
+        time: Nanos,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) -> u64 {
+        match self {
+            Budget::Deferrable(deferrable) => {
+                deferrable.charge_more(time);
+                0
+            }
+            _ => self.charge(ring, (now, now + time), now, watch),
+        }
+    }
+
     /// The server has nothing to run any more.
     #[inline]
     pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {

@@ -97,18 +97,27 @@ impl Deferrable {
         before + whole + 1
     }
 
-    /// When the budget ends if the server runs from now on. If the next period has begun by
+    /// Accounts for `time` in this period, beside what was executed.
+    #[inline]
+    pub(crate) const fn charge_more(&mut self, time: Nanos) {
+        self.used += time;
+    }
+
+    /// When the budget ends if the server runs from `now` on, which may be to come. If the next
+    /// period has begun by
     /// then, or while the interrupt lasts, its budget is a foregone conclusion (SPR §III-B).
     #[inline]
-    pub(crate) const fn depletion(&self, now: Nanos, interrupt: Nanos) -> Nanos {
-        let end = now + (self.budget - self.used);
-        let overrun = self.boundary.saturating_sub(end);
+    pub(crate) fn depletion(&self, now: Nanos, interrupt: Nanos) -> Nanos {
+        let mut then = *self;
+        then.roll(now);
+        let end = now + (then.budget - then.used);
+        let overrun = then.boundary.saturating_sub(end);
         if overrun > interrupt || overrun >= self.budget {
             end
         } else if self.budget == self.period {
             NEVER
         } else {
-            self.boundary + (self.budget - overrun)
+            then.boundary + (self.budget - overrun)
         }
     }
 }

@@ -27,12 +27,14 @@ impl Scheduler {
                 let server = self.servers.at_mut(previous);
                 if server.state == State::Ready {
                     server.supply.preemptions += 1;
+                    server.is_preempted = true;
                 }
             }
             if let Some(next) = next {
                 let server = self.servers.at_mut(next);
                 // The non-preemptive region begins (SPR Alg. 2 line 5).
-                server.dispatched = now;
+                server.dispatched = now.max(self.prepaid_until);
+                server.is_preempted = false;
                 server.supply.dispatches += 1;
                 // What a deferrable server gets back while it is preempted comes now.
                 let caught_up = server.budget.catch_up(now);

@@ -54,6 +54,10 @@ pub struct Scheduler {
     pub(crate) interrupt: Nanos,
     /// What the current server has to be charged for the interrupt that dispatched it.
     pub(crate) owed: Nanos,
+    /// What it takes to get back to a server that was preempted.
+    pub(crate) way_back: Nanos,
+    /// Until when somebody else has paid for the time of whoever runs.
+    pub(crate) prepaid_until: Nanos,
     pub(crate) ledger: Ledger,
 }
 
@@ -83,6 +87,8 @@ impl Scheduler {
             armed_for_others: false,
             interrupt: 0,
             owed: 0,
+            way_back: 0,
+            prepaid_until: 0,
             ledger: Ledger::default(),
         }
     }
@@ -97,6 +103,16 @@ impl Scheduler {
     #[must_use]
     pub const fn with_interrupt(mut self, at_most: Nanos) -> Self {
         self.interrupt = at_most;
+        self
+    }
+
+    /// Has a shielded scheduler charge the way back to a server that was preempted, `takes`
+    /// nanoseconds for each, to the server that ran instead and has stopped: what usually lies between
+    /// the scheduler's timestamp and the first instruction of whom it switches to. Without it, 0, the
+    /// preempted server pays for being preempted, as in SPR.
+    #[must_use]
+    pub const fn with_way_back(mut self, takes: Nanos) -> Self {
+        self.way_back = takes;
         self
     }
 
@@ -280,6 +296,17 @@ impl Scheduler {
         self.owed
     }
 
+    /// Since when the server that runs is charged for what it runs: interrupts that were for it
+    /// included, and the way back to it not.
+    pub(crate) fn charged_since(&self) -> Nanos {
+        (self.accounted - self.owed).max(self.prepaid_until)
+    }
+
+    /// Until when the server that ran before the current one has paid for its time.
+    pub(crate) const fn prepaid_until(&self) -> Nanos {
+        self.prepaid_until
+    }
+
     /// The task that runs.
     pub fn running(&self) -> Option<TaskId> {
         self.running
@@ -335,7 +362,9 @@ impl Scheduler {
         let server = self.server(id)?;
         let left = server.budget.left(&self.rings[id.index()], now);
         let ran = match self.current {
-            Some(current) if current == id.index => now.saturating_sub(self.accounted) + self.owed,
+            Some(current) if current == id.index => {
+                now.max(self.accounted).saturating_sub(self.charged_since())
+            }
             _ => 0,
         };
         Ok(left.saturating_sub(ran))

@@ -42,6 +42,8 @@ pub(crate) struct Server {
     pub(crate) state: State,
     is_live: bool,
     is_background: bool,
+    /// Another one was dispatched while it was ready, and it has not run since.
+    pub(crate) is_preempted: bool,
     pub(crate) supply: Supply,
     /// Since when it has been ready.
     ready_since: Nanos,
@@ -64,6 +66,7 @@ impl Server {
             slice: NEVER,
             turn: 0,
             is_background: true,
+            is_preempted: false,
             contract: None,
             supply: Supply::default(),
             ready_since: 0,
@@ -74,6 +77,7 @@ impl Server {
     /// It has a task and budget from now on, of which it can use `left`.
     pub(crate) const fn becomes_ready(&mut self, now: Nanos, left: Nanos) {
         self.state = State::Ready;
+        self.is_preempted = false;
         self.ready_since = now;
         self.ready_with = (self.supply.used, left);
     }
@@ -122,10 +126,20 @@ impl Server {
         self.is_background
     }
 
+    /// Until when it may not be preempted. It may be at once if it has no region, also on the way
+    /// to it.
+    #[inline]
+    pub(crate) const fn region_end(&self) -> Nanos {
+        match self.nonpreemptive {
+            0 => 0,
+            region => self.dispatched + region,
+        }
+    }
+
     /// Says whether it may not be preempted at `now` (SPR §IV-B, next task selection).
     #[inline]
     pub(crate) const fn is_nonpreemptive(&self, now: Nanos) -> bool {
-        now < self.dispatched + self.nonpreemptive
+        now < self.region_end()
     }
 }
 

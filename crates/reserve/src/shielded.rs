@@ -31,6 +31,9 @@ impl Scheduler {
         }
         let next = self.select(&mut decision);
         let next = self.begin_turn(next);
+        if interrupt == 0 {
+            self.charge_way_back(previous, next);
+        }
         self.dispatch(previous, next, &mut decision);
         // Whoever runs now pays for it, also the one that was interrupted, if it goes on.
         self.owed = next.map_or(0, |_| interrupt);
@@ -51,12 +54,33 @@ impl Scheduler {
     /// the attacker as much as it takes. The server that is dispatched then has been due for as
     /// long: this is the schedule in which it is dispatched when its timer expires.
     fn interrupt_for_others(&self, now: Nanos) -> Nanos {
-        let since = self.armed.max(self.accounted);
+        let since = self.armed.max(self.accounted).max(self.prepaid_until);
         let is_ready = |index: Index| self.servers.at(index).state == State::Ready;
         if !self.armed_for_others || self.paused || !self.current.is_some_and(is_ready) {
             return 0;
         }
         now.saturating_sub(since).min(self.interrupt)
+    }
+
+    /// Charges the server that ran, and has stopped, for the way back to the one that was preempted
+    /// for it: the decision, the timer and the switch are part of what the preemption takes, as its
+    /// interrupt is, and none of what the preempted server does.
+    fn charge_way_back(&mut self, previous: Option<Index>, next: Option<Index>) {
+        let is_return = |next: Index| {
+            let next = self.servers.at(next);
+            next.is_preempted && !next.is_background()
+        };
+        let has_stopped = |previous: &Index| {
+            let previous = self.servers.at(*previous);
+            previous.state != State::Ready && !previous.is_background()
+        };
+        if self.way_back > 0
+            && let Some(previous) = previous.filter(has_stopped)
+            && next.is_some_and(is_return)
+        {
+            self.charge_stopped(previous, self.way_back);
+            self.prepaid_until = self.accounted + self.way_back;
+        }
     }
 
     /// Selects the server that runs next; processes its timeout if that has expired.
@@ -115,14 +139,14 @@ impl Scheduler {
     /// and a later deadline, and whether that is a reason to switch depends on the others.
     fn depletion(&self, index: Index) -> Nanos {
         let server = self.servers.at(index);
-        let since = self.accounted - self.owed;
+        let since = self.charged_since();
         let ring = &self.rings[index as usize];
         let mut end = server.budget.depletion(ring, since, self.interrupt);
         let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract())
         else {
             return end;
         };
-        let region = server.dispatched + server.nonpreemptive;
+        let region = server.region_end();
         let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
         for _ in 0..LATE_ROUNDS {
             if end + self.interrupt < deadline {
@@ -157,11 +181,10 @@ impl Scheduler {
                         Some((urgency, _)) if urgency < server.urgency => now,
                         _ => NEVER,
                     };
-                    let end = server.dispatched + server.nonpreemptive;
                     self.pending
                         .earliest_above(server.urgency)
                         .min(waiting)
-                        .max(end)
+                        .max(server.region_end())
                 };
                 let own = depletion.min(self.turn_end(index));
                 self.armed_for_others = !server.is_background() && preemption < own;

@@ -49,7 +49,8 @@ impl Scheduler {
             self.spare(index, now - from);
             return;
         }
-        let (from, end) = (from - core::mem::take(&mut self.owed), now - interrupt);
+        let since = from - core::mem::take(&mut self.owed);
+        let (from, end) = (since.max(self.prepaid_until), now - interrupt);
         if end <= from {
             return;
         }
@@ -79,6 +80,22 @@ impl Scheduler {
             // It ran on after the event that blocked it, until the scheduler was called.
             State::Blocked => self.suspend(index),
             State::Depleted => self.deplete(index),
+        }
+    }
+
+    /// Charges a server that has stopped for time that is spent for it from now on.
+    pub(crate) fn charge_stopped(&mut self, index: Index, time: Nanos) {
+        let now = self.accounted;
+        let server = self.servers.at_mut(index);
+        let ring = &mut self.rings[index as usize];
+        server.supply.used += time;
+        self.ledger.used += time;
+        let watch = &mut watch(&mut self.timers, index);
+        server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
+        match server.state {
+            State::Blocked => self.suspend(index),
+            State::Depleted => self.deplete(index),
+            State::Ready => debug_assert!(false, "it has stopped"),
         }
     }
 

@@ -64,7 +64,8 @@ impl Scheduler {
             return NEVER;
         }
         let is_background = server.is_background();
-        let end = self.accounted + server.slice.saturating_sub(server.turn);
+        let since = self.accounted.max(self.prepaid_until);
+        let end = since + server.slice.saturating_sub(server.turn);
         if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
             return end;
         }

@@ -172,6 +172,7 @@ proptest! {
             changes: changes.into_iter().map(|(at, _, new)| (at, 0, top(new))).collect(),
             latencies: Vec::new(),
             interrupt: 0,
+            way_back: 0,
         };
         let all = || load.changes.iter().map(|change| change.2).chain([top(first)]);
         let least = all().map(|contract| contract.budget()).min().unwrap();

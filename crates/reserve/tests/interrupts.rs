@@ -1,4 +1,5 @@
-//! Who pays for an interrupt: whom it is for, up to what an interrupt takes.
+//! Who pays for a preemption: whom its interrupt is for, up to what an interrupt takes, and who has
+//! stopped, for the way back.
 
 mod common;
 
@@ -8,6 +9,7 @@ use leasehold_reserve::{
 };
 
 const INTERRUPT: Nanos = 5;
+const WAY_BACK: Nanos = 3;
 
 /// A server of low priority that computes, and one of high priority that sleeps until `wake`.
 struct Pair {
@@ -19,7 +21,9 @@ struct Pair {
 
 impl Pair {
     fn new(shielding: Shielding, policy: Policy, region: Nanos, wake: Nanos) -> Self {
-        let mut scheduler = Scheduler::new(common::config(shielding)).with_interrupt(INTERRUPT);
+        let mut scheduler = Scheduler::new(common::config(shielding))
+            .with_interrupt(INTERRUPT)
+            .with_way_back(WAY_BACK);
         let below = contract(50, 200, 1).with_nonpreemptive(region).unwrap();
         let above = contract(20, 200, 2).with_policy(policy);
         let low = scheduler.add_server(&below, 0).unwrap();
@@ -173,6 +177,74 @@ fn a_budget_that_comes_back_while_another_pays_for_the_interrupt_is_there_after_
         (decision.run, decision.timer),
         (Some(low.1), Some(103 + 50 - 2))
     );
+}
+
+#[test]
+fn the_way_back_to_a_preempted_server_is_charged_to_whom_it_was_preempted_for() {
+    for policy in [Policy::Sporadic, Policy::Deferrable] {
+        let mut pair = Pair::new(Shielding::Shielded, policy, 8, 10);
+        assert_eq!(pair.scheduler.schedule(14).run, Some(pair.sleeper));
+        pair.scheduler.block(pair.sleeper, 17, None).unwrap();
+        let decision = pair.scheduler.schedule(17);
+        assert_eq!(pair.used(), [10, 7 + WAY_BACK]);
+        // It is there at 20, with 40 left, and its region begins.
+        assert_eq!(decision.timer, Some(20 + 40));
+        assert!(decision.protected);
+        assert_eq!(pair.scheduler.budget_left(pair.low, 18), Ok(40));
+        assert_eq!(pair.scheduler.budget_left(pair.low, 23), Ok(37));
+        pair.scheduler.wake(pair.sleeper, 25).unwrap();
+        let decision = pair.scheduler.schedule(25);
+        assert_eq!(decision.timer, Some(20 + 8));
+        assert_eq!(pair.used(), [10 + 5, 7 + WAY_BACK]);
+    }
+}
+
+#[test]
+fn a_way_back_that_is_cut_short_is_paid_for_once() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
+    pair.scheduler.schedule(10);
+    pair.scheduler.block(pair.sleeper, 17, Some(18)).unwrap();
+    let decision = pair.scheduler.schedule(17);
+    assert_eq!(
+        decision.timer,
+        Some(18),
+        "nobody is woken early or late for it"
+    );
+    assert_eq!(pair.scheduler.schedule(22).run, Some(pair.sleeper));
+    pair.scheduler.block(pair.sleeper, 24, None).unwrap();
+    pair.scheduler.schedule(24);
+    // From 17 to 20 the way back; from then on the interrupt, and what it is for; the way back.
+    assert_eq!(pair.used(), [10, 7 + WAY_BACK + 4 + WAY_BACK]);
+}
+
+#[test]
+fn nobody_pays_for_the_way_to_a_server_that_was_not_preempted() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
+    let other = pair.scheduler.add_server(&contract(20, 200, 0), 0).unwrap();
+    let task = pair.scheduler.add_task(other).unwrap();
+    pair.scheduler.wake(task, 5).unwrap();
+    pair.scheduler.schedule(10);
+    // The one that was preempted is taken away meanwhile.
+    pair.scheduler.remove_server(pair.low, 12).unwrap();
+    pair.scheduler.block(pair.sleeper, 17, None).unwrap();
+    assert_eq!(pair.scheduler.schedule(17).run, Some(task));
+    assert_eq!(pair.scheduler.supply(pair.high).unwrap().used, 7);
+    assert_eq!(pair.scheduler.budget_left(other, 19), Ok(18));
+}
+
+#[test]
+fn a_way_back_beyond_the_budget_is_an_overrun_of_who_has_stopped() {
+    let mut scheduler = Scheduler::new(common::config(Shielding::Shielded)).with_way_back(WAY_BACK);
+    let low = scheduler.add_server(&contract(50, 200, 1), 0).unwrap();
+    let high = scheduler.add_server(&contract(5, 200, 2), 0).unwrap();
+    let [busy, greedy] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+    scheduler.wake(busy, 0).unwrap();
+    scheduler.block(greedy, 0, Some(10)).unwrap();
+    scheduler.schedule(0);
+    assert_eq!(scheduler.schedule(10).timer, Some(15));
+    assert_eq!(scheduler.schedule(15).run, Some(busy));
+    assert_eq!(scheduler.overrun(high), Ok(WAY_BACK));
+    assert_eq!(scheduler.supply(high).unwrap().used, 5 + WAY_BACK);
 }
 
 #[test]

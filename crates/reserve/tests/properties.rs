@@ -195,7 +195,7 @@ proptest! {
                 .unwrap(),
             programs: vec![busy()],
         });
-        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new(), interrupt: 0 };
+        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new(), interrupt: 0, way_back: 0 };
         let [eager, shielded] = SHIELDINGS.map(|shielding| {
             let config = config(shielding, Order::FixedPriority);
             world::run(&load, config, HORIZON, |_, _, _| {}).1
@@ -218,6 +218,55 @@ proptest! {
             let charged: Nanos = history.servers.iter().map(|&server| scheduler.supply(server).unwrap().used).sum();
             let ran: Nanos = history.slices.iter().map(|&(from, to, _)| to - from).sum();
             assert_eq!(charged, ran);
+        }
+    }
+
+    #[test]
+    fn the_way_back_is_charged_once_and_in_the_time_that_it_takes(
+        load in loads(), latency in 0..20u64, interrupt in 0..15u64, way_back in 1..15u64,
+    ) {
+        let load = Load {
+            latencies: vec![latency, 0, latency / 2], interrupt, way_back, background: Vec::new(), ..load
+        };
+        for order in ORDERS {
+            let config = config(Shielding::Shielded, order);
+            let (mut scheduler, history) = world::run(&load, config, HORIZON, add_up);
+            scheduler.schedule(HORIZON);
+            scheduler.schedule(HORIZON);
+            let supplies = || history.servers.iter().map(|&server| scheduler.supply(server).unwrap());
+            let charged: Nanos = supplies().map(|supply| supply.used).sum();
+            let ran: Nanos = history.slices.iter().map(|&(from, to, _)| to - from).sum();
+            // Who was come back to may stop at once, and leave what was paid for to nobody.
+            let returns: u64 = supplies().map(|supply| supply.preemptions).sum();
+            assert!((ran..=ran + returns * way_back).contains(&charged), "{charged} of {ran}");
+        }
+    }
+
+    #[test]
+    fn with_a_way_back_every_timer_that_fires_still_switches(load in loads(), way_back in 1..15u64) {
+        let load = Load { way_back, ..load };
+        for order in ORDERS {
+            let config = config(Shielding::Shielded, order);
+            let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+            for (at, switched) in history.fired {
+                assert!(switched, "the timer at {at} did not switch, {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_gets_more_than_its_budget_and_the_ways_back(
+        load in loads(), way_back in 1..15u64,
+    ) {
+        let load = Load { way_back, ..load };
+        let config = config(Shielding::Shielded, Order::FixedPriority);
+        let (scheduler, history) = world::run(&load, config, HORIZON, |_, _, _| {});
+        let preemptions = |&server: &ServerId| scheduler.supply(server).unwrap().preemptions;
+        let returns: u64 = history.servers.iter().map(preemptions).sum();
+        for (i, tenant) in load.tenants.iter().enumerate() {
+            let budgets = tenant.contract.budget() * (HORIZON / tenant.contract.period() + 1);
+            let most = budgets + (returns + 1) * way_back;
+            assert!(history.supply(i, 0, HORIZON) <= most);
         }
     }
 

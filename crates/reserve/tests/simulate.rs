@@ -317,7 +317,7 @@ fn events_during_a_job_wait_for_it() {
 }
 
 #[test]
-fn interrupts_are_paid_by_those_they_are_for_and_calls_and_switches_by_those_who_run() {
+fn a_preemption_is_paid_by_whom_it_is_for_and_a_call_by_whoever_makes_it() {
     let costs = CostModel {
         interrupt: 1_000,
         handler: 100,
@@ -346,10 +346,10 @@ fn interrupts_are_paid_by_those_they_are_for_and_calls_and_switches_by_those_who
         assert_eq!(tally.server(high).work(), 500);
         [low, high].map(|server| tally.server(server).overhead())
     };
-    // Each pays for its own dispatch, and high for its call.
-    let (low, high) = (7 + 5, 7 + 5 + 10);
-    assert_eq!(paid(Shielding::Shielded), [low, high + 1_000 + 100]);
-    assert_eq!(paid(Shielding::Eager), [low + 1_000 + 100, high]);
+    // High pays for its own dispatch and its call, and shielded for all of the preemption.
+    let (back, high) = (7 + 5, 7 + 5 + 10);
+    assert_eq!(paid(Shielding::Shielded), [0, 1_000 + 100 + high + back]);
+    assert_eq!(paid(Shielding::Eager), [1_000 + 100 + back, high]);
 }
 
 #[test]

@@ -90,6 +90,11 @@ impl CostModel {
             + u64::from(decision.replenishments) * self.replenishment
     }
 
+    /// The least that lies between the timestamp and the first instruction of another task.
+    pub const fn way_back(&self) -> Nanos {
+        self.decision + self.arm + self.switch
+    }
+
     /// One preemption of a task by another with at most two reservations, one timeout and
     /// `ring` replenishments processed: SPR's `O_pre` (§III-G).
     pub fn preemption(&self, ring: u32) -> Nanos {

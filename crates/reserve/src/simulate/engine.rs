@@ -486,6 +486,8 @@ impl<S: Sink> Simulation<S> {
     /// Lets the scheduler decide, now, after the time of the `entry`, and spends what that takes.
     fn decide(&mut self, (cause, entry): (Cause, Nanos), costs: &CostModel) {
         let stamp = self.now;
+        // Where an invocation takes no time, there is none to pay for.
+        self.scheduler.way_back = costs.way_back();
         let decision = self.scheduler.schedule(stamp);
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);
@@ -512,7 +514,10 @@ impl<S: Sink> Simulation<S> {
         if self.sink.wants_budgets() {
             self.tell_budgets(stamp);
         }
-        self.tell_overhead(next, Cause::Decision, stamp, self.now);
+        // The way back to a preempted task is that of whom it was preempted for.
+        let paid = self.scheduler.prepaid_until().clamp(stamp, self.now);
+        self.tell_overhead(previous, Cause::Decision, stamp, paid);
+        self.tell_overhead(next, Cause::Decision, paid, self.now);
     }
 
     fn tell_overhead(&mut self, task: Option<TaskIndex>, cause: Cause, from: Nanos, to: Nanos) {

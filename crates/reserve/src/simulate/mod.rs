@@ -7,7 +7,8 @@
 //! 2. **Overhead takes time.** An interrupt, an invocation of the scheduler and a context switch
 //!    cost what the [`CostModel`] says, and whoever occupies the processor between two timestamps
 //!    of the scheduler is charged for it (SPR §III-G, §IV-B); a shielded one charges interrupts to
-//!    whom they are for ([`Scheduler::with_interrupt`](crate::Scheduler::with_interrupt)).
+//!    whom they are for ([`Scheduler::with_interrupt`](crate::Scheduler::with_interrupt)), and the
+//!    way back with them ([`Scheduler::with_way_back`](crate::Scheduler::with_way_back)).
 //! 3. **Deterministic.** The same servers, tasks, seeds and costs give the same events, in the
 //!    same order.
 //! 4. **What happened is told, not kept.** Every event goes to a [`Sink`] as it happens:

@@ -36,6 +36,8 @@ pub(crate) struct Load {
     pub(crate) latencies: Vec<Nanos>,
     /// The most of a latency that those pay whom the timer is for.
     pub(crate) interrupt: Nanos,
+    /// What those pay for getting back whom others were preempted for.
+    pub(crate) way_back: Nanos,
 }
 
 /// What happened.
@@ -99,7 +101,9 @@ pub(crate) fn run(
     horizon: Nanos,
     mut check: impl FnMut(&Scheduler, &[ServerId], Nanos),
 ) -> (Scheduler, History) {
-    let mut scheduler = Scheduler::new(config).with_interrupt(load.interrupt);
+    let mut scheduler = Scheduler::new(config)
+        .with_interrupt(load.interrupt)
+        .with_way_back(load.way_back);
     let mut history = History::default();
     let mut actors = Vec::new();
     let mut loads = Vec::new();
@@ -332,6 +336,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
         changes: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
+        way_back: 0,
     })
 }
 
