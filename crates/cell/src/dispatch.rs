@@ -83,7 +83,8 @@ impl Dispatcher {
             servers: config.max_tenants,
             tasks,
         })
-        .with_interrupt(interrupt_ns(config));
+        .with_interrupt(interrupt_ns(config))
+        .with_way_back(way_back_ns(config));
         Self {
             scheduler,
             tasks: vec![None; tasks as usize],
@@ -259,6 +260,13 @@ impl Dispatcher {
 fn interrupt_ns(config: &CellConfig) -> Nanos {
     let measured = config.profile.preemption.as_ref();
     measured.map_or(0, |costs| costs.interrupt.p50_ns)
+}
+
+/// What lies between a decision and the guest that it is for, usually, of which those pay who have
+/// preempted that guest: as it was measured, and nothing if it was not.
+fn way_back_ns(config: &CellConfig) -> Nanos {
+    let measured = config.profile.preemption.as_ref();
+    measured.map_or(0, |costs| costs.decision.p50_ns + costs.switch.p50_ns)
 }
 
 /// A tenant whose deadline has passed: it goes on with a later one when its budget ends, so that

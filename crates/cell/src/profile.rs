@@ -27,7 +27,7 @@ pub const ASSUMED_MARGIN_NS: u64 = 100_000;
 const COST_MAX_PS: u64 = 1_000_000_000_000;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
