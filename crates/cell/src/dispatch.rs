@@ -62,6 +62,9 @@ pub(crate) struct Turn {
     pub(crate) urgency: Urgency,
     /// Messages that are at least this urgent must not wait until the turn is over.
     pub(crate) interrupted_from: Urgency,
+    /// Begins what a reservation is for, after others had the processor: no timer of theirs may
+    /// interrupt it.
+    pub(crate) is_fresh: bool,
 }
 
 /// The tasks of a cell and the scheduler that picks one.
@@ -241,6 +244,7 @@ impl Dispatcher {
                 } else {
                     Urgency::BACKGROUND
                 },
+                is_fresh: share.reserved && !again,
             })
         });
         if turn.is_none() {

@@ -147,7 +147,11 @@ impl Executor {
             timer = Some(timer.map_or(look, |timer| timer.min(look)));
         }
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
-        self.preemption.set_timer(timer);
+        if turn.is_fresh {
+            self.preemption.set_timer_exactly(timer);
+        } else {
+            self.preemption.set_timer(timer);
+        }
         if !self.inbox.enter_guest(turn.interrupted_from) {
             return;
         }

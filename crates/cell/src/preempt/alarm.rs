@@ -6,7 +6,8 @@
 //!    not let the guest run for ever.
 //! 3. *Setting it later costs nothing.* The timer keeps the earlier time; when that comes, the
 //!    handler sets it to the time wanted. So a cell whose guests block after some microseconds
-//!    makes no system call for each.
+//!    makes no system call for each. A guest that must not be interrupted for what others left
+//!    behind has it set [exactly](Alarm::set_exactly).
 //!
 //! The handler runs on the thread that owns the alarm, between two instructions of it, so that
 //! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
@@ -50,6 +51,9 @@ pub(super) enum Tell {
 pub(super) struct Alarm {
     timer: Timer,
     tell: Tell,
+    /// How often its signal has come.
+    #[cfg(test)]
+    signals: AtomicU64,
     /// When it is to fire.
     wanted: AtomicU64,
     /// When the timer's signal comes next; at most `wanted`.
@@ -92,6 +96,8 @@ impl Alarm {
         let alarm = Box::new(Self {
             timer: Timer::new()?,
             tell,
+            #[cfg(test)]
+            signals: AtomicU64::new(0),
             wanted: AtomicU64::new(NEVER),
             armed: AtomicU64::new(NEVER),
             retrying: AtomicBool::new(false),
@@ -108,14 +114,28 @@ impl Alarm {
     /// Sets it to a time, ns of the monotonic clock, or switches it off; it is not due any more.
     /// Some nanoseconds; a system call when the time is earlier than the one before.
     pub(super) fn set(&self, at: Option<u64>) {
-        let at = at.unwrap_or(NEVER);
-        // In this order: a deadline that has passed meanwhile must not count for the new one.
-        self.wanted.store(at, Ordering::Relaxed);
-        self.fired.store(false, Ordering::Relaxed);
+        let at = self.want(at);
         let retrying = self.retrying.load(Ordering::Relaxed) && at != NEVER;
         if at < self.armed.load(Ordering::Relaxed) || retrying {
             self.arm(at, false);
         }
+    }
+
+    /// The same, and no signal comes before that time: a system call whenever another time is set
+    /// than before.
+    pub(super) fn set_exactly(&self, at: Option<u64>) {
+        let at = self.want(at);
+        if at != NEVER && at != self.armed.load(Ordering::Relaxed) {
+            self.arm(at, false);
+        }
+    }
+
+    fn want(&self, at: Option<u64>) -> u64 {
+        let at = at.unwrap_or(NEVER);
+        // In this order: a deadline that has passed meanwhile must not count for the new one.
+        self.wanted.store(at, Ordering::Relaxed);
+        self.fired.store(false, Ordering::Relaxed);
+        at
     }
 
     /// Whether it is due.
@@ -152,6 +172,8 @@ impl Alarm {
 
     /// The signal has come, on this thread. Neither allocates nor locks.
     fn ring(&self, context: *mut libc::c_void) {
+        #[cfg(test)]
+        self.signals.fetch_add(1, Ordering::Relaxed);
         let now = monotonic_ns();
         let wanted = self.wanted.load(Ordering::Relaxed);
         let requested = self.interrupter.requested.swap(false, Ordering::Acquire);
@@ -246,7 +268,7 @@ extern "C" fn on_signal(
 
 #[cfg(test)]
 mod tests {
-    use super::{Alarm, Tell};
+    use super::{Alarm, Ordering, Tell};
     use crate::clock::monotonic_ns;
     use wasmtime::Engine;
 
@@ -282,6 +304,33 @@ mod tests {
         alarm.set(Some(later));
         wait_until_due(&alarm);
         assert!(monotonic_ns() >= later);
+    }
+
+    #[test]
+    fn no_signal_comes_before_a_time_that_was_set_exactly() {
+        let alarm = alarm();
+        let signals = || alarm.signals.load(Ordering::Relaxed);
+        let at = monotonic_ns() + 20 * SHORT;
+        alarm.set(Some(at - 10 * SHORT));
+        alarm.set_exactly(Some(at));
+        loop {
+            let early = signals();
+            if monotonic_ns() >= at {
+                break;
+            }
+            assert_eq!(early, 0);
+        }
+        wait_until_due(&alarm);
+        // After one that was only set, the timer still comes when it was to come before.
+        alarm.take();
+        let before = signals();
+        let at = monotonic_ns() + 10 * SHORT;
+        alarm.set_exactly(Some(at));
+        alarm.set(Some(at + LONG));
+        while signals() == before {
+            std::hint::spin_loop();
+        }
+        assert!(!alarm.fired());
     }
 
     #[test]

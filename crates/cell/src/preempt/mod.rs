@@ -191,6 +191,12 @@ impl Preemption {
         self.alarm.set(at_ns);
     }
 
+    /// The same for a guest that must not feel what was set for others: no signal comes before that
+    /// time. A system call whenever the time is another than before.
+    pub fn set_timer_exactly(&self, at_ns: Option<u64>) {
+        self.alarm.set_exactly(at_ns);
+    }
+
     /// Whether the alarm has come, or another thread has asked, since it was set or taken.
     pub fn fired(&self) -> bool {
         self.alarm.fired()
