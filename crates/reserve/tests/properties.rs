@@ -64,8 +64,9 @@ proptest! {
     }
 
     #[test]
-    fn shielded_every_timer_that_fires_switches(load in loads()) {
-        for order in ORDERS {
+    fn shielded_every_timer_that_fires_switches(load in loads(), way_back in 1..15u64) {
+        for (order, way_back) in ORDERS.into_iter().flat_map(|order| [(order, 0), (order, way_back)]) {
+            let load = Load { way_back, ..load.clone() };
             let config = config(Shielding::Shielded, order);
             let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
             for (at, switched) in history.fired {
@@ -239,18 +240,6 @@ proptest! {
             // Who was come back to may stop at once, and leave what was paid for to nobody.
             let returns: u64 = supplies().map(|supply| supply.preemptions).sum();
             assert!((ran..=ran + returns * way_back).contains(&charged), "{charged} of {ran}");
-        }
-    }
-
-    #[test]
-    fn with_a_way_back_every_timer_that_fires_still_switches(load in loads(), way_back in 1..15u64) {
-        let load = Load { way_back, ..load };
-        for order in ORDERS {
-            let config = config(Shielding::Shielded, order);
-            let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
-            for (at, switched) in history.fired {
-                assert!(switched, "the timer at {at} did not switch, {order:?}");
-            }
         }
     }
 
