@@ -31,6 +31,7 @@ impl Scheduler {
         }
         let next = self.select(&mut decision);
         let next = self.begin_turn(next);
+        // An interrupt for somebody else is a way to whoever it is for, and never a way back.
         if interrupt == 0 {
             self.charge_way_back(previous, next);
         }

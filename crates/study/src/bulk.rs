@@ -190,6 +190,7 @@ struct History<'a> {
 }
 
 impl History<'_> {
+    /// Has the processor do it once more.
     fn repeat(&mut self, class: Class) -> Result<(), Errno> {
         let tenant = populate(&mut self.kernel, class, self.objects)?;
         end(&mut self.kernel, tenant)?;
@@ -294,10 +295,9 @@ impl Scale {
     /// Whether a point has an end in this round: those of a point with few ends are spread over
     /// all rounds.
     fn is_due(&self, round: usize, point: &Point) -> bool {
-        let is_extreme =
-            [self.objects.first(), self.objects.last()].contains(&Some(&point.objects));
+        let is_judged = [self.objects.first(), self.objects.last()].contains(&Some(&point.objects));
         let (most, ends) = match point.mode {
-            Mode::Grouped if is_extreme => (self.objects_per_point, self.ends),
+            Mode::Grouped if is_judged => (self.objects_per_point, self.ends),
             Mode::Grouped => (self.objects_per_point, self.other_ends),
             // It takes long, and needs no resolution of nanoseconds.
             Mode::Individual => (self.objects_per_point / 14, self.other_ends),

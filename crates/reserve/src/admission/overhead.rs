@@ -6,7 +6,8 @@ use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 
 /// `O^pre` of SPR §III-G: the most that one preemption costs the preempted: a timer interrupt, a
-/// scheduler invocation and a context switch.
+/// scheduler invocation and a context switch. A shielded scheduler charges most of it to whom the
+/// preemption is for; then this is more than the preempted loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overhead {
     /// In nanoseconds.
