@@ -399,6 +399,29 @@ mod tests {
     }
 
     #[test]
+    fn a_reservation_that_begins_after_others_is_fresh_and_no_other_turn_is() {
+        let config = CellConfig::new(Profile::free());
+        let mut dispatcher = Dispatcher::new(&config, 2);
+        let contract = Contract::new(50, 100).expect("a contract");
+        let [reserved, background] = [Some(&contract), None].map(|contract| {
+            let share = dispatcher.share(contract, 0).expect("it fits");
+            let task = dispatcher.add(&share, Work::Execution(1)).expect("a place");
+            dispatcher.wake(task, 0);
+            task
+        });
+        let turn = |dispatcher: &mut Dispatcher, now| {
+            let turn = dispatcher.decide(now).0.expect("somebody runs");
+            dispatcher.entered(&turn);
+            (turn.task, turn.is_fresh)
+        };
+        assert_eq!(turn(&mut dispatcher, 0), (reserved, true));
+        assert_eq!(turn(&mut dispatcher, 10), (reserved, false));
+        dispatcher.block(reserved, 20, Some(40));
+        assert_eq!(turn(&mut dispatcher, 20), (background, false));
+        assert_eq!(turn(&mut dispatcher, 40), (reserved, true));
+    }
+
+    #[test]
     fn a_wake_up_for_a_later_deadline_interrupts_nobody() {
         let mut config = CellConfig::new(Profile::free());
         config.order = Order::EarliestDeadline;
