@@ -367,9 +367,9 @@ mod tests {
     use super::{Dispatcher, Work};
     use crate::cell::CellConfig;
     use crate::clock::monotonic_ns;
-    use crate::profile::Profile;
+    use crate::profile::{Latency, PreemptionCosts, Profile};
     use leasehold_crossing::{Urgency, Urgent as _};
-    use leasehold_reserve::{Contract, Order};
+    use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
     fn what_the_controller_asks_for_is_charged_to_nobody() {
@@ -396,6 +396,36 @@ mod tests {
         let processor = dispatcher.processor(&selected, 5_000_000).expect("there");
         assert_eq!(processor.supply.used, 0);
         assert_eq!(processor.budget_left_ns, Some(20_000));
+    }
+
+    #[test]
+    fn who_has_preempted_another_pays_for_the_way_back_as_it_was_measured() {
+        let part = |p50_ns| Latency { p50_ns, p99_ns: 90 };
+        let mut config = CellConfig::new(Profile::free());
+        config.profile.preemption = Some(PreemptionCosts {
+            mechanism: "injected".to_owned(),
+            realtime: true,
+            interrupt: part(40),
+            decision: part(2),
+            switch: part(5),
+        });
+        let mut dispatcher = Dispatcher::new(&config, 2);
+        let [(low, busy), (high, brief)] = [1, 2].map(|priority| {
+            let contract = Contract::new(500, 1000).expect("a contract");
+            let contract = contract.with_priority(Priority(priority));
+            let share = dispatcher.share(Some(&contract), 0).expect("it fits");
+            let task = dispatcher.add(&share, Work::Execution(1));
+            (share, task.expect("a place"))
+        });
+        dispatcher.wake(busy, 0);
+        dispatcher.decide(0);
+        dispatcher.wake(brief, 10);
+        dispatcher.decide(10);
+        dispatcher.block(brief, 30, None);
+        let (turn, _) = dispatcher.decide(30);
+        assert_eq!(turn.map(|turn| turn.task), Some(busy));
+        let used = [&low, &high].map(|share| dispatcher.supply(share).used);
+        assert_eq!(used, [10, 20 + 2 + 5]);
     }
 
     #[test]
