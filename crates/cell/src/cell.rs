@@ -186,6 +186,8 @@ pub struct Reclaimed {
     pub pages: u64,
     /// How many of them were the arena's.
     pub arena_pages: u64,
+    /// Pauses in giving them back, for the sake of others on the host; none with a reservation.
+    pub pauses: u64,
 }
 
 /// How a tenant ended.

@@ -5,7 +5,8 @@
 //!    store; linear memories and stacks only go back to their pools, whatever they hold.
 //! 2. **Reusable**: the arena is free for the next tenant, as are the addresses of memories that
 //!    page. Nothing of the tenant can be reached.
-//! 3. **Return**: the pages of its memories, stack and arena are given back in slices.
+//! 3. **Return**: the pages of its memories, stack and arena are given back in slices, with pauses
+//!    ([`crate::pace`]) unless the tenant has a reservation.
 //!
 //! The steps are work of the tenant that ends: they are taken in its own turns of the processor,
 //! and every tenant cleans its own pages.
@@ -51,7 +52,7 @@ pub(crate) struct Ending {
     steps: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Sever,
     Return,
@@ -124,8 +125,8 @@ impl Ending {
         })
     }
 
-    /// Takes steps, at least one, while `go_on` says so, and counts the processor time they took;
-    /// true when nothing is left to do.
+    /// Takes steps, at least one, while `go_on` says so and until the end of the phase, and counts
+    /// the processor time they took; true when nothing is left to do.
     pub(crate) fn work(
         &mut self,
         programs: &mut impl Programs,
@@ -133,6 +134,7 @@ impl Ending {
         go_on: &mut impl FnMut() -> bool,
     ) -> bool {
         let began = thread_cpu_ns();
+        let phase = self.phase;
         loop {
             self.steps += 1;
             match self.phase {
@@ -140,7 +142,7 @@ impl Ending {
                 Phase::Return => self.give_back(programs, pools),
                 Phase::Done => {}
             }
-            if matches!(self.phase, Phase::Done) || !go_on() {
+            if self.phase != phase || !go_on() {
                 break;
             }
         }
@@ -201,8 +203,9 @@ impl Ending {
         !matches!(self.phase, Phase::Sever)
     }
 
-    /// Tells the controller, if there is one. `supply` is what the tenant got of the processor.
-    pub(crate) fn report(self, supply: Supply) {
+    /// Tells the controller, if there is one. `supply` is what the tenant got of the processor,
+    /// and so many `pauses` there were in giving its pages back.
+    pub(crate) fn report(self, supply: Supply, pauses: u64) {
         let outcome = self.end.outcome();
         let reclaimed = Reclaimed {
             predicted_ns: self.predicted_ns,
@@ -216,6 +219,7 @@ impl Ending {
             steps: self.steps,
             pages: self.pages + outcome.pages_discarded,
             arena_pages: outcome.pages_discarded,
+            pauses,
         };
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");

@@ -71,6 +71,7 @@ mod linear_memory;
 mod local;
 pub mod memory;
 pub mod meter;
+mod pace;
 mod pools;
 pub mod preempt;
 pub mod profile;

@@ -140,6 +140,46 @@ fn a_tenant_pays_for_its_own_end() {
 }
 
 #[test]
+fn without_a_reservation_pages_go_back_in_half_of_the_time_at_the_most() {
+    let cell = cell();
+    let end = |cpu: Option<&str>, bytes: &str| {
+        let lease = Lease {
+            cpu: cpu.map(|cpu| cpu.parse().expect("a reservation")),
+            ..lease(2_000_000, 2 << 20)
+        };
+        let tenant = start(
+            &cell,
+            "page-scatterer.wasm",
+            &[bytes, "4096", "sleep"],
+            lease,
+        );
+        tenant.wait_for("ready");
+        tenant.kill().reclaimed
+    };
+    let (large, small) = ("134217728", "65536");
+
+    let reclaimed = end(None, large);
+    let spent = reclaimed.returned.cpu_ns - reclaimed.reusable.cpu_ns;
+    let passed = reclaimed.returned.wall_ns - reclaimed.reusable.wall_ns;
+    // At once as much as a turn is long, and a step more.
+    assert!(2 * spent < passed + 2 * MS, "{reclaimed:?}");
+    assert!(
+        reclaimed.pauses > 0 || spent < 2 * MS,
+        "32,768 pages are more than goes back at once: {reclaimed:?}"
+    );
+
+    let reclaimed = end(None, small);
+    let passed = reclaimed.returned.wall_ns - reclaimed.reusable.wall_ns;
+    assert!(
+        reclaimed.pauses == 0 || passed > MS,
+        "few pages wait for nobody: {reclaimed:?}"
+    );
+
+    let reclaimed = end(Some("budget=9ms,period=10ms"), large);
+    assert_eq!(reclaimed.pauses, 0, "its budget says how fast");
+}
+
+#[test]
 fn a_tenant_pays_for_its_own_start() {
     let cell = cell();
     let tenant = common::start_held(

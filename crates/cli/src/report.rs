@@ -54,7 +54,7 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
          measured             {measured:>12}   processor time, everything returned: {within} the prediction\n\
          slot reusable after  {reusable:>12}   processor time\n\
          wall time            {wall:>12}   until everything was returned\n\
-         severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps\n",
+         severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n",
         name = tenant.name,
         exit = exit(&ended.exit),
         budget = nanos(budget),
@@ -66,6 +66,7 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
         groups = reclaimed.groups,
         pages = reclaimed.pages,
         steps = reclaimed.steps,
+        pauses = reclaimed.pauses,
     )
 }
 
@@ -98,5 +99,6 @@ pub(crate) fn json(tenant: &TenantSpec, ended: &Ended) -> Value {
         "groups": reclaimed.groups,
         "pages": reclaimed.pages,
         "steps": reclaimed.steps,
+        "pauses": reclaimed.pauses,
     })
 }

@@ -8,6 +8,7 @@ use crate::dispatch::{Processor, Promised, Work};
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::local;
 use crate::memory;
+use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::starting::{Client, Starting};
 use leasehold_kernel::{Errno, Rights, TenantId};
@@ -53,7 +54,11 @@ impl Executor {
                 for &key in &keys {
                     self.end_root(key, Exit::Killed);
                 }
-                // Nobody is left whom taking everything back could delay.
+                // Nobody is left whom taking everything back could delay, and whatever of it the
+                // end of the process finds goes back without a break anyway.
+                for root in self.roots.values_mut() {
+                    root.pace = None;
+                }
                 for key in keys {
                     self.keep_up(key, &mut || true);
                 }
@@ -117,6 +122,7 @@ impl Executor {
                 return Err(StartError::Processor(refused.to_string()));
             }
         };
+        let pace = contract.is_none().then(Pace::default);
         self.keys.insert(tenant, key);
         self.roots.insert(
             key,
@@ -129,6 +135,7 @@ impl Executor {
                 ended: false,
                 deaths: VecDeque::new(),
                 leavings: Leavings::default(),
+                pace,
                 controlled: None,
             },
         );

@@ -259,11 +259,14 @@ impl Executor {
         }
         while let Some((tenant, deadline)) = local::with(|local| local.kernel.next_rearmed()) {
             let root = self.keys.get(&tenant).and_then(|key| self.roots.get(key));
-            if let Some(root) = root
-                && root.deaths.is_empty()
-            {
-                // With something to take back it will look at the timers anyway.
-                self.executions.dispatcher.block(root.upkeep, now, deadline);
+            if let Some(root) = root {
+                let dispatcher = &mut self.executions.dispatcher;
+                if root.is_owed() {
+                    // It looks at the timers itself, also in a pause that is to be shorter now.
+                    dispatcher.wake(root.upkeep, now);
+                } else {
+                    dispatcher.block(root.upkeep, now, deadline);
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::ending::Ending;
 use crate::execution::{Exit, Remains, Running};
 use crate::local::{self, Holdings};
 use crate::memory::{self, MemoryUse};
+use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::range_pool::STEP_PAGES;
 use crate::starting::{Starting, Stepped};
@@ -37,6 +38,8 @@ pub(super) struct Root {
     /// What programs left in the pools that did not come to run, such as a memory beside another
     /// one that was refused.
     pub(super) leavings: Leavings,
+    /// How fast its pages go back; `None` with a reservation, whose budget says so.
+    pub(super) pace: Option<Pace>,
     pub(super) controlled: Option<Controlled>,
 }
 
@@ -64,6 +67,40 @@ pub(super) enum Death {
         /// What it left, once it was dropped.
         leavings: Leavings,
     },
+}
+
+impl Death {
+    /// Whether nothing is left to be taken back of it but pages.
+    fn gives_back(&self) -> bool {
+        match self {
+            Self::Tenant { ending, .. } => ending.is_reusable(),
+            Self::Task { remains, .. } => remains.is_none(),
+        }
+    }
+}
+
+impl Root {
+    /// Whether something is left to be taken back.
+    pub(super) fn is_owed(&self) -> bool {
+        !(self.deaths.is_empty() && self.leavings.is_clean())
+    }
+
+    /// Until when its pages have to wait, if they are all that is left to be taken back and cannot
+    /// go on at once.
+    fn pause(&mut self, now: u64) -> Option<u64> {
+        let first = self.deaths.front();
+        let only_pages = first.map_or(self.is_owed(), Death::gives_back) && self.deaths.len() <= 1;
+        self.pace
+            .as_mut()
+            .filter(|_| only_pages)
+            .and_then(|pace| pace.pause(now))
+    }
+
+    fn gave_back_since(&mut self, began: u64) {
+        if let Some(pace) = &mut self.pace {
+            pace.gave_back(began, monotonic_ns());
+        }
+    }
 }
 
 impl Executor {
@@ -145,8 +182,15 @@ impl Executor {
                 self.pass_on();
             } else if root.starting.is_some() {
                 self.step_start(key);
+            } else if let Some(pause) = root.pause(now) {
+                let until = deadline.map_or(pause, |deadline| deadline.min(pause));
+                self.executions
+                    .dispatcher
+                    .block(root.upkeep, now, Some(until));
+                return;
             } else if !root.leavings.is_clean() {
                 self.pools.clean(&mut root.leavings, STEP_PAGES);
+                root.gave_back_since(now);
             } else if !root.deaths.is_empty() {
                 self.take_back(key, go_on);
             } else if root.ended {
@@ -233,9 +277,15 @@ impl Executor {
         let Some(death) = root.deaths.front_mut() else {
             return;
         };
+        let began = monotonic_ns();
+        let gives_back = death.gives_back();
         let done = match death {
             Death::Tenant { ending, caller } => {
-                let done = ending.work(&mut self.executions, &self.pools, go_on);
+                let pace = root.pace.as_ref().filter(|_| gives_back);
+                let pause = pace.map(|pace| pace.pauses_at(began));
+                let done = ending.work(&mut self.executions, &self.pools, &mut || {
+                    go_on() && pause.is_none_or(|pause| monotonic_ns() < pause)
+                });
                 if ending.is_reusable()
                     && let Some(caller) = caller.take()
                 {
@@ -255,15 +305,19 @@ impl Executor {
                 leavings.is_clean()
             }
         };
+        if gives_back {
+            root.gave_back_since(began);
+        }
         if done {
             let death = root.deaths.pop_front();
+            let pauses = root.pace.as_mut().map_or(0, Pace::take_pauses);
             let supply = self.executions.dispatcher.supply(&root.share);
             // Whoever hears of the tenant's end may take its place at once.
-            if root.ended && root.deaths.is_empty() && root.leavings.is_clean() {
+            if root.ended && !root.is_owed() {
                 self.close_root(key);
             }
             match death {
-                Some(Death::Tenant { ending, .. }) => ending.report(supply),
+                Some(Death::Tenant { ending, .. }) => ending.report(supply, pauses),
                 Some(Death::Task {
                     tenant, holdings, ..
                 }) => {
