@@ -107,16 +107,12 @@ impl Study for Preempt {
 }
 
 fn measure(guests: &[Guest], rounds: usize) -> Result<Measured> {
-    let arms: Vec<Arm> = Way::ALL.into_iter().map(Arm::new).collect::<Result<_>>()?;
+    let arms = Arm::all()?;
     let mut progress = Progress::new("preempt", (guests.len() * rounds) as u64);
     let mut points = Vec::new();
     for guest in guests {
         progress.at(guest.name);
-        let programs = arms
-            .iter()
-            .map(|arm| arm.compile(&guest.bytes))
-            .collect::<Result<Vec<_>>>()
-            .with_context(|| guest.name)?;
+        let programs = Arm::compile_for(&arms, &guest.bytes).with_context(|| guest.name)?;
         let mut of_guest: Vec<Point> = Way::ALL.map(|way| Point::new(guest.name, way)).into();
         // A rehearsal: memory and code that nobody has used yet.
         for (arm, program) in arms.iter().zip(&programs) {
@@ -292,11 +288,11 @@ mod tests {
     #[test]
     fn every_mechanism_but_none_takes_the_processor_back_from_a_loop() {
         let guest = kernel("loads", include_str!("preempt/loads.wat"));
-        for way in Way::ALL {
-            let arm = Arm::new(way).expect("an engine");
-            let program = arm.compile(&guest.bytes).expect("compiles");
+        let arms = Arm::all().expect("engines");
+        let programs = Arm::compile_for(&arms, &guest.bytes).expect("compiles");
+        for (way, (arm, program)) in Way::ALL.into_iter().zip(arms.iter().zip(&programs)) {
             let ran = arm
-                .run(&guest, &program, Duration::from_micros(500))
+                .run(&guest, program, Duration::from_micros(500))
                 .expect("runs");
             let yields = !matches!(way, Way::None | Way::Signal);
             assert_eq!(ran.yields > 0, yields, "{}", way.name());
@@ -310,9 +306,9 @@ mod tests {
             "trap",
             "(module (memory (export \"memory\") 1) (func (export \"_start\") unreachable))",
         );
-        let arm = Arm::new(Way::None).expect("an engine");
-        let program = arm.compile(&guest.bytes).expect("compiles");
-        assert!(arm.run(&guest, &program, QUANTUM).is_err());
+        let arms = Arm::all().expect("engines");
+        let programs = Arm::compile_for(&arms, &guest.bytes).expect("compiles");
+        assert!(arms[0].run(&guest, &programs[0], QUANTUM).is_err());
     }
 
     #[test]

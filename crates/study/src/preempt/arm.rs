@@ -1,5 +1,6 @@
 //! One way to run a guest: an engine that compiles for it, and the loop that runs it.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -54,6 +55,15 @@ impl Way {
         Way::Fuel,
     ];
 
+    /// The way for which guests are compiled that run like this.
+    const fn compiled_for(self) -> Way {
+        match self {
+            // Without a preemption that rings, the guest is left alone.
+            Way::None | Way::Signal => Way::Cell(Mechanism::Injected),
+            Way::Cell(_) | Way::Fuel => self,
+        }
+    }
+
     /// Whether its latency can be told: from when a timer is due.
     pub(super) const fn is_timed(self) -> bool {
         matches!(self, Way::Cell(_) | Way::Signal)
@@ -73,6 +83,11 @@ impl Way {
 /// One way, ready to run guests.
 pub(super) struct Arm {
     way: Way,
+    setting: Rc<Setting>,
+}
+
+/// What guests are compiled by and run in.
+struct Setting {
     engine: Engine,
     linker: Linker<WasiP1Ctx>,
     slots: SlotPool,
@@ -91,17 +106,43 @@ pub(super) struct Ran {
 }
 
 impl Arm {
-    pub(super) fn new(way: Way) -> Result<Self> {
-        let mut config = match way {
-            // Without a preemption that rings, the guest is left alone.
-            Way::None | Way::Signal => engine_config(Mechanism::Injected),
+    /// One for each way. Those for which guests are compiled alike share all but the way: a guest is at
+    /// the same addresses then, of which alone it can be some hundredths faster or slower.
+    pub(super) fn all() -> Result<Vec<Self>> {
+        let mut arms: Vec<Self> = Vec::new();
+        for way in Way::ALL {
+            let alike = |arm: &&Self| arm.way.compiled_for() == way.compiled_for();
+            let setting = match arms.iter().find(alike) {
+                Some(arm) => arm.setting.clone(),
+                None => Rc::new(Setting::new(way.compiled_for())?),
+            };
+            arms.push(Self { way, setting });
+        }
+        Ok(arms)
+    }
+
+    /// The programs of all `arms` for a guest; those who share a setting share the program.
+    pub(super) fn compile_for(arms: &[Self], bytes: &[u8]) -> Result<Vec<Arc<Program>>> {
+        let mut programs: Vec<Arc<Program>> = Vec::new();
+        for arm in arms {
+            let known = arms.iter().zip(&programs);
+            let shared = known.filter(|(other, _)| Rc::ptr_eq(&other.setting, &arm.setting));
+            programs.push(match shared.map(|(_, program)| program.clone()).next() {
+                Some(program) => program,
+                None => arm.compile(bytes)?,
+            });
+        }
+        Ok(programs)
+    }
+}
+
+impl Setting {
+    fn new(compiled_for: Way) -> Result<Self> {
+        let mut config = match compiled_for {
             Way::Cell(mechanism) => engine_config(mechanism),
-            Way::Fuel => {
-                let mut config = engine_config(Mechanism::Injected);
-                config.consume_fuel(true);
-                config
-            }
+            Way::None | Way::Signal | Way::Fuel => engine_config(Mechanism::Injected),
         };
+        config.consume_fuel(compiled_for == Way::Fuel);
         let slots = SlotPool::new(4, WARM_SLOT)?;
         let stacks = StackPool::new(4, WARM_STACK)?;
         config.with_host_memory(Arc::new(slots.clone()));
@@ -110,16 +151,17 @@ impl Arm {
         let mut linker = Linker::new(&engine);
         p1::add_to_linker_async(&mut linker, |wasi: &mut WasiP1Ctx| wasi).map_err(failure)?;
         Ok(Self {
-            way,
             engine,
             linker,
             slots,
             stacks,
         })
     }
+}
 
-    pub(super) fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>> {
-        Ok(Arc::new(Program::from_bytes(&self.engine, bytes)?))
+impl Arm {
+    fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>> {
+        Ok(Arc::new(Program::from_bytes(&self.setting.engine, bytes)?))
     }
 
     /// Runs a guest to its end, a quantum at a time.
@@ -134,10 +176,14 @@ impl Arm {
         };
         // One at a time on a thread: it is the thread's alarm.
         let preemption = match self.way {
-            Way::Cell(mechanism) => Some(Preemption::new(&self.engine, mechanism)?),
+            Way::Cell(mechanism) => Some(Preemption::new(&self.setting.engine, mechanism)?),
             Way::None | Way::Signal | Way::Fuel => None,
         };
-        let instance = self.linker.instantiate_pre(module).map_err(failure)?;
+        let instance = self
+            .setting
+            .linker
+            .instantiate_pre(module)
+            .map_err(failure)?;
         let output = MemoryOutputPipe::new(OUTPUT_BYTES);
         let wasi = WasiCtxBuilder::new()
             .args(&guest.args)
@@ -146,7 +192,7 @@ impl Arm {
             .build_p1();
 
         let began = thread_cpu_ns();
-        let mut store = Store::new(&self.engine, wasi);
+        let mut store = Store::new(&self.setting.engine, wasi);
         let context = match &preemption {
             Some(preemption) => Some(preemption.arm(&mut store, program).map_err(failure)?),
             None => None,
@@ -215,9 +261,9 @@ impl Arm {
 
     /// Cleans what the run left, outside of what is timed.
     fn clean(&self) {
-        while self.slots.state().dirty + self.stacks.state().dirty > 0 {
-            self.slots.clean_step(1 << 16);
-            self.stacks.clean_step(1 << 16);
+        while self.setting.slots.state().dirty + self.setting.stacks.state().dirty > 0 {
+            self.setting.slots.clean_step(1 << 16);
+            self.setting.stacks.clean_step(1 << 16);
         }
     }
 }
