@@ -147,12 +147,10 @@ impl Executor {
             timer = Some(timer.map_or(look, |timer| timer.min(look)));
         }
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
-        match turn.work {
-            // It looks at the time itself after each step: setting the timer would take longer than
-            // most wake-ups do.
-            Work::Upkeep(_) => self.preemption.set_timer(None),
-            Work::Execution(_) if turn.is_fresh => self.preemption.set_timer_exactly(timer),
-            Work::Execution(_) => self.preemption.set_timer(timer),
+        if turn.is_fresh {
+            self.preemption.set_timer_exactly(timer);
+        } else {
+            self.preemption.set_timer(timer);
         }
         if !self.inbox.enter_guest(turn.interrupted_from) {
             return;
