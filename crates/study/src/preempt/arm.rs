@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use leasehold_cell::clock::monotonic_ns;
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::{Mechanism, Preemption};
@@ -134,32 +134,7 @@ impl Arm {
         }
         Ok(programs)
     }
-}
 
-impl Setting {
-    fn new(compiled_for: Way) -> Result<Self> {
-        let mut config = match compiled_for {
-            Way::Cell(mechanism) => engine_config(mechanism),
-            Way::None | Way::Signal | Way::Fuel => engine_config(Mechanism::Injected),
-        };
-        config.consume_fuel(compiled_for == Way::Fuel);
-        let slots = SlotPool::new(4, WARM_SLOT)?;
-        let stacks = StackPool::new(4, WARM_STACK)?;
-        config.with_host_memory(Arc::new(slots.clone()));
-        config.with_host_stack(Arc::new(stacks.clone()));
-        let engine = Engine::new(&config).map_err(failure)?;
-        let mut linker = Linker::new(&engine);
-        p1::add_to_linker_async(&mut linker, |wasi: &mut WasiP1Ctx| wasi).map_err(failure)?;
-        Ok(Self {
-            engine,
-            linker,
-            slots,
-            stacks,
-        })
-    }
-}
-
-impl Arm {
     fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>> {
         Ok(Arc::new(Program::from_bytes(&self.setting.engine, bytes)?))
     }
@@ -268,14 +243,30 @@ impl Arm {
     }
 }
 
+impl Setting {
+    fn new(compiled_for: Way) -> Result<Self> {
+        let mut config = match compiled_for {
+            Way::Cell(mechanism) => engine_config(mechanism),
+            Way::None | Way::Signal | Way::Fuel => engine_config(Mechanism::Injected),
+        };
+        config.consume_fuel(compiled_for == Way::Fuel);
+        let slots = SlotPool::new(4, WARM_SLOT)?;
+        let stacks = StackPool::new(4, WARM_STACK)?;
+        config.with_host_memory(Arc::new(slots.clone()));
+        config.with_host_stack(Arc::new(stacks.clone()));
+        let engine = Engine::new(&config).map_err(failure)?;
+        let mut linker = Linker::new(&engine);
+        p1::add_to_linker_async(&mut linker, |wasi: &mut WasiP1Ctx| wasi).map_err(failure)?;
+        Ok(Self {
+            engine,
+            linker,
+            slots,
+            stacks,
+        })
+    }
+}
+
 /// The engine's errors are not those of the standard library.
 fn failure(error: wasmtime::Error) -> anyhow::Error {
     anyhow!("{error:#}")
-}
-
-/// The bytes of a built guest.
-pub(super) fn built(directory: &std::path::Path, name: &str) -> Result<Vec<u8>> {
-    let path = directory.join(name).with_extension("wasm");
-    std::fs::read(&path)
-        .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))
 }

@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
-
-use super::arm::built;
+use anyhow::{Context, Result, ensure};
 
 /// A program and what it gets.
 pub(super) struct Guest {
@@ -83,6 +81,13 @@ impl Guest {
         );
         Ok(())
     }
+}
+
+/// The bytes of a built guest.
+fn built(directory: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = directory.join(name).with_extension("wasm");
+    std::fs::read(&path)
+        .with_context(|| format!("the guest {} (guests/build makes it)", path.display()))
 }
 
 /// A JSON array of `n` objects, in no order.
