@@ -36,6 +36,12 @@ const VIGIL: Nanos = MS;
 /// Bytes that it walks through meanwhile, so that a victim finds the same caches whoever ran before:
 /// a herd of a thousand leaves nothing in them, one attacker everything.
 const EVICTED: u64 = 4 << 20;
+/// How often a tenant in between wakes up meanwhile, so that the way of a timer, through hypervisor and
+/// kernel, is as much in use whoever ran before: a herd of a thousand has just gone it a thousand
+/// times, one attacker once in a long while.
+const BEAT: Nanos = 100 * US;
+/// What that tenant may need in a period.
+const BEATS_BUDGET: Nanos = MS;
 
 /// The study; see the [module](self).
 pub struct Herd;
@@ -143,11 +149,13 @@ impl Study for Herd {
         report.notes.push(format!(
             "cell: a tenant without a reservation spins from {} before the victim's wake-up on, so \
              that the processor does not sleep then, and walks through {} MiB, so that what the \
-             victim finds in the caches does not depend on who ran before; latency is from the instant that the victim \
-             asked for to its first instruction, the host's timer included. The period is {}, \
-             however many attack",
+             victim finds in the caches does not depend on who ran before; another wakes every {} \
+             in that time, so that the way of a timer is as much in use; latency is from the instant \
+             that the victim asked for to its first instruction, the host's timer included. The \
+             period is {}, however many attack",
             Unit::Nanoseconds.humane(VIGIL as f64),
             EVICTED >> 20,
+            Unit::Nanoseconds.humane(BEAT as f64),
             Unit::Nanoseconds.humane(cell.period() as f64),
         ));
         let variants = POLICIES.map(|policy| (policy, policy_name(policy).to_owned()));
@@ -173,7 +181,7 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
         let policy = policy_name(policy);
         format!("budget={budget}ns,period={period}ns,priority={priority},policy={policy}")
     };
-    let contest = Contest::new(options, shielding, attackers + 2)?;
+    let contest = Contest::new(options, shielding, attackers + 3)?;
     let _attackers = contest.enter_attackers(
         "thundering-herd",
         attackers,
@@ -181,6 +189,12 @@ fn play(point: &mut Point, options: &Options, scale: &CellScale) -> Result<()> {
         &reservation(BUDGET, 100),
     )?;
     let _vigil = contest.enter_unreserved("vigil", &[VIGIL, period, EVICTED])?;
+    let _metronome = contest.enter(
+        "metronome",
+        &contest.load("metronome")?,
+        &[VIGIL, period, BEAT],
+        &reservation(BEATS_BUDGET, 150),
+    )?;
     let victim = contest.enter(
         "latency-probe",
         &contest.load("latency-probe")?,

@@ -1,0 +1,25 @@
+//! Wakes every STEP in the SPAN before every multiple of PERIOD, and not at that instant: so whoever
+//! wakes up then finds the way of a timer in the caches, whoever ran before.
+//! `metronome SPAN_NS PERIOD_NS STEP_NS`
+#![no_std]
+#![no_main]
+
+use leasehold_hostile::{Arguments, Line, nap_until, next_multiple, now, program};
+
+program!(main);
+
+fn main(arguments: &Arguments<'_>) {
+    let span = arguments.number(0, 1_000_000);
+    let period = arguments.number(1, 100_000_000).max(1);
+    let step = arguments.number(2, 100_000).max(1);
+    Line::print(format_args!("ready"));
+    loop {
+        let instant = next_multiple(period, 0);
+        let mut beat = instant.saturating_sub(span).max(now());
+        while beat < instant {
+            nap_until(beat);
+            beat += step;
+        }
+        nap_until(instant + step);
+    }
+}
