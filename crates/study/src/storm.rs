@@ -46,8 +46,8 @@ struct CellScale {
     policies: &'static [Policy],
     /// Periods with the attack, each of which is compared with those around it, without.
     rounds: usize,
-    /// How often a scene is played that is judged by its throughput: what the host takes of one
-    /// period by itself is several times as much as may be lost. What a victim prints has an end, so
+    /// How often a scene is played that is judged by its throughput, or that nobody attacks: what the
+    /// host takes of one period by itself is several times as much as may be lost. What a victim prints has an end, so
     /// that more rounds in one play would not be seen.
     judged_plays: usize,
 }
@@ -259,7 +259,8 @@ fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<
     for scene in scenes {
         progress.at(format!("a cell, {}", scene.attack.name()));
         let mut point = Point::new(scene);
-        let plays = if scene.is_judged() {
+        // What there is to see without an attack is noise, which must be as small as where it counts.
+        let plays = if scene.is_judged() || scene.attack == Attack::None {
             scale.judged_plays
         } else {
             1
