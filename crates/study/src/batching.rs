@@ -14,12 +14,12 @@ use std::hint::black_box;
 use anyhow::Result;
 use leasehold_reserve::{Nanos, Policy, SporadicAccount};
 
-use crate::priority;
-
+use crate::cycles::Cycles;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::reservation::{CELL, Cycles, MACHINES, Machine, contract, policy_name};
+use crate::reservation::{CELL, MACHINES, Machine, contract, policy_name};
 use crate::samples::{Samples, Spread};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -83,8 +83,9 @@ struct Point {
     platform: &'static str,
     batch: Batch,
     ring: u32,
+    /// One by one, as good as the steps of the counter.
     cycles: Samples,
-    total: u64,
+    average: Option<f64>,
     interrupted: u64,
 }
 
@@ -160,7 +161,9 @@ fn simulated(machine: &Machine) -> Vec<Point> {
             let (touches, entries) = passes(batch, ring);
             let costs = machine.costs;
             let ns = touches * costs.reservation + entries * costs.replenishment;
-            point.record((ns as f64 * CYCLES_PER_NANOSECOND).round() as u64);
+            let cycles = (ns as f64 * CYCLES_PER_NANOSECOND).round();
+            point.cycles.record(cycles as u64);
+            point.average = Some(cycles);
             points.push(point);
         }
     }
@@ -196,6 +199,7 @@ fn measure(batch: Batch, ring: u32, cycles: &Cycles, samples: u64) -> Point {
     let mut point = Point::new(CELL, batch, ring);
     let full = full(ring, batch.spacing());
     let mut accounts = vec![full.clone(); PREPARED];
+    let mut total = 0;
     // The first round is a rehearsal.
     for round in 0..=samples / PREPARED as u64 {
         accounts.fill(full.clone());
@@ -203,11 +207,18 @@ fn measure(batch: Batch, ring: u32, cycles: &Cycles, samples: u64) -> Point {
             let start = cycles.start();
             process(batch, ring, black_box(account));
             let taken = cycles.stop(start);
-            if round > 0 {
-                point.record(taken);
+            if round == 0 {
+                continue;
+            }
+            if taken > INTERRUPTED {
+                point.interrupted += 1;
+            } else {
+                point.cycles.record(cycles.net(taken));
+                total += taken;
             }
         }
     }
+    point.average = cycles.mean(total, point.cycles.count());
     point
 }
 
@@ -252,23 +263,24 @@ impl Point {
             batch,
             ring,
             cycles: Samples::new(),
-            total: 0,
+            average: None,
             interrupted: 0,
         }
     }
 
-    fn record(&mut self, cycles: u64) {
-        if cycles > INTERRUPTED {
-            self.interrupted += 1;
-        } else {
-            self.cycles.record(cycles);
-            self.total += cycles;
-        }
+    fn average(&self) -> Option<f64> {
+        self.average.map(|cycles| (cycles * 10.0).round() / 10.0)
     }
 
-    fn average(&self) -> Option<f64> {
-        let count = self.cycles.count();
-        (count > 0).then(|| (self.total as f64 / count as f64 * 10.0).round() / 10.0)
+    /// Around the average: a single measurement is only as good as the counter's steps.
+    fn spread(&self) -> Option<Spread> {
+        let single = Spread::of_samples(&self.cycles)?;
+        let median = self.average?;
+        Some(Spread {
+            median,
+            p5: single.p5.min(median),
+            p95: single.p95.max(median),
+        })
     }
 
     fn row(&self) -> Row {
@@ -315,10 +327,7 @@ fn figure(points: &[Point]) -> Figure {
             points: points
                 .iter()
                 .filter(|point| point.platform == CELL && point.batch == batch)
-                .filter_map(|point| {
-                    let spread = Spread::of_samples(&point.cycles)?;
-                    Some((f64::from(point.ring), spread))
-                })
+                .filter_map(|point| Some((f64::from(point.ring), point.spread()?)))
                 .collect(),
         })
         .collect();
@@ -344,7 +353,8 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{Batch, PERIOD, TABLE, findings, full, measured, passes, simulated};
-    use crate::reservation::{Cycles, MACHINES};
+    use crate::cycles::Cycles;
+    use crate::reservation::MACHINES;
 
     #[test]
     fn queues_are_full_and_their_batches_are_what_they_are_called() {

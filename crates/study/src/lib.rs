@@ -54,6 +54,7 @@ pub mod bulk;
 pub mod child;
 pub mod clock;
 mod contest;
+mod cycles;
 pub mod deadline;
 pub mod decide;
 pub mod freshness;

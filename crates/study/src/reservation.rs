@@ -1,11 +1,8 @@
-//! What the studies of processor reservations have in common: the alternatives they compare, the
-//! machines they simulate, and the clock that counts cycles.
+//! What the studies of processor reservations have in common: the alternatives they compare, and the
+//! machines they simulate.
 
 use leasehold_reserve::simulate::CostModel;
 use leasehold_reserve::{Contract, Nanos, Policy, Priority, Shielding};
-
-use crate::clock;
-use crate::samples::Samples;
 
 /// The two ways to handle timeouts that every study compares.
 pub(crate) const SHIELDINGS: [Shielding; 2] = [Shielding::Eager, Shielding::Shielded];
@@ -86,72 +83,4 @@ pub(crate) fn contract(
         .expect("budgets of studies fit their periods")
         .with_priority(Priority(priority))
         .with_policy(policy)
-}
-
-/// The processor's time-stamp counter, which ticks at a constant rate whatever the processor does;
-/// nanoseconds on processors that have none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cycles {
-    /// What reading it twice takes.
-    overhead: u64,
-    per_nanosecond: f64,
-}
-
-impl Cycles {
-    /// Finds out how fast it ticks and what reading it takes; some 20 ms.
-    pub(crate) fn calibrate() -> Self {
-        let (start, since) = (now(), clock::monotonic_ns());
-        while clock::monotonic_ns() - since < 20_000_000 {}
-        let (ticks, elapsed) = (now() - start, clock::monotonic_ns() - since);
-        let readings: Samples = (0..1001)
-            .map(|_| {
-                let start = now();
-                now() - start
-            })
-            .collect();
-        Self {
-            overhead: readings.p50().unwrap_or(0),
-            per_nanosecond: ticks as f64 / elapsed as f64,
-        }
-    }
-
-    /// Before what is timed.
-    #[inline]
-    pub(crate) fn start(&self) -> u64 {
-        now()
-    }
-
-    /// Cycles since `start`, less what reading the counter takes.
-    #[inline]
-    pub(crate) fn stop(&self, start: u64) -> u64 {
-        (now() - start).saturating_sub(self.overhead)
-    }
-
-    pub(crate) fn nanoseconds(&self, cycles: u64) -> u64 {
-        (cycles as f64 / self.per_nanosecond).round() as u64
-    }
-
-    /// One line for a note.
-    pub(crate) fn summary(&self) -> String {
-        format!(
-            "{:.2} cycles a nanosecond, less {} for reading it",
-            self.per_nanosecond, self.overhead
-        )
-    }
-}
-
-/// The counter, once everything before it is done.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn now() -> u64 {
-    // SAFETY: every x86-64 processor has both instructions; neither touches memory.
-    unsafe {
-        core::arch::x86_64::_mm_lfence();
-        core::arch::x86_64::_rdtsc()
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn now() -> u64 {
-    clock::monotonic_ns()
 }

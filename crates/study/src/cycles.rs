@@ -1,0 +1,137 @@
+//! The processor's time-stamp counter, which ticks at a constant rate whatever the processor does;
+//! nanoseconds on processors that have none.
+//!
+//! It may advance in steps: by 26 cycles, 10 ns, on an AMD EPYC. What is shorter than a step is then
+//! measured as none or as one. A single measurement is good for percentiles far above that; the mean
+//! of many, which begin anywhere in a step, is good to a fraction of one, provided that what reading
+//! the counter takes is taken off the mean and not, down to zero, off each.
+
+use crate::clock;
+
+/// Readings in a row from which is known what reading takes.
+const READINGS: usize = 100_000;
+
+/// The counter of this host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cycles {
+    /// What reading it twice takes, on average.
+    overhead: f64,
+    /// The least by which two readings in a row differed, if they did.
+    step: u64,
+    per_nanosecond: f64,
+}
+
+impl Cycles {
+    /// Finds out how fast it ticks, in what steps, and what reading it takes; some 20 ms.
+    pub(crate) fn calibrate() -> Self {
+        let (start, since) = (now(), clock::monotonic_ns());
+        while clock::monotonic_ns() - since < 20_000_000 {}
+        let (ticks, elapsed) = (now() - start, clock::monotonic_ns() - since);
+        let mut readings: Vec<u64> = (0..READINGS)
+            .map(|_| {
+                let start = now();
+                now() - start
+            })
+            .collect();
+        readings.sort_unstable();
+        let step = readings.iter().copied().find(|&cycles| cycles > 0);
+        // The longest hundredth was interrupted, or may have been.
+        let usual = &readings[..READINGS / 100 * 99];
+        Self {
+            overhead: usual.iter().sum::<u64>() as f64 / usual.len() as f64,
+            step: step.unwrap_or(1),
+            per_nanosecond: ticks as f64 / elapsed as f64,
+        }
+    }
+
+    /// Before what is timed.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        now()
+    }
+
+    /// Cycles since `start`, with what reading the counter takes.
+    #[inline]
+    pub(crate) fn stop(&self, start: u64) -> u64 {
+        now() - start
+    }
+
+    /// A single measurement, less what reading takes: as good as a step of the counter.
+    pub(crate) fn net(&self, cycles: u64) -> u64 {
+        (cycles as f64 - self.overhead).max(0.0).round() as u64
+    }
+
+    /// The mean of `count` measurements that took `total` together, less what reading takes.
+    pub(crate) fn mean(&self, total: u64, count: u64) -> Option<f64> {
+        (count > 0).then(|| (total as f64 / count as f64 - self.overhead).max(0.0))
+    }
+
+    pub(crate) fn nanoseconds(&self, cycles: f64) -> f64 {
+        cycles / self.per_nanosecond
+    }
+
+    /// One line for a note.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "{:.2} cycles a nanosecond, in steps of {}, less {:.1} for reading it",
+            self.per_nanosecond, self.step, self.overhead
+        )
+    }
+}
+
+/// The counter, once everything before it is done.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn now() -> u64 {
+    // SAFETY: every x86-64 processor has both instructions; neither touches memory.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+        core::arch::x86_64::_rdtsc()
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn now() -> u64 {
+    clock::monotonic_ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cycles;
+
+    /// A counter that advances by 26, as some do, and takes 30 to be read.
+    const COARSE: Cycles = Cycles {
+        overhead: 30.0,
+        step: 26,
+        per_nanosecond: 2.6,
+    };
+
+    #[test]
+    fn the_mean_of_what_is_shorter_than_a_step_is_not_none() {
+        // Something of 7 cycles, begun at every place in a step.
+        let measured = (0..26).map(|phase| (phase + 37) / 26 * 26);
+        let mean = COARSE.mean(measured.sum(), 26).expect("there are some");
+        assert!((mean - 7.0).abs() < 1.0, "{mean}");
+        // One by one most of them are nothing, and the rest a step.
+        let single = (0..26).map(|phase| COARSE.net((phase + 37) / 26 * 26));
+        assert!(single.filter(|&cycles| cycles == 0).count() > 13);
+    }
+
+    #[test]
+    fn nothing_has_no_mean() {
+        assert_eq!(COARSE.mean(0, 0), None);
+    }
+
+    #[test]
+    fn reading_this_hosts_counter_takes_something_and_nothing_less_it_is_about_none() {
+        let cycles = Cycles::calibrate();
+        assert!(cycles.overhead > 0.0 && cycles.step > 0);
+        let total = (0..10_000)
+            .map(|_| {
+                let start = cycles.start();
+                cycles.net(cycles.stop(start))
+            })
+            .filter(|&net| net < 1_000);
+        assert!(total.count() > 5_000, "most are short");
+    }
+}
