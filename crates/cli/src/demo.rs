@@ -116,7 +116,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     if let Some(directory) = arguments.out.parent() {
         std::fs::create_dir_all(directory).map_err(anyhow::Error::from)?;
     }
-    let svg = figure(&guests, &shown).to_svg_in_rows()?;
+    let svg = figure(&guests, &shown).to_svg()?;
     std::fs::write(&arguments.out, svg).map_err(anyhow::Error::from)?;
     println!("Picture: {}", arguments.out.display());
     Ok(ExitCode::SUCCESS)

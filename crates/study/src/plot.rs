@@ -27,6 +27,11 @@ const WIDE: (u32, u32) = (1180, 330);
 const ROW: usize = 3;
 /// Height of a figure's title.
 const TITLE: u32 = 36;
+/// What is beside the axes of a panel: its margins, and the labels on the left.
+const MARGIN: i32 = 10;
+const MARGIN_RIGHT: i32 = 24;
+const LABELS: i32 = 76;
+const AROUND: i32 = MARGIN + LABELS + MARGIN_RIGHT;
 /// Height of a panel's legend, and of each further line of it.
 const LEGEND: i32 = 26;
 const LEGEND_LINE: i32 = 20;
@@ -217,23 +222,16 @@ fn step(length: f64, logarithmic: bool) -> f64 {
 }
 
 impl Figure {
-    /// Draws the figure, up to three panels in a row.
+    /// Draws the figure, up to three panels in a row, or one if a panel has bars whose names need it.
     ///
     /// # Errors
     /// If the plotting crate refuses, which it does for no figure that can be described here.
     pub fn to_svg(&self) -> Result<String> {
-        self.drawn_in(self.panels.len().clamp(1, ROW), PANEL)
-    }
-
-    /// Draws the figure with a row for each panel, for bars of many groups.
-    ///
-    /// # Errors
-    /// As [`to_svg`](Self::to_svg).
-    pub fn to_svg_in_rows(&self) -> Result<String> {
-        self.drawn_in(1, WIDE)
-    }
-
-    fn drawn_in(&self, columns: usize, panel: (u32, u32)) -> Result<String> {
+        let (columns, panel) = if self.panels.iter().any(|panel| panel.marks.are_crowded()) {
+            (1, WIDE)
+        } else {
+            (self.panels.len().clamp(1, ROW), PANEL)
+        };
         let rows = self.panels.len().max(1).div_ceil(columns);
         let width = panel.0 * u32::try_from(columns)?;
         let height = panel.1 * u32::try_from(rows)? + TITLE;
@@ -255,6 +253,19 @@ impl Figure {
             panel.draw(&area)?;
         }
         Ok(())
+    }
+}
+
+impl Marks {
+    /// Whether names below an axis would run into each other in a panel among others.
+    fn are_crowded(&self) -> bool {
+        let Self::Bars { groups, .. } = self else {
+            return false;
+        };
+        let longest = groups.iter().map(|name| name.chars().count()).max();
+        let name = longest.map_or(0, text_width);
+        let across = i32::try_from(PANEL.0).unwrap_or(i32::MAX) - AROUND;
+        i32::try_from(groups.len()).map_or(true, |groups| groups.saturating_mul(name) > across)
     }
 }
 
@@ -353,10 +364,10 @@ impl Panel {
         let values = spreads().flat_map(|s| [s.p5, s.median, s.p95]);
         let up = self.y.coordinate(values.chain(origin));
         let mut chart = ChartBuilder::on(area)
-            .margin(10)
-            .margin_right(24)
+            .margin(MARGIN)
+            .margin_right(MARGIN_RIGHT)
             .x_label_area_size(48)
-            .y_label_area_size(76)
+            .y_label_area_size(LABELS)
             .build_cartesian_2d(across, up)?;
         chart
             .configure_mesh()
@@ -397,12 +408,18 @@ impl Panel {
     }
 }
 
+/// How wide a text of so many characters may be, pixels. The renderer of the picture chooses the
+/// font: allows for a wide one.
+fn text_width(characters: usize) -> i32 {
+    i32::try_from(characters).map_or(i32::MAX, |characters| characters.saturating_mul(8))
+}
+
 /// Draws the legend into a strip of its own, where it hides no mark, if there is more than one
 /// series to tell apart; the rest of the area is for the chart. What does not fit beside the others
 /// goes into another line.
 fn legend<'a, X>(area: &Area<'a>, series: &[Series<X>]) -> Result<Area<'a>> {
     /// The first entry stands above the chart's left edge.
-    const LEFT: i32 = 86;
+    const LEFT: i32 = MARGIN + LABELS;
     if series.len() < 2 {
         return Ok(area.clone());
     }
@@ -410,8 +427,7 @@ fn legend<'a, X>(area: &Area<'a>, series: &[Series<X>]) -> Result<Area<'a>> {
     let mut places = Vec::new();
     let (mut left, mut line) = (LEFT, 0);
     for series in series {
-        // The renderer of the picture chooses the font: allow for a wide one.
-        let width = 18 + 8 * i32::try_from(series.name.chars().count())?;
+        let width = text_width(series.name.chars().count()).saturating_add(18);
         if left > LEFT && left + width > right {
             (left, line) = (LEFT, line + 1);
         }
@@ -572,7 +588,24 @@ mod tests {
         let ((one, low), (three, same), (four, high)) = (drawn(1), drawn(3), drawn(4));
         assert_eq!((three, same), (3 * one, low));
         assert_eq!((four, high > low), (three, true));
-        let (wide, tall) = size(figure(3).to_svg_in_rows().expect("drawable"));
+        // Bars whose names would not fit beside each other have a row to themselves.
+        let bars = |groups: usize| Figure {
+            title: String::new(),
+            panels: vec![
+                Panel {
+                    y: Axis::linear("speed", Unit::Ratio),
+                    marks: Marks::Bars {
+                        title: "guest".into(),
+                        groups: vec!["recursion".into(); groups],
+                        series: Vec::new(),
+                    },
+                };
+                3
+            ],
+        };
+        let drawn = |groups| size(bars(groups).to_svg().expect("drawable"));
+        assert_eq!(drawn(4), (three, low));
+        let (wide, tall) = drawn(12);
         assert!(wide > one && tall > high);
     }
 
