@@ -7,8 +7,10 @@
 //! sleep, and what is left to see is the size of the data structures. Somebody in the background runs
 //! while all sleep. The scheduler's own code is timed, invocation by invocation, when it gives the
 //! processor from one to a tenant: the invocation in a round that finds all tenants asleep takes a
-//! fifth of that, and would be every other one where there is a single tenant. An eager one processes all timeouts at once and has little to
-//! do afterwards, so its median says nothing of its worst; how many it processed at once does.
+//! fifth of that, and would be every other one where there is a single tenant. What an invocation
+//! touches is counted in all of them. An eager one processes all timeouts at once and has little to do
+//! afterwards, so that where all are awake its median says nothing of its worst; how many it processed
+//! at once does.
 //!
 //! In the simulator the same tenants sleep and wake under the same scheduler, and an invocation takes
 //! what the scheduler counts (reservations, timeouts, replenishments), times a cost for each. So its
@@ -142,9 +144,9 @@ impl Study for Decide {
         report.notes.push(commands.note());
         report.notes.push(format!(
             "timed with the time-stamp counter, {}; the median is that of the means of {BLOCK} \
-             invocations in a row, percentiles and maximum are of single ones; where all are awake, every invocation is for a \
-             tenant whose record (some 1.4 KiB) no cache may hold any more; where few are, it is \
-             for one of {FEW}",
+             invocations in a row, percentiles and maximum are of single ones; where all are awake, \
+             every invocation is for a tenant whose record (some 1.4 KiB) no cache may hold any more; \
+             where few are, it is for one of {FEW}",
             Cycles::calibrate().summary()
         ));
         report.notes.push(format!(
@@ -267,10 +269,14 @@ impl Setting {
             let start = cycles.start();
             let decision = black_box(tenants.scheduler.schedule(now));
             let taken = cycles.stop(start);
-            if round > 0 && tenants.running(&decision).is_some() {
+            if round == 0 {
+                return Some(decision);
+            }
+            point.count(&decision);
+            if tenants.running(&decision).is_some() {
                 let since = *since.get_or_insert_with(clock::monotonic_ns);
                 let ns = cycles.nanoseconds(cycles.net(taken) as f64).round();
-                point.record(ns as u64, &decision);
+                point.decide_ns.record(ns as u64);
                 (block, in_block) = (block + taken, in_block + 1);
                 if in_block == BLOCK {
                     let mean = cycles.mean(block, in_block);
@@ -295,8 +301,10 @@ impl Setting {
         let mut point = Point::new(machine.platform, *self);
         self.play(|round, tenants, now| {
             let decision = tenants.scheduler.schedule(now);
-            if round > 0 && tenants.running(&decision).is_some() {
-                point.record(machine.costs.deciding(&decision), &decision);
+            if round > 0 {
+                point.count(&decision);
+                let ns = machine.costs.deciding(&decision);
+                point.decide_ns.record(ns);
             }
             let all = round > 1 || point.decide_ns.count() >= scale.invocations;
             (!all).then_some(decision)
@@ -392,8 +400,7 @@ impl Point {
         }
     }
 
-    fn record(&mut self, ns: u64, decision: &Decision) {
-        self.decide_ns.record(ns);
+    fn count(&mut self, decision: &Decision) {
         self.touched = self.touched.max(decision.touched);
         self.timeouts = self.timeouts.max(decision.timeouts);
     }
