@@ -279,6 +279,7 @@ impl Outcome<'_> {
                 "budget_ns": shortfall.budget,
                 "period_ns": shortfall.period,
                 "blocking_ns": shortfall.blocking,
+                "others_thousandths": shortfall.others,
             })
         };
         let headroom = self.headroom.as_ref().map(|(name, room)| {
@@ -369,9 +370,16 @@ fn advice(name: &str, shortfall: &Shortfall, order: Order) -> String {
         },
     ];
     let changes: Vec<_> = changes.into_iter().flatten().collect();
-    match changes.is_empty() {
-        true => format!("{name} does not fit, and no change of its own would be enough"),
-        false => format!("{name} does not fit; it would {}", changes.join(", or ")),
+    if !changes.is_empty() {
+        return format!("{name} does not fit; it would {}", changes.join(", or "));
+    }
+    let none = format!("{name} does not fit, and no change of its own would be enough");
+    match shortfall.others {
+        Some(part) => format!(
+            "{none}; it would if all others had at most {} % of their budgets",
+            f64::from(part) / 10.0
+        ),
+        None => format!("{none}, nor would smaller budgets of all others"),
     }
 }
 

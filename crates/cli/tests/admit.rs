@@ -263,6 +263,28 @@ fn more_than_a_processor_is_not_schedulable_in_any_order() {
 }
 
 #[test]
+fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
+    let cpu = |budget: &str, priority: u8| {
+        format!("cpu = {{ budget = \"{budget}\", period = \"10ms\", priority = {priority} }}")
+    };
+    let text = |greedy: &str| {
+        let tenants = [
+            tenant("greedy", &cpu(greedy, 5)),
+            tenant("modest", &cpu("3ms", 3)),
+        ];
+        let leases = Leases::new(&tenants.concat());
+        let output = leases.admit(&[]);
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let told = text("10ms");
+    let advice = "no change of its own would be enough; it would if all others had at most 70 %";
+    assert!(told.contains(advice), "{told}");
+    // Then it does.
+    assert!(!text("7ms").contains("modest does not fit"));
+    assert!(text("7001us").contains("modest does not fit"));
+}
+
+#[test]
 fn tenants_without_reservations_always_fit() {
     let json = Leases::new(&tenant("a", "")).json(&[]);
     assert_eq!(json["schedulable"], true);

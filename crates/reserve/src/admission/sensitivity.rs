@@ -36,8 +36,8 @@ pub struct Headroom {
     pub nonpreemptive: Option<Nanos>,
 }
 
-/// What one reservation would have to be, with everything else as it is, to fit *itself*, whatever
-/// becomes of the others. `None`: no value of this parameter alone is enough.
+/// What would have to change for one reservation to fit *itself*, whatever becomes of the others: in
+/// its own contract, or in theirs. `None`: no value of this parameter alone is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
     /// The largest budget.
@@ -47,7 +47,13 @@ pub struct Shortfall {
     /// The longest non-preemptive region that others may have: those of lower priority, or those
     /// of longer periods under earliest deadline first.
     pub blocking: Option<Nanos>,
+    /// The largest part of their budgets that all others may have, in thousandths, less than all; a
+    /// region that is longer than what is left of a budget becomes as short.
+    pub others: Option<u32>,
 }
+
+/// Thousandths of a whole.
+const WHOLE: u64 = 1_000;
 
 /// The headroom of the server at `index`.
 ///
@@ -106,25 +112,75 @@ fn shortfall_of_priority(contracts: &[Contract], index: usize) -> Shortfall {
         budget: beside(waits).filter(|budget| *budget > 0),
         period: alone.response(own.budget().saturating_add(waits)),
         blocking: beside(own.budget().saturating_add(alone.steps)),
+        others: others(contracts, index, |set| {
+            let alone = Alone::among(set, index);
+            let waits = alone.blocking.saturating_add(alone.steps);
+            alone.fits(own.budget().saturating_add(waits), own.period())
+        }),
     }
+}
+
+/// The largest part of their budgets that all but the one at `index` may have for it to fit, in
+/// thousandths. Smaller budgets are as monotone as one is (see the [module](self)).
+fn others(contracts: &[Contract], index: usize, fits: impl Fn(&[Contract]) -> bool) -> Option<u32> {
+    let part = largest(1, WHOLE - 1, |part| {
+        let of_others = contracts.iter().enumerate().map(|(other, contract)| {
+            if other == index || contract.is_background() {
+                return *contract;
+            }
+            let budget = u128::from(contract.budget()) * u128::from(part) / u128::from(WHOLE);
+            let budget = u64::try_from(budget).unwrap_or(u64::MAX).max(1);
+            let region = contract.nonpreemptive().min(budget);
+            changed(contract, budget, contract.period(), region)
+        });
+        fits(&of_others.collect::<Vec<_>>())
+    });
+    part.and_then(|part| u32::try_from(part).ok())
 }
 
 fn shortfall_of_deadline(contracts: &[Contract], index: usize) -> Shortfall {
     let own = &contracts[index];
-    let mut others = Vec::from(contracts);
-    others.swap_remove(index);
-    let (shares, longer) = (Utilisation::of_all(&others), LongerRegions::of(&others));
-    let steps = all_steps(contracts);
-    let beside = |part: Nanos, period| {
-        let left = shares.left_of(period)?;
-        left.checked_sub(part.checked_add(steps)?)
-    };
-    let budget = |period| beside(longer.than(period), period);
-    let enough = |period| budget(period) >= Some(own.budget());
+    let beside_others = BesideOthers::of(contracts, index);
+    let enough = |period| beside_others.budget(period) >= Some(own.budget());
     Shortfall {
-        budget: budget(own.period()).filter(|budget| *budget > 0),
+        budget: beside_others
+            .budget(own.period())
+            .filter(|budget| *budget > 0),
         period: smallest(own.budget() - 1, PERIOD_MAX, enough),
-        blocking: beside(own.budget(), own.period()),
+        blocking: beside_others.left(own.budget(), own.period()),
+        others: others(contracts, index, |set| {
+            BesideOthers::of(set, index).budget(own.period()) >= Some(own.budget())
+        }),
+    }
+}
+
+/// What all others leave of a period to the server at an index, under earliest deadline first.
+struct BesideOthers {
+    shares: Utilisation,
+    longer: LongerRegions,
+    steps: Nanos,
+}
+
+impl BesideOthers {
+    fn of(contracts: &[Contract], index: usize) -> Self {
+        let mut others = Vec::from(contracts);
+        others.swap_remove(index);
+        Self {
+            shares: Utilisation::of_all(&others),
+            longer: LongerRegions::of(&others),
+            steps: all_steps(contracts),
+        }
+    }
+
+    /// Of a period, less a part of it.
+    fn left(&self, part: Nanos, period: Nanos) -> Option<Nanos> {
+        let left = self.shares.left_of(period)?;
+        left.checked_sub(part.checked_add(self.steps)?)
+    }
+
+    /// The largest budget in a period.
+    fn budget(&self, period: Nanos) -> Option<Nanos> {
+        self.left(self.longer.than(period), period)
     }
 }
 
@@ -224,6 +280,20 @@ mod tests {
         assert_eq!((missing.budget, missing.blocking), (Some(40), Some(30)));
     }
 
+    #[test]
+    fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
+        // All of the processor is somebody else's, of whom seven tenths may stay.
+        let set = [contract(10_000, 10_000, 2), contract(3_000, 10_000, 1)];
+        for order in [Order::FixedPriority, Order::EarliestDeadline] {
+            let missing = shortfall(&set, order, 1);
+            assert_eq!((missing.budget, missing.period), (None, None));
+            assert_eq!(missing.others, Some(700));
+        }
+        // It asks for all itself: nothing that others have is little enough.
+        let set = [set[0], contract(10_000, 10_000, 1)];
+        assert_eq!(shortfall(&set, Order::FixedPriority, 1).others, None);
+    }
+
     fn sets() -> impl Strategy<Value = Vec<Contract>> {
         let step = prop_oneof![3 => Just(0_u64), 1 => 1..5_u64];
         let server = (1..8_u64, 0..40_u64, 0..3_u8, any::<bool>(), 0..8_u64, step);
@@ -281,6 +351,18 @@ mod tests {
                     prop_assert_eq!(fits_with(budget + 1, own.period()), false);
                 }
             }
+            let others_with = |part: u64| {
+                let mut set = set.clone();
+                for other in &mut set[1..] {
+                    let budget = (other.budget() * part / 1_000).max(1);
+                    let region = other.nonpreemptive().min(budget);
+                    *other = changed(other, budget, other.period(), region);
+                }
+                crate::admission::responses(&set, order)[0].is_some()
+            };
+            let others = missing.others.map_or(0, u64::from);
+            prop_assert_eq!(others == 0 || others_with(others), true);
+            prop_assert_eq!(others < 999 && others_with(others + 1), false);
             if let Some(period) = missing.period {
                 prop_assert_eq!(fits_with(own.budget(), period), true);
                 if period > own.budget() {
