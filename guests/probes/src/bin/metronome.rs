@@ -1,5 +1,5 @@
-//! Wakes every STEP in the SPAN before every multiple of PERIOD, and not at that instant: so whoever
-//! wakes up then finds the way of a timer in the caches, whoever ran before.
+//! Wakes every STEP in the SPAN before every multiple of PERIOD, and neither at that instant nor after
+//! it: so whoever wakes up then finds the way of a timer in use, whoever ran before.
 //! `metronome SPAN_NS PERIOD_NS STEP_NS`
 #![no_std]
 #![no_main]
@@ -20,6 +20,7 @@ fn main(arguments: &Arguments<'_>) {
             nap_until(beat);
             beat += step;
         }
-        nap_until(instant + step);
+        // No timer of this program is due before.
+        nap_until((instant + period).saturating_sub(span).max(instant));
     }
 }
