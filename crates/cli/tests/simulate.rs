@@ -89,12 +89,14 @@ fn without_costs_every_tenant_gets_exactly_what_it_asks_for_and_may_have() {
     assert_eq!(control["used_ns"], 100_000_000);
     assert_eq!(control["misses"], 0);
     // It is at most kept waiting by the batch's region.
-    assert!(control["wakeup_ns_max"].as_u64() <= Some(2_000_000));
+    let latest = control["wakeup_ns_max"].as_u64().expect("it woke up");
+    assert!(latest <= 2_000_000, "{latest}");
     assert_eq!(batch["used_ns"], 300_000_000);
     assert_eq!(batch["period_used_ns_min"], 6_000_000);
     assert_eq!(batch["periods"], 50);
     assert_eq!(tenant(&json, "rest")["used_ns"], 600_000_000);
-    assert_eq!(json["touched_max"].as_u64().max(Some(2)), Some(2));
+    let touched = json["touched_max"].as_u64().expect("it decided");
+    assert!((1..=2).contains(&touched), "{touched}");
     assert_eq!(json["unnecessary_timer_interrupts"], 0);
     assert_eq!(json["policy"], "shielded");
 }

@@ -94,6 +94,10 @@ fn every_tenant_runs_inside_its_reservation_and_is_reported() {
         "{spinner}"
     );
     assert!(spinner["depletions"].as_u64() > Some(0), "{spinner}");
+    assert!(spinner["replenishments"].as_u64() > Some(0), "{spinner}");
+    assert!(spinner["misses"].is_u64(), "{spinner}");
+    let preempted = tenant("idle")["preemptions"].as_u64();
+    assert!(preempted > Some(0), "by the spinner: {preempted:?}");
     assert_eq!(spinner["state"], "killed");
     let wall = spinner["reclaim_wall_ns"].as_u64().expect("a time");
     let bound = spinner["reclaim_bound_ns"].as_u64().expect("a time");

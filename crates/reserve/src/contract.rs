@@ -23,8 +23,8 @@ pub enum Policy {
     /// What was used comes back one period after its use began.
     #[default]
     Sporadic,
-    /// The whole budget comes back at every multiple of the period since the server was added.
-    /// Budget may be used at the end of one period and at the start of the next: twice the
+    /// The whole budget comes back at every multiple of the period, on the clock that all servers
+    /// share. Budget may be used at the end of one period and at the start of the next: twice the
     /// budget in one piece.
     Deferrable,
 }

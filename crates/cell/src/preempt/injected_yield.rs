@@ -8,8 +8,10 @@
 //! guest, the return address of that call is exchanged for a second entry of the trampoline: the
 //! guest yields at the first instruction after the call.
 //!
-//! All of the mechanism's unsafe code is here; what it relies on in the engine is in [`layout`] and
-//! verified before it is used. The invariants:
+//! All that changes a guest's context or its stack, and all that calls into the engine behind its
+//! back, is here; beside it are only the reading of the engine's layout, verified before it is used
+//! ([`layout`]), and the system calls of timer and signal ([`super::timer`], [`alarm`]). The
+//! invariants:
 //!
 //! 1. *Only between two instructions of a guest's function body* is a context changed
 //!    ([`GuestCode::contains`]). There no lock is held, the store is not being changed, and the
