@@ -14,7 +14,8 @@ use leasehold_reserve::{Config, Nanos, Order, Policy};
 use crate::contest::{self, Contest};
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    MS, Machine, POLICIES, US, contract, note_on_machines, policy_name, shielding_name,
+    MS, Machine, POLICIES, US, contract, note_on_machines, platform_keys, policy_name,
+    shielding_name,
 };
 use crate::samples::Samples;
 use crate::study::{Options, Study};
@@ -264,13 +265,15 @@ impl Sink for Wakeups {
 
 fn as_row(point: &Point) -> Row {
     let Woken { wakeup_ns, touched } = &point.effect;
+    let [platform, machine] = platform_keys(point.platform);
     row([
         ("policy", shielding_name(point.attack.shielding).into()),
         ("server", policy_name(point.attack.variant).into()),
         ("n", point.attack.attackers.into()),
         ("wakeup_ns_p50", wakeup_ns.p50().into()),
         ("wakeup_ns_p99", wakeup_ns.p99().into()),
-        ("platform", point.platform.into()),
+        platform,
+        machine,
         ("touched_max", (*touched).into()),
     ])
 }
@@ -312,7 +315,7 @@ mod tests {
     #[test]
     fn the_shield_holds_and_the_attack_works_without_it() {
         let periods = QUICK.periods / 3;
-        let points = sweep::simulated("test", &POLICIES, &[1, 256], |machine, attack| {
+        let points = sweep::simulated("test", &POLICIES, &[1, 1024], |machine, attack| {
             simulate(attack, machine, periods)
         });
         for finding in findings(&points.expect("simulated")) {

@@ -15,7 +15,7 @@ use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 use crate::contest::{self, Contest, Contestant};
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    CELL, MS, Machine, US, contract, note_on_machines, policy_name, shielding_name,
+    CELL, MS, Machine, US, contract, note_on_machines, platform_keys, policy_name, shielding_name,
 };
 use crate::samples::Samples;
 use crate::study::{Options, Study};
@@ -393,6 +393,7 @@ fn as_row(point: &Point) -> Row {
         timer_interrupts,
     } = &point.effect;
     let undisturbed_ns = undisturbed_ns.as_ref();
+    let [platform, machine] = platform_keys(point.platform);
     row([
         ("policy", shielding_name(point.attack.shielding).into()),
         ("server", policy_name(Policy::Sporadic).into()),
@@ -400,7 +401,8 @@ fn as_row(point: &Point) -> Row {
         ("s", point.attack.variant.into()),
         ("interference_ns_p50", interference_ns.p50().into()),
         ("timer_interrupts", timer_interrupts.p50().into()),
-        ("platform", point.platform.into()),
+        platform,
+        machine,
         ("gaps_ns_p50", gaps_ns.p50().into()),
         (
             "undisturbed_ns_p50",
@@ -479,7 +481,7 @@ mod tests {
 
     #[test]
     fn the_shield_holds_and_the_attack_works_without_it() {
-        let points = sweep::simulated("test", &RINGS, &[1, 64], |machine, attack| {
+        let points = sweep::simulated("test", &RINGS, &[1, 1024], |machine, attack| {
             simulate(attack, machine, QUICK.rounds)
         });
         for finding in findings(&points.expect("simulated")) {

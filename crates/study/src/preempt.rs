@@ -23,7 +23,7 @@ use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::reservation::CELL;
+use crate::reservation::{CELL, platform_keys};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -164,6 +164,7 @@ impl Point {
     fn row(&self) -> Row {
         let slowdown = self.slowdown();
         let part = |of: fn(Spread) -> f64| ratio_value(slowdown.map(of));
+        let [platform, machine] = platform_keys(CELL);
         row([
             ("guest", self.guest.into()),
             ("mechanism", self.way.name().into()),
@@ -175,7 +176,8 @@ impl Point {
             ("run_ns_p50", self.cpu_ns.p50().into()),
             ("yields", self.yields.into()),
             ("chosen", (self.way == CHOSEN).into()),
-            ("platform", CELL.into()),
+            platform,
+            machine,
             ("policy", "shielded".into()),
             ("server", "sporadic".into()),
         ])

@@ -3,6 +3,7 @@
 
 use leasehold_reserve::simulate::CostModel;
 use leasehold_reserve::{Contract, Nanos, Policy, Priority, Shielding};
+use serde_json::Value;
 
 /// The two ways to handle timeouts that every study compares.
 pub(crate) const SHIELDINGS: [Shielding; 2] = [Shielding::Eager, Shielding::Shielded];
@@ -55,6 +56,17 @@ pub(crate) const CELL: &str = "cell";
 /// Where the attacks are played.
 pub(crate) const PLATFORMS: [&str; 3] = [MACHINES[0].platform, MACHINES[1].platform, CELL];
 
+/// What rows say of a platform: whether it is simulated, and if so, which machine.
+pub(crate) fn platform_keys(platform: &str) -> [(&'static str, Value); 2] {
+    let machine = match platform {
+        CELL => None,
+        _ if platform == MACHINES[0].platform => Some("bare"),
+        _ => Some("vm"),
+    };
+    let kind = machine.map_or(CELL, |_| MACHINES[0].platform);
+    [("platform", kind.into()), ("machine", machine.into())]
+}
+
 /// What a reader must know of the simulated machines.
 pub(crate) fn note_on_machines() -> String {
     let cost = |costs: CostModel| costs.preemption(1) as f64 / 1000.0;
@@ -83,4 +95,18 @@ pub(crate) fn contract(
         .expect("budgets of studies fit their periods")
         .with_priority(Priority(priority))
         .with_policy(policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CELL, PLATFORMS, platform_keys};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_row_is_of_the_simulator_and_a_machine_or_of_a_cell() {
+        let told = PLATFORMS.map(|platform| platform_keys(platform).map(|(_, value)| value));
+        assert_eq!(told[0], [json!("simulator"), json!("bare")]);
+        assert_eq!(told[1], [json!("simulator"), json!("vm")]);
+        assert_eq!(told[2], [json!(CELL), Value::Null]);
+    }
 }

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
     CELL, MACHINES, MS, Machine, PLATFORMS, POLICIES, SHIELDINGS, US, contract, note_on_machines,
-    policy_name, shielding_name,
+    platform_keys, policy_name, shielding_name,
 };
 use crate::samples::{Spread, ratio_value};
 use crate::study::{Options, Study};
@@ -47,8 +47,8 @@ struct CellScale {
     /// Periods with the attack, each of which is compared with those around it, without.
     rounds: usize,
     /// How often a scene is played that is judged by its throughput, or that nobody attacks: what the
-    /// host takes of one period by itself is several times as much as may be lost. What a victim prints has an end, so
-    /// that more rounds in one play would not be seen.
+    /// host takes of one period by itself is several times as much as may be lost. What a victim
+    /// prints has an end, so that more rounds in one play would not be seen.
     judged_plays: usize,
 }
 
@@ -376,8 +376,7 @@ impl Scene {
         Ok(rounds)
     }
 
-    /// Whether its throughput is to be that of an undisturbed victim; without an attack, whether it
-    /// tells how well that is measured.
+    /// Whether its throughput is to be that of an undisturbed victim.
     fn is_judged(&self) -> bool {
         self.shielding == Shielding::Shielded && self.region == REGIONS[2]
     }
@@ -467,13 +466,15 @@ impl Point {
     }
 
     fn row(&self) -> Row {
+        let [platform, machine] = platform_keys(self.scene.platform);
         row([
             ("policy", shielding_name(self.scene.shielding).into()),
             ("server", policy_name(self.scene.policy).into()),
             ("attack", self.scene.attack.name().into()),
             ("eta_ns", self.scene.region.into()),
             ("throughput_ratio", ratio_value(self.throughput())),
-            ("platform", self.scene.platform.into()),
+            platform,
+            machine,
             ("preemptions", self.worst.preemptions.into()),
             ("charged_ns", self.worst.charged.into()),
         ])

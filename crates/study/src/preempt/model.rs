@@ -14,7 +14,7 @@ use leasehold_reserve::{Config, Nanos, Order, Shielding};
 use super::arm::Way;
 use super::{CHOSEN, LATENCY_NS, QUANTUM, SLOWDOWN};
 use crate::report::{Finding, Row, row};
-use crate::reservation::{MACHINES, MS, Machine};
+use crate::reservation::{MACHINES, MS, Machine, platform_keys};
 use crate::samples::{Samples, ratio_value};
 use crate::unit::Unit;
 
@@ -110,6 +110,7 @@ impl Quanta {
 
     pub(super) fn row(&self) -> Row {
         let slowdown = ratio_value(Some(self.slowdown));
+        let [platform, machine] = platform_keys(self.platform);
         row([
             ("guest", self.guest.into()),
             ("mechanism", self.way.name().into()),
@@ -121,7 +122,8 @@ impl Quanta {
             ("run_ns_p50", SPAN.into()),
             ("yields", self.yields.into()),
             ("chosen", (self.way == CHOSEN).into()),
-            ("platform", self.platform.into()),
+            platform,
+            machine,
             ("policy", "shielded".into()),
             ("server", "sporadic".into()),
         ])
