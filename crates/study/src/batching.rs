@@ -19,7 +19,7 @@ use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::reservation::{CELL, MACHINES, Machine, contract, policy_name};
+use crate::reservation::{CELL, MACHINES, Machine, contract, platform_keys, policy_name};
 use crate::samples::{Samples, Spread};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
@@ -284,6 +284,7 @@ impl Point {
     }
 
     fn row(&self) -> Row {
+        let [platform, machine] = platform_keys(self.platform);
         row([
             ("policy", self.batch.policy().into()),
             ("server", policy_name(Policy::Sporadic).into()),
@@ -293,7 +294,8 @@ impl Point {
             ("cycles_max", self.cycles.max().into()),
             ("cycles_p99", self.cycles.p99().into()),
             ("interrupted", self.interrupted.into()),
-            ("platform", self.platform.into()),
+            platform,
+            machine,
         ])
     }
 }
@@ -341,7 +343,7 @@ fn figure(points: &[Point]) -> Figure {
     Figure {
         title: "Processing a batch of replenishments".into(),
         panels: vec![Panel {
-            y: Axis::linear("cycles", Unit::Count),
+            y: Axis::linear("cycles, average", Unit::Count),
             marks: Marks::Curves {
                 x: Axis::linear("replenishments, S", Unit::Count),
                 series,

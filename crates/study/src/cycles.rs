@@ -16,7 +16,7 @@ const READINGS: usize = 100_000;
 pub(crate) struct Cycles {
     /// What reading it twice takes, on average.
     overhead: f64,
-    /// The least by which two readings in a row differed, if they did.
+    /// What all differences of readings are multiples of.
     step: u64,
     per_nanosecond: f64,
 }
@@ -24,22 +24,22 @@ pub(crate) struct Cycles {
 impl Cycles {
     /// Finds out how fast it ticks, in what steps, and what reading it takes; some 20 ms.
     pub(crate) fn calibrate() -> Self {
-        let (start, since) = (now(), clock::monotonic_ns());
+        let (start, since) = (before(), clock::monotonic_ns());
         while clock::monotonic_ns() - since < 20_000_000 {}
-        let (ticks, elapsed) = (now() - start, clock::monotonic_ns() - since);
+        let (ticks, elapsed) = (after() - start, clock::monotonic_ns() - since);
         let mut readings: Vec<u64> = (0..READINGS)
             .map(|_| {
-                let start = now();
-                now() - start
+                let start = before();
+                after() - start
             })
             .collect();
         readings.sort_unstable();
-        let step = readings.iter().copied().find(|&cycles| cycles > 0);
+        let step = readings.iter().copied().fold(0, common_divisor);
         // The longest hundredth was interrupted, or may have been.
         let usual = &readings[..READINGS / 100 * 99];
         Self {
             overhead: usual.iter().sum::<u64>() as f64 / usual.len() as f64,
-            step: step.unwrap_or(1),
+            step: step.max(1),
             per_nanosecond: ticks as f64 / elapsed as f64,
         }
     }
@@ -47,13 +47,13 @@ impl Cycles {
     /// Before what is timed.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        now()
+        before()
     }
 
     /// Cycles since `start`, with what reading the counter takes.
     #[inline]
     pub(crate) fn stop(&self, start: u64) -> u64 {
-        now() - start
+        after() - start
     }
 
     /// A single measurement, less what reading takes: as good as a step of the counter.
@@ -61,9 +61,11 @@ impl Cycles {
         (cycles as f64 - self.overhead).max(0.0).round() as u64
     }
 
-    /// The mean of `count` measurements that took `total` together, less what reading takes.
+    /// The mean of `count` measurements that took `total` together, less what reading takes. Nothing
+    /// if there are none, or if they took less than that: then they were not measured.
     pub(crate) fn mean(&self, total: u64, count: u64) -> Option<f64> {
-        (count > 0).then(|| (total as f64 / count as f64 - self.overhead).max(0.0))
+        let mean = (count > 0).then(|| total as f64 / count as f64 - self.overhead);
+        mean.filter(|&mean| mean >= 0.0)
     }
 
     pub(crate) fn nanoseconds(&self, cycles: f64) -> f64 {
@@ -79,11 +81,32 @@ impl Cycles {
     }
 }
 
+/// The largest number that both are multiples of; of nothing and a number, that number.
+const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The counter, before anything that follows has begun.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn before() -> u64 {
+    // SAFETY: every x86-64 processor has these instructions; none touches memory.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+        let now = core::arch::x86_64::_rdtsc();
+        core::arch::x86_64::_mm_lfence();
+        now
+    }
+}
+
 /// The counter, once everything before it is done.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn now() -> u64 {
-    // SAFETY: every x86-64 processor has both instructions; neither touches memory.
+fn after() -> u64 {
+    // SAFETY: as above.
     unsafe {
         core::arch::x86_64::_mm_lfence();
         core::arch::x86_64::_rdtsc()
@@ -91,13 +114,18 @@ fn now() -> u64 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn now() -> u64 {
+fn before() -> u64 {
+    clock::monotonic_ns()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn after() -> u64 {
     clock::monotonic_ns()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Cycles;
+    use super::{Cycles, common_divisor};
 
     /// A counter that advances by 26, as some do, and takes 30 to be read.
     const COARSE: Cycles = Cycles {
@@ -118,20 +146,33 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_mean() {
+    fn nothing_has_no_mean_and_neither_has_less_than_reading_takes() {
         assert_eq!(COARSE.mean(0, 0), None);
+        assert_eq!(COARSE.mean(26, 1), None);
     }
 
     #[test]
-    fn reading_this_hosts_counter_takes_something_and_nothing_less_it_is_about_none() {
+    fn a_step_is_what_all_differences_are_multiples_of() {
+        assert_eq!([26, 52, 130].into_iter().fold(0, common_divisor), 26);
+        assert_eq!([24, 25, 24].into_iter().fold(0, common_divisor), 1);
+    }
+
+    #[test]
+    fn of_this_hosts_readings_nothing_is_left_less_what_reading_takes() {
         let cycles = Cycles::calibrate();
         assert!(cycles.overhead > 0.0 && cycles.step > 0);
-        let total = (0..10_000)
-            .map(|_| {
-                let start = cycles.start();
-                cycles.net(cycles.stop(start))
-            })
-            .filter(|&net| net < 1_000);
-        assert!(total.count() > 5_000, "most are short");
+        let nothing = || {
+            let start = cycles.start();
+            cycles.stop(start)
+        };
+        // Those that were not interrupted.
+        let most = 10.0 * cycles.overhead + cycles.step as f64;
+        let readings = (0..20_000)
+            .map(|_| nothing())
+            .filter(|&taken| (taken as f64) < most);
+        let (total, count) = readings.fold((0, 0), |(total, n), taken| (total + taken, n + 1));
+        assert!(count > 10_000, "most are short");
+        let left = total as f64 / f64::from(count) - cycles.overhead;
+        assert!(left.abs() < 0.5 * cycles.overhead, "{left} of {cycles:?}");
     }
 }

@@ -7,7 +7,7 @@
 //! sleep, and what is left to see is the size of the data structures. Somebody in the background runs
 //! while all sleep. The scheduler's own code is timed, invocation by invocation, when it gives the
 //! processor from one to a tenant: the invocation in a round that finds all tenants asleep takes a
-//! fifth of that, and would be every other one where there is a single tenant. What an invocation
+//! third of that, and would be every other one where there is a single tenant. What an invocation
 //! touches is counted in all of them. An eager one processes all timeouts at once and has little to do
 //! afterwards, so that where all are awake its median says nothing of its worst; how many it processed
 //! at once does.
@@ -31,7 +31,8 @@ use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
-    CELL, MACHINES, Machine, POLICIES, SHIELDINGS, contract, policy_name, shielding_name,
+    CELL, MACHINES, Machine, POLICIES, SHIELDINGS, contract, platform_keys, policy_name,
+    shielding_name,
 };
 use crate::samples::{Samples, Spread};
 use crate::study::{Options, Study};
@@ -49,6 +50,8 @@ const RING: u32 = 16;
 /// Invocations in a row whose mean is one sample of what an invocation takes, on a host whose counter
 /// may advance in steps as long as one.
 const BLOCK: u64 = 64;
+/// Cycles of an invocation that finds nobody to run from which on it was interrupted.
+const INTERRUPTED: u64 = 5_000;
 
 /// The study; see the [module](self).
 pub struct Decide;
@@ -112,6 +115,8 @@ struct Point {
     decide_ns: Samples,
     /// Means of [`BLOCK`] in a row, ns; none where each is exact.
     blocks_ns: Vec<f64>,
+    /// Mean of the invocations that found all tenants asleep, ns.
+    asleep_ns: Option<f64>,
     touched: u32,
     timeouts: u32,
 }
@@ -265,6 +270,7 @@ impl Setting {
         let mut point = Point::new(CELL, *self);
         let mut since = None;
         let (mut block, mut in_block) = (0, 0);
+        let (mut asleep, mut times_asleep) = (0, 0);
         self.play(|round, tenants, now| {
             let start = cycles.start();
             let decision = black_box(tenants.scheduler.schedule(now));
@@ -289,9 +295,20 @@ impl Setting {
                 {
                     return None;
                 }
+            } else if taken < INTERRUPTED {
+                (asleep, times_asleep) = (asleep + taken, times_asleep + 1);
             }
             Some(decision)
         })?;
+        let mean_ns = |total, count| {
+            let mean = cycles.mean(total, count);
+            mean.map(|mean| cycles.nanoseconds(mean))
+        };
+        if point.blocks_ns.is_empty() {
+            // There was time for less than a whole one.
+            point.blocks_ns.extend(mean_ns(block, in_block));
+        }
+        point.asleep_ns = mean_ns(asleep, times_asleep);
         Ok(point)
     }
 
@@ -304,7 +321,10 @@ impl Setting {
             if round > 0 {
                 point.count(&decision);
                 let ns = machine.costs.deciding(&decision);
-                point.decide_ns.record(ns);
+                match tenants.running(&decision) {
+                    Some(_) => point.decide_ns.record(ns),
+                    None => point.asleep_ns = Some(ns as f64),
+                }
             }
             let all = round > 1 || point.decide_ns.count() >= scale.invocations;
             (!all).then_some(decision)
@@ -395,6 +415,7 @@ impl Point {
             setting,
             decide_ns: Samples::new(),
             blocks_ns: Vec::new(),
+            asleep_ns: None,
             touched: 0,
             timeouts: 0,
         }
@@ -412,11 +433,11 @@ impl Point {
     }
 
     fn median_ns(&self) -> Option<f64> {
-        self.spread()
-            .map(|spread| (spread.median * 10.0).round() / 10.0)
+        self.spread().map(|spread| tenths(spread.median))
     }
 
     fn row(&self) -> Row {
+        let [platform, machine] = platform_keys(self.platform);
         row([
             ("policy", shielding_name(self.setting.shielding).into()),
             ("server", policy_name(self.setting.policy).into()),
@@ -425,12 +446,19 @@ impl Point {
             ("awake", self.setting.awake.name().into()),
             ("decide_ns_p50", self.median_ns().into()),
             ("decide_ns_p99", self.decide_ns.p99().into()),
+            ("asleep_ns_avg", self.asleep_ns.map(tenths).into()),
             ("touched_max", self.touched.into()),
             ("timeouts_max", self.timeouts.into()),
-            ("platform", self.platform.into()),
+            platform,
+            machine,
             ("decide_ns_max", self.decide_ns.max().into()),
         ])
     }
+}
+
+/// As rows show it.
+fn tenths(ns: f64) -> f64 {
+    (ns * 10.0).round() / 10.0
 }
 
 fn curve<'a>(
