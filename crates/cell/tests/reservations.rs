@@ -3,7 +3,11 @@
 mod common;
 
 use common::{Started, cell, lease, start, until};
-use leasehold_cell::{Cell, CellConfig, Exit, Lease, ProcessorState, Shielding, Supply};
+use leasehold_cell::{
+    Cell, CellConfig, Destination, Exit, Lease, Output, ProcessorState, Shielding, Supply,
+};
+use std::io::Write;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
@@ -267,6 +271,77 @@ fn a_tenant_that_wakes_up_preempts_one_of_lower_priority() {
     );
     assert!(supply(&other).preemptions > 0);
     assert!(supply(&probe).activations > 1);
+}
+
+/// Takes what is written to it when it is allowed to.
+struct Gated(Receiver<()>);
+
+impl Write for Gated {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // Nobody is there any more to wait for.
+        let _ = self.0.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_tenant_that_waited_for_its_output_preempts_one_of_lower_priority_when_it_is_out() {
+    let cell = cell();
+    let (allow, gate) = channel();
+    let program = cell.load(&common::guest("matrix.wasm")).expect("loads");
+    // It never sleeps: but for the time in which its output waits, it would run.
+    let (mut request, _) = common::captured(
+        program,
+        "matrix",
+        &["1"],
+        reserved("budget=2ms,period=10ms,priority=100"),
+    );
+    request.surroundings.stdout = Output::To(Destination::new("gated", Gated(gate)));
+    let writer = cell.start_tenant(request).expect("starts");
+    let processor = || writer.processor().expect("alive");
+    until("it waits for its output", || {
+        processor().state == ProcessorState::Blocked
+    });
+    let other = spin(&cell, reserved("budget=7ms,period=10ms,priority=1"));
+    let (dispatches, preemptions) = (processor().supply.dispatches, supply(&other).preemptions);
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(processor().supply.dispatches, dispatches, "it still waits");
+    until("it has preempted the other one", || {
+        let _ = allow.send(());
+        supply(&other).preemptions > preemptions
+    });
+    assert!(processor().supply.dispatches > dispatches);
+}
+
+#[test]
+fn host_calls_are_charged_to_whom_they_are_made_for() {
+    let cell = cell();
+    let other = spin(&cell, background());
+    let began = Instant::now();
+    // It reads the clock and does nothing else.
+    let caller = start(
+        &cell,
+        "gap-probe.wasm",
+        &["20000000", "20000000", "1000"],
+        reserved("budget=3ms,period=15ms"),
+    );
+    caller.wait_for("ready");
+    let before = supply(&other).used;
+    until("it has had 12 budgets", || {
+        supply(&caller).used >= 12 * 3 * MS
+    });
+    let supply_of_caller = supply(&caller);
+    let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
+    assert!(
+        supply_of_caller.used <= (periods + 1) * 3 * MS + supply_of_caller.overrun_max,
+        "{supply_of_caller:?} in {periods} periods"
+    );
+    // What is not charged to the caller is left to the other one, and that is most.
+    assert!(supply(&other).used - before > 2 * supply_of_caller.used);
 }
 
 #[test]
