@@ -66,9 +66,10 @@ const FULL: Scale = Scale {
     periods: 101,
     cell: CellScale {
         attackers: &[1, 1024],
-        rounds: 2,
-        // A hundredth of them must be more than the host's own rare stops.
-        wakeups: 300,
+        // Many short ones: the host's stops come in bursts, which are to fall on all points alike.
+        rounds: 8,
+        // A hundredth of all must be more than the host's own rare stops.
+        wakeups: 75,
     },
 };
 const QUICK: Scale = Scale {
