@@ -433,6 +433,7 @@ fn a_top_level_tenant_has_a_region_once_and_few_places() {
     // The task of the creator cannot map it; it makes some of its own, which go with it.
     let text = program(
         r#"(func (export "_start") (local $it i32) (local $n i32) (local $task i64)
+          (local $tries i32)
           (drop (call $args (i32.const 16) (i32.const 20)))
           (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1)) (then
             ;; The creator's is its first capability.
@@ -445,11 +446,16 @@ fn a_top_level_tenant_has_a_region_once_and_few_places() {
             (return)))
           (call $region (i32.const 1)) drop (local.set $it)
           (if (i32.ne (local.get $it) (i32.const 1)) (then unreachable))
+          ;; The places of a task come back with its end, for which nobody who waits for it is held
+          ;; up: the next one may come too early, and is tried again.
           (loop $again
             (i32.store16 (i32.const 0) (i32.const 0x74))
+            (if (i32.gt_u (local.tee $tries (i32.add (local.get $tries) (i32.const 1)))
+              (i32.const 10000)) (then unreachable))
             (local.set $task (call $start (i32.const 0) (i32.const 2)))
-            (if (i64.lt_s (local.get $task) (i64.const 0)) (then unreachable))
-            (call $is (call $join (i32.wrap_i64 (local.get $task))) (i64.const 0))
+            (br_if $again (i64.lt_s (local.get $task) (i64.const 0)))
+            (br_if $again (i64.ne
+              (call $join (i32.wrap_i64 (local.get $task))) (i64.const 0)))
             (br_if $again (i32.lt_u
               (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 3)))))"#,
     );
@@ -476,9 +482,11 @@ fn tenants_that_share_regions_are_killed_at_any_moment() {
             tenants[at].kill();
             std::thread::sleep(Duration::from_micros(round * 50));
         }
-        for tenant in tenants {
-            assert_eq!(tenant.wait().expect("an end").exit, Exit::Killed);
-        }
+        let [first, second] = order.map(|at| tenants[at].wait().expect("an end").exit);
+        assert_eq!(first, Exit::Killed);
+        // It may have missed the other one, in what both begin with, before it was killed itself.
+        let missed = matches!(&second, Exit::Trap(why) if why.contains("unreachable"));
+        assert!(second == Exit::Killed || missed, "{second:?}");
     }
     nothing_is_left(&held, 512);
 }

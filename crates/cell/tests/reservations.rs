@@ -34,6 +34,17 @@ fn supply(tenant: &Started) -> Supply {
     tenant.handle.processor().expect("alive").supply
 }
 
+/// What a tenant has had since it began, before now, is a budget of 3 ms in every period of 15 ms. A
+/// deferrable server can have one budget more at the start; what it overran in the last period is
+/// still to be taken off.
+fn no_more_than_3_of_15_ms(supply: &Supply, began: Instant) {
+    let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
+    assert!(
+        supply.used <= (periods + 1) * 3 * MS + supply.overrun_max,
+        "{supply:?} in {periods} periods"
+    );
+}
+
 #[test]
 fn a_tenant_that_spins_gets_its_budget_in_every_period_and_no_more() {
     for policy in ["sporadic", "deferrable"] {
@@ -45,13 +56,7 @@ fn a_tenant_that_spins_gets_its_budget_in_every_period_and_no_more() {
             supply(&tenant).used >= 12 * 3 * MS
         });
         let supply = supply(&tenant);
-        let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
-        // A deferrable server can have one budget more at the start; what it overran in the last
-        // period is still to be taken off.
-        assert!(
-            supply.used <= (periods + 1) * 3 * MS + supply.overrun_max,
-            "{supply:?} in {periods} periods of a {policy} server"
-        );
+        no_more_than_3_of_15_ms(&supply, began);
         assert!(supply.depletions > 0, "each was used up: {supply:?}");
         assert_eq!(tenant.kill().exit, Exit::Killed);
     }
@@ -334,14 +339,10 @@ fn host_calls_are_charged_to_whom_they_are_made_for() {
     until("it has had 12 budgets", || {
         supply(&caller).used >= 12 * 3 * MS
     });
-    let supply_of_caller = supply(&caller);
-    let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
-    assert!(
-        supply_of_caller.used <= (periods + 1) * 3 * MS + supply_of_caller.overrun_max,
-        "{supply_of_caller:?} in {periods} periods"
-    );
+    let of_caller = supply(&caller);
+    no_more_than_3_of_15_ms(&of_caller, began);
     // What is not charged to the caller is left to the other one, and that is most.
-    assert!(supply(&other).used - before > 2 * supply_of_caller.used);
+    assert!(supply(&other).used - before > 2 * of_caller.used);
 }
 
 #[test]
