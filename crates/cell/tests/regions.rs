@@ -136,6 +136,16 @@ fn pair(cell: &Cell, first: (&str, Lease), second: (&str, Lease)) -> [TenantHand
     tenants
 }
 
+/// Waits until a tenant has run for so long that it has looked at all that it had mapped.
+fn runs_on(tenant: &TenantHandle) {
+    const LONG: Duration = Duration::from_millis(20);
+    let used = || tenant.processor().expect("alive").supply.used;
+    let before = Duration::from_nanos(used());
+    common::until("it has run on", || {
+        Duration::from_nanos(used()) > before + LONG
+    });
+}
+
 fn well(tenant: &TenantHandle) -> Ended {
     let ended = tenant.wait().expect("an end");
     assert_eq!(ended.exit, Exit::Code(0));
@@ -217,6 +227,7 @@ fn when_the_creator_is_killed_the_others_go_on_with_zeros() {
         (&bereaved(), paging(100)),
     );
     until(&second, |account, _| account.conserved == REGION);
+    runs_on(&second);
     let ended = end(&first);
     assert_eq!(ended.exit, Exit::Killed);
     assert!(ended.reclaimed.predicted_ns > u64::from(REGION) * 2000);
