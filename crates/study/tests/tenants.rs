@@ -2,14 +2,17 @@
 //! however busy it is. They need the guest programs (`guests/build`) and no processes of their own.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use leasehold_cell::calibrate::{Effort, calibrate};
 use leasehold_study::{Options, Report, find};
 use serde_json::{Map, Value};
 
-/// The quick run of a study, under a profile of this machine.
+/// The quick run of a study, under a profile of this machine, which the study has for itself: two
+/// cells that take turns on one core with real-time priority measure each other.
 fn quick(name: &str) -> Report {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     static PROFILE: OnceLock<Map<String, Value>> = OnceLock::new();
     let profile = PROFILE.get_or_init(|| {
         let profile = calibrate(Effort::Quick, &mut |_| {}).expect("calibrated");
