@@ -7,7 +7,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: what deadlines and timers are given in. About 30 ns a read.
+/// Nanoseconds of `CLOCK_MONOTONIC`: what deadlines and timers are given in, and what tenants are
+/// charged by. 20 to 30 ns a read.
 pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }

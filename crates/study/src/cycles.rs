@@ -19,14 +19,19 @@ pub(crate) struct Cycles {
     /// What all differences of readings are multiples of.
     step: u64,
     per_nanosecond: f64,
+    /// A reading, for a clock that begins with it.
+    origin: u64,
+    /// Nanoseconds of a cycle, times 2^32.
+    scale: u64,
 }
 
 impl Cycles {
     /// Finds out how fast it ticks, in what steps, and what reading it takes; some 20 ms.
     pub(crate) fn calibrate() -> Self {
-        let (start, since) = (before(), clock::monotonic_ns());
+        let (start, since) = together(before, clock::monotonic_ns);
         while clock::monotonic_ns() - since < 20_000_000 {}
-        let (ticks, elapsed) = (after() - start, clock::monotonic_ns() - since);
+        let (end, until) = together(before, clock::monotonic_ns);
+        let (ticks, elapsed) = (end - start, until - since);
         let mut readings: Vec<u64> = (0..READINGS)
             .map(|_| {
                 let start = before();
@@ -37,11 +42,22 @@ impl Cycles {
         let step = readings.iter().copied().fold(0, common_divisor);
         // The longest hundredth was interrupted, or may have been.
         let usual = &readings[..READINGS / 100 * 99];
+        let per_nanosecond = ticks as f64 / elapsed as f64;
         Self {
             overhead: usual.iter().sum::<u64>() as f64 / usual.len() as f64,
             step: step.max(1),
-            per_nanosecond: ticks as f64 / elapsed as f64,
+            per_nanosecond,
+            origin: before(),
+            scale: ((1_u64 << 32) as f64 / per_nanosecond) as u64,
         }
+    }
+
+    /// What a clock made of this counter reads, ns since it was calibrated. Nothing waits for the
+    /// reading: it is as cheap as such a clock can be.
+    #[inline]
+    pub(crate) fn clock_ns(&self) -> u64 {
+        let ticks = unfenced().wrapping_sub(self.origin);
+        ((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64
     }
 
     /// Before what is timed.
@@ -81,6 +97,17 @@ impl Cycles {
     }
 }
 
+/// Two clocks at the same time: of several readings of the first around the second those that are
+/// closest, since there may be an interrupt between them, and the first use of a clock takes longer.
+pub(crate) fn together(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
+    let readings = (0..32).map(|_| {
+        let (before, second, after) = (first(), second(), first());
+        (after - before, u64::midpoint(before, after), second)
+    });
+    let closest = readings.min_by_key(|&(apart, ..)| apart);
+    closest.map_or((0, 0), |(_, first, second)| (first, second))
+}
+
 /// The largest number that both are multiples of; of nothing and a number, that number.
 const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
@@ -113,6 +140,19 @@ fn after() -> u64 {
     }
 }
 
+/// The counter, at some time about now.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn unfenced() -> u64 {
+    // SAFETY: as above.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn unfenced() -> u64 {
+    clock::monotonic_ns()
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn before() -> u64 {
     clock::monotonic_ns()
@@ -132,6 +172,8 @@ mod tests {
         overhead: 30.0,
         step: 26,
         per_nanosecond: 2.6,
+        origin: 0,
+        scale: 0,
     };
 
     #[test]

@@ -24,6 +24,7 @@ use leasehold_reserve::{
 };
 
 use crate::clock;
+use crate::clocks::Clocks;
 use crate::contest::Contest;
 use crate::cycles::Cycles;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
@@ -139,6 +140,7 @@ impl Study for Decide {
         let scale = if options.quick { &QUICK } else { &FULL };
         let mut report = Report::new(self, options);
         let name = self.name();
+        let clocks = Clocks::calibrate();
         let (measured, first) = priority::on_a_thread_like_a_cells(|| measured(name, scale))?;
         let mut points = simulated(&MACHINES[0], scale)?;
         points.extend(measured);
@@ -152,8 +154,9 @@ impl Study for Decide {
              invocations in a row, percentiles and maximum are of single ones; where all are awake, \
              every invocation is for a tenant whose record (some 1.4 KiB) no cache may hold any more; \
              where few are, it is for one of {FEW}",
-            Cycles::calibrate().summary()
+            clocks.counter().summary()
         ));
+        report.notes.push(clocks.comparison());
         report.notes.push(format!(
             "simulator: what the scheduler counts in as many invocations of the same tenants, times \
              a cost for each; cell: a cell's scheduler, called by itself on a thread like a cell's; \

@@ -53,6 +53,7 @@ pub mod batching;
 pub mod bulk;
 pub mod child;
 pub mod clock;
+mod clocks;
 mod contest;
 mod cycles;
 pub mod deadline;
