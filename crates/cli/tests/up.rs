@@ -1,4 +1,6 @@
-//! `leasehold up` as a person meets it: what it reports, and its exit codes.
+//! `leasehold up` as a person meets it: what it shows and reports, and its exit codes.
+
+mod terminal;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -39,8 +41,12 @@ impl Leases {
         assert!(output.stdout.is_empty(), "something has run: {output:?}");
     }
 
-    /// Under a profile that was measured once.
     fn up(&self, options: &[&str]) -> Output {
+        self.command(options).output().expect("runs")
+    }
+
+    /// Under a profile that was measured once.
+    fn command(&self, options: &[&str]) -> Command {
         static PROFILE: OnceLock<TempDir> = OnceLock::new();
         let profile = PROFILE.get_or_init(|| {
             let directory = tempfile::tempdir().expect("directory");
@@ -52,13 +58,13 @@ impl Leases {
             assert!(calibrated.status.success(), "{calibrated:?}");
             directory
         });
-        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command
             .current_dir(self.directory.path())
             .args(["up", "leases.toml"])
             .args(options)
-            .env("LEASEHOLD_PROFILE", profile.path().join("profile.json"))
-            .output()
-            .expect("runs")
+            .env("LEASEHOLD_PROFILE", profile.path().join("profile.json"));
+        command
     }
 }
 
@@ -111,6 +117,57 @@ fn every_tenant_runs_inside_its_reservation_and_is_reported() {
     );
     assert_eq!(json["overhead_source"], "calibrated");
     assert_eq!(json["schedulable"], true);
+}
+
+/// What a row of a table says of a tenant, word by word.
+fn row<'a>(screen: &'a str, tenant: &str) -> Option<Vec<&'a str>> {
+    let words = |line: &'a str| line.split_whitespace().collect::<Vec<_>>();
+    let mut rows = screen.lines().map(words);
+    rows.find(|words| words.first() == Some(&tenant))
+}
+
+#[test]
+fn a_live_table_shows_who_runs_stays_in_its_place_and_gives_way_to_the_report() {
+    const SUMMARY: &str = "1 of 3 have ended; Ctrl-C kills the others and reports";
+    let leases = Leases::new(&[
+        (
+            "spinner",
+            "spin.wasm",
+            "cpu = { budget = \"2ms\", period = \"20ms\", priority = 5 }",
+        ),
+        ("idle", "spin.wasm", ""),
+        ("short", "hello.wasm", "args = [\"Ada\"]"),
+    ]);
+    let seen = terminal::watch(leases.command(&["--for", "3s"]));
+    assert!(seen.status.success(), "{:?}", seen.screens.last());
+    let (report, before) = seen.screens.split_last().expect("something is shown");
+    let tables = before.iter().filter(|screen| screen.contains(SUMMARY));
+    let tables: Vec<&String> = tables.collect();
+    // It is drawn twice a second, and on a busy host not that often.
+    let [first, .., latest] = tables[..] else {
+        panic!("{tables:?}");
+    };
+    for table in &tables {
+        assert_eq!(table.matches("replenished").count(), 1, "{table}");
+        assert_eq!(table.matches("Ctrl-C").count(), 1, "{table}");
+    }
+
+    // Who runs, what is left of its budget, and what has happened to it.
+    let spinner = row(latest, "spinner").expect("a row").join(" ");
+    assert!(spinner.contains(['█', '░']), "{spinner}");
+    assert!(spinner.contains("2ms / 20ms"), "{spinner}");
+    assert_ne!(row(first, "spinner"), row(latest, "spinner"), "it goes on");
+    let idle = row(latest, "idle").expect("a row");
+    assert!(idle.contains(&"background"), "{latest}");
+    let short = row(latest, "short").expect("a row");
+    assert_eq!(short[1..3], ["exit", "0"], "{latest}");
+
+    // What a tenant says is above the table, and not lost; the report takes the table's place.
+    assert!(latest.find("Ada") < latest.find("replenished"), "{latest}");
+    assert!(report.contains("Ada"), "{report}");
+    assert!(!report.contains("Ctrl-C"), "{report}");
+    let spinner = row(report, "spinner").expect("a row");
+    assert!(spinner.contains(&"killed"), "{report}");
 }
 
 #[test]
