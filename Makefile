@@ -65,6 +65,8 @@ lint: setup ## formatting and clippy, warnings denied
 	@scripts/setup bpf
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --release --features engine -- -D warnings
 
 fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, traces and programs for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz

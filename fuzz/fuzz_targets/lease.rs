@@ -5,7 +5,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use leasehold_lease::{ByteSize, Cpu, Directory, EnvVar, LeaseFile, Nanoseconds, Paging, PagingFlag, TenantSpec, Workload};
+use leasehold_lease::{
+    ByteSize, Cpu, Directory, EnvVar, LeaseFile, Nanoseconds, Paging, PagingFlag, TenantSpec,
+    Workload,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -16,7 +19,9 @@ fuzz_target!(|text: &str| {
             let tenants: String = file.tenants.iter().map(toml_of).collect();
             let workloads: String = file.workloads.iter().map(workload_of).collect();
             let order = file.order;
-            let memory = file.memory.map_or_else(String::new, |n| format!("memory = \"{n}\"\n"));
+            let memory = file
+                .memory
+                .map_or_else(String::new, |n| format!("memory = \"{n}\"\n"));
             let written = format!("[cell]\norder = \"{order}\"\n{memory}{tenants}{workloads}");
             let read = LeaseFile::parse(&written, origin);
             assert_eq!(read.expect(&written), file, "{written}");
@@ -70,11 +75,21 @@ fn toml_of(tenant: &TenantSpec) -> String {
         tenant.lease.memory.reserve,
         tenant.lease.memory.table_elements,
     );
-    let paging = tenant.lease.memory.paging.map_or_else(String::new, |paging| {
-        let swap = path(tenant.swap.as_deref().expect("who pages has a file"));
-        let Paging { limit, kind } = paging;
-        format!(", limit = \"{limit}\", kind = \"{kind}\", swap = {swap}")
-    });
+    let paging = tenant
+        .lease
+        .memory
+        .paging
+        .map_or_else(String::new, |paging| {
+            let swap = path(tenant.swap.as_deref().expect("who pages has a file"));
+            let Paging {
+                limit,
+                kind,
+                shared,
+            } = paging;
+            format!(
+                ", limit = \"{limit}\", kind = \"{kind}\", shared = \"{shared}\", swap = {swap}"
+            )
+        });
     let cpu = tenant.lease.cpu.map_or_else(String::new, cpu_of);
     format!(
         "[tenant.{}]\n\

@@ -12,18 +12,53 @@ const FRAMES: u32 = 40;
 
 #[derive(Debug, Arbitrary)]
 enum Step {
-    Reserve { frames: u8, firm: bool, swap: u8 },
-    Area { pages: u8, sharing: u8 },
-    Attach { reservation: u8, area: u8 },
-    Detach { attachment: u8 },
-    Read { attachment: u8, page: u8 },
-    Write { attachment: u8, page: u8, word: u64 },
-    Copy { from: u8, page: u8, to: u8, copy: u8 },
-    Lock { area: u8 },
-    Unlock { area: u8 },
-    Observe { area: u8 },
-    EndStep { reservation: u8, limit: u8 },
-    Fail { storage: bool },
+    Reserve {
+        frames: u8,
+        firm: bool,
+        swap: u8,
+    },
+    Area {
+        pages: u8,
+        sharing: u8,
+    },
+    Attach {
+        reservation: u8,
+        area: u8,
+    },
+    Detach {
+        attachment: u8,
+    },
+    Read {
+        attachment: u8,
+        page: u8,
+    },
+    Write {
+        attachment: u8,
+        page: u8,
+        word: u64,
+    },
+    Copy {
+        from: u8,
+        page: u8,
+        to: u8,
+        copy: u8,
+    },
+    Lock {
+        area: u8,
+    },
+    Unlock {
+        area: u8,
+    },
+    Observe {
+        area: u8,
+    },
+    EndInPart {
+        reservation: u8,
+        limit: u8,
+    },
+    Fail {
+        storage: bool,
+    },
 }
 
 fn pick<T: Copy>(all: &[T], at: u8) -> Option<T> {
@@ -43,7 +78,11 @@ impl Node {
         match step {
             Step::Reserve { frames, firm, swap } => {
                 let frames = u32::from(frames % 16);
-                let contract = if firm { Contract::firm(frames) } else { Contract::hard(frames) };
+                let contract = if firm {
+                    Contract::firm(frames)
+                } else {
+                    Contract::hard(frames)
+                };
                 let contract = contract.with_swap(u32::from(swap));
                 self.reservations.push(pager.reserve(&contract).ok()?);
             }
@@ -53,11 +92,13 @@ impl Node {
                     200..228 => Sharing::Plain,
                     _ => Sharing::FirstTouch,
                 };
-                self.areas.push(pager.create_area(u32::from(pages % 16), sharing).ok()?);
+                self.areas
+                    .push(pager.create_area(u32::from(pages % 16), sharing).ok()?);
             }
             Step::Attach { reservation, area } => {
                 let to = pick(&self.reservations, reservation)?;
-                self.attachments.push(pager.attach(to, pick(&self.areas, area)?).ok()?);
+                self.attachments
+                    .push(pager.attach(to, pick(&self.areas, area)?).ok()?);
             }
             Step::Detach { attachment } => {
                 pager.detach(pick(&self.attachments, attachment)?).ok()?;
@@ -72,13 +113,22 @@ impl Node {
                     assert_eq!(word, Some(0), "somebody else's");
                 }
             }
-            Step::Write { attachment, page, word } => {
+            Step::Write {
+                attachment,
+                page,
+                word,
+            } => {
                 let (at, page) = (pick(&self.attachments, attachment)?, u32::from(page % 16));
                 pager.fault(at, page).ok()?;
                 assert!(pager.backend_mut().store(at, page, word));
                 assert_eq!(pager.backend_mut().load(at, page), Some(word));
             }
-            Step::Copy { from, page, to, copy } => {
+            Step::Copy {
+                from,
+                page,
+                to,
+                copy,
+            } => {
                 let (from, to) = (pick(&self.attachments, from)?, pick(&self.attachments, to)?);
                 let (page, copy) = (u32::from(page % 16), u32::from(copy % 16));
                 pager.copy_on_write(from, page, to, copy).ok()?;
@@ -87,7 +137,7 @@ impl Node {
             Step::Lock { area } => drop(pager.lock(pick(&self.areas, area)?).ok()?),
             Step::Unlock { area } => pager.unlock(pick(&self.areas, area)?).ok()?,
             Step::Observe { area } => drop(pager.observe(pick(&self.areas, area)?).ok()?),
-            Step::EndStep { reservation, limit } => {
+            Step::EndInPart { reservation, limit } => {
                 let id = pick(&self.reservations, reservation)?;
                 pager.end_step(id, limit.into()).ok()?;
             }

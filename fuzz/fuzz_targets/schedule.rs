@@ -56,7 +56,11 @@ struct Terms {
 
 impl Terms {
     fn contract(&self) -> Option<Contract> {
-        let policy = if self.is_deferrable { Policy::Deferrable } else { Policy::Sporadic };
+        let policy = if self.is_deferrable {
+            Policy::Deferrable
+        } else {
+            Policy::Sporadic
+        };
         Contract::new(u64::from(self.budget), u64::from(self.period))
             .and_then(|contract| contract.with_nonpreemptive(u64::from(self.nonpreemptive)))
             .and_then(|contract| contract.with_replenishments(u32::from(self.replenishments)))
@@ -78,8 +82,12 @@ fn pick<T: Copy>(from: &[T], who: u8) -> Option<T> {
 /// What holds after every invocation.
 fn check(scheduler: &Scheduler, servers: &[ServerId]) {
     for &server in servers {
-        let Ok(contract) = scheduler.contract(server) else { continue };
-        let Ok(entries) = scheduler.replenishments(server) else { continue };
+        let Ok(contract) = scheduler.contract(server) else {
+            continue;
+        };
+        let Ok(entries) = scheduler.replenishments(server) else {
+            continue;
+        };
         let (mut total, mut count, mut last) = (0, 0, 0);
         for entry in entries {
             assert!(entry.amount > 0 && entry.at >= last);
@@ -94,18 +102,33 @@ fn check(scheduler: &Scheduler, servers: &[ServerId]) {
 
 fuzz_target!(|script: Script| {
     let config = Config {
-        order: if script.by_deadline { Order::EarliestDeadline } else { Order::FixedPriority },
-        shielding: if script.is_eager { Shielding::Eager } else { Shielding::Shielded },
+        order: if script.by_deadline {
+            Order::EarliestDeadline
+        } else {
+            Order::FixedPriority
+        },
+        shielding: if script.is_eager {
+            Shielding::Eager
+        } else {
+            Shielding::Shielded
+        },
         servers: 6,
         tasks: 12,
     };
-    let mut scheduler = Scheduler::new(config).with_interrupt(u64::from(script.interrupt))
+    let mut scheduler = Scheduler::new(config)
+        .with_interrupt(u64::from(script.interrupt))
         .with_way_back(u64::from(script.interrupt) / 2);
     let mut servers: Vec<ServerId> = Vec::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     let mut now = 0;
     let mut timer = None;
-    for Event { after, late, who, what } in script.events {
+    for Event {
+        after,
+        late,
+        who,
+        what,
+    } in script.events
+    {
         now += u64::from(after);
         let server = pick(&servers, who);
         let task = pick(&tasks, who);
@@ -154,10 +177,16 @@ fuzz_target!(|script: Script| {
         now += u64::from(late);
         let decision = scheduler.schedule(now);
         timer = decision.timer;
-        assert!(timer.is_none_or(|timer| timer > now), "{decision:?} at {now}");
+        assert!(
+            timer.is_none_or(|timer| timer > now),
+            "{decision:?} at {now}"
+        );
         assert_eq!(decision.run, scheduler.running());
         if !script.is_eager {
-            assert!(decision.touched <= 2 && decision.timeouts <= 1, "{decision:?}");
+            assert!(
+                decision.touched <= 2 && decision.timeouts <= 1,
+                "{decision:?}"
+            );
         }
         check(&scheduler, &servers);
         servers.retain(|&server| who < 250 || scheduler.state(server).is_ok());

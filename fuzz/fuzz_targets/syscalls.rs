@@ -40,15 +40,26 @@ fn selector(of: u8, number: u32) -> Selector {
     }
 }
 
-fn call(kernel: &mut Kernel<HeapBacking>, tenant: TenantId, id: ExecutionId, step: &Step) -> Option<Reply> {
+fn call(
+    kernel: &mut Kernel<HeapBacking>,
+    tenant: TenantId,
+    id: ExecutionId,
+    step: &Step,
+) -> Option<Reply> {
     let (n, one) = (step.number, selector(step.selector, step.number));
-    let two = [selector(step.other, n), selector(step.other.wrapping_add(1), n)];
+    let two = [
+        selector(step.other, n),
+        selector(step.other.wrapping_add(1), n),
+    ];
     let two = &two[..usize::from(step.other % 3)];
     let rights = Rights::from_bits(n % 16).unwrap_or(Rights::NONE);
     let bytes = &[0xA5; 96][..(n % 97) as usize];
     let (mut buffer, mut room) = ([0; 64], [Selector::OWN; 2]);
     let call = match step.what % 30 {
-        0 => Call::CapabilityDerive { capability: one, rights },
+        0 => Call::CapabilityDerive {
+            capability: one,
+            rights,
+        },
         1 => Call::CapabilityDrop { capability: one },
         2 => Call::CapabilityRevoke { capability: one },
         3 => Call::SemaphoreCreate { value: n % 3 },
@@ -56,29 +67,70 @@ fn call(kernel: &mut Kernel<HeapBacking>, tenant: TenantId, id: ExecutionId, ste
         5 => Call::SemaphoreDown { semaphore: one },
         6 => Call::SemaphoreTryDown { semaphore: one },
         7 => Call::ChannelCreate { capacity: n % 512 },
-        8 => Call::ChannelSend { channel: one, bytes, capabilities: two },
-        9 => Call::ChannelTrySend { channel: one, bytes, capabilities: two },
-        10 => Call::ChannelReceive { channel: one, bytes: &mut buffer, capabilities: &mut room },
-        11 => Call::ChannelTryReceive { channel: one, bytes: &mut buffer, capabilities: &mut room },
-        12 => Call::RegionCreate { length: u64::from(n % 8192) },
+        8 => Call::ChannelSend {
+            channel: one,
+            bytes,
+            capabilities: two,
+        },
+        9 => Call::ChannelTrySend {
+            channel: one,
+            bytes,
+            capabilities: two,
+        },
+        10 => Call::ChannelReceive {
+            channel: one,
+            bytes: &mut buffer,
+            capabilities: &mut room,
+        },
+        11 => Call::ChannelTryReceive {
+            channel: one,
+            bytes: &mut buffer,
+            capabilities: &mut room,
+        },
+        12 => Call::RegionCreate {
+            length: u64::from(n % 8192),
+        },
         13 => Call::RegionLength { region: one },
-        14 => Call::RegionRead { region: one, offset: u64::from(n), into: &mut buffer },
-        15 => Call::RegionWrite { region: one, offset: u64::from(n % 4096), from: bytes },
+        14 => Call::RegionRead {
+            region: one,
+            offset: u64::from(n),
+            into: &mut buffer,
+        },
+        15 => Call::RegionWrite {
+            region: one,
+            offset: u64::from(n % 4096),
+            from: bytes,
+        },
         16 => Call::TimerCreate,
         17 => {
             let (after_ns, period_ns) = (u64::from(n % 1024), u64::from(n % 7));
-            Call::TimerSet { timer: one, now_ns: u64::from(n), after_ns, period_ns }
+            Call::TimerSet {
+                timer: one,
+                now_ns: u64::from(n),
+                after_ns,
+                period_ns,
+            }
         }
         18 => Call::TimerWait { timer: one },
         19 => Call::TaskCreate,
         20 => Call::TaskWait { task: one },
         21 => Call::TaskStop { task: one },
-        22 => Call::TenantCreate { budget_ns: u64::from(n % 4096), memory_bytes: u64::from(n % 64) },
+        22 => Call::TenantCreate {
+            budget_ns: u64::from(n % 4096),
+            memory_bytes: u64::from(n % 64),
+        },
         23 => Call::TenantOf { tenant: one },
-        24 => Call::TenantGrant { tenant: one, capability: selector(step.other, n), rights, links: n % 5 },
+        24 => Call::TenantGrant {
+            tenant: one,
+            capability: selector(step.other, n),
+            rights,
+            links: n % 5,
+        },
         25 => Call::TenantWait { tenant: one },
         26 => Call::TenantEnd { tenant: one },
-        27 => Call::RegionCreateMapped { length: u64::from(n % 8192) },
+        27 => Call::RegionCreateMapped {
+            length: u64::from(n % 8192),
+        },
         28 => Call::RegionMapping { region: one },
         _ => Call::TenantStatement,
     };
@@ -86,8 +138,17 @@ fn call(kernel: &mut Kernel<HeapBacking>, tenant: TenantId, id: ExecutionId, ste
 }
 
 fuzz_target!(|script: Script| {
-    let mode = if script.individual { Mode::Individual } else { Mode::Grouped };
-    let reclaim = Config { arena_bytes: 1 << 20, keep_resident: 1 << 19, mode, max_groups: 64 };
+    let mode = if script.individual {
+        Mode::Individual
+    } else {
+        Mode::Grouped
+    };
+    let reclaim = Config {
+        arena_bytes: 1 << 20,
+        keep_resident: 1 << 19,
+        mode,
+        max_groups: 64,
+    };
     let config = KernelConfig {
         reclaim,
         max_executions: 16,
@@ -136,7 +197,9 @@ fuzz_target!(|script: Script| {
             }
             252.. => {
                 tenants.swap_remove(at);
-                let Ok(mut end) = kernel.begin_end(tenant) else { continue };
+                let Ok(mut end) = kernel.begin_end(tenant) else {
+                    continue;
+                };
                 let mut steps = 0;
                 while kernel.step_end(&mut end, &mut |_| {}, 1) != Progress::Done {
                     steps += 1;
