@@ -29,6 +29,19 @@ impl Leases {
         Self { directory }
     }
 
+    /// One with a reservation that asks for more, one that shares the rest, and one that ends.
+    fn of_three() -> Self {
+        Self::new(&[
+            (
+                "spinner",
+                "spin.wasm",
+                "cpu = { budget = \"2ms\", period = \"20ms\", priority = 5 }",
+            ),
+            ("idle", "spin.wasm", ""),
+            ("short", "hello.wasm", "args = [\"Ada\"]"),
+        ])
+    }
+
     /// One line on standard error with all `words`, and nothing has run.
     fn refuses(&self, options: &[&str], code: i32, words: &[&str]) {
         let output = self.up(options);
@@ -74,15 +87,7 @@ fn guests() -> PathBuf {
 
 #[test]
 fn every_tenant_runs_inside_its_reservation_and_is_reported() {
-    let leases = Leases::new(&[
-        (
-            "spinner",
-            "spin.wasm",
-            "cpu = { budget = \"2ms\", period = \"20ms\", priority = 5 }",
-        ),
-        ("idle", "spin.wasm", ""),
-        ("short", "hello.wasm", "args = [\"Ada\"]"),
-    ]);
+    let leases = Leases::of_three();
     let output = leases.up(&["--for", "500ms", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -129,15 +134,7 @@ fn row<'a>(screen: &'a str, tenant: &str) -> Option<Vec<&'a str>> {
 #[test]
 fn a_live_table_shows_who_runs_stays_in_its_place_and_gives_way_to_the_report() {
     const SUMMARY: &str = "1 of 3 have ended; Ctrl-C kills the others and reports";
-    let leases = Leases::new(&[
-        (
-            "spinner",
-            "spin.wasm",
-            "cpu = { budget = \"2ms\", period = \"20ms\", priority = 5 }",
-        ),
-        ("idle", "spin.wasm", ""),
-        ("short", "hello.wasm", "args = [\"Ada\"]"),
-    ]);
+    let leases = Leases::of_three();
     let seen = terminal::watch(leases.command(&["--for", "3s"]));
     assert!(seen.status.success(), "{:?}", seen.screens.last());
     let (report, before) = seen.screens.split_last().expect("something is shown");

@@ -3,7 +3,8 @@
 //!
 //! It has no queue, no timers, no states and no code of the scheduler. A unit of a sporadic server
 //! comes back one period after it could first be used; units of a deferrable one are all there
-//! again at each multiple of its period.
+//! again at each multiple of its period; those of a constant-bandwidth server are, with a deadline a
+//! period later, when they are used up and the deadline has come.
 
 mod common;
 
@@ -15,11 +16,91 @@ use proptest::prelude::{ProptestConfig, Strategy, any, prop, proptest};
 
 const HORIZON: Nanos = 2_000;
 
+/// What there is of a server's budget.
+enum Budget {
+    /// The instants from which its units can be used.
+    Sporadic(Vec<Nanos>),
+    Deferrable {
+        left: Nanos,
+    },
+    Bandwidth {
+        left: Nanos,
+        deadline: Nanos,
+    },
+}
+
+impl Budget {
+    fn new(contract: &Contract, order: Order) -> Self {
+        let left = contract.budget();
+        match (order, contract.policy()) {
+            (Order::EarliestDeadline, _) => Budget::Bandwidth {
+                left,
+                deadline: contract.period(),
+            },
+            (Order::FixedPriority, Policy::Sporadic) => Budget::Sporadic(vec![0; left as usize]),
+            (Order::FixedPriority, Policy::Deferrable) => Budget::Deferrable { left },
+        }
+    }
+
+    /// What comes back by itself at `now`.
+    fn pass(&mut self, contract: &Contract, now: Nanos) {
+        match self {
+            Budget::Sporadic(_) => {}
+            Budget::Deferrable { left } => {
+                if now.is_multiple_of(contract.period()) {
+                    *left = contract.budget();
+                }
+            }
+            Budget::Bandwidth { left, deadline } => {
+                if *left == 0 && *deadline <= now {
+                    *left = contract.budget();
+                    *deadline += contract.period();
+                }
+            }
+        }
+    }
+
+    /// The server becomes active.
+    fn resume(&mut self, contract: &Contract, now: Nanos) {
+        match self {
+            // What was there before counts from now on.
+            Budget::Sporadic(units) => units.iter_mut().for_each(|unit| *unit = now.max(*unit)),
+            Budget::Deferrable { .. } => {}
+            // More than its share of the time to its deadline would be too much.
+            Budget::Bandwidth { left, deadline } => {
+                let share = deadline.saturating_sub(now) * contract.budget();
+                if *left > 0 && share <= *left * contract.period() {
+                    *left = contract.budget();
+                    *deadline = now + contract.period();
+                }
+            }
+        }
+    }
+
+    fn is_there(&self, now: Nanos) -> bool {
+        match self {
+            Budget::Sporadic(units) => units.iter().any(|&unit| unit <= now),
+            Budget::Deferrable { left } | Budget::Bandwidth { left, .. } => *left > 0,
+        }
+    }
+
+    /// A unit is used in `now .. now + 1`.
+    fn take(&mut self, contract: &Contract, now: Nanos) {
+        match self {
+            Budget::Sporadic(units) => {
+                let unit = units.iter_mut().min().unwrap();
+                assert!(*unit <= now);
+                *unit += contract.period();
+            }
+            Budget::Deferrable { left } | Budget::Bandwidth { left, .. } => *left -= 1,
+        }
+    }
+}
+
 /// A server of the reference, and the program of its only task.
 struct Reference<'a> {
     contract: Contract,
-    /// The instants from which the units of budget can be used.
-    units: Vec<Nanos>,
+    budget: Budget,
     program: &'a [Step],
     at: usize,
     /// What is left of the step that runs.
@@ -29,13 +110,13 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    fn new(tenant: &'a Tenant) -> Self {
+    fn new(tenant: &'a Tenant, order: Order) -> Self {
         let [program] = &tenant.programs[..] else {
             panic!("one task");
         };
         let mut server = Reference {
             contract: tenant.contract,
-            units: vec![0; tenant.contract.budget() as usize],
+            budget: Budget::new(&tenant.contract, order),
             program,
             at: program.len() - 1,
             left: 0,
@@ -57,34 +138,22 @@ impl<'a> Reference<'a> {
 
     /// What happens by itself at `now`.
     fn pass(&mut self, now: Nanos) {
-        if self.contract.policy() == Policy::Deferrable
-            && now.is_multiple_of(self.contract.period())
-        {
-            self.units.fill(now);
-        }
+        self.budget.pass(&self.contract, now);
         if self.wakes.is_some_and(|wakes| wakes <= now) {
             self.wakes = None;
             self.advance(now);
-            // What was there before the server became active counts from then on.
-            self.units
-                .iter_mut()
-                .for_each(|unit| *unit = now.max(*unit));
+            self.budget.resume(&self.contract, now);
         }
     }
 
     /// Whether it has something to run and a unit to run it on.
     fn is_ready(&self, now: Nanos) -> bool {
-        self.wakes.is_none() && self.units.iter().any(|&unit| unit <= now)
+        self.wakes.is_none() && self.budget.is_there(now)
     }
 
     /// Runs in `now .. now + 1`.
     fn run(&mut self, now: Nanos) {
-        let unit = self.units.iter_mut().min().unwrap();
-        assert!(*unit <= now);
-        *unit = match self.contract.policy() {
-            Policy::Sporadic => *unit + self.contract.period(),
-            Policy::Deferrable => Nanos::MAX,
-        };
+        self.budget.take(&self.contract, now);
         self.left -= 1;
         if self.left == 0 {
             self.advance(now + 1);
@@ -92,14 +161,53 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Who runs from when to when. The first tenants are the more important ones.
-fn by_single_units(tenants: &[Tenant]) -> Vec<(Nanos, Nanos, usize)> {
-    let mut servers: Vec<_> = tenants.iter().map(Reference::new).collect();
-    let mut slices: Vec<(Nanos, Nanos, usize)> = Vec::new();
+/// The server that runs at `now`: the first that is ready, or that with the earliest deadline. Who ran
+/// last goes on among equals; an error if it is none of several.
+fn select(
+    servers: &[Reference<'_>],
+    last: Option<usize>,
+    now: Nanos,
+) -> Result<Option<usize>, Tie> {
+    let key = |server: &Reference<'_>, index: usize| match server.budget {
+        Budget::Bandwidth { deadline, .. } => deadline,
+        _ => index as Nanos,
+    };
+    let ready = servers.iter().enumerate();
+    let ready = ready.filter(|(_, server)| server.is_ready(now));
+    let keys: Vec<_> = ready.map(|(at, server)| (key(server, at), at)).collect();
+    let Some(&(least, _)) = keys.iter().min() else {
+        return Ok(None);
+    };
+    let mut first = keys.iter().filter(|&&(key, _)| key == least);
+    let (only, is_tie) = (first.next().map(|&(_, at)| at), first.next().is_some());
+    let goes_on = last.filter(|&last| keys.contains(&(least, last)));
+    match goes_on {
+        Some(_) => Ok(goes_on),
+        None if is_tie => Err(Tie),
+        None => Ok(only),
+    }
+}
+
+/// Several servers that have waited have the same deadline.
+struct Tie;
+
+type Slices = Vec<(Nanos, Nanos, usize)>;
+
+/// Who runs from when to when, up to a tie or the horizon, and when that is. Under fixed priorities
+/// the first tenants are the more important ones.
+fn by_single_units(tenants: &[Tenant], order: Order) -> (Slices, Nanos) {
+    let mut servers: Vec<_> = tenants
+        .iter()
+        .map(|tenant| Reference::new(tenant, order))
+        .collect();
+    let mut slices = Slices::new();
     for now in 0..HORIZON {
         servers.iter_mut().for_each(|server| server.pass(now));
-        let Some(next) = servers.iter().position(|server| server.is_ready(now)) else {
-            continue;
+        let last = slices.last().filter(|slice| slice.1 == now);
+        let next = match select(&servers, last.map(|slice| slice.2), now) {
+            Ok(Some(next)) => next,
+            Ok(None) => continue,
+            Err(Tie) => return (slices, now),
         };
         servers[next].run(now);
         match slices.last_mut() {
@@ -107,11 +215,11 @@ fn by_single_units(tenants: &[Tenant]) -> Vec<(Nanos, Nanos, usize)> {
             _ => slices.push((now, now + 1, next)),
         }
     }
-    slices
+    (slices, HORIZON)
 }
 
-/// Who runs from when to when under the scheduler.
-fn by_scheduler(tenants: &[Tenant], shielding: Shielding) -> Vec<(Nanos, Nanos, usize)> {
+/// Who runs from when to when under the scheduler, up to `until`.
+fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: Nanos) -> Slices {
     let load = Load {
         tenants: tenants.to_vec(),
         background: Vec::new(),
@@ -122,10 +230,10 @@ fn by_scheduler(tenants: &[Tenant], shielding: Shielding) -> Vec<(Nanos, Nanos, 
         way_back: 0,
     };
     let config = Config {
-        order: Order::FixedPriority,
+        order,
         ..world::config(shielding)
     };
-    world::run(&load, config, HORIZON, |_, _, _| {}).1.slices
+    world::run(&load, config, until, |_, _, _| {}).1.slices
 }
 
 /// Contracts of decreasing importance, whose queues have room for every suspension below.
@@ -199,16 +307,20 @@ proptest! {
 
     #[test]
     fn eager_every_schedule_is_that_of_single_units(tenants in tenants()) {
-        assert_eq!(by_scheduler(&tenants, Shielding::Eager), by_single_units(&tenants));
+        let order = Order::FixedPriority;
+        let (reference, until) = by_single_units(&tenants, order);
+        assert_eq!(by_scheduler(&tenants, order, Shielding::Eager, until), reference);
     }
 
     #[test]
     fn where_nobody_attacks_eager_and_shielded_schedules_are_those_of_single_units(
         tenants in modest_tenants(),
     ) {
-        let reference = by_single_units(&tenants);
-        assert_eq!(by_scheduler(&tenants, Shielding::Eager), reference);
-        assert_eq!(by_scheduler(&tenants, Shielding::Shielded), reference);
+        let order = Order::FixedPriority;
+        let (reference, until) = by_single_units(&tenants, order);
+        for shielding in [Shielding::Eager, Shielding::Shielded] {
+            assert_eq!(by_scheduler(&tenants, order, shielding, until), reference);
+        }
     }
 
     /// A less important server that sleeps is looked at when its turn comes, and what came due
@@ -217,13 +329,23 @@ proptest! {
     fn shielded_the_most_important_server_gets_its_single_units_whatever_others_do(
         tenants in tenants(),
     ) {
-        let of_the_first = |mut slices: Vec<(Nanos, Nanos, usize)>| {
+        let of_the_first = |mut slices: Slices| {
             slices.retain(|slice| slice.2 == 0);
             slices
         };
-        assert_eq!(
-            of_the_first(by_scheduler(&tenants, Shielding::Shielded)),
-            of_the_first(by_single_units(&tenants)),
-        );
+        let order = Order::FixedPriority;
+        let (reference, until) = by_single_units(&tenants, order);
+        let shielded = by_scheduler(&tenants, order, Shielding::Shielded, until);
+        assert_eq!(of_the_first(shielded), of_the_first(reference));
+    }
+
+    /// Of constant-bandwidth servers nothing is merged: a shielded scheduler is late for none.
+    #[test]
+    fn by_deadlines_every_schedule_is_that_of_single_units(tenants in tenants()) {
+        let order = Order::EarliestDeadline;
+        let (reference, until) = by_single_units(&tenants, order);
+        for shielding in [Shielding::Eager, Shielding::Shielded] {
+            assert_eq!(by_scheduler(&tenants, order, shielding, until), reference);
+        }
     }
 }
