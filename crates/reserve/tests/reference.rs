@@ -66,13 +66,11 @@ impl Budget {
         match self {
             // What is there becomes one, from the last of it on, or from when the server woke up.
             Budget::Sporadic(units) => {
-                let due = units.iter_mut().filter(|unit| **unit <= now);
-                let due: Vec<_> = due.collect();
-                let from = due.iter().map(|unit| **unit).max();
-                let from = from.map(|last| last.max(since));
-                for (unit, from) in due.into_iter().zip(from.into_iter().cycle()) {
-                    *unit = from;
-                }
+                let is_due = |unit: &Nanos| *unit <= now;
+                let last = units.iter().copied().filter(is_due).max();
+                let from = last.unwrap_or(now).max(since);
+                let due = units.iter_mut().filter(|unit| is_due(unit));
+                due.for_each(|unit| *unit = from);
             }
             Budget::Deferrable { .. } => {}
             // More than its share of the time to its deadline would be too much.
