@@ -102,7 +102,12 @@ impl Cycles {
 pub(crate) fn together(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
     let readings = (0..32).map(|_| {
         let (before, second, after) = (first(), second(), first());
-        (after - before, u64::midpoint(before, after), second)
+        // The processor may read an unfenced counter out of order: then they are far apart.
+        (
+            after.wrapping_sub(before),
+            u64::midpoint(before, after),
+            second,
+        )
     });
     let closest = readings.min_by_key(|&(apart, ..)| apart);
     closest.map_or((0, 0), |(_, first, second)| (first, second))
