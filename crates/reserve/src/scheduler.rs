@@ -225,18 +225,22 @@ impl Scheduler {
     pub fn block(&mut self, task: TaskId, now: Nanos, until: Option<Nanos>) -> Result<(), Refused> {
         let server = self.server_at(task)?;
         self.account(now);
-        if self.tasks.first(server) == Some(task.index) {
-            self.servers.at_mut(server).turn = 0;
-        }
+        let was_first = self.tasks.first(server) == Some(task.index);
         self.put_to_sleep(server, task.index, until.unwrap_or(NEVER));
         if self.tasks.first(server).is_some() {
+            if was_first {
+                self.hand_over(server);
+            }
             return Ok(());
         }
         match self.servers.at(server).state {
             State::Blocked => self.set_blocked_timeout(server),
             // Another task of the server may be due already: the server goes on with it.
             _ if self.tasks.wake_sleeper(server, self.accounted).is_some() => {}
-            _ => self.suspend(server),
+            _ => {
+                self.suspend(server);
+                self.give_up_turn(server);
+            }
         }
         Ok(())
     }

@@ -3,7 +3,11 @@
 //! A turn lasts as long as the server's slice, in time that its task really ran. Its end is a
 //! reason to fire the timer only if somebody else can have a turn then (SPR §III: a timer that
 //! does not switch is unnecessary). A task whose time to wake up has come waits like one that is
-//! ready: it joins in when a turn ends, one task at a time.
+//! ready: it joins in when a turn ends, one task at a time, whether the turn was used up or given up.
+//!
+//! The turn of a background server is one of all its tasks: it ends with the slice, or when none of
+//! them is ready any more. If each of them had one, tasks that hand over to each other would keep the
+//! processor from all other tenants for as long as they like.
 
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER};
@@ -39,9 +43,8 @@ impl Scheduler {
     pub(crate) fn take_turn(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.accounted);
         let is_background = self.servers.at(index).is_background();
-        if is_background && let Some(other) = self.background.expired(self.accounted) {
-            self.tasks.wake_sleeper(other, self.accounted);
-            self.activate(other, self.accounted);
+        if is_background {
+            self.let_a_sleeping_server_join();
         }
         if self.tasks.has_several_ready(index) || is_background && self.background.has_several() {
             self.tasks.rotate(index);
@@ -53,6 +56,33 @@ impl Scheduler {
                     self.servers.at_mut(first).turn = 0;
                 }
             }
+        }
+    }
+
+    /// The first task of a server has stopped, and the next goes on: with a turn of its own, unless
+    /// it is one of the background server's.
+    pub(crate) fn hand_over(&mut self, index: Index) {
+        self.tasks.wake_sleeper(index, self.accounted);
+        let server = self.servers.at_mut(index);
+        if !server.is_background() {
+            server.turn = 0;
+        }
+    }
+
+    /// The last ready task of a server has stopped.
+    pub(crate) fn give_up_turn(&mut self, index: Index) {
+        let server = self.servers.at_mut(index);
+        server.turn = 0;
+        if server.is_background() {
+            self.let_a_sleeping_server_join();
+        }
+    }
+
+    /// A background server whose time to wake up has come takes turns from now on.
+    fn let_a_sleeping_server_join(&mut self) {
+        if let Some(other) = self.background.expired(self.accounted) {
+            self.tasks.wake_sleeper(other, self.accounted);
+            self.activate(other, self.accounted);
         }
     }
 

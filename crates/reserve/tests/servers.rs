@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Machine, config, contract};
-use leasehold_reserve::{Config, Order, Policy, Refused, Shielding};
+use leasehold_reserve::{Config, Nanos, Order, Policy, Refused, Shielding, TaskId};
 
 #[test]
 fn a_busy_sporadic_server_gets_its_budget_once_a_period() {
@@ -98,6 +98,79 @@ fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
     let runs = [(0, 25, "a"), (25, 35, "b"), (35, 45, "a"), (45, 50, "b")];
     assert_eq!(machine.slices, runs);
     assert!(machine.idle_fires.is_empty());
+}
+
+/// Lets time pass until `to`; whoever of `tasks` runs for 3 ns blocks, and `wakes` says who is woken
+/// then.
+fn hand_over(machine: &mut Machine, tasks: &[TaskId], to: Nanos, wakes: impl Fn(TaskId) -> TaskId) {
+    while machine.now < to {
+        machine.run_to(machine.now + 3);
+        let running = machine.last.run.filter(|task| tasks.contains(task));
+        if let Some(task) = running {
+            machine.scheduler.block(task, machine.now, None).unwrap();
+            machine.scheduler.wake(wakes(task), machine.now).unwrap();
+            machine.schedule();
+        }
+    }
+}
+
+#[test]
+fn tasks_that_hand_over_to_each_other_take_no_turn_of_another_background_server() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let [several, other] =
+            [10, 10].map(|slice| machine.scheduler.add_background(slice).unwrap());
+        let tasks = ["a", "b"].map(|name| machine.task(name, several));
+        let c = machine.task("c", other);
+        for task in [tasks[0], tasks[1], c] {
+            machine.wake(task);
+        }
+        // One of them is always ready, and none runs for as long as a slice.
+        hand_over(&mut machine, &tasks, 1_000, |task| task);
+        let used = machine.scheduler.supply(other).unwrap().used;
+        assert!((450..=550).contains(&used), "{shielding:?}: {used}");
+    }
+}
+
+#[test]
+fn a_sleeper_joins_in_although_other_tasks_of_its_server_hand_over_to_each_other() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let (server, a) = machine.server("a", contract(100, 100, 0).with_slice(10));
+        let tasks = [a, machine.task("b", server)];
+        let sleeper = machine.task("sleeper", server);
+        tasks.map(|task| machine.wake(task));
+        machine.scheduler.block(sleeper, 0, Some(20)).unwrap();
+        hand_over(&mut machine, &tasks, 60, |task| task);
+        let first = machine.slices.iter().find(|slice| slice.2 == "sleeper");
+        assert!(
+            first.is_some_and(|slice| slice.0 <= 30),
+            "{shielding:?}: {first:?}"
+        );
+    }
+}
+
+#[test]
+fn a_background_server_that_slept_joins_in_while_others_wake_each_other() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let servers = [10; 3].map(|slice| machine.scheduler.add_background(slice).unwrap());
+        let [a, b] = [0, 1].map(|n| machine.task(["a", "b"][n], servers[n]));
+        let sleeper = machine.task("sleeper", servers[2]);
+        machine.wake(a);
+        machine.scheduler.block(sleeper, 0, Some(20)).unwrap();
+        hand_over(
+            &mut machine,
+            &[a, b],
+            60,
+            |task| if task == a { b } else { a },
+        );
+        let first = machine.slices.iter().find(|slice| slice.2 == "sleeper");
+        assert!(
+            first.is_some_and(|slice| slice.0 <= 30),
+            "{shielding:?}: {first:?}"
+        );
+    }
 }
 
 #[test]
