@@ -8,6 +8,8 @@
 //!   available ones. So the old units still to come are never more than the new budget.
 //! * A larger budget adds units that are pending: they come one new period after the change, as
 //!   if they had just been used.
+//! * A constant-bandwidth server has a new budget by its next deadline, which is late enough for what
+//!   is left of the old one to be its share.
 //! * The new period counts for units that are used from now on, as if the server had become
 //!   active by the change.
 //!
@@ -33,7 +35,7 @@ use crate::urgency::Urgency;
 impl Scheduler {
     /// Replaces a server's contract. Priority, non-preemptive region and slice change at once.
     /// A smaller budget takes effect at once, on what is pending first; a larger one when a new
-    /// period has passed. No window as long as the shorter period gets more than the larger
+    /// period has passed, or, of a constant-bandwidth server, the deadline. No window as long as the shorter period gets more than the larger
     /// budget by it, so that changing often gives nothing.
     ///
     /// Call [`schedule`](Self::schedule) afterwards. O(S).
@@ -152,8 +154,8 @@ impl Deferrable {
     fn changed(&self, contract: &Contract, now: Nanos) -> Self {
         let left = self.left(now).min(contract.budget());
         let used = contract.budget() - left + self.overrun();
-        let boundary = self.boundary_after(now).min(now + contract.period());
-        Deferrable::with(contract, used, boundary)
+        // The accounts have caught up: the old contract's next budget is all that comes then.
+        Deferrable::with(contract, used, self.boundary_after(now)).with_next(self.next())
     }
 }
 

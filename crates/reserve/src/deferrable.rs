@@ -13,6 +13,9 @@ pub(crate) struct Deferrable {
     used: Nanos,
     /// When the budget comes back next.
     boundary: Nanos,
+    /// What does not come back then, but a period later: what a change of contract has added to the
+    /// budget. Less than the budget.
+    withheld: Nanos,
     budget: Nanos,
     period: Nanos,
 }
@@ -30,9 +33,24 @@ impl Deferrable {
         Deferrable {
             used,
             boundary,
+            withheld: 0,
             budget: contract.budget(),
             period: contract.period(),
         }
+    }
+
+    /// The same accounts, of whose budget only `amount` comes back at the next boundary.
+    pub(crate) fn with_next(self, amount: Nanos) -> Self {
+        debug_assert!(amount > 0);
+        Deferrable {
+            withheld: self.budget.saturating_sub(amount),
+            ..self
+        }
+    }
+
+    /// What comes back at the next boundary.
+    pub(crate) const fn next(&self) -> Nanos {
+        self.budget - self.withheld
     }
 
     /// Lets the periods pass that ended by `now`, in which nothing was used; returns how many.
@@ -43,20 +61,29 @@ impl Deferrable {
         }
         let passed = (now - self.boundary) / self.period + 1;
         self.boundary += passed * self.period;
-        self.used = self.used.saturating_sub(passed.saturating_mul(self.budget));
+        self.begin_period();
+        self.used = self
+            .used
+            .saturating_sub((passed - 1).saturating_mul(self.budget));
         passed
+    }
+
+    /// The budget comes back.
+    #[inline]
+    fn begin_period(&mut self) {
+        self.used = self.used.saturating_sub(self.budget) + core::mem::take(&mut self.withheld);
     }
 
     /// When there will be budget; zero if there is. An overrun that takes the whole budget of a
     /// period puts it off by another.
     #[inline]
     pub(crate) const fn available_at(&self) -> Nanos {
-        match self.used / self.budget {
-            0 => 0,
-            periods => self
-                .boundary
-                .saturating_add((periods - 1).saturating_mul(self.period)),
+        if self.used < self.budget {
+            return 0;
         }
+        let periods = (self.used - self.budget + self.withheld) / self.budget;
+        self.boundary
+            .saturating_add(periods.saturating_mul(self.period))
     }
 
     pub(crate) const fn overrun(&self) -> Nanos {
@@ -88,7 +115,8 @@ impl Deferrable {
             self.used += now - from;
             return before;
         }
-        self.used = (self.used + (self.boundary - from)).saturating_sub(self.budget);
+        self.used += self.boundary - from;
+        self.begin_period();
         let whole = (now - self.boundary) / self.period;
         self.used += whole * (self.period - self.budget);
         let start = self.boundary + whole * self.period;
@@ -112,12 +140,12 @@ impl Deferrable {
         then.roll(now);
         let end = now + (then.budget - then.used);
         let overrun = then.boundary.saturating_sub(end);
-        if overrun > interrupt || overrun >= self.budget {
+        if overrun > interrupt || overrun >= then.next() {
             end
-        } else if self.budget == self.period {
+        } else if then.next() == self.period {
             NEVER
         } else {
-            then.boundary + (self.budget - overrun)
+            then.boundary + (then.next() - overrun)
         }
     }
 }

@@ -210,9 +210,14 @@ impl Scheduler {
     pub(crate) fn reinstate(&mut self, index: Index) {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
+        let is_available = server.budget.is_available(ring, self.accounted);
         match server.state {
             State::Blocked => self.set_blocked_timeout(index),
-            State::Ready if server.budget.is_available(ring, self.accounted) => self.enter(index),
+            State::Ready if is_available => self.enter(index),
+            // Its replenishment has come due at this very instant.
+            State::Depleted if is_available => {
+                self.replenish(index);
+            }
             State::Ready | State::Depleted => self.deplete(index),
         }
     }

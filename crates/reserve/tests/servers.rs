@@ -139,7 +139,9 @@ fn a_sleeper_joins_in_although_other_tasks_of_its_server_hand_over_to_each_other
         let (server, a) = machine.server("a", contract(100, 100, 0).with_slice(10));
         let tasks = [a, machine.task("b", server)];
         let sleeper = machine.task("sleeper", server);
-        tasks.map(|task| machine.wake(task));
+        for task in tasks {
+            machine.wake(task);
+        }
         machine.scheduler.block(sleeper, 0, Some(20)).unwrap();
         hand_over(&mut machine, &tasks, 60, |task| task);
         let first = machine.slices.iter().find(|slice| slice.2 == "sleeper");
