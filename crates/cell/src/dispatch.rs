@@ -10,6 +10,7 @@ use crate::promises::Promise;
 use crate::standing::Standing;
 use leasehold_crossing::Urgency;
 use leasehold_lease::{Cpu, Lease};
+use leasehold_reserve::admission::while_ending;
 use leasehold_reserve::{
     Config, Contract, Nanos, Policy, Priority, Refused, Scheduler, ServerId, State, Supply, TaskId,
 };
@@ -122,6 +123,21 @@ impl Dispatcher {
             reserved: true,
             standing,
         })
+    }
+
+    /// A tenant ends from now on, under its own reservation: so that what it did to its budget before
+    /// does not put that off, its replenishments are joined ([`while_ending`]). Without a reservation,
+    /// and of budgets that come back as a whole, nothing changes.
+    pub(crate) fn begin_end(&mut self, share: &Share, now: Nanos) {
+        let Ok(contract) = self.scheduler.contract(share.server) else {
+            return;
+        };
+        let by_priority = self.scheduler.deadline(share.server) == Ok(None);
+        if by_priority && contract.policy() == Policy::Sporadic {
+            let joined = while_ending(&contract);
+            let changed = self.scheduler.change_server(share.server, &joined, now);
+            debug_assert!(changed.is_ok(), "it has a contract");
+        }
     }
 
     /// Gives a tenant's share back, and takes what is left of its tasks away.
@@ -426,6 +442,32 @@ mod tests {
         assert_eq!(turn.map(|turn| turn.task), Some(busy));
         let used = [&low, &high].map(|share| dispatcher.supply(share).used);
         assert_eq!(used, [10, 20 + 2 + 5]);
+    }
+
+    #[test]
+    fn the_budget_of_a_tenant_that_ends_comes_back_in_two_pieces_at_most() {
+        for (order, pieces) in [(Order::FixedPriority, 2), (Order::EarliestDeadline, 0)] {
+            let mut config = CellConfig::new(Profile::free());
+            config.order = order;
+            let mut dispatcher = Dispatcher::new(&config, 2);
+            let contract = Contract::new(100, 1_000).expect("a contract");
+            let contract = contract.with_replenishments(16).expect("a contract");
+            let share = dispatcher.share(Some(&contract), 0).expect("it fits");
+            let task = dispatcher.add(&share, Work::Upkeep(1)).expect("a place");
+            // It cuts its budget into pieces of 2.
+            for at in (0..100).step_by(10) {
+                dispatcher.wake(task, at);
+                dispatcher.decide(at);
+                dispatcher.block(task, at + 2, None);
+                dispatcher.decide(at + 2);
+            }
+            dispatcher.begin_end(&share, 100);
+            let scheduler = &dispatcher.scheduler;
+            let ring = scheduler.replenishments(share.server).expect("a server");
+            assert_eq!(ring.count(), pieces, "{order:?}");
+            let left = scheduler.budget_left(share.server, 100);
+            assert_eq!(left.expect("a server"), 80, "{order:?}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ const LATE_ROUNDS: u32 = 64;
 
 impl Scheduler {
     pub(crate) fn schedule_shielded(&mut self, now: Nanos) -> Decision {
+        self.servers.forget_visits();
         let mut decision = Decision::default();
         let interrupt = self.interrupt_for_others(now);
         self.account_but(now, interrupt);
@@ -44,6 +45,10 @@ impl Scheduler {
         });
         self.arm(next, &mut decision);
         debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
+        debug_assert!(
+            self.servers.visits() <= 2,
+            "a third reservation was looked at"
+        );
         decision
     }
 

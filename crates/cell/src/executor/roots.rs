@@ -138,6 +138,9 @@ impl Executor {
             && root.tenant == tenant
         {
             root.ended = true;
+            self.executions
+                .dispatcher
+                .begin_end(&root.share, monotonic_ns());
             controlled = root.controlled.take();
             self.keys.remove(&tenant);
             if let Some(starting) = root.starting.take() {

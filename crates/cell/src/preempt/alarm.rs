@@ -138,6 +138,18 @@ impl Alarm {
         at
     }
 
+    /// Sets it to an earlier time; a later one changes nothing. Unlike [`set`](Self::set) it leaves an
+    /// alarm due that is: a request that comes while a guest's host call looks for its next yield is
+    /// for that yield.
+    fn advance(&self, at: u64) {
+        if at < self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(at, Ordering::Relaxed);
+            if at < self.armed.load(Ordering::Relaxed) {
+                self.arm(at, false);
+            }
+        }
+    }
+
     /// Whether it is due.
     pub(super) fn fired(&self) -> bool {
         self.fired.load(Ordering::Relaxed)
@@ -235,9 +247,8 @@ pub(crate) fn no_later_than(at: u64) {
     // SAFETY: as in `fired`.
     if let Some(alarm) = unsafe { ALARM.get().as_ref() }
         && !alarm.fired()
-        && at < alarm.wanted.load(Ordering::Relaxed)
     {
-        alarm.set(Some(at));
+        alarm.advance(at);
     }
 }
 
@@ -294,6 +305,17 @@ mod tests {
         assert!(monotonic_ns() >= at);
         assert!(alarm.take());
         assert!(!alarm.take(), "once");
+    }
+
+    #[test]
+    fn an_alarm_that_is_due_stays_so_when_it_is_advanced() {
+        let alarm = alarm();
+        alarm.set(Some(monotonic_ns() + LONG));
+        // A request from another thread, just after it was seen that there is none.
+        alarm.interrupter().interrupt();
+        wait_until_due(&alarm);
+        alarm.advance(monotonic_ns() + LONG / 2);
+        assert!(alarm.take(), "the request is not forgotten");
     }
 
     #[test]

@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 
 pub use deadline::meets_deadlines;
 pub use overhead::{Loss, Overhead};
-pub use reclamation::reclaimed_within;
+pub use reclamation::{reclaimed_within, while_ending};
 pub use report::{Report, Verdict, admit};
 pub use request_bound::RequestBound;
 pub use response_time::response_times;

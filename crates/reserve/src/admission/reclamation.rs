@@ -27,6 +27,10 @@
 //!   `p + min(p, (S − 1)(R − b))`.
 //! * *hard constant-bandwidth:* `p − b`, with `R = p`: budgets come back at deadlines.
 //!
+//! A tenant could have cut its budget into as many pieces as are tracked, and a preemption may be paid
+//! for each of them, in every period until its end. So when the end begins, what is pending becomes one
+//! piece ([`while_ending`]): two are left, what there is and what comes back. `S` above is 2 at most.
+//!
 //! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of the supply bound function of the explicit deadline
 //! periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
 //!
@@ -35,11 +39,32 @@
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 
+/// Pieces that the budget of a tenant has at most while it ends: what is there, and what comes back.
+const PIECES: u32 = 2;
+
+/// The contract of a tenant from the begin of its end on: that of its life, with fewer replenishments
+/// tracked. To be given to [`change_server`](crate::Scheduler::change_server) then, under fixed
+/// priorities; [`reclaimed_within`] relies on it.
+#[must_use]
+pub fn while_ending(contract: &Contract) -> Contract {
+    let pieces = contract.replenishments().min(PIECES);
+    contract.with_replenishments(pieces).unwrap_or(*contract)
+}
+
+/// How often in a period a server that is always ready is dispatched because budget has come back.
+pub(super) fn pieces(contract: &Contract, order: Order) -> u32 {
+    match (order, contract.policy()) {
+        (Order::FixedPriority, Policy::Sporadic) => while_ending(contract).replenishments(),
+        (Order::FixedPriority, Policy::Deferrable) | (Order::EarliestDeadline, _) => 1,
+    }
+}
+
 /// The longest time from the kill of a tenant until `reclaim > 0` nanoseconds of work were done
 /// under its reservation, if `response` is the bound on its response time from the admission of
 /// the whole set. `None`: more than a [`Nanos`].
 ///
-/// The work is the only task of the server from the kill on, and does not block. What the tenant
+/// The work is the only task of the server from the kill on, and does not block; its contract is that
+/// [of an end](while_ending) from then on. What the tenant
 /// overran its budget by before (SPR Alg. 1) is to be added to `reclaim`, as is what preemption
 /// costs the work ([`Loss`](super::Loss)).
 ///
@@ -63,7 +88,7 @@ pub fn reclaimed_within(
     let (budget, period) = (u128::from(contract.budget()), u128::from(contract.period()));
     let wait = match (order, contract.policy()) {
         (Order::FixedPriority, Policy::Sporadic) => {
-            let gaps = u128::from(contract.replenishments()) - 1;
+            let gaps = u128::from(pieces(contract, order)) - 1;
             let wait = u128::from(response.saturating_sub(contract.budget()));
             period + period.min(gaps * wait)
         }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::overhead::{Loss, Overhead};
-use super::reclamation::reclaimed_within;
+use super::reclamation::{pieces, reclaimed_within};
 use super::responses;
 use super::utilisation::Utilisation;
 use crate::config::Order;
@@ -48,8 +48,10 @@ impl Verdict {
         self.response.is_some()
     }
 
-    /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work: what preemptions take in
-    /// each of the periods that it needs comes on top. `None` if nothing bounds that, or the time.
+    /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work. What preemptions take in
+    /// each of the periods that it needs comes on top, those included that the work makes itself, one
+    /// for each piece of its budget; and a [step](Contract::longest_step) that the tenant may have
+    /// begun at the end of a budget. `None` if nothing bounds that, or the time.
     #[must_use]
     pub fn reclaimed_within(
         &self,
@@ -57,8 +59,14 @@ impl Verdict {
         order: Order,
         reclaim: Nanos,
     ) -> Option<Nanos> {
-        let useful = self.loss.useful.filter(|useful| *useful > 0)?;
-        let lost = self.loss.lost?.checked_mul(reclaim.div_ceil(useful))?;
+        // Beside preemptions, the loss has one dispatch in a period.
+        let (lost, preemptions) = (self.loss.lost?, self.loss.preemptions?);
+        let each = lost / preemptions.saturating_add(1);
+        let others = u64::from(pieces(contract, order)) - 1;
+        let lost = lost.checked_add(each.checked_mul(others)?)?;
+        let useful = contract.budget().checked_sub(lost).filter(|&n| n > 0)?;
+        let reclaim = reclaim.checked_add(contract.longest_step())?;
+        let lost = lost.checked_mul(reclaim.div_ceil(useful))?;
         reclaimed_within(contract, order, self.response?, reclaim.checked_add(lost)?)
     }
 }
