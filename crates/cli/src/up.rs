@@ -121,6 +121,8 @@ struct Admitted {
     order: Order,
     overhead: HostTime,
     schedulable: bool,
+    /// The key of the first reservation that cannot be kept, and what was found there.
+    unkept: Option<String>,
     /// How long taking everything back from each tenant takes at most, wall time under its own
     /// reservation; `None` where nothing bounds it.
     bounds: Vec<Option<u64>>,
@@ -152,9 +154,10 @@ pub(crate) fn main(
     let admitted = Admitted::of(&file, overhead, fault);
     if !admitted.schedulable && !arguments.unadmitted {
         return Err(Failure::Refused(format!(
-            "{}: the processor reservations cannot all be kept: `leasehold admit` says why, \
+            "{}: {}the processor reservations cannot all be kept: `leasehold admit` says why, \
              --unadmitted starts them all the same",
-            arguments.leases.display()
+            arguments.leases.display(),
+            admitted.unkept.as_deref().unwrap_or_default()
         )));
     }
     let mut config = CellConfig::new(profile);
@@ -267,6 +270,18 @@ impl Admitted {
         let order = leases::order(file.order);
         let report = admit(&claims.all(), order, overhead.overhead());
         let mut verdicts = report.servers.iter();
+        let reserved = file.tenants.iter().zip(&claims.reserved);
+        let reserved = reserved.filter(|(_, contract)| contract.is_some());
+        let unkept = reserved
+            .zip(&report.servers)
+            .find(|(_, verdict)| !verdict.schedulable())
+            .and_then(|((tenant, _), _)| {
+                let (name, cpu) = (&tenant.name, tenant.lease.cpu?);
+                let (budget, period) = (cpu.budget(), cpu.period());
+                Some(format!(
+                    "tenant.{name}.cpu: found {budget} in every {period}: "
+                ))
+            });
         let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
             let contract = contract.as_ref()?;
             let verdict = verdicts.next()?;
@@ -276,6 +291,7 @@ impl Admitted {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
+            unkept,
             bounds: file
                 .tenants
                 .iter()

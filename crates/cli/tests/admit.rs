@@ -92,15 +92,16 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     assert_eq!(of("useful_ns")[0], 990_000);
     assert_eq!(of("useful_ns")[1], Value::Null);
     assert_eq!(of("useful_ns")[2], 2_940_000);
-    // 1 ms of reclamation, and what is lost in the one or two periods that it needs: two periods
-    // until pieces of the budget are back, and the response time of the rest.
+    // 1 ms of reclamation, and what is lost in the one or two periods that it needs, where both
+    // pieces of the budget are dispatched: a period until they are back, and how much longer the
+    // first may have to wait for the second; a whole budget; and the response time of the rest.
     assert_eq!(
         of("reclaimed_ns")[0],
-        8_000_000 + 4_000_000 + 1_500_000 - 980_000
+        (4_000_000 + 500_000) + 4_000_000 + 1_500_000 - (1_000_000 - 40_000)
     );
     assert_eq!(
         of("reclaimed_ns")[2],
-        26_000_000 + 10_000_000 - (3_000_000 - 1_060_000)
+        (13_000_000 + 7_000_000) + 10_000_000 - (3_000_000 - 1_070_000)
     );
 }
 

@@ -175,6 +175,9 @@ fn a_set_that_cannot_be_kept_is_not_started_unless_told_to() {
     let error = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(77), "{error}");
     assert!(error.contains("leasehold admit"), "{error}");
+    // Of two with the same priority neither is sure of its budget.
+    let named = error.contains("leases.toml: tenant.a.cpu: found 6ms in every 10ms");
+    assert!(named, "{error}");
     assert!(refused.stdout.is_empty(), "nothing has run");
     let started = leases.up(&["--for", "5s", "--unadmitted"]);
     let said = String::from_utf8_lossy(&started.stdout);

@@ -64,9 +64,12 @@ proptest! {
     }
 
     #[test]
-    fn shielded_every_timer_that_fires_switches(load in loads(), way_back in 1..15u64) {
-        for (order, way_back) in ORDERS.into_iter().flat_map(|order| [(order, 0), (order, way_back)]) {
-            let load = Load { way_back, ..load.clone() };
+    fn shielded_every_timer_that_fires_switches(
+        load in loads(), interrupt in 1..15u64, way_back in 1..15u64,
+    ) {
+        let costs = [(0, 0), (0, way_back), (interrupt, way_back)];
+        for (order, (interrupt, way_back)) in ORDERS.into_iter().flat_map(|order| costs.map(|costs| (order, costs))) {
+            let load = Load { interrupt, way_back, ..load.clone() };
             let config = config(Shielding::Shielded, order);
             let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
             for (at, switched) in history.fired {

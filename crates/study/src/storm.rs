@@ -5,7 +5,8 @@
 //! context switch with its own budget, and for reloading what the attacker evicted from the
 //! caches. A non-preemptive region bounds how often, and a shielded scheduler charges the interrupt
 //! and the way back to whom they are for. Throughput is the victim's work per period
-//! over what it is without an attack.
+//! over what it is without an attack; on a real cell, where the host takes some of every period, the
+//! work per time that the victim was charged. That it gets its budget is not shown here but by tests.
 
 use anyhow::Result;
 use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
