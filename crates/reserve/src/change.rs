@@ -35,8 +35,9 @@ use crate::urgency::Urgency;
 impl Scheduler {
     /// Replaces a server's contract. Priority, non-preemptive region and slice change at once.
     /// A smaller budget takes effect at once, on what is pending first; a larger one when a new
-    /// period has passed, or, of a constant-bandwidth server, the deadline. No window as long as the shorter period gets more than the larger
-    /// budget by it, so that changing often gives nothing.
+    /// period has passed, or, of a constant-bandwidth server, the deadline. No window as long as the
+    /// shorter period gets more than the larger budget by it (of a deferrable server, than two), so that
+    /// changing often gives nothing.
     ///
     /// Call [`schedule`](Self::schedule) afterwards. O(S).
     ///

@@ -227,16 +227,14 @@ impl Scheduler {
         self.account(now);
         let was_first = self.tasks.first(server) == Some(task.index);
         self.put_to_sleep(server, task.index, until.unwrap_or(NEVER));
+        if was_first {
+            self.hand_over(server);
+        }
         if self.tasks.first(server).is_some() {
-            if was_first {
-                self.hand_over(server);
-            }
             return Ok(());
         }
         match self.servers.at(server).state {
             State::Blocked => self.set_blocked_timeout(server),
-            // Another task of the server may be due already: the server goes on with it.
-            _ if self.tasks.wake_sleeper(server, self.accounted).is_some() => {}
             _ => {
                 self.suspend(server);
                 self.give_up_turn(server);

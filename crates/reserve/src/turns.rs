@@ -59,8 +59,8 @@ impl Scheduler {
         }
     }
 
-    /// The first task of a server has stopped, and the next goes on: with a turn of its own, unless
-    /// it is one of the background server's.
+    /// The first task of a server has stopped, and the next goes on, which may be one that is due to
+    /// wake up: with a turn of its own, unless it is one of the background server's.
     pub(crate) fn hand_over(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.accounted);
         let server = self.servers.at_mut(index);

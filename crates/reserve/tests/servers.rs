@@ -133,6 +133,25 @@ fn tasks_that_hand_over_to_each_other_take_no_turn_of_another_background_server(
 }
 
 #[test]
+fn a_background_task_that_sleeps_for_no_time_takes_no_turn_of_another_server() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let servers = [10, 10].map(|slice| machine.scheduler.add_background(slice).unwrap());
+        let [a, b] = [0, 1].map(|n| machine.task(["a", "b"][n], servers[n]));
+        machine.wake(a);
+        machine.wake(b);
+        while machine.now < 1_000 {
+            machine.run_to(machine.now + 3);
+            if machine.last.run == Some(a) {
+                machine.block(a, Some(machine.now));
+            }
+        }
+        let used = machine.scheduler.supply(servers[1]).unwrap().used;
+        assert!(used >= 450, "{shielding:?}: {used}");
+    }
+}
+
+#[test]
 fn a_sleeper_joins_in_although_other_tasks_of_its_server_hand_over_to_each_other() {
     for shielding in [Shielding::Eager, Shielding::Shielded] {
         let mut machine = Machine::new(config(shielding));

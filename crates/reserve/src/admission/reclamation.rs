@@ -31,8 +31,8 @@
 //! for each of them, in every period until its end. So when the end begins, what is pending becomes one
 //! piece ([`while_ending`]): two are left, what there is and what comes back. `S` above is 2 at most.
 //!
-//! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of the supply bound function of the explicit deadline
-//! periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
+//! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of
+//! the supply bound function of the explicit deadline periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
 //!
 //! The rule of thumb `⌈C/b⌉ · p` is what remains of it if the response time is short.
 
@@ -64,9 +64,8 @@ pub(super) fn pieces(contract: &Contract, order: Order) -> u32 {
 /// the whole set. `None`: more than a [`Nanos`].
 ///
 /// The work is the only task of the server from the kill on, and does not block; its contract is that
-/// [of an end](while_ending) from then on. What the tenant
-/// overran its budget by before (SPR Alg. 1) is to be added to `reclaim`, as is what preemption
-/// costs the work ([`Loss`](super::Loss)).
+/// [of an end](while_ending) from then on. What the tenant overran its budget by before (SPR Alg. 1)
+/// is to be added to `reclaim`, as is what preemption costs the work ([`Loss`](super::Loss)).
 ///
 /// ```
 /// use leasehold_reserve::admission::reclaimed_within;
