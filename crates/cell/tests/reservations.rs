@@ -4,7 +4,7 @@ mod common;
 
 use common::{Started, cell, lease, start, until};
 use leasehold_cell::{
-    Cell, CellConfig, Destination, Exit, Lease, Output, ProcessorState, Shielding, Supply,
+    Cell, CellConfig, Destination, Exit, Lease, Order, Output, ProcessorState, Shielding, Supply,
 };
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
@@ -377,6 +377,41 @@ fn whoever_is_woken_by_a_guest_that_runs_on_gets_a_turn() {
     until("the service has run", || {
         supply(&service).dispatches > before
     });
+}
+
+#[test]
+fn tasks_that_hand_over_to_each_other_leave_other_tenants_their_turns() {
+    let cell = cell();
+    let relay = start(&cell, "relay.wasm", &["3"], lease(500_000, 1 << 20));
+    relay.wait_for("ready");
+    let before = supply(&relay).used;
+    // It is built, runs and ends in turns of its own.
+    let other = spin(&cell, background());
+    until("the other has had twenty turns", || {
+        supply(&other).used >= 20 * MS
+    });
+    assert_eq!(other.kill().exit, Exit::Killed);
+    assert!(supply(&relay).used > before, "and so has it");
+    assert_eq!(relay.kill().exit, Exit::Killed);
+}
+
+#[test]
+fn by_deadlines_tenants_that_spin_get_their_budgets_in_every_period_and_no_more() {
+    let mut config = CellConfig::new(common::profile());
+    config.order = Order::EarliestDeadline;
+    let cell = Cell::start(config).expect("a cell");
+    let began = Instant::now();
+    // By their priorities, which are equal, the second could not be admitted: 3 + 14 > 15.
+    let other = spin(&cell, reserved("budget=14ms,period=21ms"));
+    let tenant = spin(&cell, reserved("budget=3ms,period=15ms"));
+    let refused = common::try_start(&cell, "spin.wasm", reserved("budget=3ms,period=15ms"));
+    assert!(refused.is_err(), "that is more than the processor");
+    until("each has had 12 budgets", || {
+        supply(&tenant).used >= 12 * 3 * MS && supply(&other).used >= 12 * 14 * MS
+    });
+    no_more_than_3_of_15_ms(&supply(&tenant), began);
+    assert_eq!(tenant.kill().exit, Exit::Killed);
+    assert_eq!(other.kill().exit, Exit::Killed);
 }
 
 #[test]
