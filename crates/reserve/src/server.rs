@@ -36,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) timeout: Nanos,
     /// How long its first task has run in this turn.
     pub(crate) turn: Nanos,
+    /// How long all tasks of a background server have run in its turn among the others.
+    pub(crate) turn_of_all: Nanos,
     /// How long a task runs while another is ready; `NEVER`: until it blocks.
     pub(crate) slice: Nanos,
     /// When it was dispatched last, `x` (SPR §IV-A).
@@ -69,6 +71,7 @@ impl Server {
             nonpreemptive: 0,
             slice: NEVER,
             turn: 0,
+            turn_of_all: 0,
             is_background: true,
             is_preempted: false,
             contract: None,
@@ -128,6 +131,18 @@ impl Server {
     #[inline]
     pub(crate) const fn is_background(&self) -> bool {
         self.is_background
+    }
+
+    /// Says whether its first task has used up a turn.
+    #[inline]
+    pub(crate) const fn has_used_turn(&self) -> bool {
+        self.turn >= self.slice
+    }
+
+    /// Says whether a background server has used up its turn among the others.
+    #[inline]
+    pub(crate) const fn have_all_used_turn(&self) -> bool {
+        self.is_background && self.turn_of_all >= self.slice
     }
 
     /// Until when it may not be preempted. It may be at once if it has no region, also on the way

@@ -58,6 +58,7 @@ impl Scheduler {
         let ring = &mut self.rings[index as usize];
         server.supply.used += end - from;
         server.turn += end - from;
+        server.turn_of_all += end - from;
         if !server.is_background() {
             self.ledger.used += end - from;
         }
