@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::world::{self, Load, Tenant, busy, contracts, loads};
+use common::world::{self, Load, Tenant, busy, contracts, loads, policies};
 use common::{Machine, config, contract};
 use leasehold_reserve::{
     Config, Contract, Nanos, Order, Policy, Priority, Refused, Shielding, State,
 };
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
+use proptest::prelude::{ProptestConfig, Strategy, any, prop, proptest};
 
 const HORIZON: Nanos = 3_000;
 const SHIELDINGS: [Shielding; 2] = [Shielding::Eager, Shielding::Shielded];
@@ -112,10 +112,6 @@ fn a_larger_deferrable_budget_comes_a_period_after_what_the_old_contract_promise
 
 fn changes() -> impl Strategy<Value = Vec<(Nanos, usize, Contract)>> {
     prop::collection::vec((0..HORIZON, any::<usize>(), contracts()), 0..12)
-}
-
-fn policies() -> impl Strategy<Value = Policy> {
-    prop_oneof![Just(Policy::Sporadic), Just(Policy::Deferrable)]
 }
 
 fn top(contract: Contract, policy: Policy) -> Contract {

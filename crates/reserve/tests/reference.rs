@@ -12,7 +12,7 @@ use common::world::{self, Load, Step, Tenant};
 use leasehold_reserve::{
     Config, Contract, Nanos, Order, Policy, Priority, REPLENISHMENTS_MAX, Shielding,
 };
-use proptest::prelude::{ProptestConfig, Strategy, any, prop, proptest};
+use proptest::prelude::{ProptestConfig, Strategy, prop, proptest};
 
 const HORIZON: Nanos = 2_000;
 
@@ -283,18 +283,13 @@ fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: N
 /// Contracts of decreasing importance. Their queues have a place for every unit of budget: a full queue
 /// puts off what comes back, which the reference knows nothing of.
 fn contracts() -> impl Strategy<Value = Vec<Contract>> {
-    let contract = (10..200u64, 1..70u64, any::<bool>(), 0..20u64);
+    let contract = (10..200u64, 1..70u64, world::policies(), 0..20u64);
     prop::collection::vec(contract, 1..6).prop_map(|parts| {
         parts
             .into_iter()
             .enumerate()
-            .map(|(i, (period, percent, is_deferrable, region))| {
+            .map(|(i, (period, percent, policy, region))| {
                 let budget = (period * percent / 100).clamp(1, REPLENISHMENTS_MAX.into());
-                let policy = if is_deferrable {
-                    Policy::Deferrable
-                } else {
-                    Policy::Sporadic
-                };
                 Contract::new(budget, period)
                     .unwrap()
                     .with_nonpreemptive(region.saturating_sub(8).min(budget))

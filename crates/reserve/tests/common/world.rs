@@ -285,23 +285,15 @@ fn program() -> impl Strategy<Value = Vec<Step>> {
     prop_oneof![1 => Just(busy()), 3 => steps()]
 }
 
+pub(crate) fn policies() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Sporadic), Just(Policy::Deferrable)]
+}
+
 pub(crate) fn contracts() -> impl Strategy<Value = Contract> {
-    let parts = (
-        10..200u64,
-        1..60u64,
-        0..6u8,
-        any::<bool>(),
-        1..9u32,
-        0..15u64,
-    );
+    let parts = (10..200u64, 1..60u64, 0..6u8, policies(), 1..9u32, 0..15u64);
     (parts, prop::option::of(1..10u64)).prop_map(
-        |((period, budget, priority, is_deferrable, replenishments, nonpreemptive), slice)| {
+        |((period, budget, priority, policy, replenishments, nonpreemptive), slice)| {
             let budget = (period * budget / 100).max(1);
-            let policy = if is_deferrable {
-                Policy::Deferrable
-            } else {
-                Policy::Sporadic
-            };
             Contract::new(budget, period)
                 .unwrap()
                 .with_priority(leasehold_reserve::Priority(priority))
