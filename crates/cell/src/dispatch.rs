@@ -125,6 +125,18 @@ impl Dispatcher {
         })
     }
 
+    /// Charges a tenant for processor time that helper threads have spent on its behalf, in nanoseconds:
+    /// its reservation or, in the background, its time slices. Call [`decide`](Self::decide)
+    /// afterwards.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for helper threads of the file layer")
+    )]
+    pub(crate) fn charge(&mut self, share: &Share, time: Nanos, now: Nanos) {
+        // A tenant that is gone pays nothing any more.
+        let _ = self.scheduler.charge(share.server, time, now);
+    }
+
     /// A tenant ends from now on, under its own reservation: so that what it did to its budget before
     /// does not put that off, its replenishments are joined ([`while_ending`]). Without a reservation,
     /// and of budgets that come back as a whole, nothing changes.
@@ -468,6 +480,21 @@ mod tests {
             let left = scheduler.budget_left(share.server, 100);
             assert_eq!(left.expect("a server"), 80, "{order:?}");
         }
+    }
+
+    #[test]
+    fn helper_threads_use_the_budget_of_the_tenant_that_they_work_for() {
+        let mut dispatcher = Dispatcher::new(&CellConfig::new(Profile::free()), 2);
+        let contract = Contract::new(100, 1_000).expect("a contract");
+        let share = dispatcher.share(Some(&contract), 0).expect("it fits");
+        let task = dispatcher.add(&share, Work::Execution(1)).expect("a place");
+        dispatcher.wake(task, 0);
+        dispatcher.decide(0);
+        dispatcher.charge(&share, 30, 20);
+        let (turn, timer) = dispatcher.decide(20);
+        assert_eq!(turn.map(|turn| turn.task), Some(task));
+        assert_eq!(timer, Some(70));
+        assert_eq!(dispatcher.supply(&share).used, 50);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::background::Background;
 use crate::budget::Budget;
 use crate::config::{Config, Shielding};
-use crate::contract::{Contract, Nanos};
+use crate::contract::{Contract, Nanos, PERIOD_MAX};
 use crate::decision::Decision;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
@@ -278,6 +278,28 @@ impl Scheduler {
     /// of a timer's interrupt then, of which a part may be [others' to pay](Self::with_interrupt).
     pub fn settle(&mut self, now: Nanos) {
         self.account(now);
+    }
+
+    /// Charges a server for `time` nanoseconds of processor time that helper threads have spent on its
+    /// behalf, beside the time that its tasks run: as of `now`, in one piece.
+    ///
+    /// What exceeds the budget is an overrun, taken off the next replenishments (SPR Alg. 1). The time
+    /// of a server that is not active counts as an activation at `now`. A background server has the time
+    /// counted in its supply and in its time slice; what exceeds a slice shortens its next slices, to an
+    /// eighth at the least, until it is made up for.
+    ///
+    /// Call [`schedule`](Self::schedule) afterwards: the budget of the server that runs ends earlier by
+    /// it. O(S).
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if the server has been removed.
+    pub fn charge(&mut self, id: ServerId, time: Nanos, now: Nanos) -> Result<(), Refused> {
+        let index = self.servers.find(id)?;
+        self.account(now);
+        if time > 0 {
+            self.charge_helpers(index, time.min(PERIOD_MAX));
+        }
+        Ok(())
     }
 
     /// Decides who runs (SPR §IV-B): accounts for what ran, processes what is due, selects the

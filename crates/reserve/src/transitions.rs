@@ -71,7 +71,14 @@ impl Scheduler {
             server
                 .budget
                 .charge(ring, (from, end), now, &mut watch(&mut self.timers, index));
-        let is_available = server.budget.is_available(ring, now);
+        self.settle_budget(index);
+    }
+
+    /// Sees to what it changes that a server was charged.
+    fn settle_budget(&mut self, index: Index) {
+        let server = self.servers.at(index);
+        let ring = &self.rings[index as usize];
+        let is_available = server.budget.is_available(ring, self.accounted);
         match server.state {
             State::Ready if is_available => self.follow_deadline(index),
             State::Ready => {
@@ -93,11 +100,29 @@ impl Scheduler {
         self.ledger.used += time;
         let watch = &mut watch(&mut self.timers, index);
         server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
-        match server.state {
-            State::Blocked => self.suspend(index),
-            State::Depleted => self.deplete(index),
-            State::Ready => debug_assert!(false, "it has stopped"),
+        debug_assert!(server.state != State::Ready, "it has stopped");
+        self.settle_budget(index);
+    }
+
+    /// Charges a server for what helper threads have done for it.
+    pub(crate) fn charge_helpers(&mut self, index: Index, time: Nanos) {
+        let now = self.accounted;
+        let server = self.servers.at_mut(index);
+        server.supply.used += time;
+        if server.is_background() {
+            server.slice_debt = server.slice_debt.saturating_add(time);
+            return;
         }
+        let ring = &mut self.rings[index as usize];
+        let watch = &mut watch(&mut self.timers, index);
+        server.turn = server.turn.saturating_add(time);
+        self.ledger.used += time;
+        if server.state == State::Blocked {
+            // What a server uses comes back a period after it was activated at the earliest.
+            server.supply.replenishments += server.budget.resume(ring, now, now, watch);
+        }
+        server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
+        self.settle_budget(index);
     }
 
     /// The server that would have run has not: its region begins as much later, and what came

@@ -38,6 +38,7 @@ impl Scheduler {
             self.rotate_servers(index);
             index = self.background.first()?;
         }
+        self.servers.at_mut(index).begin_slice();
         if self.servers.at(index).has_used_turn() {
             self.rotate_tasks(index);
         }
