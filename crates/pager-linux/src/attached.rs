@@ -1,6 +1,6 @@
 //! An area at addresses of a tenant.
 
-use leasehold_pager::AttachmentId;
+use leasehold_pager::{AttachmentId, ReservationId};
 
 use crate::ahead::Stream;
 use crate::bits::Bits;
@@ -45,7 +45,15 @@ pub(crate) struct Attached {
     pub(crate) role: Role,
     /// Its addresses have been given up.
     pub(crate) gone: bool,
+    /// A page could not be had: memory of the process's own is at all of its addresses, and its
+    /// tenant does not run again.
+    pub(crate) lost: bool,
+    /// The same of one page, before that.
+    pub(crate) patched: bool,
     pub(crate) stream: Stream,
+    /// The reservation that it is of, and the kernel mappings that this one was charged for it.
+    pub(crate) holder: ReservationId,
+    pub(crate) mappings: u32,
 }
 
 impl Attached {

@@ -2,23 +2,30 @@
 //!
 //! The policy's frame numbers are permits here: the kernel picks the memory of each page.
 
+use std::collections::BTreeMap;
+
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, StoreError,
+    AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, ReservationId, StoreError,
 };
 use rustix::io::Errno;
 use rustix::mm::Advice;
 
 use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
-use crate::batch::{Releases, Run, Source, Zaps};
+use crate::batch::{MOST, Releases, Run, Source, Zaps};
 use crate::bits::Bits;
 use crate::hold::Ballast;
+use crate::holders::Holders;
 use crate::memory::{Backing, Memory, Staging};
+use crate::page_file::PageFile;
 use crate::refusal::Reason;
 use crate::slots::{NOWHERE, Slots};
 use crate::span::Span;
 use crate::store::{Store, read_all, write_all};
 use crate::userfault::Userfault;
+
+/// Pages of the largest attachment that a spare can take the place of: those of a memory.
+const SPARE: u32 = 1 << 20;
 
 /// Pages of zeros that can be copied in one go.
 const ZEROS: u32 = 64;
@@ -29,17 +36,30 @@ pub(crate) struct Placement {
     pub(crate) span: Span,
     pub(crate) accessible: u32,
     pub(crate) role: Role,
+    /// The reservation, and the kernel mappings that it was charged for this.
+    pub(crate) holder: ReservationId,
+    pub(crate) mappings: u32,
 }
 
 /// Page tables, page cache and store of a cell.
 pub(crate) struct Linux {
     pub(crate) userfault: Userfault,
     pub(crate) ballast: Ballast,
+    /// The memory of all areas.
+    pub(crate) file: PageFile,
+    pub(crate) holders: Holders,
+    /// Addresses of the crate's own that could not be unmapped when they were no longer used.
+    pub(crate) unwanted: Vec<Span>,
+    /// Memory of the process's own that was never touched, to be put in place of an attachment of
+    /// which a page cannot be had when the kernel has no mapping to spare.
+    pub(crate) spare: Span,
+    /// Entries that were to be removed are still in a page table.
+    unzapped: bool,
     /// By the indices of areas and attachments.
     pub(crate) areas: Vec<Option<Memory>>,
     pub(crate) attached: Vec<Option<Attached>>,
-    /// Start and end of what faults are served at, and the attachment; in order.
-    pub(crate) ranges: Vec<(usize, usize, u32)>,
+    /// Where faults are served: end and attachment, by the start.
+    pub(crate) ranges: BTreeMap<usize, (usize, u32)>,
     pub(crate) placement: Option<Placement>,
     store: Option<Box<dyn Store>>,
     pub(crate) slots: Slots,
@@ -64,17 +84,25 @@ impl Linux {
         store: Option<Box<dyn Store>>,
     ) -> std::io::Result<Self> {
         let pages = store.as_ref().map_or(0, |store| store.pages());
+        let file = PageFile::new()?;
+        let (staging, zeros) = (Staging::new(CLUSTER as u32)?, Staging::new(ZEROS)?);
         Ok(Linux {
             userfault,
             ballast,
+            file,
+            // The last that can fail: it is given back when this is dropped.
+            spare: Span::allocate(SPARE)?,
+            holders: Holders::default(),
+            unwanted: Vec::new(),
+            unzapped: false,
             areas: Vec::new(),
             attached: Vec::new(),
-            ranges: Vec::new(),
+            ranges: BTreeMap::new(),
             placement: None,
             store,
             slots: Slots::new(pages),
-            staging: Staging::new(CLUSTER as u32)?,
-            zeros: Staging::new(ZEROS)?,
+            staging,
+            zeros,
             staged: None,
             run: None,
             zaps: Zaps::new(),
@@ -85,9 +113,6 @@ impl Linux {
     }
 
     pub(crate) fn add_area(&mut self, id: AreaId, memory: Memory) {
-        if let Backing::Store(_) = memory.backing {
-            self.slots.promise(memory.pages());
-        }
         let index = id.index() as usize;
         if self.areas.len() <= index {
             self.areas.resize_with(index + 1, || None);
@@ -107,11 +132,36 @@ impl Linux {
             .expect("an attachment")
     }
 
+    /// Takes places in the store for an area of `pages` pages: of a reservation's share, if it has
+    /// one, or of those that are nobody's.
+    ///
+    /// # Errors
+    /// How many are left; nothing has changed.
+    pub(crate) fn promise(&mut self, owner: Option<ReservationId>, pages: u32) -> Result<(), u32> {
+        if let Some(owner) = owner {
+            return self.holders.take_places(owner, pages);
+        }
+        // Writing a page out again takes a second place for a moment.
+        let left = self.slots.unpromised().saturating_sub(CLUSTER as u32);
+        if pages > left {
+            return Err(left);
+        }
+        self.slots.promise(pages);
+        Ok(())
+    }
+
+    /// Gives back what was promised.
+    pub(crate) fn unpromise(&mut self, owner: Option<ReservationId>, pages: u32) {
+        match owner {
+            Some(owner) => self.holders.give_places(owner, pages),
+            None => self.slots.forget(pages),
+        }
+    }
+
     /// The attachment that serves faults at an address, and the page there.
     #[inline]
     pub(crate) fn find(&self, address: usize) -> Option<(u32, u32)> {
-        let after = self.ranges.partition_point(|&(start, ..)| start <= address);
-        let &(start, end, attached) = self.ranges.get(after.checked_sub(1)?)?;
+        let (&start, &(end, attached)) = self.ranges.range(..=address).next_back()?;
         let page = ((address - start) as u64 / PAGE) as u32;
         (address < end).then_some((attached, page))
     }
@@ -120,7 +170,7 @@ impl Linux {
     fn is_shown(&self, attached: u32, page: u32) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let view = view.expect("an attachment");
-        if view.gone || page >= view.accessible {
+        if view.gone || view.lost || page >= view.accessible {
             return false;
         }
         match &view.role {
@@ -140,6 +190,10 @@ impl Linux {
     pub(crate) fn is_mapped(&self, attached: u32, page: u32, write: bool) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let mut view = view.expect("an attachment");
+        if view.lost {
+            // Memory of the process's own is there.
+            return true;
+        }
         if let Role::Original {
             copies,
             broken,
@@ -179,6 +233,10 @@ impl Linux {
             self.fill_from_staging(attached, area, page, shown.then_some((span, protect)));
             return;
         }
+        if self.memory(area).unfilled.get(page) {
+            self.fill_again(attached, area, page, shown.then_some((span, protect)));
+            return;
+        }
         if !shown {
             return;
         }
@@ -200,8 +258,7 @@ impl Linux {
         }
     }
 
-    /// Makes the staging area the contents of a page that is not cached, and maps it if it can
-    /// be seen.
+    /// Makes the staging area the contents of a page, and maps it if it can be seen.
     fn fill_from_staging(
         &mut self,
         attached: u32,
@@ -210,8 +267,13 @@ impl Linux {
         shown: Option<(Span, bool)>,
     ) {
         self.settle();
-        self.ballast.use_frames(1);
-        if let Some((span, protect)) = shown {
+        self.memory(area).unfilled.put(page, false);
+        // What an earlier one left may still be there, and is overwritten then.
+        let stale = self.memory(area).cached.get(page);
+        if !stale {
+            self.ballast.use_frames(1);
+        }
+        if let (Some((span, protect)), false) = (shown, stale) {
             let from = self.staging.span();
             match self.userfault.map_copies(span, from, protect) {
                 Ok(()) => {
@@ -223,11 +285,37 @@ impl Linux {
             }
         }
         // What was read must not be lost: it may be the only copy.
-        let bytes = self.staging.bytes(0, 1);
+        let bytes = self.staging.read(0, 1);
         let memory = self.areas[area as usize].as_mut().expect("an area");
-        if let Err(error) = memory.save(page, bytes) {
-            self.ballast.free_frames(1);
-            panic!("a page that was read cannot be kept: {error}");
+        if let Err(error) = memory.save(&self.file, page, bytes) {
+            self.ballast.free_frames(u32::from(!stale));
+            self.leave_unfilled(area, page, Errno::from_io_error(&error));
+        } else if let (Some((span, protect)), true) = (shown, stale) {
+            match self.userfault.map_cached(span, protect) {
+                Ok(()) => {
+                    self.view(attached).present.put(page, true);
+                }
+                Err(stopped) => self.failed = Some(Reason::Kernel(stopped.errno)),
+            }
+        }
+    }
+
+    /// A page has a frame, and its contents could not be put there: whoever touches it next has
+    /// them read again, or is denied the page.
+    fn leave_unfilled(&mut self, area: u32, page: u32, errno: Option<Errno>) {
+        self.memory(area).unfilled.put(page, true);
+        self.failed = Some(Reason::Kernel(errno.unwrap_or(Errno::IO)));
+    }
+
+    /// Reads what a page holds whose contents could not be put into its frame before.
+    fn fill_again(&mut self, attached: u32, area: u32, page: u32, shown: Option<(Span, bool)>) {
+        self.settle();
+        match self.read_stored(area, page) {
+            Ok(()) => self.fill_from_staging(attached, area, page, shown),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error);
+                self.failed = Some(Reason::Kernel(errno.unwrap_or(Errno::IO)));
+            }
         }
     }
 
@@ -243,13 +331,46 @@ impl Linux {
     }
 
     fn settle_zaps(&mut self) {
+        let mut stuck = [None; MOST];
+        let mut left = 0;
         self.zaps.drain(|span| {
             // The advice for locked memory is good for all.
-            if let Err(error) = span.advise(Advice::LinuxDontneedLocked) {
-                // The tenant would see a frame that may become somebody else's.
-                panic!("pages cannot be unmapped: {error}");
+            if span.advise(Advice::LinuxDontneedLocked).is_err() {
+                stuck[left] = Some(span);
+                left += 1;
             }
         });
+        for span in stuck.into_iter().flatten() {
+            self.keep_entries(span);
+        }
+    }
+
+    /// Entries could not be removed: what is noted of them stays true. Their tenant sees pages of
+    /// its own areas for longer than the policy says, until these are punched out; it takes nothing
+    /// from anybody, and writes to them are still noticed.
+    fn keep_entries(&mut self, span: Span) {
+        self.unzapped = true;
+        for page in 0..span.pages() {
+            let Some((attached, page)) = self.find(span.page(page)) else {
+                continue;
+            };
+            let shown = self.shown_by(attached, page);
+            self.view(shown).present.put(page, true);
+        }
+    }
+
+    /// The attachment whose page is seen at an address of another: it is another one if it was
+    /// copied.
+    pub(crate) fn shown_by(&self, attached: u32, page: u32) -> u32 {
+        let view = self.attached[attached as usize].as_ref();
+        match &view.expect("an attachment").role {
+            Role::Original {
+                copies,
+                broken,
+                block,
+            } if broken.get(page >> block) => *copies,
+            _ => attached,
+        }
     }
 
     fn settle_run(&mut self) {
@@ -316,6 +437,80 @@ impl Linux {
         }
     }
 
+    /// No fault is served at the addresses of an attachment any more.
+    pub(crate) fn forget_range(&mut self, attached: u32, span: Span) {
+        let range = self.ranges.get(&span.start());
+        if range.is_some_and(|&(_, other)| other == attached) {
+            self.ranges.remove(&span.start());
+        }
+    }
+
+    /// Puts memory of the process's own at all addresses of an attachment; says whether that was
+    /// possible.
+    pub(crate) fn replace(&mut self, attached: u32) -> bool {
+        let view = self.view(attached);
+        let used = view.span.part(0, view.accessible);
+        let spare = self.spare;
+        if used.substitute().is_err() {
+            if used.pages() > spare.pages() || spare.part(0, used.pages()).replace(used).is_err() {
+                return false;
+            }
+            self.spare = spare.part(used.pages(), spare.pages());
+        }
+        self.lose(attached);
+        true
+    }
+
+    /// Makes the spare whole again, if some of it was used.
+    pub(crate) fn renew_spare(&mut self) {
+        if self.spare.pages() < SPARE
+            && let Ok(spare) = Span::allocate(SPARE)
+        {
+            let rest = std::mem::replace(&mut self.spare, spare);
+            self.unmap_unwanted(rest);
+        }
+    }
+
+    /// Memory of the process's own is at all addresses of an attachment.
+    pub(crate) fn lose(&mut self, attached: u32) {
+        let view = self.view(attached);
+        view.lost = true;
+        view.present.clear(0, view.accessible);
+        if let Role::Original { copies, .. } = view.role {
+            self.lose(copies);
+        }
+    }
+
+    /// Gives an attachment a page that the policy has refused, so that host code can go on: for
+    /// when the kernel refuses [memory of the process's own](Self::lose). What others may see is
+    /// not touched.
+    pub(crate) fn substitute_page(
+        &mut self,
+        attached: u32,
+        page: u32,
+        span: Span,
+    ) -> Result<(), Errno> {
+        let shown = self.shown_by(attached, page);
+        if self.view(shown).traps_writes() {
+            return Err(Errno::PERM);
+        }
+        let area = self.view(shown).area;
+        if self.memory(area).cached.get(page) {
+            match self.userfault.map_cached(span, false) {
+                Err(stopped) if stopped.errno != Errno::EXIST => return Err(stopped.errno),
+                _ => self.userfault.protect(span, false)?,
+            }
+        } else {
+            let filled = self.userfault.map_zeros(span);
+            filled.map_err(|stopped| stopped.errno)?;
+            self.memory(area).cached.put(page, true);
+            self.ballast.use_frames(1);
+        }
+        self.memory(area).dirty.put(page, true);
+        self.view(shown).present.put(page, true);
+        Ok(())
+    }
+
     /// Removes a page from the page table of an attachment, if it is there.
     pub(crate) fn forget_entry(&mut self, attached: u32, page: u32) -> bool {
         if self.run.is_some_and(|run| run.has(attached, page)) {
@@ -333,55 +528,79 @@ impl Linux {
         was
     }
 
-    /// Gives the frames of released pages back.
+    /// Gives the frames of released pages back. What cannot be given back now is when the page is
+    /// filled again, or its area goes.
     pub(crate) fn settle_releases(&mut self) {
-        let (areas, ballast) = (&mut self.areas, &mut self.ballast);
+        let mut runs = [(0, 0, 0); MOST];
+        let mut count = 0;
         self.releases.drain(|area, from, to| {
-            let Some(memory) = &mut areas[area as usize] else {
-                return;
-            };
-            // Some may have been given back otherwise, or filled anew.
+            runs[count] = (area, from, to);
+            count += 1;
+        });
+        for (area, from, to) in runs.into_iter().take(count) {
             let mut page = from;
             while page < to {
+                let Some(memory) = &self.areas[area as usize] else {
+                    break;
+                };
+                // Some may have been given back otherwise, or filled anew.
                 let mut end = page;
                 while end < to && memory.vacant.get(end) {
                     end += 1;
                 }
                 if end > page {
-                    ballast.free_frames(memory.punch(page, end));
+                    let _ = self.drop_pages(area, page, end);
                 }
                 page = end.max(page + 1);
             }
-        });
+        }
     }
 
     /// A page is about to be filled: what an earlier one left must have gone.
     fn make_vacant(&mut self, page: Page) {
         debug_assert!(self.staged.is_none(), "filled and not mapped");
-        let memory = self.memory(page.area.index());
-        if memory.vacant.get(page.number) {
+        let area = page.area.index();
+        if self.memory(area).vacant.get(page.number) {
             self.settle_releases();
         }
-        let memory = self.memory(page.area.index());
-        debug_assert!(!memory.cached.get(page.number), "filled twice");
+        let memory = self.areas[area as usize].as_mut().expect("an area");
+        if memory.vacant.put(page.number, false) {
+            // It could not be punched out, so it is overwritten.
+            let zeros = self.zeros.read(0, 1);
+            if let Err(error) = memory.save(&self.file, page.number, zeros) {
+                self.leave_unfilled(area, page.number, Errno::from_io_error(&error));
+            }
+        }
+        let memory = self.memory(area);
         memory.dirty.put(page.number, false);
     }
 
-    /// The whole area's frames from `from` on go back, `limit` at most; returns the page after
-    /// the last one looked at. For areas that nobody will read again.
-    pub(crate) fn drop_pages(&mut self, area: u32, from: u32, to: u32) {
-        let freed = self.memory(area).punch(from, to);
+    /// Pages `from .. to` of an area go back, whoever has them mapped.
+    ///
+    /// # Errors
+    /// The kernel's; nothing has changed.
+    pub(crate) fn drop_pages(&mut self, area: u32, from: u32, to: u32) -> Result<(), Errno> {
+        let memory = self.areas[area as usize].as_mut().expect("an area");
+        let freed = memory.punch(&self.file, from, to)?;
         self.ballast.free_frames(freed);
+        if self.unzapped {
+            for &attached in &memory.attached {
+                if let Some(view) = &mut self.attached[attached as usize] {
+                    view.present.clear(from, to.min(view.present.len()));
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn read_stored(&mut self, from: Page) -> std::io::Result<()> {
-        let memory = self.areas[from.area.index() as usize].as_ref();
+    fn read_stored(&mut self, area: u32, page: u32) -> std::io::Result<()> {
+        let memory = self.areas[area as usize].as_ref();
         let memory = memory.expect("an area");
         let into = self.staging.bytes(0, 1);
         if let Backing::File(file) = &memory.backing {
-            return Memory::load_backing(file, from.number, into);
+            return Memory::load_backing(file, page, into);
         }
-        let place = memory.place(from.number);
+        let place = memory.place(page);
         let (Some(place), Some(store)) = (place, &mut self.store) else {
             return Err(std::io::ErrorKind::NotFound.into());
         };
@@ -481,15 +700,26 @@ impl Linux {
             let memory = self.areas[held.page.area.index() as usize].as_ref();
             let memory = memory.expect("an area");
             let into = self.staging.bytes(at, at + 1);
+            if memory.unfilled.get(held.page.number) {
+                return Err(StoreError);
+            }
             if memory.cached.get(held.page.number) {
                 memory
-                    .load(held.page.number, into)
+                    .load(&self.file, held.page.number, into)
                     .map_err(|_| StoreError)?;
             } else {
                 into.fill(0);
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Linux {
+    fn drop(&mut self) {
+        if !self.spare.is_empty() {
+            let _ = self.spare.unmap();
+        }
     }
 }
 
@@ -503,9 +733,8 @@ impl Backend for Linux {
         }
         self.memory(area.index()).attached.push(index);
         if !matches!(placement.role, Role::Copies { .. }) {
-            let range = (placement.span.start(), placement.span.end(), index);
-            let place = self.ranges.partition_point(|other| *other < range);
-            self.ranges.insert(place, range);
+            let (start, end) = (placement.span.start(), placement.span.end());
+            self.ranges.insert(start, (end, index));
         }
         self.attached[index as usize] = Some(Attached {
             id: at,
@@ -515,15 +744,22 @@ impl Backend for Linux {
             present: Bits::new(pages),
             role: placement.role,
             gone: false,
+            lost: false,
+            patched: false,
             stream: Stream::default(),
+            holder: placement.holder,
+            mappings: placement.mappings,
         });
+        self.holders.attached(placement.holder, at);
     }
 
     fn detach(&mut self, at: AttachmentId) {
         self.settle();
         let gone = self.attached[at.index() as usize].take();
         let gone = gone.expect("an attachment");
-        self.ranges.retain(|&(.., other)| other != at.index());
+        self.forget_range(at.index(), gone.span);
+        self.holders.detached(gone.holder, at);
+        self.holders.give_mappings(gone.holder, gone.mappings);
         let memory = self.memory(gone.area);
         memory.attached.retain(|&other| other != at.index());
     }
@@ -557,7 +793,8 @@ impl Backend for Linux {
     fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError> {
         self.make_vacant(held.page);
         self.settle();
-        self.read_stored(from).map_err(|_| StoreError)?;
+        self.read_stored(from.area.index(), from.number)
+            .map_err(|_| StoreError)?;
         self.staged = Some(held.page);
         Ok(())
     }
@@ -568,12 +805,21 @@ impl Backend for Linux {
         let memory = self.areas[from.page.area.index() as usize].as_ref();
         let memory = memory.expect("an area");
         let into = self.staging.bytes(0, 1);
-        if !memory.cached.get(from.page.number) {
+        let loaded = if memory.unfilled.get(from.page.number) {
+            self.read_stored(from.page.area.index(), from.page.number)
+        } else if memory.cached.get(from.page.number) {
+            memory.load(&self.file, from.page.number, into)
+        } else {
             into.fill(0);
-        } else if let Err(error) = memory.load(from.page.number, into) {
-            panic!("a page in memory cannot be read: {error}");
+            Ok(())
+        };
+        match loaded {
+            Ok(()) => self.staged = Some(to.page),
+            Err(error) => {
+                let (area, page) = (to.page.area.index(), to.page.number);
+                self.leave_unfilled(area, page, Errno::from_io_error(&error));
+            }
         }
-        self.staged = Some(to.page);
         self.mark_dirty(to);
     }
 
@@ -596,6 +842,7 @@ impl Backend for Linux {
     fn release(&mut self, held: Held) {
         let memory = self.memory(held.page.area.index());
         memory.dirty.put(held.page.number, false);
+        memory.unfilled.put(held.page.number, false);
         if !memory.cached.get(held.page.number) {
             return;
         }
@@ -619,7 +866,8 @@ impl Backend for Linux {
             for &place in places.iter().filter(|&&place| place != NOWHERE) {
                 self.slots.give_back(place);
             }
-            self.slots.forget(memory.pages());
+            self.unpromise(memory.owner, memory.promised);
         }
+        self.file.give_back(memory.extent);
     }
 }

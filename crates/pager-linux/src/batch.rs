@@ -7,7 +7,7 @@
 use crate::span::Span;
 
 /// Most spans that wait.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 
 /// Spans whose page-table entries are to be removed.
 #[derive(Debug)]

@@ -68,6 +68,28 @@ impl Bits {
         to
     }
 
+    /// Bits of `from .. to` that are set.
+    pub(crate) fn count_in(&self, from: u32, to: u32) -> u32 {
+        let mut count = 0;
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            count += (self.words[(at / 64) as usize] & mask(at, end)).count_ones();
+            at = end;
+        }
+        count
+    }
+
+    /// Says whether no bit is set.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Bits that there are, in whole words.
+    pub(crate) fn len(&self) -> u32 {
+        self.words.len() as u32 * u64::BITS
+    }
+
     /// Bits that are set.
     pub(crate) fn count(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
@@ -109,10 +131,12 @@ mod tests {
                 };
                 if from < to {
                     prop_assert_eq!(bits.after(from, to, limit), expected);
+                    prop_assert_eq!(bits.count_in(from, to) as usize, met.len());
                     prop_assert_eq!(bits.clear(from, to) as usize, met.len());
                     set.retain(|bit| !met.contains(bit));
                 }
                 prop_assert_eq!(bits.count() as usize, set.len());
+                prop_assert_eq!(bits.is_clear(), set.is_empty());
                 prop_assert_eq!((0..200).filter(|&bit| bits.get(bit)).collect::<BTreeSet<u32>>(), set.clone());
             }
         }

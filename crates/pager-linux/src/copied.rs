@@ -3,21 +3,23 @@
 //! A write to a shared page shows the copies at its addresses from then on, and the policy fills
 //! the page's copy with a frame of the writer's own. A mapping of its own for each page would let
 //! a guest use up the mappings of the process by writing to every second page. So addresses change
-//! over in blocks, of which an attachment has 512 at the most; within a block each page is still
-//! copied only when it is touched.
+//! over in blocks, of which an attachment has as many as its reservation has mappings for, and 512
+//! at the most; within a block each page is still copied only when it is touched.
 
 use crate::attached::Role;
 use crate::backend::Linux;
 use crate::bits::Bits;
 use crate::fault::Engine;
 use crate::refusal::Reason;
+use crate::span::Span;
 
-/// Most blocks of an attachment.
-const BLOCKS: u32 = 512;
+/// Most blocks of an attachment, and so most of the kernel mappings that it takes.
+pub(crate) const BLOCKS: u32 = 512;
 
-/// The role of the shared pages of an area of `pages` pages, none of which was written to.
-pub(crate) fn original(copies: u32, pages: u32) -> Role {
-    let block = pages.div_ceil(BLOCKS).next_power_of_two().ilog2();
+/// The role of the shared pages of an area of `pages` pages, none of which was written to, in
+/// `blocks` blocks at the most.
+pub(crate) fn original(copies: u32, pages: u32, blocks: u32) -> Role {
+    let block = pages.div_ceil(blocks).next_power_of_two().ilog2();
     Role::Original {
         copies,
         broken: Bits::new(pages.div_ceil(1 << block)),
@@ -62,22 +64,32 @@ impl Linux {
         let from = number << *block;
         let to = accessible.min(from + (1 << *block));
         view.present.clear(from, to);
-        let area = self.view(copies).area;
-        let memory = self.areas[area as usize].as_ref().expect("an area");
         let block = span.part(from, to);
-        let shown = block
-            .map(memory.file(), from)
-            .and_then(|()| self.userfault.register(block, memory.is_tracked()));
-        match shown {
+        match self.show(copies, block, from) {
             Ok(()) => Ok(copies),
             Err(error) => {
-                // Neither is seen there now; the next access tries again.
+                // Neither may be seen there without its faults being served: as it was, then, and
+                // the next access tries again.
                 if let Role::Original { broken, .. } = &mut self.view(original).role {
                     broken.put(number, false);
+                }
+                if self.show(original, block, from).is_err() {
+                    self.replace(original);
                 }
                 let errno = rustix::io::Errno::from_io_error(&error);
                 Err(Reason::Kernel(errno.unwrap_or(rustix::io::Errno::INVAL)))
             }
         }
+    }
+
+    /// Shows the pages of an attachment from `first` on at these of its addresses.
+    fn show(&self, attached: u32, block: Span, first: u32) -> std::io::Result<()> {
+        let view = self.attached[attached as usize].as_ref();
+        let view = view.expect("an attachment");
+        let memory = self.areas[view.area as usize].as_ref();
+        let memory = memory.expect("an area");
+        let tracked = memory.is_tracked() || view.is_original();
+        block.map(self.file.as_fd(), memory.extent.page(first))?;
+        self.userfault.register(block, tracked)
     }
 }

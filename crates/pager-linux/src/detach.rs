@@ -1,12 +1,16 @@
-//! Giving addresses back at once, and what was in them later.
+//! Giving addresses back soon, and what was in them later.
 //!
 //! Unmapping takes 70 ns for each page, and dropping a page of a memfd another 300: too long for the
-//! moment at which a tenant ends. So the page tables of its attachments are moved aside in one
-//! piece, which leaves the addresses free, and unmapped in steps of a bounded number of pages.
+//! moment at which a tenant ends. So the page tables of its attachments are moved aside, which
+//! leaves the addresses free, and unmapped later. Both are done in steps of a bounded number of
+//! attachments and resident pages.
 //!
 //! Moving is a matter of whole page tables if writes were never trapped. If they were, the kernel
 //! visits every entry to take the trap off (10 ns each). Addresses at which copies are shown
 //! are many mappings, and are unmapped in place.
+//!
+//! A step that the kernel refuses changes nothing that the next one relies on: it is taken again
+//! when the caller comes again. Until the last one was taken the addresses are nobody's.
 
 use std::io;
 
@@ -14,9 +18,29 @@ use leasehold_pager::{AttachmentId, Ending, Refused, ReservationId};
 
 use crate::attached::Role;
 use crate::backend::Linux;
-use crate::bits::Bits;
 use crate::fault::Engine;
-use crate::span::Span;
+use crate::paging::{Error, system};
+use crate::span::{BYTES, Span};
+
+/// Attachments whose addresses are freed in one step at the most.
+const ATTACHMENTS: u32 = 16;
+/// Blocks of copies whose addresses are freed in one system call at the most: each may be a
+/// mapping of its own.
+const BLOCKS: u32 = 64;
+/// Pages of a page table.
+const TABLE: u32 = 512;
+
+/// An attachment on its way aside.
+#[derive(Debug)]
+struct Moving {
+    attached: u32,
+    /// Where its page tables go, if they are moved.
+    to: Option<Span>,
+    /// Pages whose addresses are free.
+    done: u32,
+    /// Nobody else has the area: its frames go with the entries.
+    drops: bool,
+}
 
 /// Page tables moved aside.
 #[derive(Debug)]
@@ -33,6 +57,7 @@ impl Drop for Aside {
     fn drop(&mut self) {
         let rest = self.span.part(self.done, self.span.pages());
         if !rest.is_empty() {
+            // Only when the pager goes before the reservation: no page is shown there to anybody.
             let _ = rest.unmap();
         }
     }
@@ -41,50 +66,96 @@ impl Drop for Aside {
 /// A reservation on its way out.
 #[derive(Debug)]
 pub(crate) struct Retirement {
-    pub(crate) id: ReservationId,
+    id: ReservationId,
+    /// Attachments whose addresses are still to be freed.
+    todo: Vec<AttachmentId>,
+    moving: Option<Moving>,
     aside: Vec<Aside>,
+    /// All its addresses are free.
+    retired: bool,
 }
 
 impl Engine {
-    /// Frees the addresses of a reservation's attachments.
-    pub(crate) fn retire(
-        &mut self,
-        id: ReservationId,
-        attachments: &[AttachmentId],
-    ) -> io::Result<Retirement> {
-        // From here on it serves no faults, and nobody can attach what only it has.
-        self.pager
-            .end_step(id, 0)
-            .map_err(|_| io::ErrorKind::NotFound)?;
+    /// Begins to end a reservation: it serves no faults from here on, and what only it has cannot
+    /// be attached any more. A step for each of its attachments.
+    pub(crate) fn begin_retirement(&mut self, id: ReservationId) -> Result<Retirement, Refused> {
+        self.pager.end_step(id, 0)?;
         let linux = self.linux();
         linux.settle();
-        let mut aside = Vec::with_capacity(attachments.len());
-        for at in attachments {
-            let attached = at.index();
-            let Some(span) = linux.move_aside(attached)? else {
-                continue;
-            };
-            let area = linux.view(attached).area;
-            let drops = linux.memory(area).attached.len() == 1;
-            aside.push(Aside {
-                attached,
-                span,
-                done: 0,
-                drops,
-            });
+        let todo = linux.holders.attachments(id).to_vec();
+        for at in &todo {
+            linux.view(at.index()).gone = true;
         }
-        Ok(Retirement { id, aside })
+        Ok(Retirement {
+            id,
+            // Copies are seen at the addresses of their originals, which come first.
+            aside: Vec::with_capacity(todo.len()),
+            todo,
+            moving: None,
+            retired: false,
+        })
+    }
+
+    /// Frees the addresses of some attachments, with `limit` resident pages at the most.
+    ///
+    /// # Errors
+    /// The kernel's; it can be tried again.
+    pub(crate) fn retire_step(
+        &mut self,
+        retirement: &mut Retirement,
+        limit: u32,
+    ) -> Result<Ending, Error> {
+        if retirement.retired {
+            return Ok(Ending::Done);
+        }
+        let linux = self.linux();
+        linux.settle();
+        linux.tidy();
+        let mut left = limit.max(1);
+        for _ in 0..ATTACHMENTS {
+            let Some(moving) = linux.next_moving(retirement)? else {
+                return self.retire_lingering(retirement);
+            };
+            let (pages, done) = linux.move_part(moving, left)?;
+            if done && let Some(moved) = retirement.moving.take() {
+                linux.has_moved(retirement, &moved);
+            }
+            left = left.saturating_sub(pages.max(1));
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(Ending::More)
+    }
+
+    /// Frees addresses that could not be freed when something was detached, one after the other.
+    fn retire_lingering(&mut self, retirement: &mut Retirement) -> Result<Ending, Error> {
+        let linux = self.linux();
+        let Some((at, span)) = linux.holders.next_lingering(retirement.id) else {
+            retirement.retired = true;
+            return Ok(Ending::Done);
+        };
+        linux.forbid_lingering(retirement.id, at, span)?;
+        Ok(Ending::More)
     }
 
     /// Visits `limit` pages of a retired reservation at the most: unmaps them first, then takes
     /// them from the policy.
+    ///
+    /// # Errors
+    /// The kernel's; it can be tried again.
     pub(crate) fn end_step(
         &mut self,
         retirement: &mut Retirement,
         limit: u32,
-    ) -> Result<Ending, Refused> {
+    ) -> Result<Ending, Error> {
+        if !retirement.retired {
+            self.retire_step(retirement, limit)?;
+            return Ok(Ending::More);
+        }
         if let Some(aside) = retirement.aside.last_mut() {
-            if self.linux().unmap_aside(aside, limit) {
+            let unmapped = self.linux().unmap_aside(aside, limit);
+            if unmapped.map_err(system("unmap the pages of an ended tenant"))? {
                 retirement.aside.pop();
             }
             return Ok(Ending::More);
@@ -97,70 +168,210 @@ impl Engine {
 }
 
 impl Linux {
-    /// Makes the addresses of an attachment inaccessible, and moves what was mapped there to
-    /// others, if there was anything.
-    fn move_aside(&mut self, attached: u32) -> io::Result<Option<Span>> {
+    /// Unmaps and punches what could not be before.
+    pub(crate) fn tidy(&mut self) {
+        while let Some(span) = self.unwanted.pop() {
+            if span.unmap().is_err() {
+                self.unwanted.push(span);
+                break;
+            }
+        }
+        self.file.settle();
+        self.renew_spare();
+    }
+
+    /// Addresses of the crate's own are no longer used.
+    pub(crate) fn unmap_unwanted(&mut self, span: Span) {
+        if !span.is_empty() && span.unmap().is_err() {
+            self.unwanted.push(span);
+        }
+    }
+
+    /// The addresses of a detached attachment could not be made inaccessible: nobody has them, and
+    /// no extent is used again until they are.
+    pub(crate) fn linger(&mut self, id: ReservationId, at: Option<AttachmentId>, span: Span) {
+        self.file.stale_mappings += 1;
+        self.holders.lingers(id, at, span);
+    }
+
+    /// Makes addresses inaccessible that [linger](Self::linger).
+    pub(crate) fn forbid_lingering(
+        &mut self,
+        id: ReservationId,
+        at: Option<AttachmentId>,
+        span: Span,
+    ) -> Result<(), Error> {
+        span.forbid().map_err(system("take a mapping back"))?;
+        self.holders.has_left(id, at, span);
+        self.file.stale_mappings -= 1;
+        self.file.settle();
+        Ok(())
+    }
+
+    /// The attachment that is on its way, or the next one; `None` if all have gone.
+    fn next_moving<'a>(
+        &mut self,
+        retirement: &'a mut Retirement,
+    ) -> Result<Option<&'a mut Moving>, Error> {
+        while retirement.moving.is_none() {
+            let Some(at) = retirement.todo.last() else {
+                return Ok(None);
+            };
+            let attached = at.index();
+            let begun = self.begin_moving(attached);
+            retirement.moving = begun.map_err(system("take addresses back"))?;
+            retirement.todo.pop();
+        }
+        Ok(retirement.moving.as_mut())
+    }
+
+    /// Finds a place for the page tables of an attachment; `None` if nothing is mapped there.
+    fn begin_moving(&mut self, attached: u32) -> io::Result<Option<Moving>> {
         let view = self.view(attached);
-        view.gone = true;
-        let (area, used) = (view.area, view.span.part(0, view.accessible));
-        let plain = match &view.role {
-            Role::Direct | Role::ReadOnly => true,
+        let (area, span) = (view.area, view.span);
+        let used = span.part(0, view.accessible);
+        let is_plain = match &view.role {
+            Role::Direct | Role::ReadOnly => !view.lost,
             Role::Original { .. } => false,
             // It was seen at the addresses of the original.
             Role::Copies { .. } => return Ok(None),
         };
-        self.ranges.retain(|&(.., other)| other != attached);
+        let is_read_only = view.is_read_only();
+        let memory = self.memory(area);
+        let (drops, tracked) = (memory.attached.len() == 1, memory.is_tracked());
         if used.is_empty() {
+            self.forget_range(attached, span);
             return Ok(None);
         }
-        if !plain {
-            self.view(attached).present = Bits::default();
-            used.forbid()?;
-            return Ok(None);
-        }
+        let mut moving = Moving {
+            attached,
+            to: None,
+            done: 0,
+            drops,
+        };
         // Kernels take the trap off when the entries move.
-        let trapped = self.memory(area).is_tracked() || self.view(attached).is_read_only();
-        if !trapped {
-            self.userfault.unregister(used)?;
+        let untrapped = tracked || is_read_only || self.userfault.unregister(used).is_ok();
+        if is_plain
+            && untrapped
+            && let Ok((to, rest)) = Span::reserve_like(used)
+        {
+            moving.to = Some(to);
+            rest.into_iter().for_each(|rest| self.unmap_unwanted(rest));
         }
-        let aside = Span::reserve_like(used)?;
-        if used.move_to(aside).is_err() {
-            // Something else was put in the middle.
-            aside.unmap()?;
-            self.view(attached).present = Bits::default();
-            used.forbid()?;
-            return Ok(None);
+        Ok(Some(moving))
+    }
+
+    /// Frees the next addresses of an attachment, at which `limit` pages are resident at the most,
+    /// or those of some more up to the end of a page table. Returns how many were, and whether
+    /// that was all.
+    fn move_part(&mut self, moving: &mut Moving, limit: u32) -> Result<(u32, bool), Error> {
+        let (from, all) = (moving.done, self.view(moving.attached).accessible);
+        let used = self.view(moving.attached).span.part(0, all);
+        let to = self.end_of_part(moving, used, limit);
+        let part = used.part(from, to);
+        let moved = moving.to.filter(|_| from < to).map(|aside| {
+            let moved = part.move_to(aside.part(from, to));
+            (aside, moved.is_ok())
+        });
+        if let Some((aside, false)) = moved {
+            // Something else was put in the middle, or the kernel has no mapping to spare: what
+            // was not moved is unmapped in place. Pages that were moved are unmapped there.
+            moving.to = None;
+            self.unmap_unwanted(aside);
+            self.clear_present(moving.attached, 0, from);
         }
-        used.forbid()?;
-        Ok(Some(aside))
+        part.forbid().map_err(system("take addresses back"))?;
+        let mut pages = 0;
+        if moving.to.is_none() {
+            pages = self.clear_present(moving.attached, from, to);
+        } else {
+            let present = &self.view(moving.attached).present;
+            pages += present.count_in(from, to);
+        }
+        moving.done = to;
+        Ok((pages, to == all))
+    }
+
+    /// Where a part ends that begins where the last one did.
+    fn end_of_part(&self, moving: &Moving, used: Span, limit: u32) -> u32 {
+        let view = self.attached[moving.attached as usize].as_ref();
+        let view = view.expect("an attachment");
+        let (from, all) = (moving.done, used.pages());
+        if let Role::Original {
+            copies,
+            block,
+            broken,
+        } = &view.role
+        {
+            let copies = self.attached[*copies as usize].as_ref();
+            let copies = copies.expect("an attachment");
+            let to = view.present.after(from, all, limit);
+            let to = copies.present.after(from, to, limit);
+            let most = from.saturating_add(BLOCKS << block);
+            return if broken.is_clear() { to } else { to.min(most) };
+        }
+        let to = view.present.after(from, all, limit);
+        if to == all || moving.to.is_none() {
+            return to;
+        }
+        // Whole page tables move in one piece.
+        let table = TABLE * BYTES as u32;
+        let beyond = used.page(to) as u64 % u64::from(table);
+        let more = if beyond == 0 {
+            0
+        } else {
+            (u64::from(table) - beyond) / BYTES as u64
+        };
+        all.min(to + more as u32)
+    }
+
+    /// Nothing is seen at these pages of an attachment any more; returns how many were.
+    fn clear_present(&mut self, attached: u32, from: u32, to: u32) -> u32 {
+        let view = self.view(attached);
+        let mut cleared = view.present.clear(from, to);
+        if let Role::Original { copies, .. } = view.role {
+            cleared += self.view(copies).present.clear(from, to);
+        }
+        cleared
+    }
+
+    /// All addresses of an attachment are free.
+    fn has_moved(&mut self, retirement: &mut Retirement, moved: &Moving) {
+        let span = self.view(moved.attached).span;
+        self.forget_range(moved.attached, span);
+        if let Some(aside) = moved.to {
+            retirement.aside.push(Aside {
+                attached: moved.attached,
+                span: aside,
+                done: 0,
+                drops: moved.drops,
+            });
+        }
     }
 
     /// Unmaps the next pages, of which `limit` are mapped at the most; says whether that was all.
-    fn unmap_aside(&mut self, aside: &mut Aside, limit: u32) -> bool {
-        let view = self.view(aside.attached);
-        let area = view.area;
-        let all = aside.span.pages();
-        let memory = self.areas[area as usize].as_ref().expect("an area");
+    ///
+    /// # Errors
+    /// The kernel's; it can be tried again.
+    fn unmap_aside(&mut self, aside: &mut Aside, limit: u32) -> io::Result<bool> {
         let view = self.attached[aside.attached as usize].as_ref();
         let view = view.expect("an attachment");
+        let area = view.area;
+        let memory = self.areas[area as usize].as_ref().expect("an area");
+        let all = aside.span.pages();
         let resident = if aside.drops {
             &memory.cached
         } else {
             &view.present
         };
         let to = resident.after(aside.done, all, limit.max(1));
-        let part = aside.span.part(aside.done, to);
-        if let Err(error) = part.unmap() {
-            // More mappings than the process may have: leave the addresses, the pages go anyway.
-            if part.forbid().is_err() && !aside.drops {
-                panic!("pages of an ended tenant cannot be unmapped: {error}");
-            }
+        if aside.drops {
+            // Takes them out of the page table as well.
+            self.drop_pages(area, aside.done, to)?;
         }
+        aside.span.part(aside.done, to).unmap()?;
         let from = std::mem::replace(&mut aside.done, to);
         self.view(aside.attached).present.clear(from, to);
-        if aside.drops {
-            self.drop_pages(area, from, to);
-        }
-        to == all
+        Ok(to == all)
     }
 }

@@ -1,8 +1,8 @@
 //! Serving a fault: from an address to a page in the page table, or the reason why there is none.
 
 use leasehold_pager::{AttachmentId, Fault, PAGE, Pager, Refused};
+use rustix::io::Errno;
 
-use crate::attached::Role;
 use crate::backend::Linux;
 use crate::refusal::Reason;
 
@@ -22,8 +22,8 @@ pub(crate) enum Served {
     Done,
     /// Nothing is attached there.
     Elsewhere,
-    /// It cannot be had.
-    Denied(AttachmentId, Reason),
+    /// It cannot be had. The attachment is that whose page it would be, if it is still there.
+    Denied(Option<AttachmentId>, Reason),
 }
 
 /// Policy and mechanism of a cell, together.
@@ -41,10 +41,13 @@ impl Engine {
     /// Serves a fault. Allocates nothing; reads and writes the store if it must.
     pub(crate) fn serve(&mut self, access: Access) -> Served {
         let Some((attached, page)) = self.linux().find(access.address) else {
-            return Served::Elsewhere;
+            return self.elsewhere(access.address);
         };
+        if self.linux().view(attached).lost {
+            return Served::Done;
+        }
         self.linux().writing = access.write;
-        let shown = self.shown_by(attached, page);
+        let shown = self.linux().shown_by(attached, page);
         let result = if page >= self.linux().view(attached).accessible {
             Err(Refused::OutOfRange.into())
         } else if access.write && self.linux().view(shown).is_read_only() {
@@ -59,28 +62,45 @@ impl Engine {
         self.linux().settle();
         self.linux().writing = false;
         let failure = self.linux().take_failure();
-        let shown = self.shown_by(attached, page);
+        let shown = self.linux().shown_by(attached, page);
         let view = self.linux().view(shown);
         let (id, present) = (view.id, view.present.get(page));
         match (result, failure) {
-            (Err(reason), _) => Served::Denied(id, reason),
+            (Err(reason), _) => Served::Denied(Some(id), reason),
             // What could not be mapped was mapped ahead, or for somebody else.
             (Ok(()), _) if present => Served::Done,
-            (Ok(()), Some(reason)) => Served::Denied(id, reason),
-            (Ok(()), None) => unreachable!("a fault was served and the page is not mapped"),
+            (Ok(()), Some(reason)) => Served::Denied(Some(id), reason),
+            // Only a page that the kernel refused is not there, and that was said.
+            (Ok(()), None) => Served::Denied(Some(id), Reason::Kernel(Errno::FAULT)),
         }
     }
 
+    /// Addresses at which nothing is attached: they are not this pager's, unless something that
+    /// was attached there lingers.
+    fn elsewhere(&mut self, address: usize) -> Served {
+        if self.linux().holders.lingers_at(address) {
+            return Served::Denied(None, Reason::Refused(Refused::Stale));
+        }
+        Served::Elsewhere
+    }
+
     /// Puts memory of the process's own in place of a page that cannot be had; says whether that
-    /// was possible.
+    /// was possible. The second time, all of the attachment is replaced: page by page, a guest
+    /// whose pages cannot be had would take as many mappings as it has pages.
     pub(crate) fn substitute(&mut self, address: usize) -> bool {
-        let Some((attached, page)) = self.linux().find(address) else {
+        let linux = self.linux();
+        let Some((attached, page)) = linux.find(address) else {
             return false;
         };
-        let shown = self.shown_by(attached, page);
-        let view = self.linux().view(shown);
-        view.present.put(page, false);
-        view.page_at(page).substitute().is_ok()
+        let view = linux.view(attached);
+        let span = view.page_at(page);
+        if !view.patched && span.substitute().is_ok() {
+            linux.view(attached).patched = true;
+            let shown = linux.shown_by(attached, page);
+            linux.view(shown).present.put(page, false);
+            return true;
+        }
+        linux.replace(attached) || linux.substitute_page(attached, page, span).is_ok()
     }
 
     /// Compares what is noted of pages with what the kernel and the policy know.
@@ -92,28 +112,15 @@ impl Engine {
         let linux = self.linux();
         let mut used = 0;
         for memory in linux.areas.iter().flatten() {
-            let cached = memory.cached.count();
-            let resident = memory.resident_bytes().expect("a size");
-            assert_eq!(u64::from(cached) * PAGE, resident, "pages of an area");
-            used += cached;
+            used += memory.cached.count();
         }
+        let resident = linux.file.resident_bytes().expect("a size");
+        assert_eq!(u64::from(used) * PAGE, resident, "pages of all areas");
         let held = linux.ballast.held();
         assert_eq!(held.used, used, "frames in use");
         let sum = held.used + held.lent + held.ballast;
         // What was released may wait to be given back, 64 pages at the most.
         assert!(sum <= held.frames + 64, "{held:?}");
-    }
-
-    /// The attachment whose page is seen at an address: another one if it was copied.
-    fn shown_by(&mut self, attached: u32, page: u32) -> u32 {
-        match &self.linux().view(attached).role {
-            Role::Original {
-                copies,
-                broken,
-                block,
-            } if broken.get(page >> block) => *copies,
-            _ => attached,
-        }
     }
 
     /// The first write to a clean page: from now on it is dirty.
@@ -143,7 +150,7 @@ impl Engine {
         let window = view.stream.fault(page, most).min(last - page);
         let mut end = page + 1;
         while end <= page + window
-            && self.shown_by(attached, end) == attached
+            && self.linux().shown_by(attached, end) == attached
             && self.pager.map_ahead(id, end)
         {
             end += 1;

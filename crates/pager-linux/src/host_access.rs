@@ -71,7 +71,11 @@ impl Engine {
     }
 }
 
-fn denied(address: usize, attachment: leasehold_pager::AttachmentId, reason: Reason) -> Denied {
+fn denied(
+    address: usize,
+    attachment: Option<leasehold_pager::AttachmentId>,
+    reason: Reason,
+) -> Denied {
     Denied {
         address,
         attachment,

@@ -2,7 +2,8 @@
 //! and userfaultfd, by the thread that faults.
 //!
 //! # Principles
-//! 1. **A page cache is a set of frames.** An area is a memfd; a page of it that is in the page
+//! 1. **A page cache is a set of frames.** An area is an extent of a memfd, of which a cell has
+//!    one, whatever its tenants do; a page of it that is in the page
 //!    cache has a frame, and gives it back when it is punched out. Tenants see an area through
 //!    shared mappings, so that a page that one of them evicts stays for the others (SPC §IV-A).
 //! 2. **A page table is a cache of the policy.** A page that the policy has mapped and whose
@@ -19,11 +20,17 @@
 //!    data is mapped this way too: no write can kill the process.
 //! 6. **Storage is had before it is promised.** Every page of an area that may be written out has
 //!    a place in the swap file from the start, on disk blocks that are allocated.
-//! 7. **A range is free at once, its pages later.** [Retiring](Paging::retire) a reservation moves
-//!    its page tables aside; [`Paging::end_step`] takes the frames back, so many per step.
+//! 7. **A range is free soon, its pages later.** [Retiring](Paging::retire_step) a reservation moves
+//!    its page tables aside; [`Paging::end_step`] takes the frames back, both so many per step.
 //! 8. **A node holds what it promises.** Frames that nobody uses are [held](Held) by a
 //!    ballast of real memory.
 //! 9. **What the kernel lacks is refused, by name** ([`Features`]).
+//! 10. **What is finite is shared out before it is used.** A reservation may have a share of the
+//!     kernel's mappings and of the places in the store ([`Limits`]); an attachment takes the most
+//!     mappings that it can ever cause when it is made.
+//! 11. **Any system call may fail.** Then the tenant that it was made for is refused something, or
+//!     denied a page, and nobody else notices; what could not be given back is nobody's until it
+//!     can. Every call can be made to fail in tests (feature `faults`).
 //!
 //! One [`Paging`] belongs to one thread: the one that opened it is the one that may touch what is
 //! attached. Faults of other threads at these addresses are not resolved.
@@ -79,10 +86,13 @@ mod batch;
 mod bits;
 mod copied;
 mod detach;
+mod door;
 mod fault;
 mod hold;
+mod holders;
 mod host_access;
 mod memory;
+mod page_file;
 mod paging;
 mod probe;
 mod refusal;
@@ -93,7 +103,11 @@ mod store;
 mod swap_file;
 mod userfault;
 
+pub use door::Call;
+#[cfg(feature = "faults")]
+pub use door::faults;
 pub use hold::{Held, Locking};
+pub use holders::Limits;
 pub use paging::{CopyOnWrite, Error, Options, Paging};
 pub use probe::{Features, Unsupported};
 pub use refusal::{Answer, Denied, Reason};

@@ -1,16 +1,17 @@
-//! The memory of an area: a memfd whose cached pages are its frames, and its places in storage.
+//! The memory of an area: an extent of the cell's file whose cached pages are its frames, and its
+//! places in storage.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use leasehold_pager::PAGE;
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use leasehold_pager::{PAGE, ReservationId};
+use rustix::io::Errno;
 
 use crate::bits::Bits;
+use crate::door::{Call, pass};
+use crate::page_file::{Extent, PageFile};
 use crate::slots::NOWHERE;
 use crate::span::BYTES;
-use crate::store::{read_all, write_all};
 
 /// Where the pages of an area are that are in no frame.
 #[derive(Debug)]
@@ -23,18 +24,24 @@ pub(crate) enum Backing {
     File(File),
 }
 
-/// An area's pages. Which of them are cached is known only here: the file is this one's alone.
+/// An area's pages. Which of them are cached is known only here: the extent is this one's alone.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    file: OwnedFd,
-    pages: u32,
+    pub(crate) extent: Extent,
     pub(crate) backing: Backing,
+    /// Places in the store that are promised to it, and the reservation whose share they are of;
+    /// without one, they are of those that nobody has a share of.
+    pub(crate) promised: u32,
+    pub(crate) owner: Option<ReservationId>,
     /// Pages that the file has in memory.
     pub(crate) cached: Bits,
     /// Of these, pages that were released and are not punched out yet.
     pub(crate) vacant: Bits,
     /// Pages written to since they were filled or written out.
     pub(crate) dirty: Bits,
+    /// Pages that have a frame and whose contents the kernel refused to put there: they are read
+    /// again, or denied.
+    pub(crate) unfilled: Bits,
     /// Pages that have a place in the store.
     pub(crate) written: u32,
     /// Attachments of the area, by their indices.
@@ -42,31 +49,29 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(pages: u32, backing: Backing) -> io::Result<Self> {
-        let file = rustix::fs::memfd_create(
-            "leasehold-area",
-            MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL,
-        )
-        .or_else(|_| rustix::fs::memfd_create("leasehold-area", MemfdFlags::CLOEXEC))?;
-        rustix::fs::ftruncate(&file, u64::from(pages) * PAGE)?;
-        Ok(Memory {
-            file,
-            pages,
+    pub(crate) fn new(extent: Extent, backing: Backing, owner: Option<ReservationId>) -> Self {
+        let pages = extent.pages();
+        let promised = if matches!(backing, Backing::Store(_)) {
+            pages
+        } else {
+            0
+        };
+        Memory {
+            extent,
             backing,
+            promised,
+            owner,
             cached: Bits::new(pages),
             vacant: Bits::new(pages),
             dirty: Bits::new(pages),
+            unfilled: Bits::new(pages),
             written: 0,
             attached: Vec::new(),
-        })
-    }
-
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        }
     }
 
     pub(crate) fn pages(&self) -> u32 {
-        self.pages
+        self.extent.pages()
     }
 
     /// Writes to its pages have to be known, because pages that were not written to are evicted
@@ -83,39 +88,28 @@ impl Memory {
     }
 
     /// Copies a cached page out.
-    pub(crate) fn load(&self, page: u32, into: &mut [u8]) -> io::Result<()> {
-        let offset = u64::from(page) * PAGE;
-        read_all(into, |done, rest| {
-            Ok(rustix::io::pread(&self.file, rest, offset + done as u64)?)
-        })
+    pub(crate) fn load(&self, file: &PageFile, page: u32, into: &mut [u8]) -> io::Result<()> {
+        file.load(self.extent, page, into)
     }
 
     /// Fills a page without mapping it; it is cached then.
-    pub(crate) fn save(&mut self, page: u32, from: &[u8]) -> io::Result<()> {
-        let offset = u64::from(page) * PAGE;
-        write_all(from, |done, rest| {
-            Ok(rustix::io::pwrite(&self.file, rest, offset + done as u64)?)
-        })?;
+    pub(crate) fn save(&mut self, file: &PageFile, page: u32, from: &[u8]) -> io::Result<()> {
+        file.save(self.extent, page, from)?;
         self.cached.put(page, true);
         Ok(())
     }
 
     /// Gives the frames of pages `from .. to` back to the kernel, which takes them out of every
     /// page table as well. Returns how many there were.
-    pub(crate) fn punch(&mut self, from: u32, to: u32) -> u32 {
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let (offset, bytes) = (u64::from(from) * PAGE, u64::from(to - from) * PAGE);
-        loop {
-            match rustix::fs::fallocate(&self.file, mode, offset, bytes) {
-                Ok(()) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                // What was in the pages must not be seen again by whoever gets them.
-                Err(errno) => panic!("pages of an area cannot be dropped: {errno}"),
-            }
-        }
+    ///
+    /// # Errors
+    /// The kernel's; the pages are as they were.
+    pub(crate) fn punch(&mut self, file: &PageFile, from: u32, to: u32) -> Result<u32, Errno> {
+        file.punch(self.extent, from, to)?;
         self.vacant.clear(from, to);
         self.dirty.clear(from, to);
-        self.cached.clear(from, to)
+        self.unfilled.clear(from, to);
+        Ok(self.cached.clear(from, to))
     }
 
     /// Copies a page of the file that backs the area; what lies beyond its end is zero.
@@ -123,20 +117,16 @@ impl Memory {
         let offset = u64::from(page) * PAGE;
         let mut done = 0;
         while done < into.len() {
+            pass(Call::Load)?;
             match rustix::io::pread(file, &mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(bytes) => done += bytes,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
         into[done..].fill(0);
         Ok(())
-    }
-
-    /// Bytes that the file has in memory, as the kernel counts them: for tests.
-    pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
-        Ok(rustix::fs::fstat(&self.file)?.st_blocks as u64 * 512)
     }
 }
 
@@ -162,6 +152,13 @@ impl Staging {
         // SAFETY: the memory was allocated for this, is initialised (zeroed), lives as long as
         // this, and is borrowed by nobody else: what the kernel reads it does in system calls.
         unsafe { std::slice::from_raw_parts_mut(span.start() as *mut u8, (to - from) * BYTES) }
+    }
+
+    /// The same, to read.
+    pub(crate) fn read(&self, from: usize, to: usize) -> &[u8] {
+        let span = self.span.part(from as u32, to as u32);
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(span.start() as *const u8, (to - from) * BYTES) }
     }
 }
 

@@ -1,20 +1,22 @@
 //! The memory of one cell: reservations, areas, and where they are attached.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::{fmt, io};
 
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, CLUSTER, Contract, Counts, Ending, PAGE, Pager, Refused,
-    ReservationId, Sharing, Usage,
+    Account, AreaId, AttachmentId, Contract, Counts, Ending, PAGE, Pager, Refused, ReservationId,
+    Sharing, Usage,
 };
 
 use crate::attached::Role;
 use crate::backend::{Linux, Placement};
-use crate::copied::original;
+use crate::copied::{BLOCKS, original};
 use crate::detach::Retirement;
 use crate::fault::Engine;
 use crate::hold::{Ballast, Held, Locking};
+use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
 use crate::probe::{Unsupported, open};
 use crate::refusal::{Answer, Denied};
@@ -92,6 +94,14 @@ pub enum Error {
     /// The thread has a pager already.
     #[error("this thread has a pager already")]
     Opened,
+    /// The reservation has too few kernel mappings left of its share.
+    #[error("{needed} kernel mappings needed, the reservation has {left} left")]
+    Mappings {
+        /// Mappings that were asked for.
+        needed: u32,
+        /// Mappings that are left.
+        left: u32,
+    },
     /// Addresses that are not the start of a page, or go beyond the last.
     #[error("{address:#x} with {pages} pages is no range of pages")]
     Misplaced {
@@ -108,7 +118,11 @@ pub enum Error {
     CopiesTooFew,
 }
 
-fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+/// Kernel mappings that an attachment may cause: itself, what is left of the addresses behind it,
+/// a part of it that is not locked when the rest is, and a page of the process's own in its middle.
+const MAPPINGS: u32 = 5;
+
+pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::System { doing, source }
 }
 
@@ -134,12 +148,8 @@ pub struct Paging {
     this_thread: PhantomData<*const ()>,
 }
 
-/// Who has attached what, and who is ending.
-#[derive(Debug, Default)]
-struct Book {
-    attachments: Vec<(ReservationId, AttachmentId)>,
-    retired: Vec<Retirement>,
-}
+/// Who is ending.
+type Book = HashMap<ReservationId, Retirement>;
 
 impl fmt::Debug for Paging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +227,39 @@ impl Paging {
     /// # Errors
     /// As [`Pager::reserve`].
     pub fn reserve(&self, contract: &Contract) -> Result<ReservationId, Error> {
-        self.work(|engine| Ok(engine.pager.reserve(contract)?))
+        self.work(|engine| {
+            let id = engine.pager.reserve(contract)?;
+            engine.linux().holders.open(id, None);
+            Ok(id)
+        })
+    }
+
+    /// The same for a tenant with shares of what else is finite: its places in the store are promised
+    /// to it from now on, and more kernel mappings than these it does not come to have.
+    ///
+    /// # Errors
+    /// As [`Pager::reserve`]; [`Error::SwapFull`] if the store has too few places that nobody has a
+    /// claim on.
+    pub fn reserve_limited(
+        &self,
+        contract: &Contract,
+        limits: Limits,
+    ) -> Result<ReservationId, Error> {
+        self.work(|engine| {
+            let needed = limits.places;
+            let promised = engine.linux().promise(None, needed);
+            promised.map_err(|left| Error::SwapFull { needed, left })?;
+            match engine.pager.reserve(contract) {
+                Ok(id) => {
+                    engine.linux().holders.open(id, Some(limits));
+                    Ok(id)
+                }
+                Err(refused) => {
+                    engine.linux().unpromise(None, needed);
+                    Err(refused.into())
+                }
+            }
+        })
     }
 
     /// Makes an area that is never written out: for reservations without swap, and for shared
@@ -227,24 +269,62 @@ impl Paging {
     /// # Errors
     /// As [`Pager::create_area`]; [`Error::System`].
     pub fn create_resident_area(&self, pages: u32, sharing: Sharing) -> Result<AreaId, Error> {
-        self.create(pages, sharing, || Ok(Backing::None))
+        self.work(|engine| {
+            let id = engine.pager.create_area(pages, sharing)?;
+            add_area(engine, id, Backing::None, None)
+        })
     }
 
-    /// Makes an area of zeros whose pages have a place in the store each.
+    /// Makes an area of zeros whose pages have a place in the store each, of those that no
+    /// reservation has a share of.
     ///
     /// # Errors
     /// [`Error::SwapFull`] if they cannot have; as [`Pager::create_area`]; [`Error::System`].
     pub fn create_area(&self, pages: u32, sharing: Sharing) -> Result<AreaId, Error> {
-        let left = self.here.with(|engine| engine.linux().slots.unpromised());
-        // Writing a page out again takes a second place for a moment.
-        let left = left.saturating_sub(CLUSTER as u32);
-        if pages > left {
+        self.create_stored(None, pages, sharing)
+    }
+
+    /// The same for a reservation, of whose [share](Limits) the places are. Without a share it is as
+    /// [`create_area`](Self::create_area).
+    ///
+    /// # Errors
+    /// As [`create_area`](Self::create_area): no other reservation's areas make it fail.
+    pub fn create_area_for(
+        &self,
+        owner: ReservationId,
+        pages: u32,
+        sharing: Sharing,
+    ) -> Result<AreaId, Error> {
+        let shared = self
+            .here
+            .with(|engine| engine.linux().holders.has_places(owner));
+        self.create_stored(shared.then_some(owner), pages, sharing)
+    }
+
+    fn create_stored(
+        &self,
+        owner: Option<ReservationId>,
+        pages: u32,
+        sharing: Sharing,
+    ) -> Result<AreaId, Error> {
+        self.work(|engine| {
+            let promised = engine.linux().promise(owner, pages);
             let needed = pages;
-            return Err(Error::SwapFull { needed, left });
-        }
-        self.create(pages, sharing, || {
-            let nowhere = vec![NOWHERE; pages as usize];
-            Ok(Backing::Store(nowhere.into_boxed_slice()))
+            promised.map_err(|left| Error::SwapFull { needed, left })?;
+            let made = engine.pager.create_area(pages, sharing);
+            let made = made.map_err(Error::from).and_then(|id| {
+                let nowhere = vec![NOWHERE; pages as usize];
+                add_area(
+                    engine,
+                    id,
+                    Backing::Store(nowhere.into_boxed_slice()),
+                    owner,
+                )
+            });
+            if made.is_err() {
+                engine.linux().unpromise(owner, pages);
+            }
+            made
         })
     }
 
@@ -263,21 +343,7 @@ impl Paging {
         })?;
         self.work(|engine| {
             let id = engine.pager.create_stored_area(pages, sharing)?;
-            let memory = Memory::new(pages, Backing::File(file));
-            add_area(engine, id, memory)
-        })
-    }
-
-    fn create(
-        &self,
-        pages: u32,
-        sharing: Sharing,
-        backing: impl FnOnce() -> Result<Backing, Error>,
-    ) -> Result<AreaId, Error> {
-        let backing = backing()?;
-        self.work(|engine| {
-            let id = engine.pager.create_area(pages, sharing)?;
-            add_area(engine, id, Memory::new(pages, backing))
+            add_area(engine, id, Backing::File(file), None)
         })
     }
 
@@ -316,15 +382,15 @@ impl Paging {
             // SAFETY: the caller's promise.
             let span = unsafe { range(address as usize, pages) }?;
             let accessible = accessible.min(pages);
-            let used = span.part(0, accessible);
             let tracked = engine.linux().memory(area.index()).is_tracked();
-            show(engine, area.index(), used, 0, tracked)?;
             let placement = Placement {
                 span,
                 accessible,
                 role: Role::Direct,
+                holder: to,
+                mappings: MAPPINGS,
             };
-            self.place(engine, (to, area), placement)
+            place(engine, area, placement, tracked)
         })
     }
 
@@ -347,45 +413,25 @@ impl Paging {
             let (pages, _) = area_of(engine, area)?;
             // SAFETY: the caller's promise.
             let span = unsafe { range(address as usize, pages) }?;
-            show(engine, area.index(), span, 0, true)?;
             let placement = Placement {
                 span,
                 accessible: pages,
                 role: Role::ReadOnly,
+                holder: to,
+                mappings: MAPPINGS,
             };
-            self.place(engine, (to, area), placement)
+            place(engine, area, placement, true)
         })
     }
 
-    /// Has the policy attach an area whose pages are shown at its place, or takes them away.
-    fn place(
-        &self,
-        engine: &mut Engine,
-        (to, area): (ReservationId, AreaId),
-        placement: Placement,
-    ) -> Result<AttachmentId, Error> {
-        let used = placement.span.part(0, placement.accessible);
-        engine.linux().placement = Some(placement);
-        match engine.pager.attach(to, area) {
-            Ok(id) => {
-                self.book.borrow_mut().attachments.push((to, id));
-                Ok(id)
-            }
-            Err(refused) => {
-                engine.linux().placement = None;
-                used.forbid().map_err(system("take a mapping back"))?;
-                Err(refused.into())
-            }
-        }
-    }
-
     /// Gives up the addresses behind the accessible pages of an attachment, which are the caller's
-    /// again: it does not grow any more. What was promised to it stays so until it is detached.
+    /// again: it does not grow any more. If nobody else has the area, so are the places in the store
+    /// that were promised to the pages behind. Returns how many pages these are.
     ///
     /// # Errors
     /// [`Refused::Stale`]; [`Refused::OutOfRange`] if it is not [attached to be written
     /// to](Self::attach_at) or nothing of it is accessible.
-    pub fn trim(&self, at: AttachmentId) -> Result<(), Error> {
+    pub fn trim(&self, at: AttachmentId) -> Result<u32, Error> {
         self.work(|engine| {
             let view = engine.linux().attached.get_mut(at.index() as usize);
             let view = view.and_then(Option::as_mut);
@@ -394,12 +440,21 @@ impl Paging {
             if !matches!(view.role, Role::Direct) || view.accessible == 0 {
                 return Err(Refused::OutOfRange.into());
             }
+            let trimmed = view.span.pages() - view.accessible;
             view.span = view.span.part(0, view.accessible);
-            let end = view.span.end();
-            let ranges = &mut engine.linux().ranges;
-            let range = ranges.iter_mut().find(|range| range.2 == at.index());
-            range.expect("it serves faults").1 = end;
-            Ok(())
+            let (start, end, area) = (view.span.start(), view.span.end(), view.area);
+            let linux = engine.linux();
+            if let Some(range) = linux.ranges.get_mut(&start) {
+                range.0 = end;
+            }
+            // Pages that nobody can touch are never written out.
+            let memory = linux.memory(area);
+            let owner = memory.owner;
+            if memory.is_tracked() && memory.attached.len() == 1 {
+                memory.promised -= trimmed;
+                linux.unpromise(owner, trimmed);
+            }
+            Ok(trimmed)
         })
     }
 
@@ -438,9 +493,10 @@ impl Paging {
                 return Err(Refused::OutOfRange.into());
             }
             if accessible > before {
+                let holder = view.holder;
                 let tracked = engine.linux().memory(area).is_tracked();
                 let part = span.part(before, accessible);
-                show(engine, area, part, before, tracked)?;
+                show(engine, (holder, area), part, before, tracked)?;
                 engine.linux().view(at.index()).accessible = accessible;
             }
             Ok(())
@@ -473,37 +529,46 @@ impl Paging {
             }
             // SAFETY: the caller's promise.
             let span = unsafe { range(address as usize, pages) }?;
-            show(engine, area.index(), span, 0, true)?;
+            let left = engine.linux().holders.mappings_left(to);
+            // Half of what is left stays for what the tenant grows by.
+            let blocks = BLOCKS.min(left.saturating_sub(MAPPINGS) / 2).max(1);
+            // Neighbouring blocks show the same file, or take turns.
+            let mappings = blocks.min(pages) + MAPPINGS;
+            take_mappings(engine, to, mappings)?;
+            if let Err(error) = show(engine, (to, area.index()), span, 0, true) {
+                engine.linux().holders.give_mappings(to, mappings);
+                return Err(error);
+            }
             // The policy attaches them one by one; each is told of the other.
-            let place = |role| Placement {
+            let place = |role, mappings| Placement {
                 // No more of the copies is shown than there are originals.
                 span,
                 accessible: pages,
                 role,
+                holder: to,
+                mappings,
             };
-            let undo = |engine: &mut Engine, refused: Refused| {
-                engine.linux().placement = None;
-                let undone = span.forbid().map_err(system("take a mapping back"));
-                undone.and(Err(Error::from(refused)))
-            };
-            engine.linux().placement = Some(place(Role::Copies { original: u32::MAX }));
+            engine.linux().placement = Some(place(Role::Copies { original: u32::MAX }, 0));
             let own = match engine.pager.attach(to, copies) {
                 Ok(own) => own,
-                Err(refused) => return undo(engine, refused),
+                Err(refused) => {
+                    engine.linux().holders.give_mappings(to, mappings);
+                    return Err(not_placed(engine, to, span, refused));
+                }
             };
-            engine.linux().placement = Some(place(original(own.index(), pages)));
+            let role = original(own.index(), pages, blocks);
+            engine.linux().placement = Some(place(role, mappings));
             let shared = match engine.pager.attach(to, area) {
                 Ok(shared) => shared,
                 Err(refused) => {
+                    engine.linux().holders.give_mappings(to, mappings);
                     engine.pager.detach(own)?;
-                    return undo(engine, refused);
+                    return Err(not_placed(engine, to, span, refused));
                 }
             };
             engine.linux().view(own.index()).role = Role::Copies {
                 original: shared.index(),
             };
-            let mut book = self.book.borrow_mut();
-            book.attachments.extend([(to, shared), (to, own)]);
             Ok(CopyOnWrite {
                 shared,
                 copies: own,
@@ -517,8 +582,9 @@ impl Paging {
     /// attachment of the shared pages.
     ///
     /// # Errors
-    /// As [`Pager::detach`]; the attachment stays then. [`Refused::Foreign`] for copies;
-    /// [`Error::System`].
+    /// As [`Pager::detach`]; the attachment stays then. [`Refused::Foreign`] for copies.
+    /// [`Error::System`] if the addresses cannot be made inaccessible: they are nobody's until that
+    /// was possible, which is tried when this is called again, and when the reservation ends.
     pub fn detach(&self, at: AttachmentId) -> Result<(), Error> {
         while self.detach_step(at, u32::MAX)? == Ending::More {}
         Ok(())
@@ -526,7 +592,7 @@ impl Paging {
 
     /// Goes on [detaching](Self::detach) an area that its tenant does not use any more: looks at
     /// `limit` of its pages at the most ([`Pager::detach_step`]). Copies of an area that was
-    /// attached copy on write go in a single step, the last.
+    /// attached copy on write go first.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -534,27 +600,37 @@ impl Paging {
         self.work(|engine| {
             let view = engine.linux().attached.get(at.index() as usize);
             let view = view.and_then(Option::as_ref);
-            let view = view.filter(|view| view.id == at).ok_or(Refused::Stale)?;
+            let Some(view) = view.filter(|view| view.id == at) else {
+                // The policy has detached it, and its addresses are left.
+                let linux = engine.linux();
+                let (id, span) = linux.holders.lingering(at).ok_or(Refused::Stale)?;
+                linux.forbid_lingering(id, Some(at), span)?;
+                return Ok(Ending::Done);
+            };
+            let holder = view.holder;
             let span = view.span.part(0, view.accessible);
             let copies = match &view.role {
                 Role::Direct | Role::ReadOnly => None,
                 Role::Original { copies, .. } => Some(*copies),
                 Role::Copies { .. } => return Err(Refused::Foreign.into()),
             };
-            let copies = copies.map(|copies| engine.linux().view(copies).id);
+            if let Some(copies) = copies {
+                // Nobody else has them, so nothing has to be written out.
+                let own = engine.linux().view(copies).id;
+                if engine.pager.detach_step(own, limit)? == Ending::Done {
+                    engine.linux().view(at.index()).role = Role::ReadOnly;
+                }
+                return Ok(Ending::More);
+            }
             if engine.pager.detach_step(at, limit)? == Ending::More {
                 return Ok(Ending::More);
             }
-            if !span.is_empty() {
-                span.forbid().map_err(system("take a mapping back"))?;
+            if !span.is_empty()
+                && let Err(error) = span.forbid()
+            {
+                engine.linux().linger(holder, Some(at), span);
+                return Err(system("take a mapping back")(error));
             }
-            if let Some(copies) = copies {
-                // Nobody else has them, so nothing has to be written out.
-                engine.pager.detach(copies)?;
-            }
-            let mut book = self.book.borrow_mut();
-            let gone = [Some(at), copies];
-            book.attachments.retain(|own| !gone.contains(&Some(own.1)));
             Ok(Ending::Done)
         })
     }
@@ -622,47 +698,56 @@ impl Paging {
         self.here.take_denied()
     }
 
-    /// Begins to end a reservation: the addresses of all its attachments are inaccessible, and may
-    /// be used for something else at once. Its frames and pages come back in
-    /// [steps](Self::end_step).
-    ///
-    /// Takes constant time for each attachment, and 10 ns for each resident page of those whose
-    /// pages can be written out; attachments [copy on write](Self::attach_copied) are unmapped at
-    /// once, 70 ns for each resident page.
+    /// Begins to end a reservation, in one go: [`retire_step`](Self::retire_step) until the last.
     ///
     /// # Errors
-    /// [`Refused::Stale`]; [`Error::System`].
+    /// As [`retire_step`](Self::retire_step).
     pub fn retire(&self, id: ReservationId) -> Result<(), Error> {
+        while self.retire_step(id, u32::MAX)? == Ending::More {}
+        Ok(())
+    }
+
+    /// Begins to end a reservation, or goes on: it serves no faults from the first call on, and when
+    /// this returns [`Ending::Done`] the addresses of all its attachments are inaccessible, and may
+    /// be used for something else. Its frames and pages come back in [steps](Self::end_step).
+    ///
+    /// A step frees the addresses of 16 attachments at the most, or those of one up to the end of a
+    /// page table after `limit` resident pages: some microseconds for each attachment, and 10 ns for
+    /// each resident page of those whose pages can be written out; attachments [copy on
+    /// write](Self::attach_copied) are unmapped in place, 70 ns for each resident page. The first
+    /// one takes a step for each attachment besides.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`]. [`Error::System`] if the kernel refuses a call: nothing is lost, the
+    /// addresses are nobody's yet, and it can be tried again.
+    pub fn retire_step(&self, id: ReservationId, limit: u32) -> Result<Ending, Error> {
         let mut book = self.book.borrow_mut();
-        if book.retired.iter().any(|retired| retired.id == id) {
-            return Ok(());
-        }
         self.work(|engine| {
-            engine.pager.account(id)?;
-            let own = book.attachments.iter().filter(|(of, _)| *of == id);
-            let own: Vec<AttachmentId> = own.map(|&(_, at)| at).collect();
-            let retirement = engine.retire(id, &own);
-            let retirement = retirement.map_err(system("take addresses back"))?;
-            book.attachments.retain(|(of, _)| *of != id);
-            book.retired.push(retirement);
-            Ok(())
+            let retirement = retirement(&mut book, engine, id)?;
+            engine.retire_step(retirement, limit)
         })
     }
 
-    /// Goes on ending a reservation, [retiring](Self::retire) it first if that was not done:
+    /// Goes on ending a reservation, [retiring](Self::retire_step) it first if that was not done:
     /// visits at most `limit` pages. All its pages are visited twice, once to unmap them and once
     /// to give their frames back, and there is a visit for each attachment.
     ///
     /// # Errors
-    /// As [`retire`](Self::retire).
+    /// As [`retire_step`](Self::retire_step).
     pub fn end_step(&self, id: ReservationId, limit: u32) -> Result<Ending, Error> {
-        self.retire(id)?;
         let mut book = self.book.borrow_mut();
-        let at = book.retired.iter().position(|retired| retired.id == id);
-        let at = at.ok_or(Refused::Stale)?;
-        let ending = self.work(|engine| Ok(engine.end_step(&mut book.retired[at], limit)?))?;
+        let ending = self.work(|engine| {
+            let retirement = retirement(&mut book, engine, id)?;
+            engine.end_step(retirement, limit)
+        })?;
         if ending == Ending::Done {
-            book.retired.swap_remove(at);
+            book.remove(&id);
+            self.here.with(|engine| {
+                let linux = engine.linux();
+                let places = linux.holders.close(id);
+                linux.unpromise(None, places);
+                linux.tidy();
+            });
         }
         Ok(ending)
     }
@@ -702,15 +787,15 @@ impl Paging {
     /// Pages of a reservation that have a copy in the store, in frames or not. Takes a step for
     /// each attachment.
     pub fn swapped(&self, id: ReservationId) -> u32 {
-        let book = self.book.borrow();
-        let own = book.attachments.iter().filter(|(of, _)| *of == id);
         self.here.with(|engine| {
             let linux = engine.linux();
-            own.map(|(_, at)| {
-                let area = linux.view(at.index()).area;
-                linux.memory(area).written
-            })
-            .sum()
+            let own = linux.holders.attachments(id);
+            let written = own.iter().filter_map(|at| {
+                let view = linux.attached[at.index() as usize].as_ref()?;
+                let memory = linux.areas[view.area as usize].as_ref()?;
+                Some(memory.written)
+            });
+            written.sum()
         })
     }
 
@@ -731,6 +816,21 @@ impl Paging {
     /// Places in the store that no area has a claim on.
     pub fn unpromised(&self) -> u32 {
         self.here.with(|engine| engine.linux().slots.unpromised())
+    }
+
+    /// Kernel mappings that a reservation was charged for, of its [share](Limits).
+    pub fn mappings(&self, id: ReservationId) -> u32 {
+        self.here
+            .with(|engine| engine.linux().holders.mappings_taken(id))
+    }
+
+    /// Says whether nothing waits to be given back that the kernel refused to take: no addresses
+    /// and no pages.
+    pub fn is_settled(&self) -> bool {
+        self.here.with(|engine| {
+            let linux = engine.linux();
+            linux.unwanted.is_empty() && linux.file.is_settled()
+        })
     }
 
     /// Counts everything anew ([`Pager::audit`]), and compares frames with the kernel's count of
@@ -779,9 +879,19 @@ fn area_of(engine: &mut Engine, area: AreaId) -> Result<(u32, bool), Error> {
     Ok((memory.pages(), shows_file))
 }
 
-fn add_area(engine: &mut Engine, id: AreaId, memory: io::Result<Memory>) -> Result<AreaId, Error> {
-    match memory {
-        Ok(memory) => {
+/// Makes the memory of an area that the policy has made, or takes the area back. What its pages
+/// were promised in the store is the caller's to take back then.
+fn add_area(
+    engine: &mut Engine,
+    id: AreaId,
+    backing: Backing,
+    owner: Option<ReservationId>,
+) -> Result<AreaId, Error> {
+    let pages = engine.pager.pages(id)?;
+    engine.linux().tidy();
+    match engine.linux().file.take(pages) {
+        Ok(extent) => {
+            let memory = Memory::new(extent, backing, owner);
             engine.linux().add_area(id, memory);
             Ok(id)
         }
@@ -789,6 +899,61 @@ fn add_area(engine: &mut Engine, id: AreaId, memory: io::Result<Memory>) -> Resu
             engine.pager.discard_area(id)?;
             Err(system("make the memory of an area")(error))
         }
+    }
+}
+
+/// Takes kernel mappings out of a reservation's share.
+fn take_mappings(engine: &mut Engine, of: ReservationId, needed: u32) -> Result<(), Error> {
+    let taken = engine.linux().holders.take_mappings(of, needed);
+    taken.map_err(|left| Error::Mappings { needed, left })
+}
+
+/// Shows an area at its place and has the policy attach it, or changes nothing. Writes to pages
+/// trap if `tracked`.
+fn place(
+    engine: &mut Engine,
+    area: AreaId,
+    placement: Placement,
+    tracked: bool,
+) -> Result<AttachmentId, Error> {
+    let (to, mappings) = (placement.holder, placement.mappings);
+    let used = placement.span.part(0, placement.accessible);
+    take_mappings(engine, to, mappings)?;
+    let shown = show(engine, (to, area.index()), used, 0, tracked);
+    let attached = shown.and_then(|()| {
+        engine.linux().placement = Some(placement);
+        let attached = engine.pager.attach(to, area);
+        attached.map_err(|refused| not_placed(engine, to, used, refused))
+    });
+    if attached.is_err() {
+        engine.linux().holders.give_mappings(to, mappings);
+    }
+    attached
+}
+
+/// The policy has refused to attach what is shown at these addresses.
+fn not_placed(engine: &mut Engine, to: ReservationId, used: Span, refused: Refused) -> Error {
+    let linux = engine.linux();
+    linux.placement = None;
+    if !used.is_empty()
+        && let Err(error) = used.forbid()
+    {
+        linux.linger(to, None, used);
+        return system("take a mapping back")(error);
+    }
+    refused.into()
+}
+
+/// The retirement of a reservation, which begins if it has not.
+fn retirement<'a>(
+    book: &'a mut Book,
+    engine: &mut Engine,
+    id: ReservationId,
+) -> Result<&'a mut Retirement, Error> {
+    use std::collections::hash_map::Entry;
+    match book.entry(id) {
+        Entry::Occupied(begun) => Ok(begun.into_mut()),
+        Entry::Vacant(place) => Ok(place.insert(engine.begin_retirement(id)?)),
     }
 }
 
@@ -805,19 +970,30 @@ unsafe fn range(address: usize, pages: u32) -> Result<Span, Error> {
     Ok(unsafe { Span::new(address, pages) })
 }
 
-/// Shows an area's pages from `first` on at addresses, whose faults are served here from then on;
-/// writes to pages can be made to trap there if `writes` says so.
-fn show(engine: &mut Engine, area: u32, span: Span, first: u32, writes: bool) -> Result<(), Error> {
+/// Shows an area's pages from `first` on at addresses of a reservation, whose faults are served here
+/// from then on; writes to pages can be made to trap there if `writes` says so.
+fn show(
+    engine: &mut Engine,
+    (holder, area): (ReservationId, u32),
+    span: Span,
+    first: u32,
+    writes: bool,
+) -> Result<(), Error> {
     if span.is_empty() {
         return Ok(());
     }
     let linux = engine.linux();
     let memory = linux.areas[area as usize].as_ref().expect("an area");
-    span.map(memory.file(), first)
+    span.map(linux.file.as_fd(), memory.extent.page(first))
         .map_err(system("map an area"))?;
     if linux.ballast.is_locked() && span.lock_on_fault().is_err() {
         linux.ballast.not_all_locked();
     }
-    let registered = linux.userfault.register(span, writes);
-    registered.map_err(system("serve the faults of an area"))
+    linux.userfault.register(span, writes).map_err(|error| {
+        // Pages that are touched there would be the kernel's to find.
+        if span.forbid().is_err() {
+            linux.linger(holder, None, span);
+        }
+        system("serve the faults of an area")(error)
+    })
 }

@@ -7,6 +7,7 @@ use linux_raw_sys::general::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
+use crate::door::{Call, pass};
 use crate::span::Span;
 use crate::userfault::Userfault;
 
@@ -102,7 +103,9 @@ fn try_protected_mapping(userfault: &Userfault) -> Result<(), Unsupported> {
         errno,
     };
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+    pass(Call::MakeFile).map_err(missing)?;
     let file = memfd_create("leasehold-probe", MemfdFlags::CLOEXEC).map_err(missing)?;
+    pass(Call::Save).map_err(missing)?;
     rustix::io::pwrite(&file, &[1; crate::span::BYTES], 0).map_err(missing)?;
     let span = Span::allocate(1).map_err(|error| missing(errno(error)))?;
     let tried = span

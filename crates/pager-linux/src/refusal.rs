@@ -24,8 +24,8 @@ pub enum Reason {
 pub struct Denied {
     /// What was accessed.
     pub address: usize,
-    /// What is attached there.
-    pub attachment: AttachmentId,
+    /// What is attached there; `None` if it was detached.
+    pub attachment: Option<AttachmentId>,
     /// Why.
     pub reason: Reason,
     /// Address of the instruction, to tell guests' code from the host's; 0 if there is none.

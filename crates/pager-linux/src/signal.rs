@@ -9,8 +9,9 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::io;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::door::{Call, pass};
 use crate::fault::{Access, Engine, Served};
 use crate::refusal::{Answer, Denied};
 use crate::span::Span;
@@ -98,10 +99,12 @@ impl Serving {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         install()?;
-        let stack = use_large_stack()?;
+        let serving = Serving {
+            stack: use_large_stack()?,
+        };
         unblock()?;
         HERE.set(here);
-        Ok(Serving { stack })
+        Ok(serving)
     }
 }
 
@@ -127,8 +130,13 @@ impl Drop for Serving {
 
 /// Installs the handler, once per process.
 fn install() -> io::Result<()> {
-    static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
-    let installed = INSTALLED.get_or_init(|| {
+    static INSTALLED: Mutex<bool> = Mutex::new(false);
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *installed {
+        return Ok(());
+    }
+    pass(Call::Signal)?;
+    let done = (|| {
         // SAFETY: all-zero is a valid value of these types; all pointers are valid for the calls;
         // the handler has the signature that `SA_SIGINFO` promises. What was there before is
         // noted before the handler can be called for anything: nothing is attached yet.
@@ -151,8 +159,9 @@ fn install() -> io::Result<()> {
             }
         }
         Ok(())
-    });
-    installed.map_err(io::Error::from_raw_os_error)
+    })();
+    *installed = done.is_ok();
+    done.map_err(io::Error::from_raw_os_error)
 }
 
 /// Gives the thread an alternate stack of its own if its present one is small.
@@ -169,7 +178,14 @@ fn use_large_stack() -> io::Result<Option<(Span, libc::stack_t)>> {
         }
         let span = Span::allocate(STACK)?;
         // Running over its end must not go unnoticed.
-        span.part(0, 1).forbid()?;
+        if let Err(error) = span
+            .part(0, 1)
+            .forbid()
+            .and_then(|()| Ok(pass(Call::Signal)?))
+        {
+            let _ = span.unmap();
+            return Err(error);
+        }
         let usable = span.part(1, STACK);
         let stack = libc::stack_t {
             ss_sp: usable.start() as *mut c_void,
@@ -177,7 +193,9 @@ fn use_large_stack() -> io::Result<Option<(Span, libc::stack_t)>> {
             ss_size: usable.bytes(),
         };
         if libc::sigaltstack(&stack, ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            let _ = span.unmap();
+            return Err(error);
         }
         Ok(Some((span, before)))
     }
@@ -185,6 +203,7 @@ fn use_large_stack() -> io::Result<Option<(Span, libc::stack_t)>> {
 
 /// A blocked SIGBUS would kill the process at the first fault.
 fn unblock() -> io::Result<()> {
+    pass(Call::Signal)?;
     // SAFETY: all-zero is a valid value; the pointers are valid for the calls.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -11,6 +11,8 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, MremapFlags, ProtFlags};
 
 use leasehold_pager::PAGE;
 
+use crate::door::{Call, pass};
+
 /// Bytes of a page.
 pub(crate) const BYTES: usize = PAGE as usize;
 /// Page tables move in pieces of this size if both addresses are multiples of it.
@@ -65,6 +67,11 @@ impl Span {
         part
     }
 
+    /// Where this page of it starts.
+    pub(crate) fn page(self, number: u32) -> usize {
+        self.start + number as usize * BYTES
+    }
+
     /// Both as one, if the other begins where this one ends.
     pub(crate) fn join(self, next: Span) -> Option<Span> {
         (self.end() == next.start).then_some(Span {
@@ -78,9 +85,10 @@ impl Span {
     }
 
     /// New addresses that nothing can be read from, with the same place within a page table as
-    /// `like`.
-    pub(crate) fn reserve_like(like: Span) -> io::Result<Span> {
+    /// `like`, and what is left over on both sides, which is to be unmapped.
+    pub(crate) fn reserve_like(like: Span) -> io::Result<(Span, [Span; 2])> {
         let bytes = like.bytes + TABLE;
+        pass(Call::Map)?;
         // SAFETY: the kernel picks addresses at which nothing is mapped.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
@@ -103,17 +111,13 @@ impl Span {
             start: span.end(),
             bytes: start + bytes - span.end(),
         };
-        for rest in [before, after] {
-            if !rest.is_empty() {
-                rest.unmap()?;
-            }
-        }
-        Ok(span)
+        Ok((span, [before, after]))
     }
 
     /// New zeroed memory of the process's own.
     pub(crate) fn allocate(pages: u32) -> io::Result<Span> {
         let bytes = pages as usize * BYTES;
+        pass(Call::Map)?;
         // SAFETY: the kernel picks addresses at which nothing is mapped.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
@@ -127,7 +131,8 @@ impl Span {
     }
 
     /// Maps a file's pages from number `first` on, shared, in place of what was there.
-    pub(crate) fn map(self, file: BorrowedFd<'_>, first: u32) -> io::Result<()> {
+    pub(crate) fn map(self, file: BorrowedFd<'_>, first: u64) -> io::Result<()> {
+        pass(Call::Map)?;
         // SAFETY: see `Span::new`.
         unsafe {
             rustix::mm::mmap(
@@ -136,7 +141,7 @@ impl Span {
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
                 file,
-                u64::from(first) * PAGE,
+                first * PAGE,
             )
         }?;
         Ok(())
@@ -144,6 +149,7 @@ impl Span {
 
     /// Makes the addresses inaccessible, in place of what was there.
     pub(crate) fn forbid(self) -> io::Result<()> {
+        pass(Call::Map)?;
         // SAFETY: see `Span::new`.
         unsafe {
             rustix::mm::mmap_anonymous(
@@ -158,6 +164,7 @@ impl Span {
 
     /// Puts zeroed memory of the process's own in place of what was there.
     pub(crate) fn substitute(self) -> io::Result<()> {
+        pass(Call::Map)?;
         // SAFETY: see `Span::new`.
         unsafe {
             rustix::mm::mmap_anonymous(
@@ -173,6 +180,7 @@ impl Span {
     /// Moves what is mapped to other addresses, and leaves an empty mapping of the same behind.
     pub(crate) fn move_to(self, to: Span) -> io::Result<()> {
         debug_assert_eq!(self.bytes, to.bytes);
+        pass(Call::Move)?;
         // SAFETY: see `Span::new`, for both.
         unsafe {
             rustix::mm::mremap_fixed(
@@ -186,14 +194,34 @@ impl Span {
         Ok(())
     }
 
+    /// Moves what is mapped to other addresses, in place of what was there, and leaves nothing
+    /// behind.
+    pub(crate) fn replace(self, to: Span) -> io::Result<()> {
+        debug_assert_eq!(self.bytes, to.bytes);
+        pass(Call::Move)?;
+        // SAFETY: see `Span::new`, for both; whoever gives a span away does not use it again.
+        unsafe {
+            rustix::mm::mremap_fixed(
+                self.pointer(),
+                self.bytes,
+                self.bytes,
+                MremapFlags::MAYMOVE,
+                to.pointer(),
+            )
+        }?;
+        Ok(())
+    }
+
     /// Gives the addresses back to the kernel.
     pub(crate) fn unmap(self) -> io::Result<()> {
+        pass(Call::Unmap)?;
         // SAFETY: see `Span::new`; whoever unmaps a span does not use it again.
         unsafe { rustix::mm::munmap(self.pointer(), self.bytes) }?;
         Ok(())
     }
 
     pub(crate) fn advise(self, advice: Advice) -> io::Result<()> {
+        pass(Call::Advise)?;
         // SAFETY: see `Span::new`.
         unsafe { rustix::mm::madvise(self.pointer(), self.bytes, advice) }?;
         Ok(())
@@ -201,6 +229,7 @@ impl Span {
 
     /// Locks pages as they are touched.
     pub(crate) fn lock_on_fault(self) -> io::Result<()> {
+        pass(Call::Lock)?;
         // SAFETY: see `Span::new`.
         unsafe { rustix::mm::mlock_with(self.pointer(), self.bytes, MlockFlags::ONFAULT) }?;
         Ok(())

@@ -7,17 +7,44 @@ use std::path::{Path, PathBuf};
 
 use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 
+use crate::door::{Call, pass};
 use crate::store::Store;
 
 /// A swap file that could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("swap file {}: {doing}", path.display())]
-pub struct SwapFileError {
-    path: PathBuf,
-    doing: &'static str,
-    source: io::Error,
+pub enum SwapFileError {
+    /// The system refused it.
+    #[error("swap file {}: {doing}: {source}", path.display())]
+    System {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What was done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its pages would be in memory, which a swap file is there to save.
+    #[error(
+        "swap file {}: found a directory on {found}, which is memory; allowed is one on a file \
+         system that keeps its files on a disk",
+        path.display()
+    )]
+    InMemory {
+        /// Where it was to be.
+        path: PathBuf,
+        /// The file system.
+        found: &'static str,
+    },
 }
+
+/// File systems whose files are memory, by what `fstatfs` calls them (statfs(2)).
+const IN_MEMORY: [(u32, &str); 3] = [
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58F6, "ramfs"),
+    (0x9584_58F6, "hugetlbfs"),
+];
 
 /// Pages in a file that has no name any more: whatever happens to the process, nothing is left of
 /// it. Read and written past the page cache, which would hold a second copy of each page in
@@ -33,16 +60,18 @@ impl SwapFile {
     /// allocates its blocks, and removes its name.
     ///
     /// # Errors
-    /// [`SwapFileError`] names what failed: the file exists, the file system is full or has no
-    /// direct input and output.
+    /// [`SwapFileError`] names what failed: the file exists, the file system is full, is in memory, or
+    /// has no direct input and output. Nothing is left of it.
     pub fn create(path: &Path, pages: u32) -> Result<SwapFile, SwapFileError> {
         let failed = |doing| {
-            move |source| SwapFileError {
+            move |source| SwapFileError::System {
                 path: path.into(),
                 doing,
                 source,
             }
         };
+        Self::is_on_disk(path)?;
+        pass(Call::MakeSwap).map_err(|errno| failed("create")(errno.into()))?;
         let file = File::options()
             .read(true)
             .write(true)
@@ -54,11 +83,40 @@ impl SwapFile {
         std::fs::remove_file(path).map_err(failed("remove its name"))?;
         if pages > 0 {
             let bytes = u64::from(pages) * PAGE;
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+            pass(Call::MakeSwap)
+                .and_then(|()| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes))
                 .map_err(io::Error::from)
                 .map_err(failed("allocate"))?;
         }
         Ok(SwapFile { file, pages })
+    }
+
+    /// Finds out whether a swap file may be at `path`: in a directory that is there, on a file
+    /// system that is not in memory. Makes nothing.
+    ///
+    /// # Errors
+    /// [`SwapFileError`] says what was found.
+    pub fn is_on_disk(path: &Path) -> Result<(), SwapFileError> {
+        let failed = |source: Errno| SwapFileError::System {
+            path: path.into(),
+            doing: "find out what its directory is on",
+            source: source.into(),
+        };
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let found = pass(Call::MakeSwap)
+            .and_then(|()| rustix::fs::statfs(directory))
+            .map_err(failed)?;
+        let kind = found.f_type as u32;
+        match IN_MEMORY.iter().find(|&&(known, _)| known == kind) {
+            None => Ok(()),
+            Some(&(_, found)) => Err(SwapFileError::InMemory {
+                path: path.into(),
+                found,
+            }),
+        }
     }
 }
 
@@ -68,10 +126,12 @@ impl Store for SwapFile {
     }
 
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        pass(Call::ReadSwap)?;
         Ok(rustix::io::pread(&self.file, into, offset)?)
     }
 
     fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize> {
+        pass(Call::WriteSwap)?;
         Ok(rustix::io::pwrite(&self.file, from, offset)?)
     }
 }

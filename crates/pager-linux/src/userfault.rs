@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl};
 use rustix::mm::UserfaultfdFlags;
 
+use crate::door::{Call, pass};
 use crate::span::{BYTES, Span};
 
 /// `UFFDIO_CONTINUE_MODE_WP`, since Linux 6.4: map protected from writing.
@@ -45,6 +46,7 @@ impl Userfault {
     pub(crate) fn open() -> Result<Self, Errno> {
         let user_mode_only = UserfaultfdFlags::from_bits_retain(UFFD_USER_MODE_ONLY);
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK | user_mode_only;
+        pass(Call::Userfault)?;
         // SAFETY: opening it changes no memory; what registering does is said there.
         let fd = unsafe { rustix::mm::userfaultfd(flags) }?;
         Ok(Userfault { fd })
@@ -57,6 +59,7 @@ impl Userfault {
             features,
             ioctls: 0,
         };
+        pass(Call::Userfault)?;
         // SAFETY: the value is of the type that this request updates.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_API, _>::new(&mut api)) }?;
         Ok(api.features)
@@ -75,6 +78,7 @@ impl Userfault {
             mode: modes.into(),
             ioctls: 0,
         };
+        pass(Call::Register)?;
         // SAFETY: the value is of the type that this request updates, and the mapping is one
         // of guest memory, whose faults are to be resolved here.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_REGISTER, _>::new(&mut register)) }?;
@@ -85,6 +89,7 @@ impl Userfault {
     /// time for each mapped page.
     pub(crate) fn unregister(&self, span: Span) -> io::Result<()> {
         let mut range = range(span);
+        pass(Call::Unregister)?;
         // SAFETY: the value is of the type that this request reads.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_UNREGISTER, _>::new(&mut range)) }?;
         Ok(())
@@ -92,7 +97,7 @@ impl Userfault {
 
     /// Puts pages into the page table that the file has.
     pub(crate) fn map_cached(&self, span: Span, protect: bool) -> Result<(), Stopped> {
-        advance(span, |span| {
+        advance(span, Call::Continue, |span| {
             let mut request = uffdio_continue {
                 range: range(span),
                 mode: if protect { CONTINUE_MODE_WP } else { 0 },
@@ -108,7 +113,7 @@ impl Userfault {
 
     /// Gives the file pages of zeros that it has not, and puts them into the page table.
     pub(crate) fn map_zeros(&self, span: Span) -> Result<(), Stopped> {
-        advance(span, |span| {
+        advance(span, Call::Zero, |span| {
             let mut request = uffdio_zeropage {
                 range: range(span),
                 mode: 0,
@@ -126,7 +131,7 @@ impl Userfault {
     pub(crate) fn map_copies(&self, span: Span, from: Span, protect: bool) -> Result<(), Stopped> {
         debug_assert!(from.bytes() >= span.bytes());
         let offset = from.start().wrapping_sub(span.start());
-        advance(span, |span| {
+        advance(span, Call::Copy, |span| {
             let mut request = uffdio_copy {
                 dst: span.start() as u64,
                 src: span.start().wrapping_add(offset) as u64,
@@ -151,6 +156,7 @@ impl Userfault {
             mode: if protect { WRITEPROTECT_MODE_WP } else { 0 },
         };
         loop {
+            pass(Call::Protect)?;
             // SAFETY: the value is of the type that this request reads.
             let result = unsafe {
                 ioctl(
@@ -176,10 +182,12 @@ fn range(span: Span) -> uffdio_range {
 /// Repeats a request that may stop half-way (`EAGAIN`, with the bytes done) until all is done.
 fn advance(
     span: Span,
+    call: Call,
     mut request: impl FnMut(Span) -> (Result<(), Errno>, i64),
 ) -> Result<(), Stopped> {
     let mut done = 0;
     while done < span.pages() {
+        pass(call).map_err(|errno| Stopped { done, errno })?;
         let (result, bytes) = request(span.part(done, span.pages()));
         match result {
             Ok(()) => return Ok(()),

@@ -15,7 +15,7 @@ pub(crate) const BYTES: usize = 4096;
 /// Addresses of a tenant, which the process has reserved for nothing else: for good, since a pager
 /// puts inaccessible memory there when it is dropped, which may be after these. Unmapped before, they
 /// would be another test's by then.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Addresses {
     start: *mut u8,
     pages: u32,
@@ -39,6 +39,10 @@ impl Addresses {
 
     pub(crate) fn start(&self) -> *mut u8 {
         self.start
+    }
+
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
     }
 
     pub(crate) fn attach(&self, paging: &Paging, to: ReservationId, area: AreaId) -> AttachmentId {

@@ -1,0 +1,174 @@
+//! What each reservation has attached, and how much it may have of what is finite.
+//!
+//! Frames are the policy's to share out. Kernel mappings and places in the store are shared out
+//! here: a reservation is given a share of each when it is made, and takes from it before a
+//! mapping or a place exists. So no tenant can take what another one was promised.
+
+use std::collections::HashMap;
+
+use leasehold_pager::{AttachmentId, ReservationId};
+
+use crate::span::Span;
+
+/// Shares of a reservation, beside its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Kernel mappings (VMAs) that its attachments may cause.
+    pub mappings: u32,
+    /// Places in the store: pages of areas [made for it](crate::Paging::create_area_for).
+    pub places: u32,
+}
+
+/// Of a share: what it is, and how much of it is taken.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    /// `None` without a limit.
+    most: Option<u32>,
+    taken: u32,
+}
+
+impl Share {
+    fn left(self) -> u32 {
+        self.most
+            .map_or(u32::MAX, |most| most.saturating_sub(self.taken))
+    }
+
+    /// Takes `n`, or nothing: then it returns what is left.
+    fn take(&mut self, n: u32) -> Result<(), u32> {
+        let left = self.left();
+        if n > left {
+            return Err(left);
+        }
+        self.taken = self.taken.saturating_add(n);
+        Ok(())
+    }
+
+    fn give(&mut self, n: u32) {
+        self.taken = self.taken.saturating_sub(n);
+    }
+}
+
+/// A reservation's own.
+#[derive(Debug)]
+struct Holder {
+    mappings: Share,
+    places: Share,
+    attachments: Vec<AttachmentId>,
+    /// Attachments that the policy has detached and whose addresses could not be made
+    /// inaccessible yet.
+    lingering: Vec<(Option<AttachmentId>, Span)>,
+}
+
+/// Every reservation's.
+#[derive(Debug, Default)]
+pub(crate) struct Holders(HashMap<ReservationId, Holder>);
+
+impl Holders {
+    pub(crate) fn open(&mut self, id: ReservationId, limits: Option<Limits>) {
+        let share = |most| Share { most, taken: 0 };
+        let holder = Holder {
+            mappings: share(limits.map(|limits| limits.mappings)),
+            places: share(limits.map(|limits| limits.places)),
+            attachments: Vec::new(),
+            lingering: Vec::new(),
+        };
+        self.0.insert(id, holder);
+    }
+
+    /// The reservation has gone; returns the places that it had a share of.
+    pub(crate) fn close(&mut self, id: ReservationId) -> u32 {
+        let gone = self.0.remove(&id);
+        gone.and_then(|gone| gone.places.most).unwrap_or(0)
+    }
+
+    /// Says whether the places of a reservation are a share that was promised to it.
+    pub(crate) fn has_places(&self, id: ReservationId) -> bool {
+        let holder = self.0.get(&id);
+        holder.is_some_and(|holder| holder.places.most.is_some())
+    }
+
+    pub(crate) fn mappings_left(&self, id: ReservationId) -> u32 {
+        self.0.get(&id).map_or(0, |holder| holder.mappings.left())
+    }
+
+    pub(crate) fn mappings_taken(&self, id: ReservationId) -> u32 {
+        self.0.get(&id).map_or(0, |holder| holder.mappings.taken)
+    }
+
+    /// Takes mappings for a reservation, or returns how many it has left.
+    pub(crate) fn take_mappings(&mut self, id: ReservationId, n: u32) -> Result<(), u32> {
+        let holder = self.0.get_mut(&id).ok_or(0_u32)?;
+        holder.mappings.take(n)
+    }
+
+    pub(crate) fn give_mappings(&mut self, id: ReservationId, n: u32) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.mappings.give(n);
+        }
+    }
+
+    /// Takes places for a reservation, or returns how many it has left.
+    pub(crate) fn take_places(&mut self, id: ReservationId, n: u32) -> Result<(), u32> {
+        let holder = self.0.get_mut(&id).ok_or(0_u32)?;
+        holder.places.take(n)
+    }
+
+    pub(crate) fn give_places(&mut self, id: ReservationId, n: u32) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.places.give(n);
+        }
+    }
+
+    pub(crate) fn attached(&mut self, id: ReservationId, at: AttachmentId) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.attachments.push(at);
+        }
+    }
+
+    /// A step for each attachment of the reservation.
+    pub(crate) fn detached(&mut self, id: ReservationId, at: AttachmentId) {
+        if let Some(holder) = self.0.get_mut(&id)
+            && let Some(place) = holder.attachments.iter().rposition(|&own| own == at)
+        {
+            holder.attachments.swap_remove(place);
+        }
+    }
+
+    pub(crate) fn attachments(&self, id: ReservationId) -> &[AttachmentId] {
+        self.0.get(&id).map_or(&[], |holder| &holder.attachments)
+    }
+
+    /// The addresses of a detached attachment, or of one that did not come about, are still mapped.
+    pub(crate) fn lingers(&mut self, id: ReservationId, at: Option<AttachmentId>, span: Span) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.lingering.push((at, span));
+        }
+    }
+
+    /// The reservation of an attachment that lingers, and where.
+    pub(crate) fn lingering(&self, at: AttachmentId) -> Option<(ReservationId, Span)> {
+        self.0.iter().find_map(|(&id, holder)| {
+            let mut lingering = holder.lingering.iter();
+            let found = lingering.find(|(other, _)| *other == Some(at));
+            found.map(|&(_, span)| (id, span))
+        })
+    }
+
+    /// What lingers of a reservation, one after the other.
+    pub(crate) fn next_lingering(&self, id: ReservationId) -> Option<(Option<AttachmentId>, Span)> {
+        self.0.get(&id)?.lingering.last().copied()
+    }
+
+    /// Something lingers at an address.
+    pub(crate) fn lingers_at(&self, address: usize) -> bool {
+        let mut all = self.0.values().flat_map(|holder| &holder.lingering);
+        all.any(|(_, span)| (span.start()..span.end()).contains(&address))
+    }
+
+    /// Addresses that lingered are inaccessible.
+    pub(crate) fn has_left(&mut self, id: ReservationId, at: Option<AttachmentId>, span: Span) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.lingering.retain(|&other| other != (at, span));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The memory of all areas of a cell: one memfd, of which each area has an extent.
+//!
+//! A file for each area would let a tenant take the descriptors of the process, one by one, by
+//! growing. This one is made when the cell starts, and is the only one, however many areas there
+//! are. Its length is that of all addresses: it takes memory only where pages are.
+//!
+//! An extent is given to the next area only after all of it was punched out, and after no mapping
+//! of it is left: what cannot be punched or unmapped now stays in *limbo*, and is tried again.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use leasehold_pager::PAGE;
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::io::Errno;
+
+use crate::door::{Call, pass};
+use crate::store::{read_all, write_all};
+
+/// Bytes of the file: far more than there are addresses, and less than an offset can be.
+const LENGTH: u64 = 1 << 60;
+/// Extents are powers of two of pages, up to that of the largest area.
+const SIZES: usize = u32::BITS as usize + 1;
+
+/// Pages of the file that an area has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    first: u64,
+    pages: u32,
+}
+
+impl Extent {
+    pub(crate) fn pages(self) -> u32 {
+        self.pages
+    }
+
+    /// The page of the file that is this page of the area.
+    pub(crate) fn page(self, number: u32) -> u64 {
+        debug_assert!(number <= self.pages);
+        self.first + u64::from(number)
+    }
+
+    fn size(self) -> usize {
+        self.pages.next_power_of_two().trailing_zeros() as usize
+    }
+}
+
+/// The file, and which extents of it are free.
+#[derive(Debug)]
+pub(crate) struct PageFile {
+    file: OwnedFd,
+    /// By the power of two that they are of: the first pages of free extents.
+    free: [Vec<u64>; SIZES],
+    /// Pages from this one on were never used.
+    unused: u64,
+    /// Extents without an area that may hold pages, or be mapped, still.
+    limbo: Vec<Extent>,
+    /// Mappings of areas at addresses that nobody has any more: until they have gone, no extent
+    /// is used again.
+    pub(crate) stale_mappings: usize,
+}
+
+impl PageFile {
+    pub(crate) fn new() -> io::Result<Self> {
+        pass(Call::MakeFile)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+        // Kernels before 6.3 do not know the seal.
+        let file = match rustix::fs::memfd_create("leasehold-areas", flags) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create("leasehold-areas", MemfdFlags::CLOEXEC)?,
+            file => file?,
+        };
+        pass(Call::Truncate)?;
+        rustix::fs::ftruncate(&file, LENGTH)?;
+        Ok(PageFile {
+            file,
+            free: [const { Vec::new() }; SIZES],
+            unused: 0,
+            limbo: Vec::new(),
+            stale_mappings: 0,
+        })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Takes an extent whose pages read as zero.
+    ///
+    /// # Errors
+    /// `StorageFull` when the file has no pages left, which takes more areas than can be made.
+    pub(crate) fn take(&mut self, pages: u32) -> io::Result<Extent> {
+        let mut extent = Extent { first: 0, pages };
+        if let Some(first) = self.free[extent.size()].pop() {
+            extent.first = first;
+            return Ok(extent);
+        }
+        let end = self.unused + (1 << extent.size());
+        if end > LENGTH / PAGE {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        extent.first = self.unused;
+        self.unused = end;
+        // So that giving it back allocates nothing.
+        self.limbo.reserve(1);
+        self.free[extent.size()].reserve(1);
+        Ok(extent)
+    }
+
+    /// Gives an extent back whose area has gone, and with it the pages that are left in it.
+    pub(crate) fn give_back(&mut self, extent: Extent) {
+        self.limbo.push(extent);
+        self.settle();
+    }
+
+    /// Tries again what could not be given back.
+    pub(crate) fn settle(&mut self) {
+        while self.stale_mappings == 0
+            && let Some(extent) = self.limbo.pop()
+        {
+            if self.punch(extent, 0, extent.pages).is_err() {
+                self.limbo.push(extent);
+                return;
+            }
+            self.free[extent.size()].push(extent.first);
+        }
+    }
+
+    /// Gives the frames of pages `from .. to` back to the kernel, which takes them out of every
+    /// page table as well.
+    pub(crate) fn punch(&self, extent: Extent, from: u32, to: u32) -> Result<(), Errno> {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (offset, bytes) = (extent.page(from) * PAGE, u64::from(to - from) * PAGE);
+        loop {
+            pass(Call::Punch)?;
+            match rustix::fs::fallocate(&self.file, mode, offset, bytes) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Copies a page that is cached out.
+    pub(crate) fn load(&self, extent: Extent, page: u32, into: &mut [u8]) -> io::Result<()> {
+        let offset = extent.page(page) * PAGE;
+        read_all(into, |done, rest| {
+            pass(Call::Load)?;
+            Ok(rustix::io::pread(&self.file, rest, offset + done as u64)?)
+        })
+    }
+
+    /// Fills a page without mapping it; it is cached then.
+    pub(crate) fn save(&self, extent: Extent, page: u32, from: &[u8]) -> io::Result<()> {
+        let offset = extent.page(page) * PAGE;
+        write_all(from, |done, rest| {
+            pass(Call::Save)?;
+            Ok(rustix::io::pwrite(&self.file, rest, offset + done as u64)?)
+        })
+    }
+
+    /// Bytes that the file has in memory, as the kernel counts them: for tests.
+    pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.file)?.st_blocks as u64 * 512)
+    }
+
+    /// Nothing is in limbo: for tests.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.limbo.is_empty() && self.stale_mappings == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop, proptest};
+    use proptest::{prop_assert, prop_assert_eq};
+
+    use super::{Extent, PageFile};
+
+    proptest! {
+        /// Whatever is taken and given back: extents of areas never overlap, and read as zeros.
+        #[test]
+        fn extents_are_disjoint_and_empty(
+            steps in prop::collection::vec((any::<bool>(), 1u32..20, any::<u8>()), 0..60),
+        ) {
+            let mut file = PageFile::new().expect("a file");
+            let mut taken: Vec<Extent> = Vec::new();
+            for (take, pages, which) in steps {
+                if take || taken.is_empty() {
+                    let extent = file.take(pages).expect("pages");
+                    prop_assert_eq!(extent.pages(), pages);
+                    for other in &taken {
+                        let apart = other.page(other.pages()) <= extent.page(0)
+                            || extent.page(pages) <= other.page(0);
+                        prop_assert!(apart, "{:?} {:?}", other, extent);
+                    }
+                    let mut bytes = [1; 4096];
+                    file.load(extent, pages - 1, &mut bytes).expect("a page");
+                    prop_assert!(bytes.iter().all(|&byte| byte == 0));
+                    file.save(extent, pages - 1, &[7; 4096]).expect("room");
+                    taken.push(extent);
+                } else {
+                    let gone = taken.swap_remove(usize::from(which) % taken.len());
+                    file.give_back(gone);
+                }
+                prop_assert_eq!(file.resident_bytes().expect("a size"), taken.len() as u64 * 4096);
+            }
+            prop_assert!(file.is_settled());
+        }
+
+        /// An extent that something may still show is nobody's.
+        #[test]
+        fn no_extent_is_used_again_while_a_mapping_is_stale(pages in 1u32..20) {
+            let mut file = PageFile::new().expect("a file");
+            let first = file.take(pages).expect("pages");
+            file.stale_mappings = 1;
+            file.give_back(first);
+            let second = file.take(pages).expect("pages");
+            prop_assert!(first != second && !file.is_settled());
+            file.stale_mappings = 0;
+            file.settle();
+            prop_assert_eq!(file.take(pages).expect("pages"), first);
+        }
+    }
+}
