@@ -9,13 +9,15 @@ use wasmtime::{Config, OptLevel};
 use crate::preempt::{self, Mechanism};
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 4;
+pub const CONFIG_VERSION: u32 = 5;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;
 
-/// Bytes of a fiber's stack: the guest's part and what host calls made by the guest need.
-pub const FIBER_STACK: usize = MAX_WASM_STACK + 512 * 1024;
+/// Bytes of a fiber's stack: what host calls need, and the guest's part twice. The engine gives a
+/// guest that a host call calls (`cabi_realloc`) as much again, from where the host is; the guest
+/// that made the call may have used up its own.
+pub const FIBER_STACK: usize = 2 * MAX_WASM_STACK + 512 * 1024;
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
 pub const MEMORY_RESERVATION: u64 = 4 << 30;

@@ -24,13 +24,33 @@
 //!    the call was to return is remembered. It is put back only if it is still there: a host call
 //!    that ends with a trap does not return, and its frame may have been used for something else.
 //!    Fiber stacks stay mapped when they are given back ([`crate::stack`]).
-//! 5. *What ends a host call with a trap ends the guest*: no host function of a cell calls a guest
-//!    and goes on when that traps. So a call whose return address was changed either returns, or
-//!    nothing of the guest runs any more: it is certain to yield.
-//! 6. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
+//! 5. *A changed return address is no certainty*: the host may call the guest again before the call
+//!    returns (below), and that guest may never come back. Only a changed context is certain to
+//!    yield: no instruction of a guest lies between it and the engine's `new_epoch`. Until the
+//!    guest has yielded the signal comes again ([`alarm`]).
+//! 6. *A guest that the host calls during a host call is a guest like any other*: it runs on the same
+//!    fiber, above the frames of the host, entered through the engine's own door. Its context is
+//!    changed as in 1, and its calls of the host are caught as in 4, whose single place moves from
+//!    the outer call to the inner one. The engine suspends such a fiber wherever instrumented code
+//!    checks the epoch, `cabi_realloc` included: its record of each entry of a guest
+//!    (`CallThreadState`) is kept on the fiber, all of them are swapped out and in together, and the
+//!    host frames in between hold the store as they hold it for instrumented code. When the fiber is
+//!    dropped there, the inner guest is left by `raise`, the host frames return the error, and the
+//!    engine's exit trampoline raises it for the outer guest: no instruction of either runs.
+//! 7. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
-//!    walks only when the guest is ended there, and nobody reads that backtrace.
-//! 7. *The handler neither allocates nor locks*, and runs with its own signal masked.
+//!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
+//!    outer guest takes its first address from the store, never from a changed slot.
+//! 8. *The handler neither allocates nor locks*, and runs with its own signal masked.
+//!
+//! The host calls a guest in these places of the engine, all on the guest's fiber: `_start` and
+//! `run`; start functions, during instantiation; `cabi_realloc`, while the result of a host call is
+//! lowered (`LowerContext::realloc`, also for a host function that is not asynchronous); and the
+//! post-return function, after `run`. A destructor of a guest's own resource is called by compiled
+//! code, not by the host: no resource of a guest's type reaches the host, so that
+//! `ResourceAny::resource_drop` is never called. Only `cabi_realloc` runs during a host call, and it
+//! can make none but bulk operations: `may_leave` is off. So guests are nested at most twice, which
+//! is what a fiber's stack has room for ([`FIBER_STACK`]). No function of a cell calls a guest itself.
 
 use super::alarm;
 use super::guest_code::GuestCode;
@@ -127,12 +147,12 @@ impl Run {
         }
     }
 
-    /// Has the host call that the guest is in, if it is in one, return into the trampoline; true
-    /// if it is in one.
+    /// Has the innermost host call that the guest is in, if it is in one, return into the
+    /// trampoline. Whether it returns is not known (invariant 5).
     ///
     /// # Safety
     /// `sp` is the stack pointer of the interrupted code, on the thread of `self`.
-    unsafe fn catch_return(&self, vmctx: *const usize, sp: usize, code: &GuestCode) -> bool {
+    unsafe fn catch_return(&self, vmctx: *const usize, sp: usize, code: &GuestCode) {
         // SAFETY: the `vmctx` is valid (invariant 2) and laid out as verified. The engine writes
         // its store context on this thread, one word at a time.
         let (frame, pc) = unsafe {
@@ -147,32 +167,27 @@ impl Run {
         // some instructions, the frame of a call that has returned.
         let below = frame.wrapping_sub(sp);
         if frame == 0 || below == 0 || below > FIBER_STACK || !code.contains(pc) {
-            return false;
+            return;
         }
         let slot = (frame + size_of::<usize>()) as *mut usize;
         // SAFETY: the slot is above the stack pointer on a mapped stack. If it does not hold the
-        // address that the call returns to, the frame is not that of a call under way. If it does,
-        // it is either that of one, or of one that has returned and whose stack nobody has used
-        // since, where writing changes nothing.
+        // address that the call returns to, the frame is not that of a call under way, or its return
+        // is caught already. If it does, it is either that of one, or of one that has returned and
+        // whose stack is unused since, where writing changes nothing.
         unsafe {
-            let caught = trampoline_after_call as *const () as usize;
-            if slot.read() == caught {
-                return slot as usize == self.return_slot.load(Relaxed);
-            }
             if slot.read() != pc {
-                return false;
+                return;
             }
             self.put_back_return();
             self.return_pc.store(pc, Relaxed);
             self.return_slot.store(slot as usize, Relaxed);
-            slot.write(caught);
-            true
+            slot.write(trampoline_after_call as *const () as usize);
         }
     }
 }
 
-/// The alarm rang: makes the guest that runs yield. True if it is certain to; false between guest
-/// and host, where it has to be tried again.
+/// The alarm rang: makes the guest that runs yield. True if it is certain to; false in the host and
+/// between guest and host, where it has to be tried again until the guest has yielded.
 ///
 /// # Safety
 /// To be called in a signal handler on the thread that it interrupted, with the context that the
@@ -189,8 +204,11 @@ pub(super) unsafe fn interrupt(context: *mut c_void, code: &GuestCode) -> bool {
         let sp = registers[libc::REG_RSP as usize] as usize;
         if !code.contains(pc) {
             // In a trampoline it has not been told yet, or not any more, where the guest was left.
-            // SAFETY: `sp` is what was interrupted.
-            return !code.is_compiled(pc) && unsafe { run.catch_return(vmctx, sp, code) };
+            if !code.is_compiled(pc) {
+                // SAFETY: `sp` is what was interrupted.
+                unsafe { run.catch_return(vmctx, sp, code) };
+            }
+            return false;
         }
         let sp = sp - RED_ZONE - size_of::<usize>();
         // SAFETY: below the guest's stack pointer and its red zone nothing is in use, and a guest

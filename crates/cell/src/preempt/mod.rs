@@ -15,6 +15,8 @@ mod guest_code;
 mod injected_yield;
 mod layout;
 #[cfg(test)]
+mod reentry;
+#[cfg(test)]
 mod stress;
 mod timer;
 
