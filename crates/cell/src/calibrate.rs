@@ -133,6 +133,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let preemption = preemption::preemption(effort, Mechanism::from_environment())?;
 
     Ok(Profile {
+        steps: std::collections::BTreeMap::new(),
         format: FORMAT,
         host: Host::here(),
         method: format!(

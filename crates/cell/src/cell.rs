@@ -19,6 +19,7 @@ use crate::program::{Form, Program, ProgramError};
 use crate::promises::Promises;
 use crate::realtime::{self, Realtime};
 use crate::starting::Client;
+use crate::steps::{RowId, StepUse, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
@@ -101,7 +102,7 @@ pub struct Cell {
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
-    longest_fault_ns: u64,
+    profile: Profile,
     held: Option<HeldFrames>,
 }
 
@@ -250,6 +251,8 @@ pub(crate) enum Command {
     /// What each of these has got of the processor.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Memory(u64, Sender<Option<MemoryUse>>),
+    /// What was seen of the host steps.
+    Steps(Sender<Vec<StepUse>>),
     /// What tenants share.
     Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
@@ -267,6 +270,7 @@ impl Command {
             Self::Processors(..) => ControlKind::Processors,
             Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
             Self::Connect(_) => ControlKind::Connect,
+            Self::Steps(_) => ControlKind::Steps,
             Self::Control(_) => ControlKind::Control,
             Self::Shutdown => ControlKind::Shutdown,
         }
@@ -317,7 +321,7 @@ impl Cell {
             code_cache: config.code_cache,
             realtime,
             promises: config.admission.then(|| Promises::new(config.order)),
-            longest_fault_ns: config.profile.longest_fault_ns(),
+            profile: config.profile,
             held,
         })
     }
@@ -406,7 +410,7 @@ impl Cell {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
-        let promised = self.promise(&request.lease)?;
+        let promised = self.promise(&request)?;
         let client = Client {
             started: started_sender,
             ended: ended_sender,
@@ -427,16 +431,16 @@ impl Cell {
     }
 
     /// The reservation of a lease, if it has one and it can be kept.
-    fn promise(&self, lease: &Lease) -> Result<Option<Promised>, StartError> {
-        let Some(claim) = claim(lease, self.longest_fault_ns) else {
-            return Ok(None);
-        };
+    fn promise(&self, request: &StartRequest) -> Result<Option<Promised>, StartError> {
+        let lease = &request.lease;
+        let (_, longest_step_ns) = self.longest_step(&request.program, lease);
+        let claim = claim(lease, longest_step_ns);
         let promise = match &self.promises {
             None => None,
             Some(promises) => Some(promises.make(claim).ok_or_else(|| {
                 let what = match lease.cpu {
                     Some(_) => "it cannot be kept",
-                    None => "its faults would hold the processor for too long",
+                    None => "its longest host step would hold the processor for too long",
                 };
                 StartError::Processor(format!(
                     "{what} beside the reservations of the other tenants, or theirs beside it"
@@ -493,6 +497,20 @@ impl Cell {
         let (reply, answer) = channel();
         self.send(Command::Control(reply));
         answer.recv().unwrap_or_default()
+    }
+
+    /// What was seen of the host steps so far: each row that had any, how many were longer than it says,
+    /// and the longest. Nothing if the cell has ended.
+    pub fn steps(&self) -> Vec<StepUse> {
+        let (reply, answer) = channel();
+        self.send(Command::Steps(reply));
+        answer.recv().unwrap_or_default()
+    }
+
+    /// The longest host step that a tenant with this program and lease can reach on this host, ns.
+    pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
+        let pages = lease.memory.paging.is_some();
+        program.reach().longest(&self.profile, pages)
     }
 
     /// What tenants that page share now, and how they use it. A look is also an observation for
@@ -607,6 +625,7 @@ fn run(
         false => Realtime::NotAsked,
     };
     local::enter(local::Local::new(config));
+    watch::enter(&config.profile);
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
             Preemption::new(&engine, config.preemption)

@@ -27,13 +27,15 @@ pub enum ControlKind {
     Connect,
     /// What commands have taken.
     Control,
+    /// What was seen of the host steps.
+    Steps,
     /// To end all tenants. Nobody is left whom it could keep waiting.
     Shutdown,
 }
 
 impl ControlKind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Start,
         Self::Go,
         Self::Kill,
@@ -42,6 +44,7 @@ impl ControlKind {
         Self::Memory,
         Self::Connect,
         Self::Control,
+        Self::Steps,
         Self::Shutdown,
     ];
 
@@ -56,6 +59,7 @@ impl ControlKind {
             Self::Memory => "memory",
             Self::Connect => "connect",
             Self::Control => "control",
+            Self::Steps => "steps",
             Self::Shutdown => "shutdown",
         }
     }

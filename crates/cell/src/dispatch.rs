@@ -376,17 +376,13 @@ pub fn contract(cpu: &Cpu) -> Contract {
         .with_slice(cpu.slice().get())
 }
 
-/// What a lease asks of the processor, for the admission test: its reservation, and if its tenant
-/// pages, faults that hold the processor for `fault_ns`; `None` if neither. A fault is served in one
-/// step, disk included, whoever else wants to run meanwhile.
-pub fn claim(lease: &Lease, fault_ns: u64) -> Option<Contract> {
-    let contract = lease.cpu.as_ref().map(contract);
-    match lease.memory.paging {
-        None => contract,
-        Some(_) => {
-            let contract = contract.unwrap_or_else(|| Contract::background(0));
-            Some(contract.with_longest_step(fault_ns))
-        }
+/// What a lease asks of the processor, for the admission test: its reservation, or that of a background
+/// tenant, with host steps that hold the processor for at most `longest_step_ns`
+/// ([`Reach::longest`](crate::steps::Reach::longest)).
+pub fn claim(lease: &Lease, longest_step_ns: u64) -> Contract {
+    match &lease.cpu {
+        Some(cpu) => contract(cpu).with_longest_step(longest_step_ns),
+        None => Contract::background(longest_step_ns),
     }
 }
 

@@ -18,13 +18,14 @@ use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
+use crate::steps::{begin, caps, step, watch};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
 use std::sync::mpsc::Sender;
 
 /// Scrub entries severed in one step.
-const SEVER: u32 = 16;
+const SEVER: u32 = caps::SCRUBS.most as u32;
 
 /// A tenant that is being ended.
 pub(crate) struct Ending {
@@ -87,6 +88,7 @@ impl Ending {
         detailed: bool,
         (tenancy, memory): (Option<Tenancy>, MemoryUse),
     ) -> Option<Self> {
+        let _step = begin(step!("cell", "end: begin"));
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
         let (predicted_ns, statement, end) = local::with(|local| {
             let statement = if detailed {
@@ -152,16 +154,19 @@ impl Ending {
 
     fn sever(&mut self, programs: &mut impl Programs, pools: &Pools, began_cpu: u64) {
         if let Some(program) = self.stopped.pop() {
+            let _step = begin(step!("engine", "store drop"));
             // Outside `local::with`: it runs the destructors of host calls.
             drop(program);
             pools.claim(&mut self.leavings);
             return;
         }
+        let _step = begin(step!("cell", "end: sever"));
         let progress = self.step(programs);
         if progress == Progress::Working || !self.stopped.is_empty() {
             return;
         }
         if let Some(tenancy) = &mut self.tenancy {
+            watch::mark(step!("cell", "detach"));
             tenancy.retire();
             let resident = self.memory.paging.map(|(account, _)| account.owned);
             self.pages += u64::from(resident.unwrap_or(0));
@@ -175,6 +180,7 @@ impl Ending {
     }
 
     fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools) {
+        let _step = begin(step!("cell", "end: give back"));
         if !self.leavings.is_clean() {
             self.pages += pools.clean(&mut self.leavings, STEP_PAGES) as u64;
         } else if let Some(tenancy) = &mut self.tenancy {

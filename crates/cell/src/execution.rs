@@ -13,6 +13,8 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
+use crate::steps::watch::{self, Position};
+use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
@@ -104,6 +106,8 @@ pub(crate) struct Limits {
 /// An execution that has not ended by itself.
 pub(crate) struct Running {
     guest: GuestContext,
+    /// Where in its host calls it was left.
+    position: Position,
     future: Pin<Box<dyn Future<Output = Finished> + Send>>,
 }
 
@@ -117,7 +121,10 @@ impl Running {
         // SAFETY: the future owns the store and gives it back when it ends, fibers take their
         // stacks from the cell's pool, and a host call never runs another guest.
         let _entered = unsafe { preemption.enter(&self.guest) };
-        self.future.as_mut().poll(context)
+        watch::resume(self.position);
+        let polled = self.future.as_mut().poll(context);
+        self.position = watch::suspend();
+        polled
     }
 }
 
@@ -279,11 +286,16 @@ impl Blueprint {
             .preemption
             .arm(&mut store, &self.program)
             .map_err(BuildError::Link)?;
+        store.call_hook(|_, what| {
+            watch::hook(what);
+            Ok(())
+        });
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
         store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
         Ok(Running {
             guest,
+            position: Position::START,
             future: Box::pin(run(store, prepared)),
         })
     }
@@ -414,6 +426,7 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
         Prepared::Module(module) => run_module(&mut store, &module).await,
         Prepared::Component(component) => run_component(&mut store, &component).await,
     };
+    mark(step!("engine", "trap"));
     let exit = match result {
         Ok(code) => Exit::Code(code),
         Err(error) => exit_of(&error, store.data().limiter.refused()),

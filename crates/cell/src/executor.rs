@@ -26,6 +26,7 @@ use crate::memory;
 use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::Preemption;
+use crate::steps::watch;
 use executions::Executions;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::TenantId;
@@ -184,6 +185,7 @@ impl Executor {
         let now = monotonic_ns();
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
+            watch::slept();
         }
         if let Some(share) = &mut self.host_share {
             share.slept(now, monotonic_ns());

@@ -85,6 +85,7 @@ pub mod slot;
 pub mod stack;
 mod standing;
 mod starting;
+pub mod steps;
 mod wasi;
 
 pub use arena_backing::MapBacking;

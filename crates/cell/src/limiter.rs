@@ -8,6 +8,8 @@ use crate::image::Image;
 use crate::local;
 use crate::memory;
 use crate::meter::Held;
+use crate::steps::step;
+use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
 use wasmtime::{ResourceLimiter, Result};
@@ -155,6 +157,7 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
+        mark_instruction(step!("engine", "memory.grow"));
         self.pending = Growth::default();
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
@@ -204,6 +207,7 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
+        mark_instruction(step!("engine", "table.grow"));
         let elements = (desired - current) as u64;
         if current == 0 && self.initial.take_table(elements) {
             return Ok(true);

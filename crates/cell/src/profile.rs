@@ -10,6 +10,7 @@
 //! for it: `leasehold run --report` shows the two, and the `deadline` study counts violations.
 
 use crate::meter::Held;
+use crate::steps::{CEILING_NS, Longest, RowId};
 use leasehold_kernel::KernelCosts;
 use leasehold_reclaim::CostModel;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,10 @@ pub struct Profile {
     /// How long a fault waits for the disk; `None` if it was not measured.
     #[serde(default)]
     pub transfer: Option<TransferCosts>,
+    /// The longest steps of the rows that were measured at their caps, ns, by their
+    /// [titles](crate::steps::Row::title).
+    #[serde(default)]
+    pub steps: BTreeMap<String, u64>,
 }
 
 /// What a host adds to the processor time of a piece of work: its interrupts and, if it is a virtual
@@ -271,6 +276,7 @@ impl Profile {
             interruption: None,
             preemption: None,
             transfer: None,
+            steps: BTreeMap::new(),
         }
     }
 
@@ -285,6 +291,26 @@ impl Profile {
     pub fn longest_fault_ns(&self) -> u64 {
         let transfer = self.transfer.as_ref();
         transfer.map_or(ASSUMED_FAULT_NS, TransferCosts::per_fault_ns)
+    }
+
+    /// How long a step of a row may be on this host, ns: as it was measured at the row's caps, or else
+    /// [`CEILING_NS`].
+    pub fn longest_step_ns(&self, row: RowId) -> u64 {
+        match row.row().longest {
+            Longest::Fault => self.longest_fault_ns(),
+            Longest::Ceiling if self.steps.is_empty() => CEILING_NS,
+            Longest::Ceiling => {
+                let measured = self.steps.get(&row.row().title());
+                measured.copied().unwrap_or(CEILING_NS)
+            }
+        }
+    }
+
+    /// What the host itself may add to a step, ns: its interrupts, and the time for which it stops a
+    /// virtual machine.
+    pub fn added_ns(&self) -> u64 {
+        self.interruption
+            .map_or(ASSUMED_MARGIN_NS, |added| added.p9999_ns)
     }
 
     /// Where a profile is kept if nobody says otherwise: `$XDG_STATE_HOME/leasehold/profile.json`,

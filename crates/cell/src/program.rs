@@ -21,6 +21,7 @@ use crate::engine_config::FEATURES;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, survey};
 use crate::preempt::Bodies;
+use crate::steps::{Missing, Reach};
 
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
@@ -122,6 +123,12 @@ pub enum ProgramError {
     Engine(wasmtime::Error),
 }
 
+impl From<Missing> for ProgramError {
+    fn from(Missing(imports): Missing) -> ProgramError {
+        ProgramError::World { imports }
+    }
+}
+
 impl From<BinaryReaderError> for ProgramError {
     fn from(error: BinaryReaderError) -> ProgramError {
         ProgramError::Corrupt {
@@ -156,6 +163,7 @@ pub struct Program {
     code: Code,
     bodies: Bodies,
     inventory: Inventory,
+    reach: Reach,
     image: Option<Image>,
 }
 
@@ -220,7 +228,8 @@ impl Program {
                 Form::Whole => None,
                 Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
             };
-            return Ok(Program::new(code, inventory, image));
+            let reach = Reach::of(engine, &code, &inventory)?;
+            return Ok(Program::new(code, inventory, reach, image));
         }
         let program = Program::from_bytes_in(form, engine, &bytes)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
@@ -276,7 +285,8 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
-        Ok(Program::new(code, survey.inventory, image))
+        let reach = Reach::of(engine, &code, &survey.inventory)?;
+        Ok(Program::new(code, survey.inventory, reach, image))
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -293,13 +303,24 @@ impl Program {
         Ok(image)
     }
 
-    pub(crate) fn new(code: Code, inventory: Inventory, image: Option<Image>) -> Program {
+    pub(crate) fn new(
+        code: Code,
+        inventory: Inventory,
+        reach: Reach,
+        image: Option<Image>,
+    ) -> Program {
         Program {
             bodies: Bodies::of(&code),
             code,
             inventory,
+            reach,
             image,
         }
+    }
+
+    /// The host steps that it can reach.
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// What its memory holds before its first instruction, if that is not in the code.

@@ -20,6 +20,7 @@ use crate::cell::{Ended, StartError};
 use crate::execution::{Blueprint, BuildError, Running, Surrounded, Surrounding};
 use crate::local;
 use crate::memory::{self, Joining};
+use crate::steps::{begin, step};
 use leasehold_kernel::{Errno, TenantId};
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
@@ -110,19 +111,28 @@ impl Starting {
         let (tenant, execution) = (self.tenant, self.execution);
         self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
             Step::Charge => {
+                let _step = begin(step!("cell", "start: charge"));
                 self.blueprint.charge(tenant, execution)?;
                 Step::Share(self.blueprint.share(tenant)?)
             }
             Step::Share(Some(mut joining)) => {
+                let _step = begin(step!("cell", "start: share"));
                 let locked = memory::lock_step(&mut joining).map_err(BuildError::Memory)?;
                 Step::Share((!locked).then_some(joining))
             }
-            Step::Share(None) => Step::Surround(Box::new(self.blueprint.surround())),
-            Step::Surround(mut surrounding) => match surrounding.open_next()? {
-                true => Step::Surround(surrounding),
-                false => Step::Assemble(Box::new(surrounding.finish())),
-            },
+            Step::Share(None) => {
+                let _step = begin(step!("cell", "start: surround"));
+                Step::Surround(Box::new(self.blueprint.surround()))
+            }
+            Step::Surround(mut surrounding) => {
+                let _step = begin(step!("cell", "start: open a directory"));
+                match surrounding.open_next()? {
+                    true => Step::Surround(surrounding),
+                    false => Step::Assemble(Box::new(surrounding.finish())),
+                }
+            }
             Step::Assemble(surrounded) => {
+                let _step = begin(step!("cell", "start: assemble"));
                 let running = self.blueprint.assemble(tenant, execution, *surrounded)?;
                 return Ok(Stepped::Built(running));
             }

@@ -4,7 +4,7 @@ use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
-use crate::overhead::HostTime;
+use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -68,7 +68,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
-    let set = Set::of(&file, order, fault);
+    let set = Set::of(&file, order, HostSteps::of(fault, profile.as_ref()));
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
@@ -112,11 +112,13 @@ struct Set {
     tenants: Vec<usize>,
     /// How long a fault takes, if any tenant pages.
     fault: Option<HostTime>,
+    /// The longest host steps of the tenants.
+    steps: HostSteps,
 }
 
 impl Set {
-    fn of(file: &LeaseFile, order: Order, fault: HostTime) -> Self {
-        let claims = leases::claims(&file.tenants, fault);
+    fn of(file: &LeaseFile, order: Order, steps: HostSteps) -> Self {
+        let claims = leases::claims(&file.tenants, &steps);
         let places = file.tenants.iter().enumerate();
         let reserved = places.filter(|(_, tenant)| tenant.lease.cpu.is_some());
         let pages = |tenant: &TenantSpec| tenant.lease.memory.paging.is_some();
@@ -124,7 +126,8 @@ impl Set {
             order,
             contracts: claims.all(),
             tenants: reserved.map(|(place, _)| place).collect(),
-            fault: file.tenants.iter().any(pages).then_some(fault),
+            fault: file.tenants.iter().any(pages).then(|| steps.fault()),
+            steps,
         }
     }
 
@@ -229,10 +232,17 @@ impl Outcome<'_> {
                  for that"
             );
         }
+        for (step, names) in self.longest_steps() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "the longest host step of {names}: {step}; all responses allow for that"
+            );
+        }
         if !background.iter().all(Verdict::schedulable) {
             let _ = writeln!(
                 text,
-                "nothing is left for tenants in the background that page"
+                "nothing is left for the host steps of background tenants"
             );
         }
         if let Some(memory) = self.memory.text() {
@@ -242,6 +252,34 @@ impl Outcome<'_> {
             let _ = writeln!(text, "{}", possible(name, room));
         }
         text
+    }
+
+    /// The longest host steps, each with the tenants that can reach it.
+    fn longest_steps(&self) -> Vec<(String, String)> {
+        let mut steps: Vec<(String, Vec<&str>)> = Vec::new();
+        for tenant in &self.file.tenants {
+            let (row, time) = self.set.steps.longest(tenant);
+            let step = format!("{}, {}", row.row().title(), nanos(time));
+            match steps.iter_mut().find(|(found, _)| *found == step) {
+                Some((_, names)) => names.push(&tenant.name),
+                None => steps.push((step, vec![&tenant.name])),
+            }
+        }
+        let all = self.file.tenants.len();
+        steps
+            .into_iter()
+            .map(|(step, names)| match names.len() {
+                n if n == all => (step, "every tenant".to_owned()),
+                n if n > ADVISED => (step, format!("{n} tenants")),
+                _ => (step, names.join(", ")),
+            })
+            .collect()
+    }
+
+    /// The longest host step of a tenant, for programs.
+    fn step_json(&self, tenant: &TenantSpec) -> Value {
+        let (row, time) = self.set.steps.longest(tenant);
+        json!({ "row": row.row().title(), "longest_ns": time })
     }
 
     fn summary(&self) -> String {
@@ -264,8 +302,9 @@ impl Outcome<'_> {
         let tenants: Vec<_> = self
             .rows()
             .map(|(tenant, row)| match row {
-                Some(row) => row.json(tenant),
+                Some(row) => row.json(tenant, self.step_json(tenant)),
                 None => json!({
+                    "step": self.step_json(tenant),
                     "name": tenant.name,
                     "reserved": false,
                     "schedulable": true,
@@ -331,11 +370,12 @@ impl Row<'_> {
         ]
     }
 
-    fn json(&self, tenant: &TenantSpec) -> Value {
+    fn json(&self, tenant: &TenantSpec, step: Value) -> Value {
         let verdict = self.verdict;
         json!({
             "name": tenant.name,
             "reserved": true,
+            "step": step,
             "schedulable": verdict.schedulable(),
             "response_ns": verdict.response,
             "slack_ns": verdict.slack,

@@ -1,7 +1,7 @@
 //! Lease files as commands read them, and what they mean to the scheduler.
 
 use crate::exit::Failure;
-use crate::overhead::HostTime;
+use crate::overhead::HostSteps;
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
 use leasehold_pager::PAGE;
@@ -28,20 +28,22 @@ pub(crate) fn contract(cpu: Cpu) -> Contract {
 pub(crate) struct Claims {
     /// Of each tenant, its reservation.
     pub(crate) reserved: Vec<Option<Contract>>,
-    /// Faults of tenants in the background.
+    /// The longest host step of a background tenant.
     background: Option<Contract>,
 }
 
-/// What these tenants ask of the processor, if a fault takes this long.
-pub(crate) fn claims(tenants: &[TenantSpec], fault: HostTime) -> Claims {
-    let claim = |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, fault.time().get());
-    let is_reserved = |tenant: &&TenantSpec| tenant.lease.cpu.is_some();
-    let reserved = |tenant| claim(tenant).filter(|_| is_reserved(&tenant));
-    // One of them at a time is in a fault.
-    let mut background = tenants.iter().filter(|tenant| !is_reserved(tenant));
+/// What these tenants ask of the processor, with host steps as long as that.
+pub(crate) fn claims(tenants: &[TenantSpec], steps: &HostSteps) -> Claims {
+    let claim = |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, steps.longest(tenant).1);
+    let is_reserved = |tenant: &TenantSpec| tenant.lease.cpu.is_some();
+    // One of them at a time is in a step.
+    let background = tenants.iter().filter(|tenant| !is_reserved(tenant));
     Claims {
-        reserved: tenants.iter().map(reserved).collect(),
-        background: background.find_map(claim),
+        reserved: tenants
+            .iter()
+            .map(|tenant| is_reserved(tenant).then(|| claim(tenant)))
+            .collect(),
+        background: background.map(claim).max_by_key(Contract::longest_step),
     }
 }
 

@@ -2,7 +2,8 @@
 //! processor, and how we know.
 
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Profile};
-use leasehold_lease::Nanoseconds;
+use leasehold_cell::steps::{Reach, RowId};
+use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_reserve::admission::Overhead;
 use std::fmt;
 
@@ -65,6 +66,45 @@ impl HostTime {
             Self::Calibrated(_) => "calibrated",
             Self::Assumed(_) => "assumed",
         }
+    }
+}
+
+/// The longest host steps of tenants: for so long one holds the processor although another wants it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostSteps {
+    /// The longest of a tenant that does not page.
+    step: (RowId, u64),
+    fault: HostTime,
+    /// The row of a fault.
+    faulting: RowId,
+}
+
+impl HostSteps {
+    /// The longest steps of any program, as the profile has them.
+    pub(crate) fn of(fault: HostTime, profile: Option<&Profile>) -> Self {
+        let free = Profile::free();
+        let profile = profile.unwrap_or(&free);
+        let reach = Reach::any();
+        Self {
+            step: reach.longest(profile, false),
+            fault,
+            faulting: reach.longest(profile, true).0,
+        }
+    }
+
+    /// The longest step of a tenant, ns, and its row.
+    pub(crate) fn longest(&self, tenant: &TenantSpec) -> (RowId, u64) {
+        let fault = self.fault.time().get();
+        if tenant.lease.memory.paging.is_some() && fault > self.step.1 {
+            (self.faulting, fault)
+        } else {
+            self.step
+        }
+    }
+
+    /// How long a fault takes.
+    pub(crate) const fn fault(&self) -> HostTime {
+        self.fault
     }
 }
 

@@ -10,7 +10,7 @@ use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
-use crate::overhead::HostTime;
+use crate::overhead::{HostSteps, HostTime};
 use crate::run::{failure, load, surroundings};
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::preempt::Mechanism;
@@ -151,7 +151,8 @@ pub(crate) fn main(
     let profile = profile_or_calibrate(profile)?;
     let overhead = HostTime::of_preemption(arguments.overhead, Some(&profile));
     let fault = HostTime::of_fault(None, Some(&profile));
-    let admitted = Admitted::of(&file, overhead, fault);
+    let steps = HostSteps::of(fault, Some(&profile));
+    let admitted = Admitted::of(&file, overhead, &steps);
     if !admitted.schedulable && !arguments.unadmitted {
         return Err(Failure::Refused(format!(
             "{}: {}the processor reservations cannot all be kept: `leasehold admit` says why, \
@@ -177,7 +178,7 @@ pub(crate) fn main(
              the tenants, but other programs of this host can delay them all"
         ),
         Realtime::Granted => {
-            let reserved = leases::claims(&file.tenants, fault).reserved;
+            let reserved = leases::claims(&file.tenants, &steps).reserved;
             let reserved: Vec<Contract> = reserved.into_iter().flatten().collect();
             if let Some(limit) = RealtimeLimit::of_host().filter(|limit| limit.stops(&reserved)) {
                 eprintln!("leasehold: {limit}");
@@ -265,8 +266,8 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
 }
 
 impl Admitted {
-    fn of(file: &LeaseFile, overhead: HostTime, fault: HostTime) -> Self {
-        let claims = leases::claims(&file.tenants, fault);
+    fn of(file: &LeaseFile, overhead: HostTime, steps: &HostSteps) -> Self {
+        let claims = leases::claims(&file.tenants, steps);
         let order = leases::order(file.order);
         let report = admit(&claims.all(), order, overhead.overhead());
         let mut verdicts = report.servers.iter();

@@ -58,7 +58,8 @@ fn tenant(name: &str, cpu: &str) -> String {
 }
 
 /// Three reservations and a tenant in the background. The response times, in milliseconds:
-/// 1 + 0.5 blocking; 1 + 2 + 0.5; 3 + 2 · 2 + 3 · 1 = 10.
+/// 1 + 0.5 blocking; 1 + 2 + 0.5; 3 + 2 · 2 + 3 · 1 + 0.1 blocking; and a host step of 0.1 for each server
+/// of at least that priority.
 fn schedulable() -> String {
     [
         tenant("fast", "cpu = { budget = \"1ms\", period = \"4ms\", priority = 30 }"),
@@ -84,7 +85,7 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     };
     assert_eq!(of("name"), ["fast", "middle", "slow", "idle"]);
     assert_eq!(of("schedulable"), [true, true, true, true]);
-    let responses = [1_500_000, 3_500_000, 10_000_000].map(Value::from);
+    let responses = [1_600_000, 3_700_000, 10_400_000].map(Value::from);
     assert_eq!(of("response_ns")[..3], responses);
     assert_eq!(of("response_ns")[3], Value::Null);
     // Nobody preempts the first; nothing bounds how often the second is preempted; the third has
@@ -92,16 +93,16 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     assert_eq!(of("useful_ns")[0], 990_000);
     assert_eq!(of("useful_ns")[1], Value::Null);
     assert_eq!(of("useful_ns")[2], 2_940_000);
-    // 1 ms of reclamation, and what is lost in the one or two periods that it needs, where both
+    // 1 ms of reclamation, a host step of 0.1 ms, and what is lost in the one or two periods that it needs, where both
     // pieces of the budget are dispatched: a period until they are back, and how much longer the
     // first may have to wait for the second; a whole budget; and the response time of the rest.
     assert_eq!(
         of("reclaimed_ns")[0],
-        (4_000_000 + 500_000) + 4_000_000 + 1_500_000 - (1_000_000 - 40_000)
+        (4_000_000 + 600_000) + 4_000_000 + 1_600_000 - (1_000_000 - 140_000)
     );
     assert_eq!(
         of("reclaimed_ns")[2],
-        (13_000_000 + 7_000_000) + 10_000_000 - (3_000_000 - 1_070_000)
+        (13_000_000 + 7_400_000) + 10_400_000 - (3_000_000 - 1_170_000)
     );
 }
 
@@ -126,11 +127,11 @@ fn faults_of_tenants_that_page_are_in_the_responses_of_the_others() {
         });
         (response(0), response(1), fault.flatten())
     };
-    // Nobody pages: 1; 3 + 1.
-    let none = (Some(1_000_000), Some(4_000_000), None);
+    // No tenant pages, and host steps take 0.1: 1 + 0.1 + 0.1; 3 + 0.1 + 0.2 + 2.
+    let none = (Some(1_200_000), Some(5_300_000), None);
     assert_eq!(responses(slow, "", "500us"), none);
-    // Blocking above, and an overrun of its own: 1 + 0.5; 3 + 0.5 + 2.
-    let paging = (Some(1_500_000), Some(5_500_000), Some(500_000));
+    // Blocking above, and an overrun of its own: 1 + 0.5 + 0.1; 3 + 0.1 + 0.6 + 2.
+    let paging = (Some(1_600_000), Some(5_700_000), Some(500_000));
     assert_eq!(responses(&format!("{slow}\n{PAGES}"), "", "500us"), paging);
     // Blocking for all.
     assert_eq!(responses(slow, PAGES, "500us"), paging);
@@ -146,7 +147,7 @@ fn the_table_says_the_same_to_people() {
     let text = String::from_utf8(output.stdout).expect("text");
     for word in [
         "fast",
-        "10.00 ms",
+        "10.40 ms",
         "background",
         "schedulable: 3 reservations",
         "fixed-priority",
@@ -233,7 +234,7 @@ fn the_order_of_the_file_or_of_the_flag_decides() {
         ),
         tenant(
             "lo",
-            "cpu = { budget = \"10ms\", period = \"60ms\", priority = 1 }",
+            "cpu = { budget = \"9ms\", period = \"60ms\", priority = 1 }",
         ),
     ]
     .concat();
@@ -241,7 +242,7 @@ fn the_order_of_the_file_or_of_the_flag_decides() {
     assert_eq!(leases.json(&[])["schedulable"], false);
     let json = leases.json(&["--order", "earliest-deadline"]);
     assert_eq!(json["schedulable"], true);
-    assert_eq!(json["utilisation_millionths"], 1_000_000);
+    assert_eq!(json["utilisation_millionths"], 983_334);
     assert_eq!(json["tenants"][2]["response_ns"], 60_000_000);
 
     let in_file = Leases::new(&format!("[cell]\norder = \"earliest-deadline\"\n{table_1}"));
@@ -278,11 +279,11 @@ fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
         String::from_utf8(output.stdout).expect("text")
     };
     let told = text("10ms");
-    let advice = "no change of its own would be enough; it would if all others had at most 70 %";
+    let advice = "no change of its own would be enough; it would if all others had at most 68 %";
     assert!(told.contains(advice), "{told}");
     // Then it does.
-    assert!(!text("7ms").contains("modest does not fit"));
-    assert!(text("7001us").contains("modest does not fit"));
+    assert!(!text("6800us").contains("modest does not fit"));
+    assert!(text("6801us").contains("modest does not fit"));
 }
 
 #[test]
@@ -396,9 +397,10 @@ fn ten_thousand_tenants_are_tested_and_more_are_refused() {
     let leases = |count: u64| {
         let mut text = String::new();
         for n in 0..count {
+            // A host step of each takes 100 us: a second for all of them.
             let cpu = format!(
                 "cpu = {{ budget = \"1us\", period = \"{}us\", priority = {} }}",
-                20_000 + n,
+                2_000_000 + n,
                 n % 256
             );
             write!(text, "{}", tenant(&format!("t{n}"), &cpu)).expect("a string takes all text");

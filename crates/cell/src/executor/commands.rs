@@ -11,6 +11,7 @@ use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::starting::{Client, Starting};
+use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -37,6 +38,9 @@ impl Executor {
             }
             Command::Memory(key, reply) => {
                 let _ = reply.send(self.alive(key).map(memory_use));
+            }
+            Command::Steps(reply) => {
+                let _ = reply.send(watch::uses());
             }
             Command::Control(reply) => {
                 let _ = reply.send(self.control_share.uses().collect());
@@ -74,6 +78,7 @@ impl Executor {
         promised: Option<Promised>,
         client: Client,
     ) {
+        let _step = begin(step!("cell", "admit"));
         match self.open_root(key, &request, promised) {
             Ok(tenant) => self.begin_start(key, tenant, request, client),
             Err(error) => {

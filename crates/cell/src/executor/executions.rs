@@ -11,6 +11,7 @@ use crate::local;
 use crate::memory::{self, region};
 use crate::pools::Leavings;
 use crate::standing::Standing;
+use crate::steps::{begin, step};
 use leasehold_crossing::{Urgent as _, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
@@ -130,7 +131,11 @@ impl Executor {
         let Some(mut running) = execution.running.take() else {
             return;
         };
-        match withdraw_regions(tenant) {
+        let withdrawn = {
+            let _step = begin(step!("cell", "withdraw regions"));
+            withdraw_regions(tenant)
+        };
+        match withdrawn {
             Ok(true) => {}
             Ok(false) => {
                 // Nothing of it may run before all of it has gone: in its next turn.

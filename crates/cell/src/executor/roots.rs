@@ -13,13 +13,14 @@ use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::range_pool::STEP_PAGES;
 use crate::starting::{Starting, Stepped};
+use crate::steps::{begin, caps, step};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 
 /// Timers that a tenant's upkeep fires between two looks at the time.
-const TIMERS_PER_STEP: u32 = 64;
+const TIMERS_PER_STEP: u32 = caps::TIMERS.most as u32;
 
 /// A top-level tenant, until everything was taken back from it and its descendants.
 pub(super) struct Root {
@@ -181,6 +182,7 @@ impl Executor {
             let now = monotonic_ns();
             let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
             if deadline.is_some_and(|deadline| deadline <= now) {
+                let _step = begin(step!("cell", "timers"));
                 local::with(|local| local.kernel.expire(root.tenant, now, TIMERS_PER_STEP));
                 self.pass_on();
             } else if root.starting.is_some() {
@@ -192,6 +194,7 @@ impl Executor {
                     .block(root.upkeep, now, Some(until));
                 return;
             } else if !root.leavings.is_clean() {
+                let _step = begin(step!("cell", "clean"));
                 self.pools.clean(&mut root.leavings, STEP_PAGES);
                 root.gave_back_since(now);
             } else if !root.deaths.is_empty() {
@@ -299,6 +302,7 @@ impl Executor {
             Death::Task {
                 remains, leavings, ..
             } => {
+                let _step = begin(step!("cell", "task end"));
                 if let Some(remains) = remains.take() {
                     drop(remains);
                     self.pools.claim(leavings);

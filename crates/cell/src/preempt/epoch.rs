@@ -5,6 +5,7 @@
 //! cold call in a loop makes every vector register spill.
 
 use super::alarm::fired;
+use crate::steps::{mark, step};
 use wasmtime::{Config, Engine, Store, UpdateDeadline};
 
 /// Has the check compiled into guests.
@@ -17,6 +18,7 @@ pub(super) fn arm<T>(store: &mut Store<T>) {
     store.set_epoch_deadline(1);
     // The counter is the engine's: it also advances for the guests that ran since this one did.
     store.epoch_deadline_callback(|_| {
+        mark(step!("engine", "yield"));
         Ok(if fired() {
             UpdateDeadline::Yield(1)
         } else {

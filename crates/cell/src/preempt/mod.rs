@@ -25,6 +25,7 @@ pub(crate) use alarm::{is_guest_code, no_later_than, request};
 pub(crate) use guest_code::Bodies;
 
 use crate::program::Program;
+use crate::steps::{mark, step};
 use alarm::{Alarm, Tell};
 use guest_code::GuestCode;
 use std::ffi::c_void;
@@ -171,7 +172,10 @@ impl Preemption {
             (Tell::Inject(code), Some(companion)) => {
                 code.add(program);
                 let vmctx = layout::companion(store, companion)?;
-                store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(0)));
+                store.epoch_deadline_callback(|_| {
+                    mark(step!("engine", "yield"));
+                    Ok(UpdateDeadline::Yield(0))
+                });
                 Some(vmctx)
             }
             _ => {

@@ -13,6 +13,7 @@ use crate::preempt::GuestContext;
 use crate::program::{Code, Program};
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
+use crate::steps::Reach;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -297,7 +298,8 @@ impl Host {
             .func_wrap("host", "next", |x: i64| x + 1)
             .expect("linked once");
         let module = Module::new(&engine, GUEST).expect("valid");
-        let program = Program::new(Code::Module(module), Inventory::default(), None);
+        let code = Code::Module(module);
+        let program = Program::new(code, Inventory::default(), Reach::any(), None);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,

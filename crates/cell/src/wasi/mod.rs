@@ -23,6 +23,8 @@ pub(crate) mod streams;
 pub(crate) mod table;
 mod window;
 
+pub(crate) use window::WINDOW;
+
 use crate::guest::Guest;
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 /// Bytes that are read at once: some hundred entries.
-pub(super) const WINDOW: usize = 3 << 10;
+pub(crate) const WINDOW: usize = 3 << 10;
 
 /// How far a directory was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

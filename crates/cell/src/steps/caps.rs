@@ -1,0 +1,136 @@
+//! The largest arguments of host steps: what a row's longest step was measured at, and what the
+//! functions themselves enforce.
+
+use crate::bulk::{CHUNK, TABLE_CHUNK};
+
+/// A limit on one argument of a host step, or on what one step of a longer operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cap {
+    /// What is limited.
+    pub what: &'static str,
+    /// How much of it.
+    pub most: u64,
+    /// What becomes of a call that asks for more.
+    pub beyond: Beyond,
+}
+
+/// What becomes of a call whose argument is above its cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// The guest traps with a message that names the cap.
+    Trap,
+    /// The call returns an error and changes nothing.
+    Error,
+    /// The call does a part, and its result says how much.
+    Part,
+    /// The call goes on in further steps, between which the guest can be preempted.
+    Steps,
+    /// The program, or its start, is refused.
+    Refused,
+}
+
+impl Beyond {
+    /// The word in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trap => "trap",
+            Self::Error => "error",
+            Self::Part => "done in part",
+            Self::Steps => "further steps",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl Cap {
+    const fn new(what: &'static str, most: u64, beyond: Beyond) -> Self {
+        Self { what, most, beyond }
+    }
+
+    /// The cap as a number of bytes or things in memory.
+    pub const fn size(&self) -> usize {
+        self.most as usize
+    }
+}
+
+const KIB: u64 = 1024;
+
+/// Bytes that the canonical ABI lifts for one call of a component, without a lease's `call_bytes`.
+pub const CALL: Cap = Cap::new("bytes lifted", 128 * KIB, Beyond::Trap);
+
+/// Pollables in a list, and subscriptions of `poll_oneoff`.
+pub const POLL_LIST: Cap = Cap::new("pollables", 1024, Beyond::Trap);
+
+/// Subscriptions of one `poll_oneoff`.
+pub const SUBSCRIPTIONS: Cap = Cap::new("subscriptions", 1024, Beyond::Error);
+
+/// Random bytes that one step makes.
+pub const RANDOM_STEP: Cap = Cap::new("random bytes", 16 * KIB, Beyond::Steps);
+
+/// Random bytes that one call of a component returns.
+pub const RANDOM_LIST: Cap = Cap::new("random bytes", 64 * KIB, Beyond::Trap);
+
+/// Bytes that one call moves through a stream or a descriptor.
+pub const TRANSFER: Cap = Cap::new("bytes", 64 * KIB, Beyond::Part);
+
+/// Bytes that `check-write` permits, and that a write may have.
+pub const PERMITTED: Cap = Cap::new("bytes", 64 * KIB, Beyond::Trap);
+
+/// Buffers of one scattered read or gathered write.
+pub const IOVECS: Cap = Cap::new("buffers", 1024, Beyond::Error);
+
+/// Bytes of a path.
+pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
+
+/// Bytes of a tenant's arguments, or of its environment.
+pub const STRINGS: Cap = Cap::new("bytes of strings", 64 * KIB, Beyond::Refused);
+
+/// Bytes of the arguments of a task or a child tenant.
+pub const ARGUMENTS: Cap = Cap::new("bytes of arguments", 4096, Beyond::Error);
+
+/// Bytes of a message.
+pub const MESSAGE: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
+
+/// Capabilities in a message.
+pub const MESSAGE_CAPABILITIES: Cap = Cap::new(
+    "capabilities",
+    leasehold_kernel::MESSAGE_CAPABILITIES as u64,
+    Beyond::Error,
+);
+
+/// Bytes that one call copies between a region and a guest.
+pub const REGION_COPY: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
+
+/// Bytes of linear memory that one engine instruction touches.
+pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
+
+/// Elements that one engine instruction touches.
+pub const TABLE_BULK: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
+
+/// Elements by which one instruction grows a table, and that a table is made with.
+pub const TABLE_GROWTH: Cap = Cap::new("elements", 4096, Beyond::Error);
+
+/// Names of directory entries in the window that one step reads, bytes.
+pub const WINDOW: Cap = Cap::new(
+    "bytes of entries",
+    crate::wasi::WINDOW as u64,
+    Beyond::Steps,
+);
+
+/// Frames of a trap's backtrace.
+pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);
+
+/// Bytes of a function's or module's name.
+pub const NAME: Cap = Cap::new("bytes of a name", 256, Beyond::Part);
+
+/// Bytes of a trap's message.
+pub const TRAP_MESSAGE: Cap = Cap::new("bytes of message", 8 * KIB, Beyond::Part);
+
+/// Pages that one step gives back, pins or takes away.
+pub const PAGES: Cap = Cap::new("pages", crate::range_pool::STEP_PAGES as u64, Beyond::Steps);
+
+/// Timers that one step fires.
+pub const TIMERS: Cap = Cap::new("timers", 64, Beyond::Steps);
+
+/// Scrub entries that one step severs.
+pub const SCRUBS: Cap = Cap::new("scrub entries", 16, Beyond::Steps);

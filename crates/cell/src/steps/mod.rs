@@ -1,0 +1,30 @@
+//! The contract of the host's work: everything that a cell's thread does for a guest is a *host step*
+//! with a row in one [`TABLE`].
+//!
+//! 1. *No step without a row.* A program is accepted only if each function that it imports has a
+//!    row ([`Reach::of`]); a test compares the table with the linkers in both directions.
+//! 2. *Capped.* A row names the caps on its arguments ([`caps`]); the functions enforce the same
+//!    constants. What is longer at any argument is cut into steps, between which the guest can be
+//!    preempted.
+//! 3. *Part of admission.* The longest row that a program reaches is its tenant's longest step
+//!    ([`Reach::longest`]).
+//! 4. *Checked for ever.* Each step is timed ([`watch`]) and compared with its row. A step that was
+//!    longer is counted under the name of its row, or under the host's name if the host took the
+//!    processor away meanwhile.
+//!
+//! The engine tells where host code begins and ends: calls of imports, with what the canonical ABI
+//! does before and after, and instructions that the engine executes on the host. The guest's own
+//! code in between, such as an allocator that is called for a result, belongs to no step.
+
+pub mod caps;
+pub mod reach;
+pub mod table;
+mod ticks;
+pub(crate) mod watch;
+
+pub use caps::{Beyond, Cap};
+pub use reach::{Missing, Reach};
+pub(crate) use table::step;
+pub use table::{CEILING_NS, Longest, Row, RowId, Runs, TABLE};
+pub use watch::StepUse;
+pub(crate) use watch::{begin, mark};

@@ -1,0 +1,135 @@
+//! The host steps that a program can reach, and the longest of them.
+
+use super::table::{CELL, ENGINE, KERNEL, Longest, RowId, TABLE};
+use crate::inventory::Inventory;
+use crate::profile::Profile;
+use crate::program::Code;
+use std::collections::BTreeSet;
+use wasmtime::Engine;
+use wasmtime::component::types::ComponentItem;
+
+/// The rows that a program can reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach(Vec<RowId>);
+
+/// Imports that have no row: nothing here offers them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing(pub Vec<String>);
+
+impl Reach {
+    /// The rows behind the imports of a program, and those of what the engine and the cell do by
+    /// themselves for a program with this inventory.
+    ///
+    /// # Errors
+    /// When an import has no row.
+    pub fn of(engine: &Engine, code: &Code, inventory: &Inventory) -> Result<Self, Missing> {
+        let mut found = Found::default();
+        match code {
+            Code::Module(module) => {
+                for import in module.imports() {
+                    found.add(import.module(), import.name());
+                }
+            }
+            Code::Component(component) => {
+                for (name, import) in component.component_type().imports(engine) {
+                    let interface = unversioned(name);
+                    match import.ty {
+                        ComponentItem::ComponentInstance(instance) => {
+                            for (name, export) in instance.exports(engine) {
+                                match export.ty {
+                                    ComponentItem::ComponentFunc(_) => found.add(interface, name),
+                                    ComponentItem::Resource(_) => {
+                                        found.add_resource(interface, name)
+                                    }
+                                    _ => {}
+                                }
+                            }
+                        }
+                        ComponentItem::Type(_) => {}
+                        _ => found.missing.push(name.to_owned()),
+                    }
+                }
+            }
+        }
+        if !found.missing.is_empty() {
+            return Err(Missing(found.missing));
+        }
+        let tasks = [(KERNEL, "task_start"), ("leasehold:kernel/task", "start")];
+        let starts_tasks = tasks
+            .iter()
+            .filter_map(|(interface, name)| RowId::find(interface, name))
+            .any(|row| found.rows.contains(&row));
+        found.rows.extend(RowId::all().filter(|id| {
+            let row = id.row();
+            match (row.interface, row.name) {
+                (ENGINE, "memory.grow") => inventory.memories > 0,
+                (ENGINE, "data segments") => inventory.data_bytes > 0,
+                (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
+                (CELL, "task end") => starts_tasks,
+                (ENGINE | CELL, _) => true,
+                _ => false,
+            }
+        }));
+        Ok(Self(found.rows.into_iter().collect()))
+    }
+
+    /// The whole table: what a program can reach of which nothing is known.
+    pub fn any() -> Self {
+        Self(RowId::all().collect())
+    }
+
+    /// The rows, in the order of the [`TABLE`].
+    pub fn rows(&self) -> impl Iterator<Item = RowId> {
+        self.0.iter().copied()
+    }
+
+    /// The longest of the rows on this host, for a tenant that pages or does not, and its time, ns.
+    pub fn longest(&self, profile: &Profile, pages: bool) -> (RowId, u64) {
+        let reached = self.rows().filter(|row| pages || !is_paging(*row));
+        let timed = reached.map(|row| (row, profile.longest_step_ns(row)));
+        // The first of equals.
+        let longest = timed.reduce(|longest, row| if row.1 > longest.1 { row } else { longest });
+        longest.unwrap_or((RowId(0), 0))
+    }
+}
+
+/// Whether only tenants that page reach the row.
+fn is_paging(id: RowId) -> bool {
+    let row = id.row();
+    let of_cell = row.interface == CELL
+        && matches!(row.name, "fault" | "attach" | "detach" | "withdraw regions");
+    of_cell || row.longest == Longest::Fault
+}
+
+/// An interface without the version that a component asks for.
+fn unversioned(interface: &str) -> &str {
+    interface
+        .split_once('@')
+        .map_or(interface, |(interface, _)| interface)
+}
+
+#[derive(Default)]
+struct Found {
+    rows: BTreeSet<RowId>,
+    missing: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, interface: &str, name: &str) {
+        match RowId::find(interface, name) {
+            // What the engine and the cell do by themselves cannot be imported.
+            Some(row) if !matches!(TABLE[row.0 as usize].interface, ENGINE | CELL) => {
+                self.rows.insert(row);
+            }
+            _ => self.missing.push(format!("{interface} {name}")),
+        }
+    }
+
+    fn add_resource(&mut self, interface: &str, name: &str) {
+        // Types that an interface uses of another one come with it, and are dropped by that one.
+        let dropped = format!("[resource-drop]{name}");
+        if let Some(row) = RowId::find(interface, &dropped) {
+            self.rows.insert(row);
+        }
+    }
+}

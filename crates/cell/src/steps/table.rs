@@ -1,0 +1,641 @@
+//! The rows: everything that runs on a cell's thread for a guest.
+
+use super::caps::{
+    ARGUMENTS, BULK, CALL, Cap, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH,
+    PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, STRINGS, SUBSCRIPTIONS,
+    TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRAP_MESSAGE, WINDOW,
+};
+use crate::meter::Held;
+
+/// Longest step of a row that was not calibrated, ns.
+pub const CEILING_NS: u64 = 100_000;
+
+/// One host step: what it may be asked for, and what it may take.
+#[derive(Debug)]
+pub struct Row {
+    /// The interface or module that a guest imports it from; [`ENGINE`] or [`CELL`] for what no guest
+    /// imports.
+    pub interface: &'static str,
+    /// The function, or the operation.
+    pub name: &'static str,
+    /// Limits on its arguments, enforced.
+    pub caps: &'static [Cap],
+    /// How long one step takes at those caps.
+    pub longest: Longest,
+    /// What it may hold while it waits, besides what it takes.
+    pub holds: &'static str,
+    /// The classes that the lease is charged for it.
+    pub takes: &'static [Held],
+    /// The threads that it runs on.
+    pub runs: Runs,
+}
+
+/// The longest step of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Longest {
+    /// [`CEILING_NS`], unless the profile has a value that was measured at the caps.
+    Ceiling,
+    /// What a page fault that waits for the disk takes on this host: a quantity of the profile.
+    Fault,
+}
+
+/// Where a host step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// On the cell's thread.
+    Cell,
+    /// The parts that may block run on an I/O thread, the rest on the cell's.
+    CellAndIo,
+}
+
+impl Runs {
+    /// The words in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cell => "cell",
+            Self::CellAndIo => "cell, I/O thread",
+        }
+    }
+}
+
+impl Row {
+    const fn new(interface: &'static str, name: &'static str) -> Self {
+        Self {
+            interface,
+            name,
+            caps: &[],
+            longest: Longest::Ceiling,
+            holds: "",
+            takes: &[],
+            runs: Runs::Cell,
+        }
+    }
+
+    const fn caps(mut self, caps: &'static [Cap]) -> Self {
+        self.caps = caps;
+        self
+    }
+
+    const fn takes(mut self, takes: &'static [Held]) -> Self {
+        self.takes = takes;
+        self
+    }
+
+    const fn holds(mut self, holds: &'static str) -> Self {
+        self.holds = holds;
+        self
+    }
+
+    const fn io(mut self) -> Self {
+        self.runs = Runs::CellAndIo;
+        self
+    }
+
+    const fn fault(mut self) -> Self {
+        self.longest = Longest::Fault;
+        self
+    }
+
+    /// Its name with its interface, as reports show it.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.interface, self.name)
+    }
+}
+
+/// The place of a row in the [`TABLE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowId(pub(super) u16);
+
+impl RowId {
+    /// The row.
+    pub fn row(self) -> &'static Row {
+        &TABLE[self.0 as usize]
+    }
+
+    /// All rows in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..TABLE.len() as u16).map(Self)
+    }
+
+    /// The row with this interface and name.
+    pub const fn find(interface: &str, name: &str) -> Option<Self> {
+        let mut place = 0;
+        while place < TABLE.len() {
+            let row = &TABLE[place];
+            if same(row.name, name) && same(row.interface, interface) {
+                return Some(Self(place as u16));
+            }
+            place += 1;
+        }
+        None
+    }
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = a.len();
+    // From the end, where names of one interface differ.
+    while at > 0 {
+        at -= 1;
+        if a[at] != b[at] {
+            return false;
+        }
+    }
+    true
+}
+
+/// The [`RowId`] of an interface and a name; a row that is missing is an error of the compiler.
+macro_rules! step {
+    ($interface:expr, $name:expr) => {
+        const {
+            match $crate::steps::RowId::find($interface, $name) {
+                Some(row) => row,
+                None => panic!("no row with this interface and name"),
+            }
+        }
+    };
+}
+pub(crate) use step;
+
+/// Module of WASI preview 1.
+pub const PREVIEW1: &str = "wasi_snapshot_preview1";
+
+/// Module of the kernel's functions for core modules.
+pub const KERNEL: &str = "leasehold_kernel";
+
+/// What the engine does by itself.
+pub const ENGINE: &str = "engine";
+
+/// What the cell does by itself.
+pub const CELL: &str = "cell";
+
+const ENVIRONMENT: &str = "wasi:cli/environment";
+const EXIT: &str = "wasi:cli/exit";
+const IO_ERROR: &str = "wasi:io/error";
+const IO_POLL: &str = "wasi:io/poll";
+const IO_STREAMS: &str = "wasi:io/streams";
+const MONOTONIC: &str = "wasi:clocks/monotonic-clock";
+const FILES: &str = "wasi:filesystem/types";
+const TCP: &str = "wasi:sockets/tcp";
+const UDP: &str = "wasi:sockets/udp";
+const LOOKUP: &str = "wasi:sockets/ip-name-lookup";
+
+const fn row(interface: &'static str, name: &'static str) -> Row {
+    Row::new(interface, name)
+}
+
+const ENTRY: &[Held] = &[Held::WasiEntry];
+const PROGRAM: &[Held] = &[
+    Held::Store,
+    Held::Instance,
+    Held::TableElement,
+    Held::Memory,
+    Held::MemoryPage,
+    Held::HostPage,
+];
+
+/// Every host step. The order has no meaning.
+pub static TABLE: &[Row] = &ROWS;
+
+const ROWS: [Row; 270] = [
+    // WASI preview 1.
+    row(PREVIEW1, "args_get").caps(&[STRINGS]),
+    row(PREVIEW1, "args_sizes_get").caps(&[STRINGS]),
+    row(PREVIEW1, "environ_get").caps(&[STRINGS]),
+    row(PREVIEW1, "environ_sizes_get").caps(&[STRINGS]),
+    row(PREVIEW1, "clock_res_get"),
+    row(PREVIEW1, "clock_time_get"),
+    row(PREVIEW1, "fd_advise").io(),
+    row(PREVIEW1, "fd_allocate").io(),
+    row(PREVIEW1, "fd_datasync").io(),
+    row(PREVIEW1, "fd_sync").io(),
+    row(PREVIEW1, "fd_filestat_set_size").io(),
+    row(PREVIEW1, "fd_filestat_set_times").io(),
+    row(PREVIEW1, "fd_filestat_get").io(),
+    row(PREVIEW1, "fd_close").io(),
+    row(PREVIEW1, "fd_fdstat_get"),
+    row(PREVIEW1, "fd_fdstat_set_flags"),
+    row(PREVIEW1, "fd_fdstat_set_rights"),
+    row(PREVIEW1, "fd_prestat_get"),
+    row(PREVIEW1, "fd_renumber"),
+    row(PREVIEW1, "fd_seek"),
+    row(PREVIEW1, "fd_tell"),
+    row(PREVIEW1, "fd_prestat_dir_name").caps(&[PATH]),
+    row(PREVIEW1, "fd_read")
+        .caps(&[IOVECS, TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(PREVIEW1, "fd_pread")
+        .caps(&[IOVECS, TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(PREVIEW1, "fd_write")
+        .caps(&[IOVECS, TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(PREVIEW1, "fd_pwrite")
+        .caps(&[IOVECS, TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(PREVIEW1, "fd_readdir")
+        .caps(&[WINDOW])
+        .holds("a window of entries")
+        .io(),
+    row(PREVIEW1, "path_create_directory")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_filestat_get")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_filestat_set_times")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_link").caps(&[PATH]).holds("paths").io(),
+    row(PREVIEW1, "path_readlink")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_remove_directory")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_rename")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_symlink")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_unlink_file")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(PREVIEW1, "path_open")
+        .caps(&[PATH])
+        .takes(ENTRY)
+        .holds("a path")
+        .io(),
+    row(PREVIEW1, "poll_oneoff").caps(&[SUBSCRIPTIONS]),
+    row(PREVIEW1, "proc_exit"),
+    row(PREVIEW1, "proc_raise"),
+    row(PREVIEW1, "random_get").caps(&[RANDOM_STEP]),
+    row(PREVIEW1, "sched_yield"),
+    row(PREVIEW1, "sock_accept"),
+    row(PREVIEW1, "sock_recv").caps(&[IOVECS]),
+    row(PREVIEW1, "sock_send").caps(&[IOVECS]),
+    row(PREVIEW1, "sock_shutdown"),
+    // WASI preview 2: the command line.
+    row(ENVIRONMENT, "get-environment").caps(&[STRINGS]),
+    row(ENVIRONMENT, "get-arguments").caps(&[STRINGS]),
+    row(ENVIRONMENT, "initial-cwd"),
+    row(EXIT, "exit"),
+    row(EXIT, "exit-with-code"),
+    row("wasi:cli/stdin", "get-stdin").takes(ENTRY),
+    row("wasi:cli/stdout", "get-stdout").takes(ENTRY),
+    row("wasi:cli/stderr", "get-stderr").takes(ENTRY),
+    row("wasi:cli/terminal-stdin", "get-terminal-stdin").takes(ENTRY),
+    row("wasi:cli/terminal-stdout", "get-terminal-stdout").takes(ENTRY),
+    row("wasi:cli/terminal-stderr", "get-terminal-stderr").takes(ENTRY),
+    row("wasi:cli/terminal-input", "[resource-drop]terminal-input"),
+    row("wasi:cli/terminal-output", "[resource-drop]terminal-output"),
+    // Clocks and random numbers.
+    row(MONOTONIC, "now"),
+    row(MONOTONIC, "resolution"),
+    row(MONOTONIC, "subscribe-instant").holds("a slot of the arena"),
+    row(MONOTONIC, "subscribe-duration").holds("a slot of the arena"),
+    row("wasi:clocks/wall-clock", "now"),
+    row("wasi:clocks/wall-clock", "resolution"),
+    row("wasi:random/random", "get-random-bytes").caps(&[RANDOM_LIST]),
+    row("wasi:random/random", "get-random-u64"),
+    row("wasi:random/insecure", "get-insecure-random-bytes").caps(&[RANDOM_LIST]),
+    row("wasi:random/insecure", "get-insecure-random-u64"),
+    row("wasi:random/insecure-seed", "insecure-seed"),
+    // Streams and polling.
+    row(IO_ERROR, "[method]error.to-debug-string").caps(&[NAME]),
+    row(IO_ERROR, "[resource-drop]error"),
+    row(IO_POLL, "poll").caps(&[POLL_LIST]),
+    row(IO_POLL, "[method]pollable.ready"),
+    row(IO_POLL, "[method]pollable.block"),
+    row(IO_POLL, "[resource-drop]pollable"),
+    row(IO_STREAMS, "[method]input-stream.read")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]input-stream.blocking-read")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]input-stream.skip")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]input-stream.blocking-skip")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]input-stream.subscribe").holds("a slot of the arena"),
+    row(IO_STREAMS, "[resource-drop]input-stream").io(),
+    row(IO_STREAMS, "[method]output-stream.check-write").caps(&[PERMITTED]),
+    row(IO_STREAMS, "[method]output-stream.write")
+        .caps(&[PERMITTED])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]output-stream.blocking-write-and-flush")
+        .caps(&[PERMITTED])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]output-stream.write-zeroes")
+        .caps(&[PERMITTED])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(
+        IO_STREAMS,
+        "[method]output-stream.blocking-write-zeroes-and-flush",
+    )
+    .caps(&[PERMITTED])
+    .holds("a buffer of a transfer")
+    .io(),
+    row(IO_STREAMS, "[method]output-stream.flush").io(),
+    row(IO_STREAMS, "[method]output-stream.blocking-flush").io(),
+    row(IO_STREAMS, "[method]output-stream.subscribe").holds("a slot of the arena"),
+    row(IO_STREAMS, "[method]output-stream.splice")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[method]output-stream.blocking-splice")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(IO_STREAMS, "[resource-drop]output-stream").io(),
+    // Files.
+    row(FILES, "[method]descriptor.read-via-stream")
+        .takes(ENTRY)
+        .holds("a buffer of a transfer"),
+    row(FILES, "[method]descriptor.write-via-stream")
+        .takes(ENTRY)
+        .holds("a buffer of a transfer"),
+    row(FILES, "[method]descriptor.append-via-stream")
+        .takes(ENTRY)
+        .holds("a buffer of a transfer"),
+    row(FILES, "[method]descriptor.advise").io(),
+    row(FILES, "[method]descriptor.sync-data").io(),
+    row(FILES, "[method]descriptor.get-flags").io(),
+    row(FILES, "[method]descriptor.get-type").io(),
+    row(FILES, "[method]descriptor.set-size").io(),
+    row(FILES, "[method]descriptor.set-times").io(),
+    row(FILES, "[method]descriptor.sync").io(),
+    row(FILES, "[method]descriptor.stat").io(),
+    row(FILES, "[method]descriptor.is-same-object").io(),
+    row(FILES, "[method]descriptor.metadata-hash").io(),
+    row(FILES, "[method]descriptor.read")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(FILES, "[method]descriptor.write")
+        .caps(&[TRANSFER])
+        .holds("a buffer of a transfer")
+        .io(),
+    row(FILES, "[method]descriptor.read-directory")
+        .takes(ENTRY)
+        .holds("a window of entries")
+        .io(),
+    row(FILES, "[method]descriptor.create-directory-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.stat-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.set-times-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.link-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.readlink-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.remove-directory-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.rename-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.symlink-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.unlink-file-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.metadata-hash-at")
+        .caps(&[PATH])
+        .holds("paths")
+        .io(),
+    row(FILES, "[method]descriptor.open-at")
+        .caps(&[PATH])
+        .takes(ENTRY)
+        .holds("a path")
+        .io(),
+    row(FILES, "[resource-drop]descriptor").io(),
+    row(FILES, "[method]directory-entry-stream.read-directory-entry")
+        .caps(&[WINDOW])
+        .io(),
+    row(FILES, "[resource-drop]directory-entry-stream").io(),
+    row(FILES, "filesystem-error-code"),
+    row("wasi:filesystem/preopens", "get-directories")
+        .caps(&[STRINGS])
+        .takes(ENTRY),
+    // Sockets: every attempt to have one is refused.
+    row("wasi:sockets/network", "network-error-code"),
+    row("wasi:sockets/network", "[resource-drop]network"),
+    row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),
+    row(LOOKUP, "resolve-addresses").caps(&[PATH]),
+    row(
+        LOOKUP,
+        "[method]resolve-address-stream.resolve-next-address",
+    ),
+    row(LOOKUP, "[method]resolve-address-stream.subscribe"),
+    row(LOOKUP, "[resource-drop]resolve-address-stream"),
+    row("wasi:sockets/tcp-create-socket", "create-tcp-socket"),
+    row("wasi:sockets/udp-create-socket", "create-udp-socket"),
+    row(TCP, "[method]tcp-socket.start-bind"),
+    row(TCP, "[method]tcp-socket.finish-bind"),
+    row(TCP, "[method]tcp-socket.start-connect"),
+    row(TCP, "[method]tcp-socket.finish-connect"),
+    row(TCP, "[method]tcp-socket.start-listen"),
+    row(TCP, "[method]tcp-socket.finish-listen"),
+    row(TCP, "[method]tcp-socket.accept"),
+    row(TCP, "[method]tcp-socket.local-address"),
+    row(TCP, "[method]tcp-socket.remote-address"),
+    row(TCP, "[method]tcp-socket.is-listening"),
+    row(TCP, "[method]tcp-socket.address-family"),
+    row(TCP, "[method]tcp-socket.set-listen-backlog-size"),
+    row(TCP, "[method]tcp-socket.keep-alive-enabled"),
+    row(TCP, "[method]tcp-socket.set-keep-alive-enabled"),
+    row(TCP, "[method]tcp-socket.keep-alive-idle-time"),
+    row(TCP, "[method]tcp-socket.set-keep-alive-idle-time"),
+    row(TCP, "[method]tcp-socket.keep-alive-interval"),
+    row(TCP, "[method]tcp-socket.set-keep-alive-interval"),
+    row(TCP, "[method]tcp-socket.keep-alive-count"),
+    row(TCP, "[method]tcp-socket.set-keep-alive-count"),
+    row(TCP, "[method]tcp-socket.hop-limit"),
+    row(TCP, "[method]tcp-socket.set-hop-limit"),
+    row(TCP, "[method]tcp-socket.receive-buffer-size"),
+    row(TCP, "[method]tcp-socket.set-receive-buffer-size"),
+    row(TCP, "[method]tcp-socket.send-buffer-size"),
+    row(TCP, "[method]tcp-socket.set-send-buffer-size"),
+    row(TCP, "[method]tcp-socket.subscribe"),
+    row(TCP, "[method]tcp-socket.shutdown"),
+    row(TCP, "[resource-drop]tcp-socket"),
+    row(UDP, "[method]udp-socket.start-bind"),
+    row(UDP, "[method]udp-socket.finish-bind"),
+    row(UDP, "[method]udp-socket.stream"),
+    row(UDP, "[method]udp-socket.local-address"),
+    row(UDP, "[method]udp-socket.remote-address"),
+    row(UDP, "[method]udp-socket.address-family"),
+    row(UDP, "[method]udp-socket.unicast-hop-limit"),
+    row(UDP, "[method]udp-socket.set-unicast-hop-limit"),
+    row(UDP, "[method]udp-socket.receive-buffer-size"),
+    row(UDP, "[method]udp-socket.set-receive-buffer-size"),
+    row(UDP, "[method]udp-socket.send-buffer-size"),
+    row(UDP, "[method]udp-socket.set-send-buffer-size"),
+    row(UDP, "[method]udp-socket.subscribe"),
+    row(UDP, "[method]incoming-datagram-stream.receive"),
+    row(UDP, "[method]incoming-datagram-stream.subscribe"),
+    row(UDP, "[method]outgoing-datagram-stream.check-send"),
+    row(UDP, "[method]outgoing-datagram-stream.send").caps(&[CALL]),
+    row(UDP, "[method]outgoing-datagram-stream.subscribe"),
+    row(UDP, "[resource-drop]udp-socket"),
+    row(UDP, "[resource-drop]incoming-datagram-stream"),
+    row(UDP, "[resource-drop]outgoing-datagram-stream"),
+    // The kernel, for core modules and for components.
+    row(KERNEL, "capability_derive").holds("a slot of the arena"),
+    row("leasehold:kernel/capability", "derive").holds("a slot of the arena"),
+    row(KERNEL, "capability_drop"),
+    row("leasehold:kernel/capability", "drop"),
+    row(KERNEL, "capability_revoke"),
+    row("leasehold:kernel/capability", "revoke"),
+    row(KERNEL, "semaphore_create").holds("a slot of the arena"),
+    row("leasehold:kernel/semaphore", "create").holds("a slot of the arena"),
+    row(KERNEL, "semaphore_up"),
+    row("leasehold:kernel/semaphore", "up"),
+    row(KERNEL, "semaphore_down"),
+    row("leasehold:kernel/semaphore", "down"),
+    row(KERNEL, "semaphore_try_down"),
+    row("leasehold:kernel/semaphore", "try-down"),
+    row(KERNEL, "channel_create").holds("a slot of the arena"),
+    row("leasehold:kernel/channel", "create").holds("a slot of the arena"),
+    row(KERNEL, "channel_send")
+        .caps(&[MESSAGE, MESSAGE_CAPABILITIES])
+        .holds("a message in the arena"),
+    row("leasehold:kernel/channel", "send")
+        .caps(&[MESSAGE, MESSAGE_CAPABILITIES])
+        .holds("a message in the arena"),
+    row(KERNEL, "channel_try_send")
+        .caps(&[MESSAGE, MESSAGE_CAPABILITIES])
+        .holds("a message in the arena"),
+    row("leasehold:kernel/channel", "try-send")
+        .caps(&[MESSAGE, MESSAGE_CAPABILITIES])
+        .holds("a message in the arena"),
+    row(KERNEL, "channel_receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
+    row("leasehold:kernel/channel", "receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
+    row(KERNEL, "channel_try_receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
+    row("leasehold:kernel/channel", "try-receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
+    row(KERNEL, "region_create")
+        .caps(&[REGION_COPY])
+        .holds("bytes of the arena"),
+    row("leasehold:kernel/region", "create")
+        .caps(&[REGION_COPY])
+        .holds("bytes of the arena"),
+    row(KERNEL, "region_length"),
+    row("leasehold:kernel/region", "length"),
+    row(KERNEL, "region_read").caps(&[REGION_COPY]),
+    row("leasehold:kernel/region", "read").caps(&[REGION_COPY]),
+    row(KERNEL, "region_write").caps(&[REGION_COPY]),
+    row("leasehold:kernel/region", "write").caps(&[REGION_COPY]),
+    row(KERNEL, "region_create_mapped")
+        .caps(&[PAGES])
+        .takes(&[Held::Memory, Held::PagedPage]),
+    row(KERNEL, "region_map").takes(&[Held::Memory, Held::PagedPage]),
+    row(KERNEL, "region_map_at").caps(&[PAGES]),
+    row(KERNEL, "data_length").caps(&[NAME]),
+    row(KERNEL, "data_map")
+        .caps(&[NAME, PAGES])
+        .takes(&[Held::Memory, Held::PagedPage]),
+    row(KERNEL, "timer_create").holds("a slot of the arena"),
+    row("leasehold:kernel/timer", "create").holds("a slot of the arena"),
+    row(KERNEL, "timer_set"),
+    row("leasehold:kernel/timer", "set"),
+    row(KERNEL, "timer_wait"),
+    row("leasehold:kernel/timer", "wait"),
+    row(KERNEL, "task_start").caps(&[ARGUMENTS]).takes(PROGRAM),
+    row("leasehold:kernel/task", "start")
+        .caps(&[ARGUMENTS])
+        .takes(PROGRAM),
+    row(KERNEL, "task_wait"),
+    row("leasehold:kernel/task", "wait"),
+    row(KERNEL, "task_stop"),
+    row("leasehold:kernel/task", "stop"),
+    row(KERNEL, "tenant_create").holds("a group"),
+    row("leasehold:kernel/tenant", "create").holds("a group"),
+    row(KERNEL, "tenant_start")
+        .caps(&[ARGUMENTS])
+        .takes(PROGRAM),
+    row("leasehold:kernel/tenant", "start")
+        .caps(&[ARGUMENTS])
+        .takes(PROGRAM),
+    row(KERNEL, "tenant_grant").holds("a slot of the arena"),
+    row("leasehold:kernel/tenant", "grant").holds("a slot of the arena"),
+    row(KERNEL, "tenant_wait"),
+    row("leasehold:kernel/tenant", "wait"),
+    row(KERNEL, "tenant_end"),
+    row("leasehold:kernel/tenant", "end"),
+    row(KERNEL, "tenant_statement"),
+    row("leasehold:kernel/tenant", "statement"),
+    // What the engine does without being called by name.
+    row(ENGINE, "instruction")
+        .caps(&[CALL, BULK, TABLE_BULK])
+        .holds("what a call lifts and lowers"),
+    row(ENGINE, "memory.grow").takes(&[Held::Memory, Held::MemoryPage]),
+    row(ENGINE, "table.grow")
+        .caps(&[TABLE_GROWTH])
+        .takes(&[Held::TableElement]),
+    row(ENGINE, "instantiate").takes(PROGRAM),
+    row(ENGINE, "data segments").caps(&[BULK]),
+    row(ENGINE, "element segments").caps(&[TABLE_BULK]),
+    row(ENGINE, "yield"),
+    row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
+    row(ENGINE, "store drop"),
+    // What the cell does for a tenant.
+    row(CELL, "fault").fault(),
+    row(CELL, "attach"),
+    row(CELL, "detach").caps(&[PAGES]),
+    row(CELL, "withdraw regions").caps(&[PAGES]),
+    row(CELL, "admit"),
+    row(CELL, "start: charge").takes(PROGRAM),
+    row(CELL, "start: share").caps(&[PAGES]),
+    row(CELL, "start: surround").caps(&[STRINGS]),
+    row(CELL, "start: open a directory"),
+    row(CELL, "start: assemble"),
+    row(CELL, "end: begin"),
+    row(CELL, "end: sever").caps(&[SCRUBS]),
+    row(CELL, "end: give back").caps(&[PAGES]),
+    row(CELL, "task end"),
+    row(CELL, "timers").caps(&[TIMERS]),
+    row(CELL, "clean").caps(&[PAGES]),
+];

@@ -1,0 +1,347 @@
+//! Each step's time, compared with its row.
+//!
+//! While an execution is polled, the engine says where host code begins and ends ([`hook`]), and each
+//! host function names its row ([`mark`]). A step that ends with the poll, since its call waits, goes on
+//! as another step of the same row with the next poll ([`resume`], [`suspend`]). What a cell does
+//! outside of polls is bracketed by [`begin`].
+//!
+//! A step is timed by the wall clock. One that was longer than its row is looked at again with the
+//! thread's processor time: if the host took the processor from the thread for as much as the step
+//! was too long, the step is counted as *disturbed*; if not, as *exceeded*.
+
+use super::table::{RowId, TABLE, step};
+use super::ticks::{self, Rate};
+use crate::clock::thread_cpu_ns;
+use crate::profile::Profile;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use wasmtime::CallHook;
+
+/// What was seen of one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepUse {
+    /// The row.
+    pub row: RowId,
+    /// How many steps there were.
+    pub steps: u64,
+    /// The longest that was not disturbed, ns of wall time.
+    pub longest_ns: u64,
+    /// How long a step may be: the row, and what the host itself may add, ns.
+    pub limit_ns: u64,
+    /// How many were longer.
+    pub exceeded: u64,
+    /// How many were longer on the wall clock, but perhaps not without the time for which the host
+    /// had taken the processor from the cell.
+    pub disturbed: u64,
+}
+
+/// The counts of a row. Times in ticks.
+struct Count {
+    steps: Cell<u64>,
+    longest: Cell<u64>,
+    limit: Cell<u64>,
+    /// The smaller of the two: what is longer is looked at.
+    notable: Cell<u64>,
+    exceeded: Cell<u64>,
+    disturbed: Cell<u64>,
+}
+
+impl Count {
+    const NEW: Self = Self {
+        steps: Cell::new(0),
+        longest: Cell::new(0),
+        limit: Cell::new(u64::MAX),
+        notable: Cell::new(0),
+        exceeded: Cell::new(0),
+        disturbed: Cell::new(0),
+    };
+}
+
+/// Host calls that can be under way around guest code: instantiation, a host function that has the
+/// guest's allocator called, and two more.
+const NESTED: usize = 4;
+
+const ENTERED: RowId = step!("engine", "instruction");
+const INSTANTIATE: RowId = step!("engine", "instantiate");
+
+/// Where in its host calls an execution is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    /// The row of the host code that runs.
+    row: RowId,
+    /// The rows of the host calls around the guest code that runs.
+    outer: [RowId; NESTED],
+    depth: u8,
+    /// Whether host code runs, not the guest's.
+    in_host: bool,
+}
+
+impl Position {
+    /// The beginning of an execution: the host makes its instances.
+    pub(crate) const START: Self = Self {
+        row: INSTANTIATE,
+        outer: [INSTANTIATE; NESTED],
+        depth: 0,
+        in_host: true,
+    };
+}
+
+/// The watch of one thread.
+struct Watch {
+    /// Whether an execution is polled.
+    polled: Cell<bool>,
+    /// Whether a step of the cell's own is under way.
+    begun: Cell<bool>,
+    at: Cell<Position>,
+    /// When the step began, ticks.
+    began: Cell<u64>,
+    counts: [Count; TABLE.len()],
+    /// When the thread's processor time was read last, ticks; 0 if the thread slept since.
+    base: Cell<u64>,
+    base_cpu_ns: Cell<u64>,
+    /// Ticks after which it is read again.
+    span: Cell<u64>,
+    rate: Cell<Option<Rate>>,
+}
+
+/// How old the reading of the thread's processor time may be: of the time for which the host took the
+/// processor since, it is not known which step it fell into.
+const SPAN_NS: u64 = 1_000_000;
+
+thread_local! {
+    static WATCH: Watch = const {
+        Watch {
+            polled: Cell::new(false),
+            begun: Cell::new(false),
+            at: Cell::new(Position::START),
+            began: Cell::new(0),
+            counts: [const { Count::NEW }; TABLE.len()],
+            base: Cell::new(0),
+            base_cpu_ns: Cell::new(0),
+            span: Cell::new(u64::MAX),
+            rate: Cell::new(None),
+        }
+    };
+}
+
+impl Watch {
+    fn update(&self, change: impl FnOnce(&mut Position)) {
+        let mut at = self.at.get();
+        change(&mut at);
+        self.at.set(at);
+    }
+
+    #[inline]
+    fn begin(&self) {
+        self.began.set(ticks::now());
+    }
+
+    #[inline]
+    fn end(&self) {
+        let took = ticks::now().wrapping_sub(self.began.get());
+        let count = &self.counts[self.at.get().row.0 as usize];
+        count.steps.set(count.steps.get() + 1);
+        if took > count.notable.get() {
+            self.note(count, took);
+        }
+    }
+
+    /// A step was longer than the longest before it, or than its limit.
+    #[cold]
+    fn note(&self, count: &Count, took: u64) {
+        let limit = count.limit.get();
+        if took > limit && self.may_be_disturbed(took - limit) {
+            count.disturbed.set(count.disturbed.get() + 1);
+            return;
+        }
+        if took > limit {
+            count.exceeded.set(count.exceeded.get() + 1);
+        }
+        count.longest.set(took.max(count.longest.get()));
+        count.notable.set(count.longest.get().min(limit));
+    }
+
+    /// Whether the thread was without the processor for so many ticks since that was read last.
+    fn may_be_disturbed(&self, excess: u64) -> bool {
+        let Some(rate) = self.rate.get() else {
+            return true;
+        };
+        let (base, base_cpu_ns) = (self.base.get(), self.base_cpu_ns.get());
+        self.rebase();
+        let wall_ns = rate.ns(self.base.get().wrapping_sub(base));
+        let cpu_ns = self.base_cpu_ns.get() - base_cpu_ns;
+        base == 0 || wall_ns.saturating_sub(cpu_ns) >= rate.ns(excess)
+    }
+
+    fn rebase(&self) {
+        self.base_cpu_ns.set(thread_cpu_ns());
+        self.base.set(ticks::now());
+    }
+
+    fn rebase_if_old(&self) {
+        if ticks::now().wrapping_sub(self.base.get()) > self.span.get() {
+            self.rebase();
+        }
+    }
+}
+
+/// Sets the limits of this thread's steps: what the rows say, and for each what the host itself adds
+/// to a piece of work at most.
+pub(crate) fn enter(profile: &Profile) {
+    let rate = Rate::here();
+    WATCH.with(|watch| {
+        watch.rate.set(Some(rate));
+        watch.span.set(rate.ticks(SPAN_NS));
+        for row in RowId::all() {
+            let limit_ns = profile.longest_step_ns(row) + profile.added_ns();
+            watch.counts[row.0 as usize].limit.set(rate.ticks(limit_ns));
+        }
+    });
+}
+
+/// The engine goes from the guest to the host or back.
+#[inline]
+pub(crate) fn hook(what: CallHook) {
+    WATCH.with(|watch| {
+        // A program that is stopped while the host works for it is unwound by the end of its store,
+        // which is a step of its own.
+        if !watch.polled.get() {
+            return;
+        }
+        match what {
+            CallHook::CallingHost => {
+                watch.update(|at| (at.row, at.in_host) = (ENTERED, true));
+                watch.begin();
+            }
+            CallHook::ReturningFromHost => {
+                watch.end();
+                watch.update(|at| at.in_host = false);
+            }
+            CallHook::CallingWasm => {
+                watch.end();
+                watch.update(|at| {
+                    if let Some(outer) = at.outer.get_mut(usize::from(at.depth)) {
+                        *outer = at.row;
+                    }
+                    at.depth = at.depth.saturating_add(1);
+                    at.in_host = false;
+                });
+            }
+            CallHook::ReturningFromWasm => {
+                watch.update(|at| {
+                    at.depth = at.depth.saturating_sub(1);
+                    at.row = at
+                        .outer
+                        .get(usize::from(at.depth))
+                        .copied()
+                        .unwrap_or(ENTERED);
+                    at.in_host = true;
+                });
+                watch.begin();
+            }
+        }
+    });
+}
+
+/// Names the row of the step that is under way. About a nanosecond.
+#[inline]
+pub(crate) fn mark(row: RowId) {
+    WATCH.with(|watch| watch.update(|at| at.row = row));
+}
+
+/// The same, if the step has no name yet: for what the engine asks of the host in the middle of an
+/// instruction, or of something else.
+#[inline]
+pub(crate) fn mark_instruction(row: RowId) {
+    WATCH.with(|watch| {
+        watch.update(|at| {
+            if at.row == ENTERED {
+                at.row = row;
+            }
+        });
+    });
+}
+
+/// An execution is about to be polled, where it was left.
+pub(crate) fn resume(at: Position) {
+    WATCH.with(|watch| {
+        watch.rebase_if_old();
+        watch.at.set(at);
+        watch.polled.set(true);
+        if at.in_host {
+            watch.begin();
+        }
+    });
+}
+
+/// The execution was polled; returns where it was left.
+pub(crate) fn suspend() -> Position {
+    WATCH.with(|watch| {
+        let at = watch.at.get();
+        if at.in_host {
+            watch.end();
+        }
+        watch.polled.set(false);
+        at
+    })
+}
+
+/// A step of the cell's own, until it is dropped. Within another step it is a part of that.
+#[must_use]
+pub(crate) struct Begun {
+    outermost: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+/// Begins a step of the cell's own.
+pub(crate) fn begin(row: RowId) -> Begun {
+    WATCH.with(|watch| {
+        let outermost = !watch.polled.get() && !watch.begun.get();
+        if outermost {
+            watch.rebase_if_old();
+            watch.begun.set(true);
+            watch.update(|at| at.row = row);
+            watch.begin();
+        }
+        Begun {
+            outermost,
+            not_send: PhantomData,
+        }
+    })
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if self.outermost {
+            WATCH.with(|watch| {
+                watch.end();
+                watch.begun.set(false);
+            });
+        }
+    }
+}
+
+/// The thread has slept: its processor time is not comparable with the wall clock's before.
+pub(crate) fn slept() {
+    WATCH.with(|watch| watch.base.set(0));
+}
+
+/// What was seen of the rows that had steps.
+pub(crate) fn uses() -> Vec<StepUse> {
+    WATCH.with(|watch| {
+        let Some(rate) = watch.rate.get() else {
+            return Vec::new();
+        };
+        let seen = RowId::all().zip(&watch.counts);
+        seen.filter(|(_, count)| count.steps.get() > 0)
+            .map(|(row, count)| StepUse {
+                row,
+                steps: count.steps.get(),
+                longest_ns: rate.ns(count.longest.get()),
+                limit_ns: rate.ns(count.limit.get()),
+                exceeded: count.exceeded.get(),
+                disturbed: count.disturbed.get(),
+            })
+            .collect()
+    })
+}
