@@ -11,6 +11,7 @@ use crate::preempt::GuestContext;
 use crate::program::{Code, Program};
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
+use crate::steps::Reach;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -68,7 +69,8 @@ impl Host {
             })
             .expect("linked once");
         let component = Component::new(&engine, GUEST).expect("valid");
-        let program = Program::new(Code::Component(component), Inventory::default(), None);
+        let code = Code::Component(component);
+        let program = Program::new(code, Inventory::default(), Reach::any(), None);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,
