@@ -13,6 +13,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
+use crate::steps::caps::{RANDOM_LIST, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
@@ -20,6 +21,7 @@ use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -330,6 +332,7 @@ impl Surrounding {
         wasi.args(&surroundings.args)
             .envs(&surroundings.env)
             .monotonic_clock(CellClock)
+            .max_random_size(RANDOM_LIST.most)
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
@@ -461,11 +464,34 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
         return Exit::Lease("out of reclamation budget for another descriptor or stream".into());
     }
     if let Some(errno) = error.downcast_ref::<Errno>() {
-        return Exit::Lease(format!("{error:#} ({errno})"));
+        return Exit::Lease(format!("{} ({errno})", message(error)));
     }
     // Not a trap and something was refused: the program could not be instantiated.
     if let (false, Some(errno)) = (error.is::<Trap>(), refused) {
-        return Exit::Lease(format!("{error:#}: {errno}"));
+        return Exit::Lease(format!("{}: {errno}", message(error)));
     }
-    Exit::Trap(format!("{error:#}"))
+    Exit::Trap(message(error))
+}
+
+/// What an error says, cut off where it is too long.
+fn message(error: &wasmtime::Error) -> String {
+    let mut message = Bounded(String::new());
+    // It stops where there is no more room.
+    let _ = write!(message, "{error:#}");
+    message.0
+}
+
+/// A string of at most [`TRAP_MESSAGE`] bytes.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = TRAP_MESSAGE.size() - self.0.len();
+        if text.len() <= room {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        Err(fmt::Error)
+    }
 }

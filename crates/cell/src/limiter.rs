@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::local;
 use crate::memory;
 use crate::meter::Held;
+use crate::steps::caps::TABLE_GROWTH;
 use crate::steps::step;
 use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
@@ -20,7 +21,7 @@ const PAGE: usize = 4096;
 /// step that cannot be interrupted. A guest that wants more grows again. (A table is made with
 /// what it declares, as the specification demands: [`Initial`]; the lease's limit bounds that
 /// step.)
-const TABLE_STEP: u64 = 1 << 16;
+const TABLE_STEP: u64 = TABLE_GROWTH.most;
 
 /// The limits of one execution.
 #[derive(Debug)]

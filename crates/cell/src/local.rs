@@ -14,6 +14,7 @@ use crate::executor::Request;
 use crate::meter::{Held, Meter};
 use crate::preempt;
 use crate::share::Shares;
+use crate::steps::caps::COPIED_REGION;
 use crate::wasi::directory::Listing;
 use crate::wasi::poll::Source;
 use leasehold_crossing::Urgency;
@@ -26,10 +27,10 @@ use std::rc::Rc;
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
 const KEEP_ARENA: usize = 1 << 20;
 
-/// Most bytes of a channel's buffer.
-const MOST_CHANNEL: u32 = 16 << 20;
+/// Most bytes of a channel's buffer, which is cleared in one step when it is made.
+const MOST_CHANNEL: u32 = COPIED_REGION.most as u32;
 
-/// Most bytes of a region: they are cleared in one step when it is made.
+/// Most bytes of a region that is mapped. What is copied is shorter ([`COPIED_REGION`]).
 const MOST_REGION: u64 = 16 << 20;
 
 /// A timer fires no earlier than this after it was set, ns.

@@ -20,7 +20,9 @@ use crate::data_segments::merge_data_segments;
 use crate::engine_config::FEATURES;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, survey};
+use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
+use crate::segment_pieces::{Uncut, cut_data_segments};
 use crate::steps::{Missing, Reach};
 
 /// Largest file that is read as a program, in bytes.
@@ -109,6 +111,9 @@ pub enum ProgramError {
         /// How many, over all instances; saturates.
         bytes: u64,
     },
+    /// A data segment that is copied in one long step.
+    #[error("has {0}")]
+    LongSegment(Uncut),
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
     Opaque,
@@ -126,6 +131,15 @@ pub enum ProgramError {
 impl From<Missing> for ProgramError {
     fn from(Missing(imports): Missing) -> ProgramError {
         ProgramError::World { imports }
+    }
+}
+
+impl From<Uncut> for ProgramError {
+    fn from(uncut: Uncut) -> ProgramError {
+        match uncut {
+            Uncut::Malformed(error) => error.into(),
+            Uncut::Named(_) => ProgramError::LongSegment(uncut),
+        }
     }
 }
 
@@ -278,7 +292,9 @@ impl Program {
                 (Cow::Owned(rest.into_owned()), image)
             }
         };
+        let binary = drop_long_names(&binary)?;
         let binary = merge_data_segments(&binary)?;
+        let binary = cut_data_segments(&binary)?;
         let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)

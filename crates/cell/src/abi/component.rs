@@ -4,6 +4,8 @@ use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
 use crate::local::{self, CellKernel};
+use crate::steps::caps::{COPIED_REGION, MESSAGE, REGION_COPY};
+use crate::steps::{mark, step};
 use leasehold_kernel::{
     Errno as KernelErrno, Outcome, Received, Rights as KernelRights, Selector, TenantId,
 };
@@ -110,32 +112,38 @@ impl types::Host for Caller<'_> {}
 
 impl capability::Host for Caller<'_> {
     fn derive(&mut self, of: u32, rights: Rights) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/capability", "derive"));
         self.create(|kernel, tenant| {
             kernel.capability_derive(tenant, selector(of), kernel_rights(rights))
         })
     }
 
     fn drop(&mut self, capability: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/capability", "drop"));
         self.call(|kernel, tenant| kernel.capability_drop(tenant, selector(capability)))
     }
 
     fn revoke(&mut self, capability: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/capability", "revoke"));
         self.call(|kernel, tenant| kernel.capability_revoke(tenant, selector(capability)))
     }
 }
 
 impl semaphore::Host for Caller<'_> {
     fn create(&mut self, value: u32) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/semaphore", "create"));
         Caller::create(self, |kernel, tenant| {
             kernel.semaphore_create(tenant, value)
         })
     }
 
     fn up(&mut self, semaphore: u32, n: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/semaphore", "up"));
         self.call(|kernel, tenant| kernel.semaphore_up(tenant, selector(semaphore), n))
     }
 
     async fn down(&mut self, semaphore: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/semaphore", "down"));
         let (tenant, execution) = self.0.identity();
         let down = blocking(execution, |kernel, execution| {
             kernel.semaphore_down(tenant, execution, selector(semaphore))
@@ -144,6 +152,7 @@ impl semaphore::Host for Caller<'_> {
     }
 
     fn try_down(&mut self, semaphore: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/semaphore", "try-down"));
         self.call(|kernel, tenant| kernel.semaphore_try_down(tenant, selector(semaphore)))
     }
 }
@@ -196,6 +205,7 @@ fn message(received: Received, mut bytes: Vec<u8>, list: [Selector; CAPABILITIES
 
 impl channel::Host for Caller<'_> {
     fn create(&mut self, capacity: u32) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/channel", "create"));
         Caller::create(self, |kernel, tenant| {
             kernel.channel_create(tenant, capacity)
         })
@@ -207,6 +217,10 @@ impl channel::Host for Caller<'_> {
         bytes: Vec<u8>,
         capabilities: Vec<u32>,
     ) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/channel", "send"));
+        if bytes.len() > MESSAGE.size() {
+            return Err(Errno::TooLarge);
+        }
         let (tenant, execution) = self.0.identity();
         let list = selectors(&capabilities)?;
         let send = blocking(execution, |kernel, execution| {
@@ -221,6 +235,10 @@ impl channel::Host for Caller<'_> {
         bytes: Vec<u8>,
         capabilities: Vec<u32>,
     ) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/channel", "try-send"));
+        if bytes.len() > MESSAGE.size() {
+            return Err(Errno::TooLarge);
+        }
         let list = selectors(&capabilities)?;
         self.call(|kernel, tenant| {
             kernel.channel_try_send(tenant, selector(channel), &bytes, &list)
@@ -228,8 +246,9 @@ impl channel::Host for Caller<'_> {
     }
 
     async fn receive(&mut self, channel: u32) -> Result<Message, Errno> {
+        mark(step!("leasehold:kernel/channel", "receive"));
         let (tenant, execution) = self.0.identity();
-        let most = self.0.call_bytes;
+        let most = self.0.call_bytes.min(MESSAGE.most);
         let receive = blocking(execution, |kernel, execution| {
             take_message(
                 most,
@@ -246,7 +265,8 @@ impl channel::Host for Caller<'_> {
     }
 
     fn try_receive(&mut self, channel: u32) -> Result<Message, Errno> {
-        let most = self.0.call_bytes;
+        mark(step!("leasehold:kernel/channel", "try-receive"));
+        let most = self.0.call_bytes.min(MESSAGE.most);
         let received = self.call(|kernel, tenant| {
             take_message(
                 most,
@@ -263,16 +283,22 @@ impl channel::Host for Caller<'_> {
 
 impl region::Host for Caller<'_> {
     fn create(&mut self, length: u64) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/region", "create"));
+        if length > COPIED_REGION.most {
+            return Err(Errno::TooLarge);
+        }
         Caller::create(self, |kernel, tenant| kernel.region_create(tenant, length))
     }
 
     fn length(&mut self, region: u32) -> Result<u64, Errno> {
+        mark(step!("leasehold:kernel/region", "length"));
         self.call(|kernel, tenant| kernel.region_length(tenant, selector(region)))
     }
 
     fn read(&mut self, region: u32, offset: u64, length: u32) -> Result<Vec<u8>, Errno> {
+        mark(step!("leasehold:kernel/region", "read"));
         // What a pending host call may hold is charged; what it returns must fit in there too.
-        if u64::from(length) > self.0.call_bytes {
+        if u64::from(length) > self.0.call_bytes.min(REGION_COPY.most) {
             return Err(Errno::TooLarge);
         }
         let mut bytes = vec![0; length as usize];
@@ -283,16 +309,22 @@ impl region::Host for Caller<'_> {
     }
 
     fn write(&mut self, region: u32, offset: u64, bytes: Vec<u8>) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/region", "write"));
+        if bytes.len() > REGION_COPY.size() {
+            return Err(Errno::TooLarge);
+        }
         self.call(|kernel, tenant| kernel.region_write(tenant, selector(region), offset, &bytes))
     }
 }
 
 impl timer::Host for Caller<'_> {
     fn create(&mut self) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/timer", "create"));
         Caller::create(self, |kernel, tenant| kernel.timer_create(tenant))
     }
 
     fn set(&mut self, timer: u32, after_ns: u64, period_ns: u64) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/timer", "set"));
         let now = crate::clock::monotonic_ns();
         self.call(|kernel, tenant| {
             kernel.timer_set(tenant, selector(timer), now, after_ns, period_ns)
@@ -300,6 +332,7 @@ impl timer::Host for Caller<'_> {
     }
 
     async fn wait(&mut self, timer: u32) -> Result<u64, Errno> {
+        mark(step!("leasehold:kernel/timer", "wait"));
         let (tenant, execution) = self.0.identity();
         let wait = blocking(execution, |kernel, execution| {
             kernel.timer_wait(tenant, execution, selector(timer))
@@ -310,10 +343,12 @@ impl timer::Host for Caller<'_> {
 
 impl task::Host for Caller<'_> {
     fn start(&mut self, arguments: Vec<String>) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/task", "start"));
         Ok(spawn::task(self.0, arguments)?.0)
     }
 
     async fn wait(&mut self, task: u32) -> Result<i32, Errno> {
+        mark(step!("leasehold:kernel/task", "wait"));
         let (tenant, execution) = self.0.identity();
         let wait = blocking(execution, |kernel, execution| {
             kernel.task_wait(tenant, execution, selector(task))
@@ -322,18 +357,21 @@ impl task::Host for Caller<'_> {
     }
 
     async fn stop(&mut self, task: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/task", "stop"));
         Ok(spawn::stop(self.0.tenant, selector(task)).await?)
     }
 }
 
 impl tenant::Host for Caller<'_> {
     fn create(&mut self, reclaim_ns: u64, memory_bytes: u64) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/tenant", "create"));
         Caller::create(self, |kernel, tenant| {
             kernel.tenant_create(tenant, reclaim_ns, memory_bytes)
         })
     }
 
     fn start(&mut self, child: u32, arguments: Vec<String>) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/tenant", "start"));
         Ok(spawn::tenant(self.0, selector(child), arguments)?)
     }
 
@@ -344,6 +382,7 @@ impl tenant::Host for Caller<'_> {
         rights: Rights,
         links: u32,
     ) -> Result<u32, Errno> {
+        mark(step!("leasehold:kernel/tenant", "grant"));
         let rights = kernel_rights(rights);
         Caller::create(self, |kernel, tenant| {
             kernel.tenant_grant(tenant, selector(child), selector(capability), rights, links)
@@ -351,6 +390,7 @@ impl tenant::Host for Caller<'_> {
     }
 
     async fn wait(&mut self, child: u32) -> Result<i32, Errno> {
+        mark(step!("leasehold:kernel/tenant", "wait"));
         let (tenant, execution) = self.0.identity();
         let wait = blocking(execution, |kernel, execution| {
             kernel.tenant_wait(tenant, execution, selector(child))
@@ -359,11 +399,13 @@ impl tenant::Host for Caller<'_> {
     }
 
     async fn end(&mut self, child: u32) -> Result<(), Errno> {
+        mark(step!("leasehold:kernel/tenant", "end"));
         let (tenant, caller) = self.0.identity();
         Ok(spawn::end(tenant, caller, selector(child)).await?)
     }
 
     fn statement(&mut self) -> Account {
+        mark(step!("leasehold:kernel/tenant", "statement"));
         let account = local::with(|local| local.kernel.account(self.0.tenant));
         // A tenant that is making a call has not ended.
         account.map_or(

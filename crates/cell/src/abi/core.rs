@@ -10,6 +10,8 @@ use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
 use crate::local::{self, CellKernel};
+use crate::steps::caps::MESSAGE;
+use crate::steps::{mark, step};
 use leasehold_kernel::{Errno, Received, Rights, Selector, TenantId};
 use std::ops::Range;
 use wasmtime::{Caller, Linker, Memory, Result};
@@ -112,6 +114,8 @@ fn link_capabilities(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "capability_derive",
         |caller: Call<'_>, of: i32, rights: i32| {
+            mark(step!(MODULE, "capability_derive"));
+
             call(&caller, |kernel, tenant| {
                 let rights = Rights::from_bits(rights as u32).ok_or(Errno::Invalid)?;
                 kernel
@@ -124,6 +128,8 @@ fn link_capabilities(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "capability_drop",
         |caller: Call<'_>, capability: i32| {
+            mark(step!(MODULE, "capability_drop"));
+
             call(&caller, |kernel, tenant| {
                 kernel
                     .capability_drop(tenant, selector(capability))
@@ -135,6 +141,8 @@ fn link_capabilities(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "capability_revoke",
         |caller: Call<'_>, capability: i32| {
+            mark(step!(MODULE, "capability_revoke"));
+
             call(&caller, |kernel, tenant| {
                 kernel
                     .capability_revoke(tenant, selector(capability))
@@ -150,6 +158,8 @@ fn link_semaphores(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "semaphore_create",
         |caller: Call<'_>, value: i32| {
+            mark(step!(MODULE, "semaphore_create"));
+
             call(&caller, |kernel, tenant| {
                 kernel.semaphore_create(tenant, value as u32).map(raw)
             })
@@ -159,6 +169,8 @@ fn link_semaphores(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "semaphore_up",
         |caller: Call<'_>, semaphore: i32, n: i32| {
+            mark(step!(MODULE, "semaphore_up"));
+
             call(&caller, |kernel, tenant| {
                 kernel
                     .semaphore_up(tenant, selector(semaphore), n as u32)
@@ -170,6 +182,8 @@ fn link_semaphores(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "semaphore_down",
         |caller: Call<'_>, (semaphore,): (i32,)| {
+            mark(step!(MODULE, "semaphore_down"));
+
             let (tenant, execution) = caller.data().identity();
             Box::new(async move {
                 let down = blocking(execution, |kernel, execution| {
@@ -183,6 +197,8 @@ fn link_semaphores(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "semaphore_try_down",
         |caller: Call<'_>, semaphore: i32| {
+            mark(step!(MODULE, "semaphore_try_down"));
+
             call(&caller, |kernel, tenant| {
                 kernel
                     .semaphore_try_down(tenant, selector(semaphore))
@@ -198,6 +214,8 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "channel_create",
         |caller: Call<'_>, capacity: i32| {
+            mark(step!(MODULE, "channel_create"));
+
             call(&caller, |kernel, tenant| {
                 kernel.channel_create(tenant, capacity as u32).map(raw)
             })
@@ -207,6 +225,8 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "channel_send",
         |mut caller: Call<'_>, message: (i32, i32, i32, i32, i32)| {
+            mark(step!(MODULE, "channel_send"));
+
             Box::new(async move { answer(send(&mut caller, message).await) })
         },
     )?;
@@ -214,6 +234,8 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "channel_try_send",
         |mut caller: Call<'_>, channel: i32, bytes: i32, length: i32, list: i32, count: i32| {
+            mark(step!(MODULE, "channel_try_send"));
+
             answer(try_send(&mut caller, (channel, bytes, length, list, count)))
         },
     )?;
@@ -221,6 +243,8 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "channel_receive",
         |mut caller: Call<'_>, into: (i32, i32, i32, i32, i32)| {
+            mark(step!(MODULE, "channel_receive"));
+
             Box::new(async move { answer(receive(&mut caller, into).await) })
         },
     )?;
@@ -228,6 +252,8 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "channel_try_receive",
         |mut caller: Call<'_>, channel: i32, bytes: i32, capacity: i32, list: i32, slots: i32| {
+            mark(step!(MODULE, "channel_try_receive"));
+
             answer(try_receive(
                 &mut caller,
                 (channel, bytes, capacity, list, slots),
@@ -242,6 +268,9 @@ type Message = (i32, i32, i32, i32, i32);
 
 async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let (channel, bytes, length, list, count) = message;
+    if u64::from(length as u32) > MESSAGE.most {
+        return Err(Errno::TooLarge);
+    }
     let bytes = Buffer::new(caller, bytes, length as u32)?;
     let capabilities = capabilities(caller, list, count)?;
     let (tenant, execution) = caller.data().identity();
@@ -257,6 +286,9 @@ async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
 
 fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let (channel, bytes, length, list, count) = message;
+    if u64::from(length as u32) > MESSAGE.most {
+        return Err(Errno::TooLarge);
+    }
     let bytes = Buffer::new(caller, bytes, length as u32)?;
     let capabilities = capabilities(caller, list, count)?;
     let tenant = caller.data().tenant;
@@ -338,6 +370,8 @@ fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
 
 fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
     linker.func_wrap(MODULE, "timer_create", |caller: Call<'_>| {
+        mark(step!(MODULE, "timer_create"));
+
         call(&caller, |kernel, tenant| {
             kernel.timer_create(tenant).map(raw)
         })
@@ -346,6 +380,8 @@ fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "timer_set",
         |caller: Call<'_>, timer: i32, after: i64, period: i64| {
+            mark(step!(MODULE, "timer_set"));
+
             let now = crate::clock::monotonic_ns();
             call(&caller, |kernel, tenant| {
                 kernel
@@ -358,6 +394,8 @@ fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "timer_wait",
         |caller: Call<'_>, (timer,): (i32,)| {
+            mark(step!(MODULE, "timer_wait"));
+
             let (tenant, execution) = caller.data().identity();
             Box::new(async move {
                 let wait = blocking(execution, |kernel, execution| {
@@ -375,6 +413,8 @@ fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "task_start",
         |mut caller: Call<'_>, strings: i32, length: i32| {
+            mark(step!(MODULE, "task_start"));
+
             let args = arguments(&mut caller, strings, length);
             answer(
                 args.and_then(|args| spawn::task(caller.data(), args))
@@ -383,6 +423,8 @@ fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
         },
     )?;
     linker.func_wrap_async(MODULE, "task_wait", |caller: Call<'_>, (task,): (i32,)| {
+        mark(step!(MODULE, "task_wait"));
+
         let (tenant, execution) = caller.data().identity();
         Box::new(async move {
             let wait = blocking(execution, |kernel, execution| {
@@ -392,6 +434,8 @@ fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
         })
     })?;
     linker.func_wrap_async(MODULE, "task_stop", |caller: Call<'_>, (task,): (i32,)| {
+        mark(step!(MODULE, "task_stop"));
+
         let tenant = caller.data().tenant;
         Box::new(async move { answer(spawn::stop(tenant, selector(task)).await.map(|()| 0)) })
     })?;
@@ -403,6 +447,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_create",
         |caller: Call<'_>, reclaim: i64, memory: i64| {
+            mark(step!(MODULE, "tenant_create"));
+
             call(&caller, |kernel, tenant| {
                 kernel
                     .tenant_create(tenant, reclaim as u64, memory as u64)
@@ -414,6 +460,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_start",
         |mut caller: Call<'_>, child: i32, strings: i32, length: i32| {
+            mark(step!(MODULE, "tenant_start"));
+
             let args = arguments(&mut caller, strings, length);
             let start = |args| spawn::tenant(caller.data(), selector(child), args);
             answer(args.and_then(start).map(|()| 0))
@@ -423,6 +471,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_grant",
         |caller: Call<'_>, child: i32, capability: i32, rights: i32, links: i32| {
+            mark(step!(MODULE, "tenant_grant"));
+
             call(&caller, |kernel, tenant| {
                 let rights = Rights::from_bits(rights as u32).ok_or(Errno::Invalid)?;
                 let (child, capability) = (selector(child), selector(capability));
@@ -436,6 +486,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_wait",
         |caller: Call<'_>, (child,): (i32,)| {
+            mark(step!(MODULE, "tenant_wait"));
+
             let (tenant, execution) = caller.data().identity();
             Box::new(async move {
                 let wait = blocking(execution, |kernel, execution| {
@@ -449,6 +501,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_end",
         |caller: Call<'_>, (child,): (i32,)| {
+            mark(step!(MODULE, "tenant_end"));
+
             let (tenant, execution) = caller.data().identity();
             Box::new(async move {
                 answer(
@@ -463,6 +517,8 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "tenant_statement",
         |mut caller: Call<'_>, into: i32| {
+            mark(step!(MODULE, "tenant_statement"));
+
             let tenant = caller.data().tenant;
             answer(Buffer::new(&mut caller, into, 24).and_then(|buffer| {
                 let account = local::with(|local| local.kernel.account(tenant))?;

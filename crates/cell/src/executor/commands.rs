@@ -11,6 +11,7 @@ use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::starting::{Client, Starting};
+use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use std::collections::VecDeque;
@@ -155,7 +156,7 @@ impl Executor {
         let budget_ns = request.lease.reclaim.budget.get();
         let call_bytes = match request.lease.reclaim.call_bytes {
             Some(bytes) => bytes.get(),
-            None => call_bytes(budget_ns, self.page_ps),
+            None => CALL.most,
         };
         let blueprint = Rc::new(Blueprint {
             engine: self.engine.clone(),
@@ -213,12 +214,6 @@ impl Executor {
             }
         })
     }
-}
-
-/// What a pending host call may hold when the lease does not say: what an eighth of the budget
-/// pays for, at most 16 MiB.
-fn call_bytes(budget_ns: u64, page_ps: u64) -> u64 {
-    share_of(budget_ns, 8, page_ps).clamp(64 << 10, 16 << 20)
 }
 
 /// How many component-model handles a program may have: what a sixteenth of the budget pays for,

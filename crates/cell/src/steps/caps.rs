@@ -101,6 +101,13 @@ pub const MESSAGE_CAPABILITIES: Cap = Cap::new(
 /// Bytes that one call copies between a region and a guest.
 pub const REGION_COPY: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
 
+/// Bytes of a region that is copied, and of a channel's buffer: they are cleared when it is made.
+pub const COPIED_REGION: Cap = Cap::new("bytes of a region", 1024 * KIB, Beyond::Error);
+
+/// Descriptors and streams of an execution in the engine's resource table: dropping its store closes
+/// them in one step.
+pub const ENTRIES: Cap = Cap::new("descriptors and streams", 1024, Beyond::Error);
+
 /// Bytes of linear memory that one engine instruction touches.
 pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 
@@ -108,7 +115,7 @@ pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 pub const TABLE_BULK: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
 
 /// Elements by which one instruction grows a table, and that a table is made with.
-pub const TABLE_GROWTH: Cap = Cap::new("elements", 4096, Beyond::Error);
+pub const TABLE_GROWTH: Cap = Cap::new("elements", 16 * KIB, Beyond::Error);
 
 /// Names of directory entries in the window that one step reads, bytes.
 pub const WINDOW: Cap = Cap::new(

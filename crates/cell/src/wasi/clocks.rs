@@ -6,6 +6,7 @@
 use super::Wasi;
 use super::poll::{Source, subscribe};
 use crate::clock;
+use crate::steps::{mark, step};
 use wasmtime::component::Resource;
 use wasmtime_wasi::HostMonotonicClock;
 use wasmtime_wasi::p2::DynPollable;
@@ -26,18 +27,22 @@ impl HostMonotonicClock for CellClock {
 
 impl Host for Wasi<'_> {
     fn now(&mut self) -> wasmtime::Result<Instant> {
+        mark(step!("wasi:clocks/monotonic-clock", "now"));
         Ok(clock::monotonic_ns())
     }
 
     fn resolution(&mut self) -> wasmtime::Result<Duration> {
+        mark(step!("wasi:clocks/monotonic-clock", "resolution"));
         Ok(1)
     }
 
     fn subscribe_instant(&mut self, when: Instant) -> wasmtime::Result<Resource<DynPollable>> {
+        mark(step!("wasi:clocks/monotonic-clock", "subscribe-instant"));
         subscribe(self.0, Source::Deadline(when))
     }
 
     fn subscribe_duration(&mut self, after: Duration) -> wasmtime::Result<Resource<DynPollable>> {
+        mark(step!("wasi:clocks/monotonic-clock", "subscribe-duration"));
         let when = clock::monotonic_ns().saturating_add(after);
         subscribe(self.0, Source::Deadline(when))
     }

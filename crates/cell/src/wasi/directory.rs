@@ -9,6 +9,7 @@ use super::rep;
 use super::window::{self, Place, Verdict, WINDOW};
 use crate::guest::Guest;
 use crate::local;
+use crate::steps::{mark, step};
 use leasehold_kernel::Errno;
 use leasehold_reclaim::{Extent, Handle};
 use rustix::fs::FileType;
@@ -48,18 +49,30 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         "directory-entry-stream",
         ResourceType::host::<Listing>(),
         |mut store: StoreContextMut<'_, Guest>, rep| {
+            mark(step!(
+                "wasi:filesystem/types",
+                "[resource-drop]directory-entry-stream"
+            ));
             close(store.data_mut(), &Resource::new_own(rep))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.read-directory",
         |mut store: StoreContextMut<'_, Guest>, (directory,): (Resource<Descriptor>,)| {
+            mark(step!(
+                "wasi:filesystem/types",
+                "[method]descriptor.read-directory"
+            ));
             Ok((open(store.data_mut(), &directory)?,))
         },
     )?;
     types.func_wrap_async(
         "[method]directory-entry-stream.read-directory-entry",
         |mut store: StoreContextMut<'_, Guest>, (listing,): (Resource<Listing>,)| {
+            mark(step!(
+                "wasi:filesystem/types",
+                "[method]directory-entry-stream.read-directory-entry"
+            ));
             Box::new(async move { Ok((read(store.data_mut(), &listing).await?,)) })
         },
     )?;

@@ -26,6 +26,7 @@ mod window;
 pub(crate) use window::WINDOW;
 
 use crate::guest::Guest;
+use crate::steps::{mark, step};
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
@@ -51,7 +52,8 @@ impl WasiView for Guest {
     }
 }
 
-/// Links the `wasi:cli/imports` world.
+/// Links the `wasi:cli/imports` world. Steps of an interface that comes from `wasmtime-wasi` as a whole
+/// are counted under its longest row.
 ///
 /// # Errors
 /// When an interface is linked twice, which is a defect.
@@ -61,26 +63,80 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
     io::poll::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     io::streams::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     clocks_wit::monotonic_clock::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
-    clocks_wit::wall_clock::add_to_linker::<Guest, WasiClocks>(l, Guest::clocks)?;
+    clocks_wit::wall_clock::add_to_linker::<Guest, WasiClocks>(l, |guest| {
+        mark(step!("wasi:clocks/wall-clock", "now"));
+        guest.clocks()
+    })?;
 
-    filesystem::types::add_to_linker::<Guest, WasiFilesystem>(l, Guest::filesystem)?;
+    filesystem::types::add_to_linker::<Guest, WasiFilesystem>(l, |guest| {
+        mark(step!("wasi:filesystem/types", "[method]descriptor.open-at"));
+        guest.filesystem()
+    })?;
     directory::link(l)?;
-    filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(l, Guest::filesystem)?;
+    filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(l, |guest| {
+        mark(step!("wasi:filesystem/preopens", "get-directories"));
+        guest.filesystem()
+    })?;
 
-    random::random::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
-    random::insecure::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
-    random::insecure_seed::add_to_linker::<Guest, WasiRandom>(l, |t| t.ctx().ctx.random())?;
+    random::random::add_to_linker::<Guest, WasiRandom>(l, |guest| {
+        mark(step!("wasi:random/random", "get-random-bytes"));
+        guest.ctx().ctx.random()
+    })?;
+    random::insecure::add_to_linker::<Guest, WasiRandom>(l, |guest| {
+        mark(step!("wasi:random/insecure", "get-insecure-random-bytes"));
+        guest.ctx().ctx.random()
+    })?;
+    random::insecure_seed::add_to_linker::<Guest, WasiRandom>(l, |guest| {
+        mark(step!("wasi:random/insecure-seed", "insecure-seed"));
+        guest.ctx().ctx.random()
+    })?;
 
-    cli::exit::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::environment::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::stdin::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::stdout::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::stderr::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::terminal_input::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::terminal_output::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::terminal_stdin::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::terminal_stdout::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
-    cli::terminal_stderr::add_to_linker::<Guest, WasiCli>(l, Guest::cli)?;
+    cli::exit::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/exit", "exit"));
+        guest.cli()
+    })?;
+    cli::environment::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/environment", "get-environment"));
+        guest.cli()
+    })?;
+    cli::stdin::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/stdin", "get-stdin"));
+        guest.cli()
+    })?;
+    cli::stdout::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/stdout", "get-stdout"));
+        guest.cli()
+    })?;
+    cli::stderr::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/stderr", "get-stderr"));
+        guest.cli()
+    })?;
+    cli::terminal_input::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!(
+            "wasi:cli/terminal-input",
+            "[resource-drop]terminal-input"
+        ));
+        guest.cli()
+    })?;
+    cli::terminal_output::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!(
+            "wasi:cli/terminal-output",
+            "[resource-drop]terminal-output"
+        ));
+        guest.cli()
+    })?;
+    cli::terminal_stdin::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/terminal-stdin", "get-terminal-stdin"));
+        guest.cli()
+    })?;
+    cli::terminal_stdout::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/terminal-stdout", "get-terminal-stdout"));
+        guest.cli()
+    })?;
+    cli::terminal_stderr::add_to_linker::<Guest, WasiCli>(l, |guest| {
+        mark(step!("wasi:cli/terminal-stderr", "get-terminal-stderr"));
+        guest.cli()
+    })?;
 
     sockets::tcp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
     sockets::udp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;

@@ -10,6 +10,8 @@ use super::{Wasi, rep};
 use crate::clock;
 use crate::guest::Guest;
 use crate::local;
+use crate::steps::caps::POLL_LIST;
+use crate::steps::{mark, step};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -50,8 +52,16 @@ fn source(guest: &Guest, pollable: &Resource<DynPollable>) -> Result<Source> {
 
 impl poll::Host for Wasi<'_> {
     async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> Result<Vec<u32>> {
+        mark(step!("wasi:io/poll", "poll"));
         if pollables.is_empty() {
             bail!("empty poll list");
+        }
+        if pollables.len() > POLL_LIST.size() {
+            bail!(
+                "{} pollables in a list; at most {} can be waited for",
+                pollables.len(),
+                POLL_LIST.most
+            );
         }
         let mut sources = Vec::with_capacity(pollables.len());
         for pollable in &pollables {
@@ -63,6 +73,7 @@ impl poll::Host for Wasi<'_> {
 
 impl poll::HostPollable for Wasi<'_> {
     async fn ready(&mut self, pollable: Resource<DynPollable>) -> Result<bool> {
+        mark(step!("wasi:io/poll", "[method]pollable.ready"));
         match source(self.0, &pollable)? {
             Source::Deadline(when) => Ok(when <= clock::monotonic_ns()),
             stream => {
@@ -73,12 +84,14 @@ impl poll::HostPollable for Wasi<'_> {
     }
 
     async fn block(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
+        mark(step!("wasi:io/poll", "[method]pollable.block"));
         let source = source(self.0, &pollable)?;
         wait_any(self.0, &[source]).await?;
         Ok(())
     }
 
     fn drop(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
+        mark(step!("wasi:io/poll", "[resource-drop]pollable"));
         if let Some(handle) = rep::find::<Source, _>(self.0, &pollable) {
             local::with(|local| local.kernel.groups_mut().free(handle));
         }

@@ -3,6 +3,8 @@
 
 use super::Wasi;
 use super::poll::{Source, subscribe};
+use crate::steps::caps::{PERMITTED, TRANSFER};
+use crate::steps::{mark, step};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{
@@ -14,10 +16,12 @@ impl error::Host for Wasi<'_> {}
 
 impl error::HostError for Wasi<'_> {
     fn to_debug_string(&mut self, error: Resource<IoError>) -> Result<String> {
+        mark(step!("wasi:io/error", "[method]error.to-debug-string"));
         error::HostError::to_debug_string(self.0.charged_table(), error)
     }
 
     fn drop(&mut self, error: Resource<IoError>) -> Result<()> {
+        mark(step!("wasi:io/error", "[resource-drop]error"));
         error::HostError::drop(self.0.charged_table(), error)
     }
 }
@@ -30,7 +34,8 @@ impl streams::Host for Wasi<'_> {
 
 impl streams::HostInputStream for Wasi<'_> {
     fn read(&mut self, stream: Resource<DynInputStream>, len: u64) -> StreamResult<Vec<u8>> {
-        streams::HostInputStream::read(self.0.charged_table(), stream, len)
+        mark(step!("wasi:io/streams", "[method]input-stream.read"));
+        streams::HostInputStream::read(self.0.charged_table(), stream, len.min(TRANSFER.most))
     }
 
     async fn blocking_read(
@@ -38,11 +43,21 @@ impl streams::HostInputStream for Wasi<'_> {
         stream: Resource<DynInputStream>,
         len: u64,
     ) -> StreamResult<Vec<u8>> {
-        streams::HostInputStream::blocking_read(self.0.charged_table(), stream, len).await
+        mark(step!(
+            "wasi:io/streams",
+            "[method]input-stream.blocking-read"
+        ));
+        streams::HostInputStream::blocking_read(
+            self.0.charged_table(),
+            stream,
+            len.min(TRANSFER.most),
+        )
+        .await
     }
 
     fn skip(&mut self, stream: Resource<DynInputStream>, len: u64) -> StreamResult<u64> {
-        streams::HostInputStream::skip(self.0.charged_table(), stream, len)
+        mark(step!("wasi:io/streams", "[method]input-stream.skip"));
+        streams::HostInputStream::skip(self.0.charged_table(), stream, len.min(TRANSFER.most))
     }
 
     async fn blocking_skip(
@@ -50,24 +65,42 @@ impl streams::HostInputStream for Wasi<'_> {
         stream: Resource<DynInputStream>,
         len: u64,
     ) -> StreamResult<u64> {
-        streams::HostInputStream::blocking_skip(self.0.charged_table(), stream, len).await
+        mark(step!(
+            "wasi:io/streams",
+            "[method]input-stream.blocking-skip"
+        ));
+        streams::HostInputStream::blocking_skip(
+            self.0.charged_table(),
+            stream,
+            len.min(TRANSFER.most),
+        )
+        .await
     }
 
     fn subscribe(&mut self, stream: Resource<DynInputStream>) -> Result<Resource<DynPollable>> {
+        mark(step!("wasi:io/streams", "[method]input-stream.subscribe"));
         subscribe(self.0, Source::Input(stream.rep()))
     }
 
     async fn drop(&mut self, stream: Resource<DynInputStream>) -> Result<()> {
+        mark(step!("wasi:io/streams", "[resource-drop]input-stream"));
         streams::HostInputStream::drop(self.0.charged_table(), stream).await
     }
 }
 
 impl streams::HostOutputStream for Wasi<'_> {
     fn check_write(&mut self, stream: Resource<DynOutputStream>) -> StreamResult<u64> {
-        streams::HostOutputStream::check_write(self.0.charged_table(), stream)
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.check-write"
+        ));
+        let permitted = streams::HostOutputStream::check_write(self.0.charged_table(), stream)?;
+        Ok(permitted.min(PERMITTED.most))
     }
 
     fn write(&mut self, stream: Resource<DynOutputStream>, bytes: Vec<u8>) -> StreamResult<()> {
+        mark(step!("wasi:io/streams", "[method]output-stream.write"));
+        is_permitted(bytes.len() as u64)?;
         streams::HostOutputStream::write(self.0.charged_table(), stream, bytes)
     }
 
@@ -76,23 +109,39 @@ impl streams::HostOutputStream for Wasi<'_> {
         stream: Resource<DynOutputStream>,
         bytes: Vec<u8>,
     ) -> StreamResult<()> {
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.blocking-write-and-flush"
+        ));
+        is_permitted(bytes.len() as u64)?;
         let table = self.0.charged_table();
         streams::HostOutputStream::blocking_write_and_flush(table, stream, bytes).await
     }
 
     fn flush(&mut self, stream: Resource<DynOutputStream>) -> StreamResult<()> {
+        mark(step!("wasi:io/streams", "[method]output-stream.flush"));
         streams::HostOutputStream::flush(self.0.charged_table(), stream)
     }
 
     async fn blocking_flush(&mut self, stream: Resource<DynOutputStream>) -> StreamResult<()> {
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.blocking-flush"
+        ));
         streams::HostOutputStream::blocking_flush(self.0.charged_table(), stream).await
     }
 
     fn subscribe(&mut self, stream: Resource<DynOutputStream>) -> Result<Resource<DynPollable>> {
+        mark(step!("wasi:io/streams", "[method]output-stream.subscribe"));
         subscribe(self.0, Source::Output(stream.rep()))
     }
 
     fn write_zeroes(&mut self, stream: Resource<DynOutputStream>, len: u64) -> StreamResult<()> {
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.write-zeroes"
+        ));
+        is_permitted(len)?;
         streams::HostOutputStream::write_zeroes(self.0.charged_table(), stream, len)
     }
 
@@ -101,6 +150,11 @@ impl streams::HostOutputStream for Wasi<'_> {
         stream: Resource<DynOutputStream>,
         len: u64,
     ) -> StreamResult<()> {
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.blocking-write-zeroes-and-flush"
+        ));
+        is_permitted(len)?;
         let table = self.0.charged_table();
         streams::HostOutputStream::blocking_write_zeroes_and_flush(table, stream, len).await
     }
@@ -111,7 +165,8 @@ impl streams::HostOutputStream for Wasi<'_> {
         from: Resource<DynInputStream>,
         len: u64,
     ) -> StreamResult<u64> {
-        streams::HostOutputStream::splice(self.0.charged_table(), to, from, len)
+        mark(step!("wasi:io/streams", "[method]output-stream.splice"));
+        streams::HostOutputStream::splice(self.0.charged_table(), to, from, len.min(TRANSFER.most))
     }
 
     async fn blocking_splice(
@@ -120,11 +175,27 @@ impl streams::HostOutputStream for Wasi<'_> {
         from: Resource<DynInputStream>,
         len: u64,
     ) -> StreamResult<u64> {
+        mark(step!(
+            "wasi:io/streams",
+            "[method]output-stream.blocking-splice"
+        ));
         let table = self.0.charged_table();
-        streams::HostOutputStream::blocking_splice(table, to, from, len).await
+        streams::HostOutputStream::blocking_splice(table, to, from, len.min(TRANSFER.most)).await
     }
 
     async fn drop(&mut self, stream: Resource<DynOutputStream>) -> Result<()> {
+        mark(step!("wasi:io/streams", "[resource-drop]output-stream"));
         streams::HostOutputStream::drop(self.0.charged_table(), stream).await
     }
+}
+
+/// Refuses to write more than `check-write` ever permits, which the interface says is a trap.
+fn is_permitted(bytes: u64) -> StreamResult<()> {
+    if bytes > PERMITTED.most {
+        return Err(StreamError::trap(&format!(
+            "{bytes} bytes in a write; at most {} are permitted",
+            PERMITTED.most
+        )));
+    }
+    Ok(())
 }

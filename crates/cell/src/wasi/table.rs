@@ -7,10 +7,12 @@
 //! free: charged before the call allocates, not after. When the budget does not allow it, the
 //! capacity stays, and the call that needs a place fails inside `wasmtime-wasi`.
 //!
+//! An execution has [`ENTRIES`] places at most: dropping its store closes what is in them in one step.
 //! Charged at high water: a place that was freed is used again and was paid for.
 
 use crate::local;
 use crate::meter::Held;
+use crate::steps::caps::ENTRIES;
 use leasehold_kernel::TenantId;
 use wasmtime_wasi::ResourceTable;
 
@@ -66,6 +68,9 @@ impl TableCharge {
         }
         if Self::has_room(table, PER_CALL) {
             self.calls_left = usize::from(Self::has_room(table, BATCH)) * (BATCH / PER_CALL - 1);
+            return;
+        }
+        if self.charged + BATCH > ENTRIES.size() {
             return;
         }
         let charge =

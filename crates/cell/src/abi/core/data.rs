@@ -7,6 +7,7 @@ use super::{Buffer, Call, MODULE, answer};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
 use crate::memory::{self, DataSet, Mapped};
+use crate::steps::{mark, step};
 use leasehold_kernel::Errno;
 use leasehold_pager::Refused;
 use leasehold_pager_linux::Error;
@@ -20,6 +21,8 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "data_length",
         |mut caller: Call<'_>, name: i32, length: i32| {
+            mark(step!(MODULE, "data_length"));
+
             answer(find(&mut caller, name, length).map(|data| data.bytes() as i64))
         },
     )?;
@@ -27,6 +30,8 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "data_map",
         |mut caller: Call<'_>, (name, length): (i32, i32)| {
+            mark(step!(MODULE, "data_map"));
+
             Box::new(async move { answer(map(&mut caller, name, length).await) })
         },
     )?;

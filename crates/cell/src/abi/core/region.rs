@@ -9,16 +9,14 @@ use crate::guest::Guest;
 use crate::local::{self, CellKernel};
 use crate::memory::region::{self, Refusal, Request};
 use crate::meter::Held;
+use crate::steps::caps::{COPIED_REGION, REGION_COPY};
+use crate::steps::{mark, step};
 use leasehold_kernel::{Errno, Selector, TenantId};
 use leasehold_reclaim::GroupId;
 use wasmtime::{Linker, Memory, Result};
 
 /// Bytes of a page of linear memory.
 const WASM_PAGE: u64 = 64 * 1024;
-
-/// Most bytes that one call copies between a region and guest memory: the copy is one step that
-/// nothing interrupts.
-const COPY_BYTES: u32 = 1 << 20;
 
 /// Linear memories that a mapped region is charged as, besides its pages: it is attached, and what
 /// comes after it.
@@ -30,16 +28,22 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "region_create_mapped",
         |mut caller: Call<'_>, (length,): (i64,)| {
+            mark(step!(MODULE, "region_create_mapped"));
+
             Box::new(async move { answer(create(&mut caller, length as u64).await.map(raw)) })
         },
     )?;
     linker.func_wrap(MODULE, "region_map", |mut caller: Call<'_>, region: i32| {
+        mark(step!(MODULE, "region_map"));
+
         answer(map(&mut caller, selector(region)).map(|address| address as i64))
     })?;
     linker.func_wrap_async(
         MODULE,
         "region_map_at",
         |mut caller: Call<'_>, (region, address): (i32, i32)| {
+            mark(step!(MODULE, "region_map_at"));
+
             Box::new(async move { answer(map_at(&mut caller, selector(region), address).await) })
         },
     )?;
@@ -48,11 +52,18 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
 
 fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
     linker.func_wrap(MODULE, "region_create", |caller: Call<'_>, length: i64| {
+        mark(step!(MODULE, "region_create"));
+
         call(&caller, |kernel, tenant| {
+            if length as u64 > COPIED_REGION.most {
+                return Err(Errno::TooLarge);
+            }
             kernel.region_create(tenant, length as u64).map(raw)
         })
     })?;
     linker.func_wrap(MODULE, "region_length", |caller: Call<'_>, region: i32| {
+        mark(step!(MODULE, "region_length"));
+
         call(&caller, |kernel, tenant| {
             kernel
                 .region_length(tenant, selector(region))
@@ -63,6 +74,8 @@ fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "region_read",
         |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
+            mark(step!(MODULE, "region_read"));
+
             copy(&mut caller, (into, length), |kernel, tenant, bytes| {
                 kernel.region_read(tenant, selector(region), offset as u64, bytes)
             })
@@ -72,6 +85,8 @@ fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
         MODULE,
         "region_write",
         |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
+            mark(step!(MODULE, "region_write"));
+
             copy(&mut caller, (from, length), |kernel, tenant, bytes| {
                 kernel.region_write(tenant, selector(region), offset as u64, bytes)
             })
@@ -88,7 +103,7 @@ fn copy(
 ) -> i64 {
     let tenant = caller.data().tenant;
     let length = length as u32;
-    if length > COPY_BYTES {
+    if u64::from(length) > REGION_COPY.most {
         return answer(Err(Errno::TooLarge));
     }
     answer(Buffer::new(caller, start, length).and_then(|buffer| {
