@@ -7,9 +7,9 @@ RUN := cargo run --quiet --release --package leasehold-cli --
 PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-lockscope --package leasehold-locksite
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
-ENGINE := --package leasehold-cell --package leasehold-study --package leasehold-cli
+ENGINE := --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study lint fuzz table5 applications interference overhead clean
+.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -58,6 +58,11 @@ bench: setup ## costs of the data structures: create, free, end, decide, page
 study: guests ## every figure and table, in full; writes target/study/index.html
 	@cargo build --release --package leasehold-cli
 	@$(RUN) study all
+
+attack: export ATTACK_FOR = $(FOR)
+attack: guests ## search for programs that break a promise: make attack FOR=1h (a minute unless told)
+	@cargo build --release --package leasehold-cli
+	@$(RUN) attack --for "$${ATTACK_FOR:-60s}"
 
 lint: setup ## formatting and clippy, warnings denied
 	cargo fmt --all --check

@@ -2,6 +2,7 @@
 
 mod admit;
 mod advise;
+mod attack;
 mod calibrate;
 mod demo;
 mod exit;
@@ -48,6 +49,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the tenants of a lease file together on one cell, each inside its leases.
     Up(up::Arguments),
+    /// Search for programs that break a promise: random attacks beside a victim in a real cell.
+    Attack(attack::Arguments),
     /// Like `up`, seen from the memory reservations.
     Memory(up::Arguments),
     /// Isolation measured through kernel locks: start the program `lockscope` with these arguments.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::main(arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
+        Command::Attack(arguments) => attack::main(&arguments, profile),
         Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),

@@ -1,0 +1,40 @@
+;; Every 20 ms: opens 16 files, makes and drops 16 semaphores, closes the files, and writes how much of it was
+;; refused, as a byte.
+(module
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
+  (import "leasehold_kernel" "semaphore_create" (func $create (param i32) (result i64)))
+  (import "leasehold_kernel" "capability_drop" (func $drop (param i32) (result i64)))
+  (memory (export "memory") 1)
+  (data (i32.const 512) "\00\04\00\00\01\00\00\00")
+  (data (i32.const 700) "n")
+  (func (export "_start") (local $i i32) (local $refused i32) (local $capability i64)
+    (i32.store (i32.const 16) (i32.const 1))
+    (i64.store (i32.const 24) (i64.const 20000000))
+    (loop $again
+      (drop (call $poll (i32.const 0) (i32.const 256) (i32.const 1) (i32.const 608)))
+      (local.set $refused (i32.const 0))
+      (local.set $i (i32.const 0))
+      (loop $open_next
+        (i32.store (i32.add (i32.const 2048) (i32.shl (local.get $i) (i32.const 2))) (i32.const -1))
+        (if (call $open (i32.const 3) (i32.const 0) (i32.const 700) (i32.const 1) (i32.const 1)
+              (i64.const 0x1fffffff) (i64.const 0x1fffffff) (i32.const 0)
+              (i32.add (i32.const 2048) (i32.shl (local.get $i) (i32.const 2))))
+          (then (local.set $refused (i32.add (local.get $refused) (i32.const 1)))))
+        (local.set $capability (call $create (i32.const 1)))
+        (if (i64.lt_s (local.get $capability) (i64.const 0))
+          (then (local.set $refused (i32.add (local.get $refused) (i32.const 1))))
+          (else (drop (call $drop (i32.wrap_i64 (local.get $capability))))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $open_next (i32.lt_u (local.get $i) (i32.const 16))))
+      (local.set $i (i32.const 0))
+      (loop $close_next
+        (drop (call $close (i32.load (i32.add (i32.const 2048) (i32.shl (local.get $i) (i32.const 2))))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $close_next (i32.lt_u (local.get $i) (i32.const 16))))
+      (i32.store8 (i32.const 1024) (local.get $refused))
+      (drop (call $write (i32.const 1) (i32.const 512) (i32.const 1) (i32.const 616)))
+      (br $again))))

@@ -1,0 +1,310 @@
+//! What a cell offers to be imported, with the types that core code calls it by.
+//!
+//! Preview 1 and the kernel's module are tables here; of the interfaces of components the WIT packages are read,
+//! so that a function that is added to them is called without anything being written for it.
+
+use anyhow::{Context, Result, anyhow};
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{Resolve, Type, TypeDefKind, WorldId, WorldItem};
+
+/// A type of a parameter, as core code sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flat {
+    /// 32 bits.
+    I32,
+    /// 64 bits.
+    I64,
+    /// A float of 32 bits.
+    F32,
+    /// A float of 64 bits.
+    F64,
+}
+
+impl Flat {
+    /// Its name in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+}
+
+/// What a parameter stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// A descriptor or a handle.
+    Handle,
+    /// A selector of the kernel.
+    Selector,
+    /// A number of few values: flags, a clock, a count of little.
+    Small,
+    /// Any number.
+    Number,
+    /// The address of results.
+    Out,
+    /// The address of bytes.
+    Buffer,
+    /// The address of a path.
+    Path,
+    /// The address of buffers.
+    Vectors,
+    /// The address of handles.
+    Handles,
+    /// The address of records.
+    Zeros,
+    /// How long what the parameter before it points to is.
+    Length,
+    /// How many of what the parameter before it points to there are.
+    Count,
+}
+
+/// A function that a guest can import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The module or interface that it is imported from.
+    pub module: String,
+    /// Its name there.
+    pub name: String,
+    /// Its parameters.
+    pub parameters: Vec<(Flat, Meaning)>,
+    /// Its result.
+    pub result: Option<Flat>,
+}
+
+/// Everything that a cell offers.
+#[derive(Debug, Clone)]
+pub struct Offers {
+    /// To core modules.
+    pub core: Vec<Offer>,
+    /// To components.
+    pub component: Vec<Offer>,
+}
+
+/// The world of an attacker that is a component, and the packages that it is made of, each after those that it
+/// uses.
+const PACKAGES: [(&str, &str); 8] = [
+    ("io.wit", include_str!("../wit/io.wit")),
+    ("clocks.wit", include_str!("../wit/clocks.wit")),
+    ("random.wit", include_str!("../wit/random.wit")),
+    ("filesystem.wit", include_str!("../wit/filesystem.wit")),
+    ("sockets.wit", include_str!("../wit/sockets.wit")),
+    ("cli.wit", include_str!("../wit/cli.wit")),
+    ("kernel.wit", include_str!("../../../wit/kernel.wit")),
+    (
+        "attack.wit",
+        "package leasehold:attack;
+         world attack {
+           include wasi:cli/command@0.2.12;
+           include leasehold:kernel/guest@0.1.0;
+         }",
+    ),
+];
+
+impl Offers {
+    /// All that a cell offers.
+    ///
+    /// # Errors
+    /// When a table or a package is malformed, which is a defect.
+    pub fn all() -> Result<Self> {
+        let mut core = table("wasi_snapshot_preview1", include_str!("preview1.txt"))?;
+        core.extend(table("leasehold_kernel", include_str!("kernel.txt"))?);
+        let (resolve, world) = attack_world()?;
+        Ok(Self {
+            core,
+            component: imports(&resolve, world),
+        })
+    }
+}
+
+/// The packages of components, and the world of an attacker.
+///
+/// # Errors
+/// When a package is malformed, which is a defect.
+pub(crate) fn attack_world() -> Result<(Resolve, WorldId)> {
+    let mut resolve = Resolve::default();
+    let mut last = None;
+    for (name, text) in PACKAGES {
+        last = Some(
+            resolve
+                .push_str(name, text)
+                .with_context(|| format!("the package of {name}"))?,
+        );
+    }
+    let package = last.context("no package")?;
+    let world = resolve.select_world(&[package], Some("attack"))?;
+    Ok((resolve, world))
+}
+
+fn table(module: &str, text: &str) -> Result<Vec<Offer>> {
+    text.lines()
+        .map(|line| offer(module, line).with_context(|| format!("{module}: {line}")))
+        .collect()
+}
+
+/// Reads `name meaning… -> result`.
+fn offer(module: &str, line: &str) -> Result<Offer> {
+    let (left, right) = match line.split_once(" -> ") {
+        Some((left, right)) => (left, Some(right)),
+        None => (line, None),
+    };
+    let mut words = left.split_whitespace();
+    let name = words.next().context("no name")?;
+    let parameters = words.map(parameter).collect::<Result<_>>()?;
+    let result = match right {
+        None => None,
+        Some("i32") => Some(Flat::I32),
+        Some("i64") => Some(Flat::I64),
+        Some(other) => return Err(anyhow!("no type {other}")),
+    };
+    Ok(Offer {
+        module: module.to_owned(),
+        name: name.to_owned(),
+        parameters,
+        result,
+    })
+}
+
+fn parameter(word: &str) -> Result<(Flat, Meaning)> {
+    let meaning = match word {
+        "i64" => return Ok((Flat::I64, Meaning::Number)),
+        "handle" => Meaning::Handle,
+        "selector" => Meaning::Selector,
+        "small" => Meaning::Small,
+        "out" => Meaning::Out,
+        "buffer" => Meaning::Buffer,
+        "path" => Meaning::Path,
+        "vectors" => Meaning::Vectors,
+        "zeros" => Meaning::Zeros,
+        "length" => Meaning::Length,
+        "count" => Meaning::Count,
+        other => return Err(anyhow!("no meaning {other}")),
+    };
+    Ok((Flat::I32, meaning))
+}
+
+fn imports(resolve: &Resolve, world: WorldId) -> Vec<Offer> {
+    let mut offers = Vec::new();
+    for (key, item) in &resolve.worlds[world].imports {
+        let WorldItem::Interface { id, .. } = item else {
+            continue;
+        };
+        let module = resolve.name_world_key(key);
+        let interface = &resolve.interfaces[*id];
+        for function in interface.functions.values() {
+            let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
+            let flat: Vec<Flat> = signature.params.iter().map(flat).collect();
+            let mut meanings: Vec<Meaning> = Vec::new();
+            if !signature.indirect_params {
+                for parameter in &function.params {
+                    meanings.extend(meaning(resolve, &parameter.ty));
+                }
+            }
+            if signature.retptr {
+                meanings.resize(flat.len() - 1, Meaning::Number);
+                meanings.push(Meaning::Out);
+            }
+            meanings.resize(flat.len(), Meaning::Number);
+            offers.push(Offer {
+                module: module.clone(),
+                name: function.name.clone(),
+                parameters: flat.into_iter().zip(meanings).collect(),
+                result: signature.results.first().map(self::flat),
+            });
+        }
+        for (name, id) in &interface.types {
+            if matches!(resolve.types[*id].kind, TypeDefKind::Resource) {
+                offers.push(Offer {
+                    module: module.clone(),
+                    name: format!("[resource-drop]{name}"),
+                    parameters: vec![(Flat::I32, Meaning::Handle)],
+                    result: None,
+                });
+            }
+        }
+    }
+    offers
+}
+
+fn flat(kind: &WasmType) -> Flat {
+    match kind {
+        WasmType::I64 | WasmType::PointerOrI64 => Flat::I64,
+        WasmType::F32 => Flat::F32,
+        WasmType::F64 => Flat::F64,
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => Flat::I32,
+    }
+}
+
+/// What the core parameters of a parameter stand for. Where that is fewer than there are, the rest are numbers.
+fn meaning(resolve: &Resolve, kind: &Type) -> Vec<Meaning> {
+    match kind {
+        Type::String => vec![Meaning::Path, Meaning::Length],
+        Type::Bool | Type::U8 | Type::S8 => vec![Meaning::Small],
+        Type::U32 => vec![Meaning::Selector],
+        Type::Id(id) => match &resolve.types[*id].kind {
+            TypeDefKind::Handle(_) => vec![Meaning::Handle],
+            TypeDefKind::List(Type::U8) => vec![Meaning::Buffer, Meaning::Length],
+            TypeDefKind::List(_) => vec![Meaning::Handles, Meaning::Count],
+            TypeDefKind::Flags(_) | TypeDefKind::Enum(_) => vec![Meaning::Small],
+            TypeDefKind::Type(other) => meaning(resolve, other),
+            _ => vec![Meaning::Number],
+        },
+        _ => vec![Meaning::Number],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flat, Meaning, Offers};
+
+    #[test]
+    fn every_interface_of_both_forms_is_offered() {
+        let offers = Offers::all().expect("well-formed");
+        assert_eq!(
+            offers
+                .core
+                .iter()
+                .filter(|offer| offer.module == "wasi_snapshot_preview1")
+                .count(),
+            46
+        );
+        for interface in [
+            "wasi:random/random@0.2.12",
+            "wasi:filesystem/types@0.2.12",
+            "wasi:sockets/tcp@0.2.12",
+            "leasehold:kernel/region@0.1.0",
+        ] {
+            assert!(
+                offers
+                    .component
+                    .iter()
+                    .any(|offer| offer.module == interface),
+                "{interface}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_list_is_an_address_and_a_length_and_a_large_result_an_address() {
+        let offers = Offers::all().expect("well-formed");
+        let find = |name: &str| {
+            let offer = offers.component.iter().find(|offer| offer.name == name);
+            offer.expect("offered").parameters.clone()
+        };
+        assert_eq!(
+            find("get-random-bytes"),
+            [(Flat::I64, Meaning::Number), (Flat::I32, Meaning::Out)]
+        );
+        assert_eq!(
+            find("[method]output-stream.write"),
+            [
+                (Flat::I32, Meaning::Handle),
+                (Flat::I32, Meaning::Buffer),
+                (Flat::I32, Meaning::Length),
+                (Flat::I32, Meaning::Out)
+            ]
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Attacks in processes of their own.
+
+use crate::plan::Plan;
+use crate::score::Observation;
+use anyhow::{Context, Result};
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// What a process may take for an attack before it counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of an attack.
+pub type Verdict = Result<Observation>;
+
+/// Plays each attack in a process of its own: this program, started with arguments that make it
+/// [`play`](crate::play) the plan on its standard input and print what it observed.
+#[derive(Debug, Clone)]
+pub struct Player {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+impl Player {
+    /// Plays an attack.
+    ///
+    /// # Errors
+    /// When the process cannot be started. One that crashes or hangs is an observation.
+    pub fn play(&self, plan: &Plan) -> Verdict {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {}", self.program.display()))?;
+        let text = serde_json::to_string(plan)?;
+        if let Some(mut input) = child.stdin.take() {
+            // A process that has ended already says so by its status.
+            let _ = input.write_all(text.as_bytes());
+        }
+        let mut output = child.stdout.take().context("its output")?;
+        let (sender, heard) = channel();
+        thread::spawn(move || {
+            let mut text = String::new();
+            let read = output.read_to_string(&mut text);
+            // Nothing is waiting for it any more when that took too long.
+            let _ = sender.send(read.map(|_| text));
+        });
+        let Ok(text) = heard.recv_timeout(PATIENCE) else {
+            child.kill()?;
+            child.wait()?;
+            return Ok(broken(format!("said nothing for {PATIENCE:?}")));
+        };
+        let status = child.wait()?;
+        match serde_json::from_str(&text?) {
+            Ok(observation) if status.success() => Ok(observation),
+            _ => Ok(broken(ended(status))),
+        }
+    }
+}
+
+fn broken(how: String) -> Observation {
+    Observation {
+        broken: Some(how),
+        ..Observation::default()
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) => format!("ended with exit code {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,289 @@
+//! One attack, in a cell of its own beside a victim and a neighbour.
+
+use crate::offer::Offers;
+use crate::plan::{Ending, Plan, Terms};
+use crate::render::render;
+use crate::score::Observation;
+use anyhow::{Context, Result};
+use leasehold_cell::profile::Profile;
+use leasehold_cell::{
+    Cell, CellConfig, Destination, Directory, Lease, Output, StartRequest, Surroundings,
+    TenantHandle,
+};
+use leasehold_lease::{ByteSize, Cpu, Nanoseconds};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For how long the others run before the attacker starts.
+const QUIET: Duration = Duration::from_millis(120);
+
+/// For how long an attacker runs that is not to be killed earlier.
+const MOST: Duration = Duration::from_millis(200);
+
+/// What an end may take before it counts as one that never comes.
+const END: Duration = Duration::from_secs(5);
+
+/// For how long the others run after the end.
+const AFTER: Duration = Duration::from_millis(60);
+
+/// What every attack is played with.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    /// What reclaiming costs on this host.
+    pub profile: Profile,
+    /// The processor of the cell.
+    pub cpu: Option<usize>,
+}
+
+/// Plays an attack and says what it did. Takes about half a second, and never more than some seconds: unless the
+/// cell hangs or ends the process.
+///
+/// # Errors
+/// When the host refuses a cell, or the plan is no program.
+pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
+    let offers = Offers::all()?;
+    let (_, program) = render(plan, &offers)?;
+    let directory = tempfile::tempdir()?;
+    let (theirs, others) = (
+        directory.path().join("attacker"),
+        directory.path().join("neighbour"),
+    );
+    std::fs::create_dir(&theirs)?;
+    std::fs::create_dir(&others)?;
+
+    let mut config = CellConfig::new(bench.profile.clone());
+    config.cpu = bench.cpu;
+    config.realtime = true;
+    let cell = Cell::start(config)?;
+    let lateness = Log::default();
+    let refusals = Log::default();
+    let victim = cell.compile(include_bytes!("victim.wat"))?;
+    let neighbour = cell.compile(include_bytes!("neighbour.wat"))?;
+    let attacker = cell.compile(&program);
+
+    let cpu = |text: &str| text.parse::<Cpu>().map_err(anyhow::Error::from);
+    let mut lease = Lease {
+        cpu: Some(cpu("budget=2ms,period=10ms,priority=100")?),
+        ..Lease::default()
+    };
+    let victim = cell.start_tenant(StartRequest {
+        program: victim,
+        lease,
+        surroundings: writes_to("victim", &lateness),
+        detailed: false,
+    })?;
+    lease.cpu = Some(cpu("budget=2ms,period=20ms,priority=50")?);
+    let mut surroundings = writes_to("neighbour", &refusals);
+    surroundings.dirs.push(writable(&others));
+    let neighbour = cell.start_tenant(StartRequest {
+        program: neighbour,
+        lease,
+        surroundings,
+        detailed: false,
+    })?;
+    thread::sleep(QUIET);
+
+    let mut observation = Observation {
+        lease_bytes: u64::from(plan.terms.memory_mib) << 20,
+        ..Observation::default()
+    };
+    let quiet = lateness.take_words();
+    observation.quiet_latest_ns = words(&quiet).max().unwrap_or(0);
+    refusals.take();
+    match attacker {
+        Err(error) => observation.refused = Some(format!("{error:#}")),
+        Ok(program) => {
+            let request = StartRequest {
+                program,
+                lease: terms(&plan.terms)?,
+                surroundings: Surroundings {
+                    args: vec!["attack".into()],
+                    dirs: vec![writable(&theirs)],
+                    ..Surroundings::default()
+                },
+                detailed: false,
+            };
+            attack(&cell, request, plan.ending, &mut observation)?;
+        }
+    }
+    thread::sleep(AFTER);
+    let late = lateness.take_words();
+    observation.wakes = words(&late).count() as u64;
+    observation.victim_latest_ns = words(&late).max().unwrap_or(0);
+    observation.neighbour_refused = refusals.take().iter().map(|byte| u64::from(*byte)).sum();
+    end(&victim);
+    end(&neighbour);
+    Ok(observation)
+}
+
+/// Runs the attacker and ends it.
+fn attack(
+    cell: &Cell,
+    request: StartRequest,
+    ending: Ending,
+    observation: &mut Observation,
+) -> Result<()> {
+    let descriptors = open_descriptors()?;
+    let resident = Resident::watch()?;
+    let began = Instant::now();
+    let handle = match cell.start_tenant(request) {
+        Ok(handle) => handle,
+        Err(error) => {
+            observation.refused = Some(error.to_string());
+            return Ok(());
+        }
+    };
+    let lives = match ending {
+        Ending::Kill(us) => Duration::from_micros(us.into()),
+        Ending::Return | Ending::Trap | Ending::Overflow => MOST,
+    };
+    let by_itself = handle.wait_for(lives.saturating_sub(began.elapsed()))?;
+    let requested = Instant::now();
+    let ended = match by_itself {
+        Some(ended) => Some(ended),
+        None => {
+            handle.kill();
+            handle.wait_for(END)?
+        }
+    };
+    observation.end_wall_ns = requested.elapsed().as_nanos() as u64;
+    observation.grown_bytes = resident.most();
+    match ended {
+        None => observation.broken = Some(format!("did not end a tenant in {END:?}")),
+        Some(ended) => {
+            observation.exit = shortened(&format!("{:?}", ended.exit));
+            observation.charged_ns = ended.reclaimed.predicted_ns;
+            observation.took_ns = ended.reclaimed.returned.cpu_ns;
+        }
+    }
+    thread::sleep(AFTER);
+    observation.descriptors_left = open_descriptors()?.saturating_sub(descriptors);
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+fn terms(terms: &Terms) -> Result<Lease> {
+    let mut lease = Lease::default();
+    let budget = u64::from(terms.budget_ms) * 1_000_000;
+    lease.reclaim.budget = Nanoseconds::new(budget).context("a budget")?;
+    lease.memory.reserve = ByteSize::new(u64::from(terms.memory_mib) << 20).context("a size")?;
+    if terms.reserved {
+        lease.cpu = Some("budget=1ms,period=10ms,priority=1".parse()?);
+    }
+    Ok(lease)
+}
+
+fn writable(path: &Path) -> Directory {
+    Directory {
+        host: path.to_owned(),
+        guest: "/".to_owned(),
+        write: true,
+    }
+}
+
+fn writes_to(name: &'static str, log: &Log) -> Surroundings {
+    Surroundings {
+        args: vec![name.into()],
+        stdout: Output::To(Destination::new(name, log.clone())),
+        ..Surroundings::default()
+    }
+}
+
+fn end(handle: &TenantHandle) {
+    handle.kill();
+    // The process ends anyway.
+    let _ = handle.wait_for(END);
+}
+
+/// What a tenant wrote since it was last taken.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Everything, but for the part of a word that has not been written to its end.
+    fn take_words(&self) -> Vec<u8> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = bytes.len() / 8 * 8;
+        let rest = bytes.split_off(whole);
+        std::mem::replace(&mut *bytes, rest)
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|word| {
+        u64::from_le_bytes([
+            word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7],
+        ])
+    })
+}
+
+fn open_descriptors() -> Result<u64> {
+    Ok(std::fs::read_dir("/proc/self/fd")?.count() as u64)
+}
+
+/// A thread that looks at what the process holds.
+struct Resident {
+    before: u64,
+    most: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Resident {
+    fn watch() -> Result<Self> {
+        let before = resident_bytes()?;
+        let most = Arc::new(AtomicU64::new(before));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (theirs, stopped) = (most.clone(), stop.clone());
+        thread::spawn(move || {
+            while !stopped.load(Relaxed) {
+                theirs.fetch_max(resident_bytes().unwrap_or(0), Relaxed);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Ok(Self { before, most, stop })
+    }
+
+    /// What it held at most beyond what it held when the watch began, bytes.
+    fn most(&self) -> u64 {
+        self.most.load(Relaxed).saturating_sub(self.before)
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
+}
+
+fn resident_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .context("no second number")?
+        .parse()?;
+    Ok(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,258 @@
+//! `leasehold attack`: searches for programs that break a promise.
+
+use crate::calibrate::profile_or_calibrate;
+use crate::exit::Failure;
+use anyhow::Context as _;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use leasehold_attack::{
+    Bench, Find, Found, Measure, Offers, Plan, Player, Progress, Search, render,
+};
+use leasehold_lease::Nanoseconds;
+use serde_json::{Value, json};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold attack                             a minute
+  leasehold attack --for 1h --seed 7
+  leasehold attack --replay target/attack/victim.json
+Exit codes: 1 if a promise was broken; 3 if only times were longer than promised, which a busy
+host does too.")]
+pub(crate) struct Arguments {
+    /// How long to search.
+    #[arg(long = "for", value_name = "TIME", default_value = "60s")]
+    time: Nanoseconds,
+
+    /// Which attacks are drawn; by default others each time.
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// The processor of the cells.
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+
+    /// Where finds go: NAME.json to replay them, and NAME.wat to read them.
+    #[arg(long, value_name = "DIR", default_value = "target/attack")]
+    out: PathBuf,
+
+    /// Play this attack once, and print everything that was measured.
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    replay: Option<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Play the attack on standard input in this process: started by the search.
+    #[arg(long, hide = true)]
+    play: bool,
+}
+
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    if arguments.play {
+        let bench = Bench {
+            profile: profile_or_calibrate(profile)?,
+            cpu: arguments.cpu,
+        };
+        return play(&bench);
+    }
+    // Measured once, and not by each of the processes.
+    profile_or_calibrate(profile)?;
+    let player = player(arguments, profile)?;
+    if let Some(file) = &arguments.replay {
+        return replay(&player, file, arguments.json);
+    }
+    let seed = arguments.seed.unwrap_or_else(drawn_seed);
+    let search = Search {
+        time: Duration::from_nanos(arguments.time.get()),
+        seed,
+        player,
+    };
+    let mut shown = Shown::default();
+    let found = search.run(&mut |progress| shown.show(progress))?;
+    shown.end();
+    for find in &found.finds {
+        write(&arguments.out, find)?;
+    }
+    if arguments.json {
+        println!("{}", as_json(&found, seed));
+    } else {
+        print(&found, seed, &arguments.out);
+    }
+    Ok(exit(found.finds.iter().map(|find| &find.measure)))
+}
+
+/// A seed that nothing else has; it is printed, so that the same attacks can be drawn again.
+fn drawn_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |since| since.as_nanos() as u64 % 1_000_000_007)
+}
+
+fn play(bench: &Bench) -> Result<ExitCode, Failure> {
+    let plan = plan(&read_all(std::io::stdin())?, "standard input")?;
+    let observation = leasehold_attack::play(&plan, bench)?;
+    println!(
+        "{}",
+        serde_json::to_string(&observation).context("an observation")?
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replay(player: &Player, file: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::Missing(format!("{}: {error}", file.display())))?;
+    let observation = player.play(&plan(&text, &file.display().to_string())?)?;
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&observation).context("an observation")?
+        );
+    } else {
+        if let Some(refused) = &observation.refused {
+            println!("not started: {refused}");
+        }
+        println!("{}", measures(observation.measures().iter()));
+    }
+    let measures = observation.measures();
+    Ok(exit(measures.iter().filter(|measure| measure.ratio > 1.0)))
+}
+
+/// What is said of promises that were broken.
+fn exit<'a>(broken: impl Iterator<Item = &'a Measure>) -> ExitCode {
+    const BROKEN: u8 = 1;
+    const LATE: u8 = 3;
+    let code = broken.map(|measure| if measure.is_time() { LATE } else { BROKEN });
+    ExitCode::from(code.reduce(u8::min).unwrap_or(0))
+}
+
+fn read_all(mut from: impl std::io::Read) -> Result<String, Failure> {
+    let mut text = String::new();
+    from.read_to_string(&mut text)
+        .context("reading an attack")?;
+    Ok(text)
+}
+
+fn plan(text: &str, name: &str) -> Result<Plan, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::Configuration(format!("{name}: {error}")))
+}
+
+fn player(arguments: &Arguments, profile: Option<&Path>) -> Result<Player, Failure> {
+    let mut given = Vec::new();
+    if let Some(profile) = profile {
+        given.extend(["--profile".to_owned(), profile.display().to_string()]);
+    }
+    given.extend(["attack".to_owned(), "--play".to_owned()]);
+    if let Some(cpu) = arguments.cpu {
+        given.extend(["--cpu".to_owned(), cpu.to_string()]);
+    }
+    Ok(Player {
+        program: std::env::current_exe().context("this program")?,
+        arguments: given,
+    })
+}
+
+/// A line on a terminal, a few times a second.
+#[derive(Default)]
+struct Shown {
+    last: Option<Instant>,
+    highest: f64,
+}
+
+impl Shown {
+    fn show(&mut self, progress: Progress) {
+        self.highest = self.highest.max(progress.score);
+        let recent = self
+            .last
+            .is_some_and(|last| last.elapsed() < Duration::from_millis(250));
+        if recent || !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.last = Some(Instant::now());
+        eprint!(
+            "\r{:>5.0} s  {} attacks  {} finds  nearest {:.2} \x1b[K",
+            progress.elapsed.as_secs_f64(),
+            progress.played,
+            progress.finds,
+            self.highest
+        );
+    }
+
+    fn end(&self) {
+        if self.last.is_some() {
+            eprintln!();
+        }
+    }
+}
+
+fn write(directory: &Path, find: &Find) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("creating {}", directory.display()))?;
+    let path = directory.join(find.measure.name);
+    let json = serde_json::to_string_pretty(&find.plan).context("a plan")?;
+    let (text, _) = render(&find.plan, &Offers::all()?)?;
+    for (extension, content) in [("json", json), ("wat", text)] {
+        let path = path.with_extension(extension);
+        std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn measures<'a>(measures: impl Iterator<Item = &'a Measure>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["measure", "of what was promised", "what happened"]);
+    for measure in measures {
+        table.add_row([
+            Cell::new(measure.name),
+            Cell::new(format!("{:.2}", measure.ratio)).set_alignment(CellAlignment::Right),
+            Cell::new(&measure.text),
+        ]);
+    }
+    table
+}
+
+fn print(found: &Found, seed: u64, out: &Path) {
+    println!(
+        "{} attacks played, {} of them refused at the start; seed {seed}",
+        found.played, found.refused
+    );
+    if found.finds.is_empty() {
+        println!("no promise was broken; nearest to it came");
+        println!(
+            "{}",
+            measures(found.nearest.iter().map(|(_, measure)| measure))
+        );
+        return;
+    }
+    println!("{}", measures(found.finds.iter().map(|find| &find.measure)));
+    for find in &found.finds {
+        let path = out.join(find.measure.name);
+        println!(
+            "{} ({} of {} times): leasehold attack --replay {}",
+            find.measure.name,
+            find.times.0,
+            find.times.1,
+            path.with_extension("json").display()
+        );
+    }
+}
+
+fn as_json(found: &Found, seed: u64) -> Value {
+    let measure = |measure: &Measure| json!({"name": measure.name, "ratio": measure.ratio, "text": measure.text});
+    json!({
+        "seed": seed,
+        "played": found.played,
+        "refused": found.refused,
+        "finds": found.finds.iter().map(|find| json!({
+            "measure": measure(&find.measure),
+            "times": find.times.0,
+            "of": find.times.1,
+            "plan": find.plan,
+        })).collect::<Vec<_>>(),
+        "nearest": found.nearest.iter().map(|(_, it)| measure(it)).collect::<Vec<_>>(),
+    })
+}
