@@ -221,7 +221,8 @@ mod tests {
             (func (memory.init $p (i32.const 0) (i32.const 0) (i32.const 1))))"#,
             long()
         );
-        let refused = cut_data_segments(&module(&text));
+        let module = module(&text);
+        let refused = cut_data_segments(&module);
         assert!(matches!(refused, Err(Uncut::Named(200_000))));
     }
 }
