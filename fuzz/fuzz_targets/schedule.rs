@@ -114,6 +114,7 @@ fuzz_target!(|script: Script| {
         },
         servers: 6,
         tasks: 12,
+        seed: 0,
     };
     let mut scheduler = Scheduler::new(config)
         .with_interrupt(u64::from(script.interrupt))

@@ -5,7 +5,7 @@
 
 use crate::clock::Elapsed;
 use crate::control_share::{ControlKind, ControlUse};
-use crate::dispatch::{Processor, Promised, claim};
+use crate::dispatch::{self, Processor, Promised, claim};
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
@@ -313,6 +313,10 @@ impl Cell {
         let (realtime, held) = started
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
+        let overhead = dispatch::overhead(&config);
+        let promises = config
+            .admission
+            .then(|| Promises::new(config.order, overhead));
         Ok(Self {
             engine,
             inbox,
@@ -320,7 +324,7 @@ impl Cell {
             next_key: AtomicU64::new(1),
             code_cache: config.code_cache,
             realtime,
-            promises: config.admission.then(|| Promises::new(config.order)),
+            promises,
             profile: config.profile,
             held,
         })

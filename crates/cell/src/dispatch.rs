@@ -6,15 +6,17 @@
 //! that a tenant pays for its own timers and for its own end.
 
 use crate::cell::CellConfig;
+use crate::profile::PreemptionCosts;
 use crate::promises::Promise;
 use crate::standing::Standing;
 use leasehold_crossing::Urgency;
 use leasehold_lease::{Cpu, Lease};
-use leasehold_reserve::admission::while_ending;
+use leasehold_reserve::admission::{Overhead, while_ending};
 use leasehold_reserve::{
     Config, Contract, Nanos, Policy, Priority, Refused, Scheduler, ServerId, State, Supply, TaskId,
 };
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// How long one of several tasks of tenants without a reservation runs before the next one does.
@@ -86,6 +88,7 @@ impl Dispatcher {
             shielding: config.shielding,
             servers: config.max_tenants,
             tasks,
+            seed: RandomState::new().hash_one(()),
         })
         .with_interrupt(interrupt_ns(config))
         .with_way_back(way_back_ns(config));
@@ -284,6 +287,14 @@ impl Dispatcher {
     /// The task of a turn really runs now.
     pub(crate) const fn entered(&mut self, turn: &Turn) {
         self.last = Some(turn.task);
+    }
+}
+
+/// What scheduling takes here, for the admission test: as it was measured, and nothing if it was not.
+pub(crate) fn overhead(config: &CellConfig) -> Overhead {
+    let measured = config.profile.preemption.as_ref();
+    Overhead {
+        per_preemption: measured.map_or(0, PreemptionCosts::per_preemption_ns),
     }
 }
 

@@ -5,7 +5,7 @@
 //! keeps the reservation; giving it back is dropping it, so that no lock is taken on the cell's
 //! thread.
 
-use leasehold_reserve::admission::fits;
+use leasehold_reserve::admission::{Overhead, fits};
 use leasehold_reserve::{Contract, Order};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[derive(Debug)]
 pub(crate) struct Promises {
     order: Order,
+    /// What scheduling takes here.
+    overhead: Overhead,
     /// Those whose promise is gone count no more.
     kept: Mutex<Vec<(Contract, Weak<()>)>>,
 }
@@ -23,9 +25,10 @@ pub(crate) struct Promise(#[expect(dead_code, reason = "held to be dropped")] Ar
 
 impl Promises {
     /// Nothing has been promised yet.
-    pub(crate) fn new(order: Order) -> Self {
+    pub(crate) fn new(order: Order, overhead: Overhead) -> Self {
         Self {
             order,
+            overhead,
             kept: Mutex::default(),
         }
     }
@@ -39,7 +42,7 @@ impl Promises {
         let all = others.chain([contract]);
         let (background, mut all): (Vec<_>, Vec<_>) = all.partition(Contract::is_background);
         all.extend(background.into_iter().max_by_key(Contract::longest_step));
-        if !fits(&all, self.order) {
+        if !fits(&self.overhead.charged(&all), self.order) {
             return None;
         }
         let promise = Arc::new(());
@@ -51,11 +54,12 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::Promises;
+    use leasehold_reserve::admission::Overhead;
     use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
     fn faults_in_the_background_need_room_in_every_response_once_for_all() {
-        let promises = Promises::new(Order::FixedPriority);
+        let promises = Promises::new(Order::FixedPriority, Overhead::default());
         let urgent = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let _urgent = promises.make(urgent.with_priority(Priority(1)));
         let paging = [3_000_000, 4_000_000].map(|step| promises.make(Contract::background(step)));
@@ -68,8 +72,25 @@ mod tests {
     }
 
     #[test]
+    fn what_scheduling_takes_is_promised_to_none() {
+        let promises =
+            |per_preemption| Promises::new(Order::FixedPriority, Overhead { per_preemption });
+        let [first, second] = [1, 2].map(|priority| {
+            let contract = Contract::new(4_950_000, 10_000_000).expect("a contract");
+            contract.with_priority(Priority(priority))
+        });
+        // An overrun of either at the end of its budget, and what has begun when they become ready.
+        for (overhead, fits) in [(33_333, true), (33_334, false)] {
+            let promises = promises(overhead);
+            let kept = promises.make(first);
+            assert!(kept.is_some());
+            assert_eq!(promises.make(second).is_some(), fits, "{overhead}");
+        }
+    }
+
+    #[test]
     fn what_was_given_back_can_be_promised_again() {
-        let promises = Promises::new(Order::FixedPriority);
+        let promises = Promises::new(Order::FixedPriority, Overhead::default());
         let most_of_it = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let first = promises.make(most_of_it);
         assert!(first.is_some());

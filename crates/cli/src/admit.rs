@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
-    Headroom, Report, Shortfall, Verdict, admit, headroom, shortfall,
+    Headroom, Overhead, Report, Shortfall, Verdict, admit, headroom, shortfall,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -79,10 +79,11 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         file: &file,
         overhead,
         headroom: asked.map(|(name, place)| {
-            let room = headroom(&set.contracts, leases::order(order), place);
+            let charged = overhead.overhead().charged(&set.contracts);
+            let room = headroom(&charged, leases::order(order), place);
             (name, room)
         }),
-        shortfalls: set.shortfalls(&report),
+        shortfalls: set.shortfalls(&report, overhead.overhead()),
         set,
         report,
         memory,
@@ -141,11 +142,12 @@ impl Set {
     }
 
     /// What the first few reservations that do not fit would have to be.
-    fn shortfalls(&self, report: &Report) -> Vec<(usize, Shortfall)> {
+    fn shortfalls(&self, report: &Report, overhead: Overhead) -> Vec<(usize, Shortfall)> {
+        let charged = overhead.charged(&self.contracts);
         let verdicts = report.servers[..self.tenants.len()].iter().enumerate();
         let missing = verdicts.filter(|(_, verdict)| !verdict.schedulable());
         let order = leases::order(self.order);
-        let told = |(place, _)| (place, shortfall(&self.contracts, order, place));
+        let told = |(place, _)| (place, shortfall(&charged, order, place));
         missing.take(ADVISED).map(told).collect()
     }
 }

@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use crate::leases;
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_lease::{Activity, LeaseFile, Nanoseconds, Order, TenantSpec, Workload};
+use leasehold_lease::{Activity, Cpu, LeaseFile, Nanoseconds, Order, TenantSpec, Workload};
 use leasehold_reserve::simulate::{
     Behaviour, CostModel, ServerIndex, ServerTally, SetUpError, Simulation, Sink, Tally, Trace,
     write_chrome_trace,
@@ -20,6 +20,8 @@ use std::str::FromStr;
 
 /// Turns of tenants without a reservation, unless they have a slice of their own.
 const BACKGROUND_SLICE: Nanos = 1_000_000;
+/// The most periods of one tenant in a simulation: some seconds of real time.
+const PERIODS: u64 = 10_000_000;
 /// Most events that a trace keeps: some 100 MB.
 const TRACED: usize = 2_000_000;
 /// Most tenants of a picture, and most whose budgets are traced: each is looked at whenever the
@@ -246,6 +248,22 @@ impl<'a> Scene<'a> {
             let message = format!("a picture has room for {LANES} tenants");
             return Err(Failure::Configuration(message));
         }
+        for tenant in &file.tenants {
+            let workload = workloads.get(tenant.name.as_str());
+            let shortest = shortest_period(tenant.lease.cpu, workload.map(|it| it.activity));
+            let least = (arguments.time.get() / PERIODS).max(1);
+            if let Some(period) = shortest.filter(|period| *period < least) {
+                return Err(Failure::Configuration(format!(
+                    "{}: tenant {:?} has a period of {} in {} of virtual time; the least is {}, for \
+                     {PERIODS} of them",
+                    arguments.leases.display(),
+                    tenant.name,
+                    nanos(period),
+                    nanos(arguments.time.get()),
+                    nanos(least),
+                )));
+            }
+        }
         Ok(Self {
             file,
             workloads,
@@ -272,6 +290,7 @@ impl<'a> Scene<'a> {
             shielding: self.shielding,
             servers: self.file.tenants.len() as u32,
             tasks: self.file.tenants.iter().map(tasks).sum(),
+            seed: 0,
         };
         let mut simulation = Simulation::new(config, self.costs, sink);
         let host = |error: SetUpError| Failure::Host(error.into());
@@ -478,6 +497,18 @@ impl<'a> Scene<'a> {
 
 /// What a task does; `number` is that of the task in its tenant, so that those of a tenant that
 /// wait for random events do not all wait for the same.
+/// The shortest time after which a tenant repeats something, on the average.
+fn shortest_period(cpu: Option<Cpu>, activity: Option<Activity>) -> Option<Nanos> {
+    let repeated = match activity.unwrap_or_default() {
+        Activity::Busy => None,
+        Activity::Alternating { run, sleep } => Some(run.get().saturating_add(sleep.get())),
+        Activity::Periodic { period, .. } => Some(period.get()),
+        Activity::Sporadic { gap, gap_max, .. } => Some(gap.get() / 2 + gap_max.get() / 2),
+    };
+    let reserved = cpu.map(|cpu| cpu.period().get());
+    reserved.into_iter().chain(repeated).min()
+}
+
 fn behaviour(activity: Activity, number: u8) -> Behaviour {
     match activity {
         Activity::Busy => Behaviour::Busy,

@@ -105,6 +105,7 @@ fn decisions(
         shielding: Shielding::Shielded,
         servers,
         tasks: servers,
+        seed: 0,
     });
     let period = 1_000_000_000;
     let mut tasks = Vec::new();

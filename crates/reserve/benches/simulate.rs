@@ -39,6 +39,7 @@ fn simulation<S: Sink>(shielding: Shielding, servers: u32, sink: S) -> Simulatio
         shielding,
         servers,
         tasks: servers,
+        seed: 0,
     };
     let mut simulation = Simulation::new(config, CostModel::FREE, sink);
     for n in 0..u64::from(servers) {

@@ -51,6 +51,23 @@ impl Bandwidth {
         self.used.saturating_sub(self.budget)
     }
 
+    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
+    /// just before a deadline, or at the end.
+    pub(crate) fn longest_overrun(&self, from: Nanos, to: Nanos) -> Nanos {
+        let used = |at: Nanos| self.used + (at - from);
+        let Some(passed) = to.checked_sub(self.deadline) else {
+            return used(to).saturating_sub(self.budget);
+        };
+        let rounds = passed / self.period;
+        let last = self.deadline + rounds * self.period;
+        let back = (rounds + 1).saturating_mul(self.budget);
+        let before = match last > from {
+            true => used(last).saturating_sub(back),
+            false => 0,
+        };
+        before.max(used(to).saturating_sub(back.saturating_add(self.budget)))
+    }
+
     pub(crate) const fn left(&self) -> Nanos {
         self.budget.saturating_sub(self.used)
     }

@@ -59,6 +59,17 @@ impl Budget {
         }
     }
 
+    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`.
+    #[cold]
+    pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
+        match self {
+            Budget::Sporadic(sporadic) => sporadic.longest_overrun(ring, from, to),
+            Budget::Deferrable(deferrable) => deferrable.longest_overrun(from, to),
+            Budget::Bandwidth(bandwidth) => bandwidth.longest_overrun(from, to),
+            Budget::Unlimited => 0,
+        }
+    }
+
     /// What could be used at `now`.
     pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
         match self {

@@ -24,7 +24,7 @@ use crate::budget::Budget;
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 use crate::deferrable::Deferrable;
-use crate::id::{Refused, ServerId};
+use crate::id::{NEVER, Refused, ServerId};
 use crate::ring::{Replenishment, Ring, Watch};
 use crate::scheduler::Scheduler;
 use crate::server::State;
@@ -57,7 +57,7 @@ impl Scheduler {
             .contract()
             .ok_or(Refused::Background)?;
         self.account(now);
-        let now = self.accounted;
+        let now = self.billing.now();
         self.withdraw(index);
         let ring = &mut self.rings[index as usize];
         let server = self.servers.at_mut(index);
@@ -128,16 +128,27 @@ impl Sporadic {
         // What was used of the head is pending as of now.
         old.suspend(ring, now, &mut Watch::Nobody);
         let keep = contract.budget().min(ring.total());
+        // Where nothing but the number of entries changes, what comes back later than a period from now
+        // was an overrun, and stays one: joined with what comes back earlier it would put that off.
+        let same = contract.budget() == ring.total() && contract.period() == old.period();
+        let latest = match same && contract.replenishments() < ring.len() {
+            true => now + old.period(),
+            false => NEVER,
+        };
+        let mut overrun = old.used();
         let added = Replenishment {
             at: ring.last().at.max(now + contract.period()),
             amount: contract.budget() - keep,
         };
         let mut room = keep;
-        let kept = ring.entries().map(move |entry| {
+        let kept = ring.entries().map(|entry| {
             let amount = entry.amount.min(room);
             room -= amount;
+            if entry.at > latest {
+                overrun += amount;
+            }
             Replenishment {
-                at: entry.at.max(now),
+                at: entry.at.clamp(now, latest),
                 amount,
             }
         });
@@ -146,7 +157,7 @@ impl Sporadic {
         *ring = renewed;
         let mut new = Sporadic::new(contract);
         // An overrun may be more than the new head.
-        new.charge(ring, old.used(), &mut Watch::Nobody);
+        new.charge(ring, overrun, &mut Watch::Nobody);
         new
     }
 }

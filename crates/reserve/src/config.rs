@@ -35,4 +35,7 @@ pub struct Config {
     pub servers: u32,
     /// Most tasks at a time.
     pub tasks: u32,
+    /// What the shape of the queues by deadlines follows from. No decision depends on it, only how long
+    /// one takes, so that a seed which no tenant knows leaves tenants nothing to choose a bad shape by.
+    pub seed: u64,
 }

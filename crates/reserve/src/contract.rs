@@ -3,8 +3,12 @@
 /// Nanoseconds: a duration, or an instant since an origin that the caller fixes.
 pub type Nanos = u64;
 
-/// The longest period that a contract may have: 2⁶⁰ ns, 36 years. Together with instants below
-/// 2⁶² it keeps every sum of the scheduler away from overflow.
+/// The last instant: 2⁶² ns, 146 years after the origin. The scheduler takes a later one for this one,
+/// and a task that sleeps until a later one sleeps until it is woken.
+pub const INSTANT_MAX: Nanos = 1 << 62;
+
+/// The longest period that a contract may have: 2⁶⁰ ns, 36 years. Together with [`INSTANT_MAX`] it
+/// keeps every sum of the scheduler away from overflow.
 pub const PERIOD_MAX: Nanos = 1 << 60;
 
 /// The most replenishments that a sporadic server can be set to track.
@@ -229,13 +233,9 @@ impl Contract {
     }
 
     /// How long a server of higher priority waits for this one at the most: for the rest of a
-    /// non-preemptive region, or of a step.
+    /// non-preemptive region, and of a step that began at its end.
     pub(crate) const fn blocks(&self) -> Nanos {
-        if self.nonpreemptive > self.longest_step {
-            self.nonpreemptive
-        } else {
-            self.longest_step
-        }
+        self.nonpreemptive.saturating_add(self.longest_step)
     }
 }
 

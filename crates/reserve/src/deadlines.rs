@@ -2,7 +2,7 @@
 //! in the order of deadlines, in which every node knows the earliest timeout below it. So the
 //! most urgent expired timeout and the earliest timeout among more urgent servers are found on
 //! one way down: O(log n) expected, and independent of what anybody does, since the shape depends
-//! on random numbers only.
+//! on random numbers only, and those on the seed of the scheduler.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,15 +38,15 @@ const OUTSIDE: Node = Node {
 pub(crate) struct Deadlines {
     nodes: Vec<Node>,
     root: Index,
-    random: u32,
+    random: u64,
 }
 
 impl Deadlines {
-    pub(crate) fn new(servers: u32) -> Self {
+    pub(crate) fn new(servers: u32, seed: u64) -> Self {
         Deadlines {
             nodes: vec![OUTSIDE; servers as usize],
             root: NOWHERE,
-            random: 0x9e37_79b9,
+            random: seed,
         }
     }
 
@@ -193,19 +193,20 @@ impl Deadlines {
         at
     }
 
-    /// The next of a sequence of numbers that looks random (Marsaglia's xorshift); never zero.
+    /// The next of a sequence of numbers that looks random (Steele, Lea and Flood: SplitMix64); never
+    /// zero.
     fn next_weight(&mut self) -> u32 {
-        let mut x = self.random;
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        self.random = x;
-        x
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 32) as u32 | 1
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
     use alloc::vec;
 
     use proptest::prelude::{Strategy, any, prop, proptest};
@@ -218,10 +219,26 @@ mod tests {
         prop::collection::vec((0..12u32, 0..20u64, 0..20u64, any::<bool>()), 0..200)
     }
 
+    /// The place at the top after the same has been put in.
+    fn root(seed: u64) -> u32 {
+        let mut tree = Deadlines::new(64, seed);
+        for server in 0..64 {
+            tree.set(Urgency::of_deadline(server.into()), server, 1);
+        }
+        tree.root
+    }
+
+    #[test]
+    fn the_shape_follows_from_the_seed() {
+        assert_eq!(root(7), root(7));
+        let roots: BTreeSet<u32> = (0..100).map(root).collect();
+        assert!(roots.len() > 20, "{roots:?}");
+    }
+
     proptest! {
         #[test]
-        fn deadlines_answer_as_a_list_would(steps in steps()) {
-            let mut tree = Deadlines::new(12);
+        fn deadlines_answer_as_a_list_would(steps in steps(), seed in any::<u64>()) {
+            let mut tree = Deadlines::new(12, seed);
             let mut list = vec![None; 12];
             for (server, deadline, at, is_set) in steps {
                 if is_set {

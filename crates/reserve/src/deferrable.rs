@@ -90,6 +90,24 @@ impl Deferrable {
         self.used.saturating_sub(self.budget)
     }
 
+    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
+    /// just before the end of a period, or at the end.
+    pub(crate) fn longest_overrun(&self, from: Nanos, to: Nanos) -> Nanos {
+        let mut then = *self;
+        then.roll(from);
+        let first = then.boundary.min(to);
+        let mut longest = (then.used + (first - from)).saturating_sub(then.budget);
+        then.charge(from, to);
+        longest = longest.max(then.overrun());
+        let last = then.boundary - then.period;
+        if last > first {
+            let mut before = *self;
+            before.charge(from, last - 1);
+            longest = longest.max((before.used + 1).saturating_sub(before.budget));
+        }
+        longest
+    }
+
     /// What could be used at `now`.
     pub(crate) fn left(&self, now: Nanos) -> Nanos {
         let mut then = *self;

@@ -1,5 +1,6 @@
 //! Dispatching: what changes when another server, or another task of it, runs.
 
+use crate::budget::Budget;
 use crate::decision::Decision;
 use crate::id::Index;
 use crate::scheduler::Scheduler;
@@ -9,8 +10,17 @@ impl Scheduler {
     /// Counts the timer that made the scheduler run, if one did, for the server that it
     /// interrupted.
     pub(crate) fn note_timer(&mut self, previous: Index) {
-        if self.accounted >= self.armed {
+        if self.billing.now() >= self.billing.expiry() {
             self.servers.at_mut(previous).supply.timers += 1;
+        }
+    }
+
+    /// How many entries of a replenishment queue were processed, if so many replenishments were: without a
+    /// queue, one for all periods that passed.
+    pub(crate) fn entries(&self, index: Index, replenished: u64) -> u32 {
+        match self.servers.at(index).budget {
+            Budget::Sporadic(_) => replenished as u32,
+            _ => u32::from(replenished > 0),
         }
     }
 
@@ -21,7 +31,7 @@ impl Scheduler {
         next: Option<Index>,
         decision: &mut Decision,
     ) {
-        let now = self.accounted;
+        let now = self.billing.now();
         if previous != next {
             if let Some(previous) = previous {
                 let server = self.servers.at_mut(previous);
@@ -33,13 +43,14 @@ impl Scheduler {
             if let Some(next) = next {
                 let server = self.servers.at_mut(next);
                 // The non-preemptive region begins (SPR Alg. 2 line 5).
-                server.dispatched = now.max(self.prepaid_until);
+                server.dispatched = self.billing.begin();
                 server.is_preempted = false;
                 server.supply.dispatches += 1;
                 // What a deferrable server gets back while it is preempted comes now.
                 let caught_up = server.budget.catch_up(now);
                 server.supply.replenishments += caught_up;
-                decision.replenishments += caught_up as u32;
+                // However many periods passed, that is one entry.
+                decision.replenishments += u32::from(caught_up > 0);
             }
         }
         let touched = |index: Option<Index>| {

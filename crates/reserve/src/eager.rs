@@ -27,7 +27,7 @@ impl Scheduler {
     }
 
     fn pop_timer(&mut self) -> Option<(u64, Timer)> {
-        let now = self.accounted;
+        let now = self.billing.now();
         self.timers.as_mut()?.pop(now)
     }
 
@@ -49,7 +49,7 @@ impl Scheduler {
                 (server.index, replenished)
             }
         };
-        decision.replenishments += replenished as u32;
+        decision.replenishments += self.entries(index, replenished);
         decision.touched += u32::from(!self.servers.at(index).is_background());
     }
 
@@ -58,7 +58,7 @@ impl Scheduler {
     fn process_replenishment(&mut self, index: Index) -> u64 {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.accounted);
+        let is_available = server.budget.is_available(ring, self.billing.now());
         match server.state {
             State::Depleted if is_available => self.replenish(index),
             _ => self.note_due(index),
@@ -80,7 +80,7 @@ impl Scheduler {
     /// Says when the timer must fire: when what can be used now has been used, or when the next
     /// timer is due, whoever it is for.
     fn arm_eagerly(&mut self, next: Option<Index>, decision: &mut Decision) {
-        let now = self.accounted;
+        let now = self.billing.now();
         let mut armed = self.timers.as_ref().map_or(NEVER, Timers::earliest);
         if let Some(index) = next {
             let server = self.servers.at(index);
@@ -89,7 +89,7 @@ impl Scheduler {
                 .min(now.saturating_add(left))
                 .min(self.turn_end(index));
         }
-        self.armed = armed;
+        self.billing.arm(armed, false);
         decision.timer = (armed != NEVER).then_some(armed);
     }
 }

@@ -35,6 +35,7 @@
 //!     shielding: Shielding::Shielded,
 //!     servers: 2,
 //!     tasks: 2,
+//!     seed: 0,
 //! };
 //! let mut scheduler = Scheduler::new(config);
 //! let contract = Contract::new(2_000_000, 10_000_000)?.with_priority(Priority(10));
@@ -61,6 +62,7 @@ pub mod admission;
 mod account;
 mod background;
 mod bandwidth;
+mod billing;
 mod budget;
 mod change;
 mod config;
@@ -93,7 +95,7 @@ mod urgency;
 pub use account::SporadicAccount;
 pub use config::{Config, Order, Shielding};
 pub use contract::{
-    Contract, ContractError, Nanos, PERIOD_MAX, Policy, Priority, REPLENISHMENTS_MAX,
+    Contract, ContractError, INSTANT_MAX, Nanos, PERIOD_MAX, Policy, Priority, REPLENISHMENTS_MAX,
 };
 pub use decision::Decision;
 pub use id::{Refused, ServerId, TaskId};

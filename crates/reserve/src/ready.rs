@@ -74,10 +74,10 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(order: Order, servers: u32) -> Self {
+    pub(crate) fn new(order: Order, servers: u32, seed: u64) -> Self {
         match order {
             Order::FixedPriority => Pending::ByPriority(Timeouts::new(servers)),
-            Order::EarliestDeadline => Pending::ByDeadline(Deadlines::new(servers)),
+            Order::EarliestDeadline => Pending::ByDeadline(Deadlines::new(servers, seed)),
         }
     }
 

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use crate::background::Background;
+use crate::billing::Billing;
 use crate::budget::Budget;
 use crate::config::{Config, Shielding};
-use crate::contract::{Contract, Nanos, PERIOD_MAX};
+use crate::contract::{Contract, INSTANT_MAX, Nanos, PERIOD_MAX};
 use crate::decision::Decision;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
@@ -22,7 +23,7 @@ use crate::urgency::Urgency;
 ///
 /// It is told what happens, with the time, and says who runs: every event is followed by a call
 /// of [`schedule`](Self::schedule), and so is the one-shot timer when it fires. Time never goes
-/// back: an earlier instant than the last counts as the last. Instants are below 2⁶² ns.
+/// back: an earlier instant than the last counts as the last. It ends at [`INSTANT_MAX`].
 ///
 /// Unless said otherwise a call takes constant time, but for finding a place in a heap: O(log n)
 /// in the servers of the same priority, or the tasks of the same server.
@@ -41,23 +42,8 @@ pub struct Scheduler {
     /// The server whose task runs, `τ_p` in the next invocation.
     pub(crate) current: Option<Index>,
     pub(crate) running: Option<TaskId>,
-    /// Until when execution has been accounted for.
-    pub(crate) accounted: Nanos,
-    /// Whether the processor does what no task asked for: nobody is charged for that.
-    pub(crate) paused: bool,
-    /// When the timer fires.
-    pub(crate) armed: Nanos,
-    /// Whether it fires because somebody more urgent comes due, and not because of what the one
-    /// that runs has used.
-    pub(crate) armed_for_others: bool,
-    /// The most that an interrupt takes of which those pay whom it is for.
-    pub(crate) interrupt: Nanos,
-    /// What the current server has to be charged for the interrupt that dispatched it.
-    pub(crate) owed: Nanos,
-    /// What it takes to get back to a server that was preempted.
-    pub(crate) way_back: Nanos,
-    /// Until when somebody else has paid for the time of whoever runs.
-    pub(crate) prepaid_until: Nanos,
+    /// Which server pays for the processor's time.
+    pub(crate) billing: Billing,
     pub(crate) ledger: Ledger,
 }
 
@@ -69,6 +55,7 @@ impl Scheduler {
             shielding,
             servers,
             tasks,
+            seed,
         } = config;
         Scheduler {
             config,
@@ -76,19 +63,12 @@ impl Scheduler {
             rings: (0..servers).map(|_| Ring::new(1, 0, 1)).collect(),
             tasks: Tasks::new(servers, tasks),
             ready: Ready::new(order, servers),
-            pending: Pending::new(order, servers),
+            pending: Pending::new(order, servers, seed),
             timers: (shielding == Shielding::Eager).then(|| Timers::new(servers, tasks)),
             background: Background::new(servers),
             current: None,
             running: None,
-            accounted: 0,
-            paused: false,
-            armed: NEVER,
-            armed_for_others: false,
-            interrupt: 0,
-            owed: 0,
-            way_back: 0,
-            prepaid_until: 0,
+            billing: Billing::new(),
             ledger: Ledger::default(),
         }
     }
@@ -102,7 +82,7 @@ impl Scheduler {
     /// before: it may have put the interrupt off by itself, in a call that cannot be interrupted.
     #[must_use]
     pub const fn with_interrupt(mut self, at_most: Nanos) -> Self {
-        self.interrupt = at_most;
+        self.billing.set_interrupt(at_most);
         self
     }
 
@@ -112,7 +92,7 @@ impl Scheduler {
     /// preempted server pays for being preempted, as in SPR.
     #[must_use]
     pub const fn with_way_back(mut self, takes: Nanos) -> Self {
-        self.way_back = takes;
+        self.billing.set_dispatch(takes);
         self
     }
 
@@ -122,7 +102,7 @@ impl Scheduler {
     /// # Errors
     /// [`Refused::Servers`] if there are as many as the scheduler was made for.
     pub fn add_server(&mut self, contract: &Contract, now: Nanos) -> Result<ServerId, Refused> {
-        let now = now.max(self.accounted);
+        let now = now.clamp(self.billing.now(), INSTANT_MAX);
         let id = self.servers.add()?;
         self.rings[id.index()] = Ring::new(contract.replenishments(), now, contract.budget());
         let server = self.servers.at_mut(id.index);
@@ -159,7 +139,7 @@ impl Scheduler {
         self.account(now);
         self.withdraw(index);
         if let Some(contract) = self.servers.at(index).contract() {
-            self.ledger.retire(contract, self.accounted);
+            self.ledger.retire(contract, self.billing.now());
         }
         if let Some(timers) = &mut self.timers {
             timers.cancel_replenishments(index);
@@ -201,6 +181,15 @@ impl Scheduler {
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
     pub fn wake(&mut self, task: TaskId, now: Nanos) -> Result<(), Refused> {
+        self.wake_since(task, now, now)
+    }
+
+    /// The same for an event at `since` that is processed `now`: what the server uses comes back a
+    /// period after the event, as if the scheduler had been called for it.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if the task has been removed, or its server has.
+    pub fn wake_since(&mut self, task: TaskId, since: Nanos, now: Nanos) -> Result<(), Refused> {
         let server = self.server_at(task)?;
         if self.tasks.is_ready(task.index) {
             return Ok(());
@@ -211,10 +200,46 @@ impl Scheduler {
         }
         self.tasks.wake(server, task.index);
         if self.servers.at(server).state == State::Blocked {
-            let at = self.servers.at(server).timeout.min(self.accounted);
+            let since = since.min(self.billing.now());
+            let at = self.servers.at(server).timeout.min(since);
             self.activate(server, at);
         }
         Ok(())
+    }
+
+    /// Says whether an event at `now` that wakes a task has to interrupt the one that runs. It has not
+    /// if the task could not run before the scheduler is called anyway: then the event is to be
+    /// processed [at that time](Self::wake_since).
+    ///
+    /// A shielded scheduler is interrupted for a server that preempts the one that runs, or will at
+    /// the end of its non-preemptive region: once in a region. A server that waits for budget or for
+    /// the processor interrupts no other.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if the task has been removed, or its server has.
+    pub fn is_interrupted_for(&self, task: TaskId, now: Nanos) -> Result<bool, Refused> {
+        let index = self.server_at(task)?;
+        let current = self.current.map(|index| (index, self.servers.at(index)));
+        let Some((current, running)) = current.filter(|(_, server)| !server.is_background()) else {
+            return Ok(true);
+        };
+        if self.timers.is_some() || current == index {
+            return Ok(true);
+        }
+        let server = self.servers.at(index);
+        if server.is_background() || server.state != State::Blocked {
+            return Ok(false);
+        }
+        let urgency = match server.budget.deadline_at(now, true) {
+            Some(deadline) => Urgency::of_deadline(deadline),
+            None => server.urgency,
+        };
+        let has_budget = server.budget.is_available(&self.rings[index as usize], now);
+        let is_waited_for = self
+            .ready
+            .first()
+            .is_some_and(|(it, _)| it < running.urgency);
+        Ok(has_budget && urgency < running.urgency && !is_waited_for)
     }
 
     /// Suspends a task, until it is woken or until an instant comes, if one is given. The
@@ -226,7 +251,8 @@ impl Scheduler {
         let server = self.server_at(task)?;
         self.account(now);
         let was_first = self.tasks.first(server) == Some(task.index);
-        self.put_to_sleep(server, task.index, until.unwrap_or(NEVER));
+        let until = until.filter(|&at| at <= INSTANT_MAX).unwrap_or(NEVER);
+        self.put_to_sleep(server, task.index, until);
         if was_first {
             self.hand_over(server);
         }
@@ -265,13 +291,13 @@ impl Scheduler {
     /// work would be gone for many periods.
     pub fn pause(&mut self, now: Nanos) {
         self.account(now);
-        self.paused = true;
+        self.billing.pause();
     }
 
     /// The processor is the tasks' again. [`schedule`](Self::schedule) says who runs.
     pub fn resume(&mut self, now: Nanos) {
         self.account(now);
-        self.paused = false;
+        self.billing.resume();
     }
 
     /// Charges the task that runs for all the time until `now`. The decision that follows is not that
@@ -314,23 +340,6 @@ impl Scheduler {
         }
     }
 
-    /// How much of the time until now the server that runs will be charged for the interrupt that
-    /// dispatched it (see [`with_interrupt`](Self::with_interrupt)).
-    pub(crate) const fn owed(&self) -> Nanos {
-        self.owed
-    }
-
-    /// Since when the server that runs is charged for what it runs: interrupts that were for it
-    /// included, and the way back to it not.
-    pub(crate) fn charged_since(&self) -> Nanos {
-        (self.accounted - self.owed).max(self.prepaid_until)
-    }
-
-    /// Until when the server that ran before the current one has paid for its time.
-    pub(crate) const fn prepaid_until(&self) -> Nanos {
-        self.prepaid_until
-    }
-
     /// The task that runs.
     pub fn running(&self) -> Option<TaskId> {
         self.running
@@ -362,8 +371,12 @@ impl Scheduler {
     /// [`Refused::Stale`] if it has been removed.
     pub fn supply(&self, id: ServerId) -> Result<Supply, Refused> {
         let server = self.server(id)?;
+        let now = self.billing.now();
+        let due = server
+            .budget
+            .left(&self.rings[id.index()], server.timeout.min(now));
         Ok(Supply {
-            misses: server.supply.misses + server.missed_until(self.accounted),
+            misses: server.supply.misses + server.missed_until(now, due),
             ..server.supply
         })
     }
@@ -386,9 +399,9 @@ impl Scheduler {
         let server = self.server(id)?;
         let left = server.budget.left(&self.rings[id.index()], now);
         let ran = match self.current {
-            Some(current) if current == id.index => {
-                now.max(self.accounted).saturating_sub(self.charged_since())
-            }
+            Some(current) if current == id.index => now
+                .max(self.billing.now())
+                .saturating_sub(self.billing.charged_since()),
             _ => 0,
         };
         Ok(left.saturating_sub(ran))
@@ -410,7 +423,7 @@ impl Scheduler {
     pub fn next_replenishment(&self, id: ServerId) -> Result<Option<Nanos>, Refused> {
         let server = self.server(id)?;
         let ring = &self.rings[id.index()];
-        Ok(server.budget.next_replenishment(ring, self.accounted))
+        Ok(server.budget.next_replenishment(ring, self.billing.now()))
     }
 
     /// What a server has used beyond its budget and will be taken off the next replenishment.
@@ -421,7 +434,7 @@ impl Scheduler {
         let server = self.server(id)?;
         Ok(server
             .budget
-            .overrun(&self.rings[id.index()], self.accounted))
+            .overrun(&self.rings[id.index()], self.billing.now()))
     }
 
     /// The replenishment queue of a sporadic server, earliest first: what it can use, and from

@@ -53,7 +53,7 @@ pub(crate) struct Server {
     /// Another one was dispatched while it was ready, and it has not run since.
     pub(crate) is_preempted: bool,
     pub(crate) supply: Supply,
-    /// Since when it has been ready.
+    /// Since when it has had a task and budget, whenever that was processed.
     ready_since: Nanos,
     /// What it had used by then, and what it could use.
     ready_with: (Nanos, Nanos),
@@ -84,34 +84,38 @@ impl Server {
         }
     }
 
-    /// It has a task and budget from now on, of which it can use `left`.
-    pub(crate) const fn becomes_ready(&mut self, now: Nanos, left: Nanos) {
+    /// It has a task and budget, of which it could use `left` when that came due.
+    pub(crate) const fn becomes_ready(&mut self, since: Nanos, left: Nanos) {
         self.state = State::Ready;
         self.is_preempted = false;
-        self.ready_since = now;
+        self.ready_since = since;
         self.ready_with = (self.supply.used, left);
     }
 
     /// It has not any more: counts what it missed in the meantime.
     pub(crate) fn was_ready_until(&mut self, now: Nanos) {
-        self.supply.misses += self.missed_until(now);
+        self.supply.misses += self.missed_until(now, 0);
     }
 
-    /// Budgets that it should have got since it became ready and did not.
+    /// Budgets that it should have got since it came due and did not: as a ready server, or as one
+    /// whose timeout has expired, which it could use `due` of, and was not processed yet.
     ///
     /// Of an admitted server what it can use is served within a period, and the rest of its
     /// budget comes back within that period and is served within the next. So in `k` periods at a
     /// stretch it gets what it could use at their start, and `k - 1` budgets, whichever is more.
-    pub(crate) fn missed_until(&self, now: Nanos) -> u64 {
+    pub(crate) fn missed_until(&self, now: Nanos, due: Nanos) -> u64 {
         let Some(contract) = self.contract() else {
             return 0;
         };
-        let for_long = now.saturating_sub(self.ready_since);
-        if self.state != State::Ready || for_long < contract.period() {
+        let (since, left, used) = match self.state {
+            State::Ready => (self.ready_since, self.ready_with.1, self.ready_with.0),
+            State::Blocked | State::Depleted => (self.timeout, due, self.supply.used),
+        };
+        let for_long = now.saturating_sub(since);
+        if for_long < contract.period() {
             return 0;
         }
         let budget = contract.budget();
-        let (used, left) = self.ready_with;
         let whole = (for_long / contract.period() - 1).saturating_mul(budget);
         let missing = whole.max(left).saturating_sub(self.supply.used - used);
         missing.div_ceil(budget)

@@ -8,16 +8,12 @@
 //! timeout off; so nothing needs to be put back when it expires, and no third reservation looked
 //! at.
 
-use crate::contract::Nanos;
+use crate::contract::{Contract, INSTANT_MAX, Nanos};
 use crate::decision::Decision;
 use crate::id::{Index, NEVER};
 use crate::scheduler::Scheduler;
 use crate::server::State;
 use crate::urgency::Urgency;
-
-/// How many budgets a late constant-bandwidth server is followed through; a timer that fires after
-/// that many may not switch.
-const LATE_ROUNDS: u32 = 64;
 
 impl Scheduler {
     pub(crate) fn schedule_shielded(&mut self, now: Nanos) -> Decision {
@@ -38,10 +34,10 @@ impl Scheduler {
         }
         self.dispatch(previous, next, &mut decision);
         // Whoever runs now pays for it, also the one that was interrupted, if it goes on.
-        self.owed = next.map_or(0, |_| interrupt);
+        self.billing.dispatched(interrupt, next.is_some());
         decision.protected = next.is_some_and(|next| {
             let server = self.servers.at(next);
-            !server.is_background() && server.is_nonpreemptive(self.accounted)
+            !server.is_background() && server.is_nonpreemptive(self.billing.now())
         });
         self.arm(next, &mut decision);
         debug_assert!(decision.touched <= 2 && decision.timeouts <= 1);
@@ -60,12 +56,11 @@ impl Scheduler {
     /// the attacker as much as it takes. The server that is dispatched then has been due for as
     /// long: this is the schedule in which it is dispatched when its timer expires.
     fn interrupt_for_others(&self, now: Nanos) -> Nanos {
-        let since = self.armed.max(self.accounted).max(self.prepaid_until);
         let is_ready = |index: Index| self.servers.at(index).state == State::Ready;
-        if !self.armed_for_others || self.paused || !self.current.is_some_and(is_ready) {
-            return 0;
+        match self.current.is_some_and(is_ready) {
+            true => self.billing.interrupt_for_others(now),
+            false => 0,
         }
-        now.saturating_sub(since).min(self.interrupt)
     }
 
     /// Charges the server that ran, and has stopped, for the way back to the one that was preempted
@@ -80,18 +75,19 @@ impl Scheduler {
             let previous = self.servers.at(*previous);
             previous.state != State::Ready && !previous.is_background()
         };
-        if self.way_back > 0
-            && let Some(previous) = previous.filter(has_stopped)
+        if let Some(previous) = previous.filter(has_stopped)
             && next.is_some_and(is_return)
         {
-            self.charge_stopped(previous, self.way_back);
-            self.prepaid_until = self.accounted + self.way_back;
+            let cost = self.billing.prepay();
+            if cost > 0 {
+                self.charge_stopped(previous, cost);
+            }
         }
     }
 
     /// Selects the server that runs next; processes its timeout if that has expired.
     fn select(&mut self, decision: &mut Decision) -> Option<Index> {
-        let now = self.accounted;
+        let now = self.billing.now();
         let current = self.current.map(|index| (index, self.servers.at(index)));
         let current = current.filter(|(_, server)| server.state == State::Ready);
         if let Some((index, server)) = current
@@ -129,53 +125,81 @@ impl Scheduler {
         let replenished = match server.state {
             State::Blocked => {
                 let at = server.timeout;
-                self.tasks.wake_sleeper(index, self.accounted);
+                self.tasks.wake_sleeper(index, self.billing.now());
                 self.activate(index, at)
             }
             _ => self.replenish(index),
         };
         debug_assert_eq!(self.servers.at(index).state, State::Ready);
         decision.timeouts += 1;
-        decision.replenishments += replenished as u32;
+        decision.replenishments += self.entries(index, replenished);
     }
 
     /// When the budget of the server that runs ends, or when it must give way as it ends.
-    ///
-    /// A constant-bandwidth server that is past its deadline by then goes on with its next budget
-    /// and a later deadline, and whether that is a reason to switch depends on the others.
     fn depletion(&self, index: Index) -> Nanos {
         let server = self.servers.at(index);
-        let since = self.charged_since();
+        let since = self.billing.charged_since();
+        let interrupt = self.billing.interrupt();
         let ring = &self.rings[index as usize];
-        let mut end = server.budget.depletion(ring, since, self.interrupt);
-        let (Some(mut deadline), Some(contract)) = (server.budget.deadline(), server.contract())
-        else {
-            return end;
-        };
-        let region = server.region_end();
-        let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
-        for _ in 0..LATE_ROUNDS {
-            if end + self.interrupt < deadline {
-                break;
+        let end = server.budget.depletion(ring, since, interrupt);
+        match (server.budget.deadline(), server.contract()) {
+            (Some(deadline), Some(contract)) if end.saturating_add(interrupt) >= deadline => {
+                self.depletion_beyond(index, contract, end, deadline)
             }
-            deadline += contract.period();
-            let waits = if waiting < deadline { end } else { NEVER };
-            let comes = self.pending.earliest_above(Urgency::of_deadline(deadline));
-            let gives_way = waits.min(comes).max(end).max(region);
-            if gives_way <= end + contract.budget() {
-                return gives_way;
-            }
-            end += contract.budget();
+            _ => end,
         }
-        end
+    }
+
+    /// The same for a constant-bandwidth server that is past its deadline when its budget ends.
+    ///
+    /// It goes on with its next budget and a later deadline, and so on: after `k` budgets it stops, if
+    /// their end comes before their deadline, or gives way to a server with an earlier deadline. Either
+    /// is so for all larger `k` if it is for one, so the least is found by arithmetic and by halving
+    /// an interval: O(log²), however late the server is.
+    #[cold]
+    fn depletion_beyond(
+        &self,
+        index: Index,
+        contract: &Contract,
+        end: Nanos,
+        deadline: Nanos,
+    ) -> Nanos {
+        let (budget, period) = (contract.budget(), contract.period());
+        let region = self.servers.at(index).region_end();
+        let waiting = self.ready.first_deadline_but(index).unwrap_or(NEVER);
+        let end_of = |k: u64| end.saturating_add(k.saturating_mul(budget));
+        let gives_way = |k: u64| {
+            let deadline = deadline.saturating_add((k + 1).saturating_mul(period));
+            let waits = if waiting < deadline { end_of(k) } else { NEVER };
+            let comes = self.pending.earliest_above(Urgency::of_deadline(deadline));
+            waits.min(comes).max(end_of(k)).max(region)
+        };
+        let must = |k: u64| gives_way(k) <= end_of(k + 1);
+        let late = end + self.billing.interrupt() - deadline;
+        let stops = late.checked_div(period - budget).map_or(NEVER, |k| k + 1);
+        let (mut low, mut high) = (0, stops.min(INSTANT_MAX / budget));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match must(middle) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        match low < stops {
+            true if must(low) => gives_way(low),
+            true => NEVER,
+            false => end_of(stops),
+        }
     }
 
     /// Says when the timer must fire (SPR Alg. 2).
     fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
-        let now = self.accounted;
-        self.armed_for_others = false;
-        self.armed = match next {
-            None => self.pending.earliest().min(self.background.earliest()),
+        let now = self.billing.now();
+        let (expiry, is_for_others) = match next {
+            None => (
+                self.pending.earliest().min(self.background.earliest()),
+                false,
+            ),
             Some(index) => {
                 let server = self.servers.at(index);
                 // A budget that does not last for the interrupt is used up at once.
@@ -193,10 +217,11 @@ impl Scheduler {
                         .max(server.region_end())
                 };
                 let own = depletion.min(self.turn_end(index));
-                self.armed_for_others = !server.is_background() && preemption < own;
-                own.min(preemption)
+                let is_for_others = !server.is_background() && preemption < own;
+                (own.min(preemption), is_for_others)
             }
         };
-        decision.timer = (self.armed != NEVER).then_some(self.armed);
+        self.billing.arm(expiry, is_for_others);
+        decision.timer = (expiry != NEVER).then_some(expiry);
     }
 }

@@ -1,6 +1,6 @@
 //! Slack: processor time that nobody reserved, and reserved time that nobody used.
 
-use crate::contract::{Contract, Nanos};
+use crate::contract::{Contract, INSTANT_MAX, Nanos};
 use crate::id::NEVER;
 use crate::scheduler::Scheduler;
 
@@ -73,7 +73,7 @@ impl Scheduler {
 
     /// Processor time that is to spare, as of the last event. O(1).
     pub fn slack(&self, now: Nanos) -> Slack {
-        let now = now.max(self.accounted);
+        let now = now.clamp(self.billing.now(), INSTANT_MAX);
         let ledger = &self.ledger;
         let unused = (ledger.promised_at(now) / BILLION).saturating_sub(u128::from(ledger.used));
         let idle_for = match (self.ready.first(), self.next_timeout()) {

@@ -28,9 +28,34 @@ impl Sporadic {
         self.used
     }
 
+    #[inline]
+    pub(crate) const fn period(&self) -> Nanos {
+        self.period
+    }
+
     /// What was used beyond the budget.
     pub(crate) const fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
         if ring.head().at > now { self.used } else { 0 }
+    }
+
+    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
+    /// just before an entry comes due, or at the end. An entry comes back every period from its time
+    /// on, as long as it is used.
+    pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
+        let used = |at: Nanos| self.used + (at - from);
+        let (mut longest, mut before, mut back) = (0, 0, 0);
+        for entry in ring.entries() {
+            if let Some(rounds) = to.checked_sub(entry.at).map(|time| time / self.period) {
+                let at = entry.at + rounds * self.period;
+                if at > from {
+                    let back = (rounds * ring.total()).saturating_add(before);
+                    longest = longest.max(used(at).saturating_sub(back));
+                }
+                back += (rounds + 1).saturating_mul(entry.amount);
+            }
+            before += entry.amount;
+        }
+        longest.max(used(to).saturating_sub(back))
     }
 
     /// What could be used now.

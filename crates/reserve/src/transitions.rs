@@ -1,6 +1,7 @@
 //! What events do to a server: the transitions between ready, blocked and depleted (SPR Alg. 1
 //! and 3), and where it waits meanwhile.
 
+use crate::billing::Bill;
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER};
 use crate::ring::Watch;
@@ -37,40 +38,41 @@ impl Scheduler {
         self.account_but(now, 0);
     }
 
-    /// The same without the last `interrupt` nanoseconds, for which somebody else pays.
+    /// The same without the last `interrupt` nanoseconds, for which another server pays.
     pub(crate) fn account_but(&mut self, now: Nanos, interrupt: Nanos) {
-        let from = self.accounted;
-        let now = from.max(now);
-        self.accounted = now;
+        let bill = self.billing.settle(now, interrupt, self.current.is_some());
         let Some(index) = self.current else {
             return;
         };
-        if self.paused {
-            self.spare(index, now - from);
-            return;
-        }
-        let since = from - core::mem::take(&mut self.owed);
-        let (from, end) = (since.max(self.prepaid_until), now - interrupt);
-        if end <= from {
-            return;
-        }
+        let now = self.billing.now();
+        let (from, to) = match bill {
+            Bill::Nothing => return,
+            Bill::Spared(time) => return self.spare(index, time),
+            Bill::Charged(from, to) => (from, to),
+        };
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
-        server.supply.used += end - from;
-        server.turn += end - from;
-        server.turn_of_all += end - from;
+        server.supply.used += to - from;
+        server.turn += to - from;
+        server.turn_of_all += to - from;
         if !server.is_background() {
-            self.ledger.used += end - from;
+            self.ledger.used += to - from;
         }
-        // A timer that fired in time leaves no overrun.
-        if now > self.armed && server.state == State::Ready {
-            let overrun = end.saturating_sub(server.budget.depletion(ring, from, 0));
-            server.supply.overrun_max = server.supply.overrun_max.max(overrun);
-        }
+        let is_late = now > self.billing.expiry();
+        let overrun = match is_late {
+            // What ran beyond its end, and came back meanwhile, was an overrun all the same.
+            true => server.budget.longest_overrun(ring, from, to),
+            false => 0,
+        };
         server.supply.replenishments +=
             server
                 .budget
-                .charge(ring, (from, end), now, &mut watch(&mut self.timers, index));
+                .charge(ring, (from, to), now, &mut watch(&mut self.timers, index));
+        let overrun = match is_late {
+            true => overrun,
+            false => server.budget.overrun(ring, now),
+        };
+        server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         self.settle_budget(index);
     }
 
@@ -78,7 +80,7 @@ impl Scheduler {
     fn settle_budget(&mut self, index: Index) {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.accounted);
+        let is_available = server.budget.is_available(ring, self.billing.now());
         match server.state {
             State::Ready if is_available => self.follow_deadline(index),
             State::Ready => {
@@ -93,7 +95,7 @@ impl Scheduler {
 
     /// Charges a server that has stopped for time that is spent for it from now on.
     pub(crate) fn charge_stopped(&mut self, index: Index, time: Nanos) {
-        let now = self.accounted;
+        let now = self.billing.now();
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
         server.supply.used += time;
@@ -106,7 +108,7 @@ impl Scheduler {
 
     /// Charges a server for what helper threads have done for it.
     pub(crate) fn charge_helpers(&mut self, index: Index, time: Nanos) {
-        let now = self.accounted;
+        let now = self.billing.now();
         let server = self.servers.at_mut(index);
         server.supply.used += time;
         if server.is_background() {
@@ -129,10 +131,7 @@ impl Scheduler {
     /// back meanwhile is there.
     #[cold]
     fn spare(&mut self, index: Index, time: Nanos) {
-        if time == 0 {
-            return;
-        }
-        let now = self.accounted;
+        let now = self.billing.now();
         let server = self.servers.at_mut(index);
         server.dispatched += time;
         server.supply.replenishments += server.budget.catch_up(now);
@@ -146,21 +145,18 @@ impl Scheduler {
             && Urgency::of_deadline(deadline) != server.urgency
         {
             self.leave(index);
-            self.enter(index);
+            self.enter_now(index);
         }
     }
 
     /// A server with ready tasks has no budget: it waits for its replenishment (SPR Alg. 1 lines
     /// 15 to 19).
     fn deplete(&mut self, index: Index) {
-        let now = self.accounted;
         let server = self.servers.at_mut(index);
         let ring = &self.rings[index as usize];
         if server.state == State::Ready {
             server.supply.depletions += 1;
         }
-        let overrun = server.budget.overrun(ring, now);
-        server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         server.state = State::Depleted;
         let available = server.budget.available_at(ring);
         self.set_timeout(index, available);
@@ -168,12 +164,10 @@ impl Scheduler {
 
     /// A server has no ready tasks any more (SPR Alg. 1 lines 5 to 13).
     pub(crate) fn suspend(&mut self, index: Index) {
-        let now = self.accounted;
+        let now = self.billing.now();
         self.leave(index);
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
-        let overrun = server.budget.overrun(ring, now);
-        server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         server.state = State::Blocked;
         server
             .budget
@@ -195,17 +189,23 @@ impl Scheduler {
     /// A blocked server has a ready task again, since `at` (SPR Alg. 3); returns how many
     /// replenishments were processed.
     pub(crate) fn activate(&mut self, index: Index, at: Nanos) -> u64 {
-        let now = self.accounted;
+        let now = self.billing.now();
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
+        let before = server.budget.left(ring, at);
         let replenished = server
             .budget
             .resume(ring, at, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
         server.supply.activations += 1;
         if server.budget.is_available(ring, now) {
-            self.enter(index);
+            let left = match server.budget.deadline() {
+                // It may have a new budget.
+                Some(_) => server.budget.left(ring, now),
+                None => before,
+            };
+            self.enter(index, at, left);
         } else {
             self.deplete(index);
         }
@@ -214,15 +214,21 @@ impl Scheduler {
 
     /// A depleted server has budget again.
     pub(crate) fn replenish(&mut self, index: Index) -> u64 {
-        let now = self.accounted;
+        let now = self.billing.now();
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
+        let since = server.budget.available_at(ring).min(now);
+        let before = server.budget.left(ring, since);
         let replenished = server
             .budget
             .replenish(ring, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
-        self.enter(index);
+        let left = match server.budget.deadline() {
+            Some(_) => server.budget.left(ring, now),
+            None => before,
+        };
+        self.enter(index, since, left);
         replenished
     }
 
@@ -236,10 +242,10 @@ impl Scheduler {
     pub(crate) fn reinstate(&mut self, index: Index) {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.accounted);
+        let is_available = server.budget.is_available(ring, self.billing.now());
         match server.state {
             State::Blocked => self.set_blocked_timeout(index),
-            State::Ready if is_available => self.enter(index),
+            State::Ready if is_available => self.enter_now(index),
             // Its replenishment has come due at this very instant.
             State::Depleted if is_available => {
                 self.replenish(index);
@@ -248,12 +254,22 @@ impl Scheduler {
         }
     }
 
-    /// Puts a server among the ready ones.
-    fn enter(&mut self, index: Index) {
-        let now = self.accounted;
+    /// Puts a server among the ready ones that has become ready at this instant.
+    fn enter_now(&mut self, index: Index) {
+        let now = self.billing.now();
+        let left = self
+            .servers
+            .at(index)
+            .budget
+            .left(&self.rings[index as usize], now);
+        self.enter(index, now, left);
+    }
+
+    /// Puts a server among the ready ones. It has had a task and budget since an instant, of which it
+    /// could use `left` then.
+    fn enter(&mut self, index: Index, since: Nanos, left: Nanos) {
         let server = self.servers.at_mut(index);
-        let left = server.budget.left(&self.rings[index as usize], now);
-        server.becomes_ready(now, left);
+        server.becomes_ready(since, left);
         if server.is_background() {
             self.background.push_back(index);
         } else {
@@ -266,7 +282,7 @@ impl Scheduler {
 
     /// Takes a server from among the ready ones, if it is there.
     fn leave(&mut self, index: Index) {
-        let now = self.accounted;
+        let now = self.billing.now();
         let server = self.servers.at_mut(index);
         if server.state != State::Ready {
             return;
@@ -285,8 +301,10 @@ impl Scheduler {
         let ring = &mut self.rings[index as usize];
         let mut watch = watch(&mut self.timers, index);
         let noted = match server.state {
-            State::Blocked => server.budget.replenish(ring, self.accounted, &mut watch),
-            _ => server.budget.note_due(ring, self.accounted, &mut watch),
+            State::Blocked => server
+                .budget
+                .replenish(ring, self.billing.now(), &mut watch),
+            _ => server.budget.note_due(ring, self.billing.now(), &mut watch),
         };
         server.supply.replenishments += noted;
         noted

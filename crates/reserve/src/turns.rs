@@ -56,7 +56,7 @@ impl Scheduler {
     /// Lets another task of the server have a turn, if one can: a sleeping one whose time has come
     /// included.
     fn rotate_tasks(&mut self, index: Index) {
-        self.tasks.wake_sleeper(index, self.accounted);
+        self.tasks.wake_sleeper(index, self.billing.now());
         if self.tasks.has_several_ready(index) {
             self.tasks.rotate(index);
             self.servers.at_mut(index).turn = 0;
@@ -80,7 +80,7 @@ impl Scheduler {
     /// The first task of a server has stopped, and the next goes on, which may be one that is due to
     /// wake up: with a turn of its own, but within that of its server.
     pub(crate) fn hand_over(&mut self, index: Index) {
-        self.tasks.wake_sleeper(index, self.accounted);
+        self.tasks.wake_sleeper(index, self.billing.now());
         self.servers.at_mut(index).turn = 0;
     }
 
@@ -95,9 +95,9 @@ impl Scheduler {
 
     /// A background server whose time to wake up has come takes turns from now on.
     fn let_a_sleeping_server_join(&mut self) {
-        if let Some(other) = self.background.expired(self.accounted) {
-            self.tasks.wake_sleeper(other, self.accounted);
-            self.activate(other, self.accounted);
+        if let Some(other) = self.background.expired(self.billing.now()) {
+            self.tasks.wake_sleeper(other, self.billing.now());
+            self.activate(other, self.billing.now());
         }
     }
 
@@ -108,7 +108,7 @@ impl Scheduler {
         if server.slice == NEVER {
             return NEVER;
         }
-        let since = self.accounted.max(self.prepaid_until);
+        let since = self.billing.begin();
         let end = |used: Nanos, has_others: bool, other: Nanos| {
             let end = since + server.slice.saturating_sub(used);
             if has_others { end } else { other.max(end) }

@@ -79,6 +79,7 @@ impl World {
             shielding: Shielding::Shielded,
             servers: set.len() as u32,
             tasks: set.len() as u32 + 1,
+            seed: 0,
         });
         let mut tenant = |(contract, behaviour): &(Contract, Behaviour)| {
             let server = scheduler.add_server(contract, 0).expect("there is room");

@@ -147,6 +147,50 @@ fn no_interrupt_ends_a_budget_if_there_is_more_by_the_time_it_is_over() {
 }
 
 #[test]
+fn what_comes_back_while_an_interrupt_lasts_is_no_overrun() {
+    let mut scheduler =
+        Scheduler::new(common::config(Shielding::Shielded)).with_interrupt(INTERRUPT);
+    let server = scheduler.add_server(&contract(20, 100, 1), 0).unwrap();
+    let task = scheduler.add_task(server).unwrap();
+    // Ten come back at 100, and ten at 115.
+    for (wake, sleep) in [(0, 10), (15, 25)] {
+        scheduler.wake(task, wake).unwrap();
+        scheduler.schedule(wake);
+        scheduler.block(task, sleep, None).unwrap();
+        scheduler.schedule(sleep);
+    }
+    scheduler.wake(task, 100).unwrap();
+    assert_eq!(scheduler.schedule(100).timer, Some(120));
+    scheduler.schedule(124);
+    // Until 115 it ran on for five, and at 124 it has used four of what comes back at 200.
+    assert_eq!(scheduler.supply(server).unwrap().overrun_max, 5);
+    assert_eq!(scheduler.overrun(server), Ok(4));
+}
+
+#[test]
+fn a_timer_that_is_late_leaves_the_longest_overrun_whatever_came_back_meanwhile() {
+    for (order, policy) in [
+        (Order::FixedPriority, Policy::Sporadic),
+        (Order::FixedPriority, Policy::Deferrable),
+        (Order::EarliestDeadline, Policy::Sporadic),
+    ] {
+        let config = Config {
+            order,
+            ..common::config(Shielding::Shielded)
+        };
+        let mut scheduler = Scheduler::new(config);
+        let contract = contract(20, 100, 1).with_policy(policy);
+        let server = scheduler.add_server(&contract, 0).unwrap();
+        let task = scheduler.add_task(server).unwrap();
+        scheduler.wake(task, 0).unwrap();
+        assert_eq!(scheduler.schedule(0).timer, Some(20));
+        // 80 until 100, and 160 until 200.
+        scheduler.schedule(210);
+        assert_eq!(scheduler.supply(server).unwrap().overrun_max, 160);
+    }
+}
+
+#[test]
 fn a_budget_that_comes_back_while_another_pays_for_the_interrupt_is_there_after_it() {
     let config = Config {
         order: Order::EarliestDeadline,

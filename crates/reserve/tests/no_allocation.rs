@@ -64,6 +64,7 @@ fn nothing_is_allocated_or_freed_after_construction() {
                 shielding,
                 servers: SERVERS as u32,
                 tasks: 200,
+                seed: 0,
             };
             let mut scheduler = Scheduler::new(config);
             let mut servers: [Option<ServerId>; SERVERS] = [None; SERVERS];

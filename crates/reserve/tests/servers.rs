@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Machine, config, contract};
-use leasehold_reserve::{Config, Nanos, Order, Policy, Refused, Shielding, TaskId};
+use leasehold_reserve::{
+    Config, INSTANT_MAX, Nanos, Order, Policy, Refused, Scheduler, Shielding, TaskId,
+};
 
 #[test]
 fn a_busy_sporadic_server_gets_its_budget_once_a_period() {
@@ -355,4 +357,94 @@ fn deferrable_servers_of_one_period_are_replenished_together_whenever_they_were_
     }
     let runs = [(0, 10), (100, 110), (130, 140), (170, 180)];
     assert_eq!(machine.slices, runs.map(|(from, to)| (from, to, "a")));
+}
+
+#[test]
+fn a_server_that_is_served_late_has_missed_its_budget_from_the_instant_that_it_was_due() {
+    for (policy, wakes) in [Policy::Sporadic, Policy::Deferrable]
+        .into_iter()
+        .flat_map(|policy| [(policy, true), (policy, false)])
+    {
+        let mut scheduler = Scheduler::new(common::config(Shielding::Shielded));
+        let contract = contract(2, 10, 1).with_policy(policy);
+        let server = scheduler.add_server(&contract, 0).unwrap();
+        let task = scheduler.add_task(server).unwrap();
+        if wakes {
+            scheduler.block(task, 0, Some(10)).unwrap();
+        } else {
+            scheduler.wake(task, 0).unwrap();
+            scheduler.schedule(0);
+        }
+        // Its budget is used up, or it sleeps; from 10 on it is due.
+        scheduler.schedule(2);
+        let misses = |scheduler: &Scheduler| scheduler.supply(server).unwrap().misses;
+        // Something that nothing interrupts has the processor until 30.
+        scheduler.settle(19);
+        assert_eq!(misses(&scheduler), 0, "{policy:?}, {wakes}");
+        scheduler.settle(29);
+        assert_eq!(misses(&scheduler), 1, "{policy:?}, {wakes}");
+        assert_eq!(scheduler.schedule(30).run, Some(task));
+        assert_eq!(misses(&scheduler), 1, "{policy:?}, {wakes}");
+        scheduler.block(task, 32, None).unwrap();
+        scheduler.schedule(32);
+        assert!(misses(&scheduler) <= 1, "{policy:?}, {wakes}");
+    }
+}
+
+#[test]
+fn a_late_constant_bandwidth_server_has_one_timer_however_many_budgets_it_goes_through() {
+    let config = Config {
+        order: Order::EarliestDeadline,
+        ..common::config(Shielding::Shielded)
+    };
+    // 9 of 10 each: twice as much as there is.
+    let set = |scheduler: &mut Scheduler| {
+        [contract(9, 10, 0), contract(9, 10, 0)].map(|contract| {
+            let server = scheduler.add_server(&contract, 0).unwrap();
+            scheduler.add_task(server).unwrap()
+        })
+    };
+    let mut scheduler = Scheduler::new(config);
+    let [late, other] = set(&mut scheduler);
+    scheduler.wake(late, 0).unwrap();
+    scheduler.schedule(0);
+    // A million nanoseconds later it goes through budgets until it has caught up with the time.
+    scheduler.pause(0);
+    scheduler.resume(1_000_000);
+    let decision = scheduler.schedule(1_000_000);
+    let end = decision.timer.expect("it catches up");
+    assert_eq!(decision.run, Some(late));
+    let decision = scheduler.schedule(end);
+    assert!(decision.switched, "at {end}");
+    // The first ends at 1,000,009, and has a deadline of 10; each other one gains one.
+    assert_eq!(end, 1_000_009 + 9 * 1_000_000);
+
+    // One that waits has its turn when the deadline of the late one is beyond its own.
+    let mut scheduler = Scheduler::new(config);
+    let [late, other_again] = set(&mut scheduler);
+    assert_eq!(other, other_again);
+    scheduler.wake(late, 0).unwrap();
+    scheduler.schedule(0);
+    scheduler.pause(0);
+    scheduler.resume(1_000_000);
+    scheduler.wake(other, 1_000_000).unwrap();
+    let decision = scheduler.schedule(1_000_000);
+    let end = decision.timer.expect("the other waits");
+    let decision = scheduler.schedule(end);
+    assert_eq!((decision.run, decision.switched), (Some(other), true));
+    // That deadline is 1,000,010: as many budgets as the late one has deadlines up to there.
+    assert_eq!(end, 1_000_000 + 9 * 100_001);
+}
+
+#[test]
+fn time_ends_at_its_bound() {
+    let mut scheduler = Scheduler::new(common::config(Shielding::Shielded));
+    let server = scheduler.add_server(&contract(2, 10, 1), 0).unwrap();
+    let task = scheduler.add_task(server).unwrap();
+    scheduler.block(task, 0, Some(Nanos::MAX)).unwrap();
+    assert_eq!(scheduler.schedule(5).timer, None);
+    scheduler.wake(task, Nanos::MAX).unwrap();
+    let decision = scheduler.schedule(Nanos::MAX);
+    assert_eq!(decision.timer, Some(INSTANT_MAX + 2));
+    assert_eq!(scheduler.schedule(Nanos::MAX).timer, Some(INSTANT_MAX + 2));
 }

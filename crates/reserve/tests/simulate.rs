@@ -1,5 +1,6 @@
 //! What must hold in every simulation, and a few that can be worked out by hand.
 
+use leasehold_reserve::admission::{Overhead, admit};
 use leasehold_reserve::simulate::{
     Behaviour, CostModel, Event, ServerIndex, SetUpError, Simulation, Sink, Step, Tally, TaskIndex,
     Trace, write_chrome_trace,
@@ -33,6 +34,7 @@ impl Scene {
                 .iter()
                 .map(|server| server.1.len())
                 .sum::<usize>() as u32,
+            seed: 0,
         };
         let mut simulation = Simulation::new(config, self.costs, sink);
         for (contract, tasks) in &self.servers {
@@ -222,6 +224,7 @@ const FREE: Config = Config {
     shielding: Shielding::Shielded,
     servers: 8,
     tasks: 8,
+    seed: 0,
 };
 
 #[test]
@@ -488,4 +491,172 @@ fn an_exported_trace_is_json_with_a_track_and_a_counter_per_server() {
         .sum();
     let used = simulation.supply(server).used as f64 / 1_000.0;
     assert!((busy - used).abs() < 0.01, "{busy} µs of {used} µs");
+}
+
+/// What one preemption takes at most.
+fn overhead(costs: &CostModel) -> Overhead {
+    Overhead {
+        per_preemption: costs.preemption(REPLENISHMENTS_MAX),
+    }
+}
+
+/// A tenant that has a job of useful length in every period, and its rivals; how many jobs it missed,
+/// its longest response, and the bound.
+fn useful_jobs(
+    order: Order,
+    costs: CostModel,
+    contract: &Contract,
+    rivals: &[(Option<Contract>, Behaviour)],
+    (phase, jobs): (Nanos, u64),
+) -> Option<(u64, Option<Nanos>, Nanos)> {
+    let contracts = rivals.iter().filter_map(|rival| rival.0);
+    let contracts: Vec<_> = [*contract].into_iter().chain(contracts).collect();
+    let verdict = admit(&contracts, order, overhead(&costs)).servers[0];
+    let (response, useful) = (verdict.response?, verdict.loss.useful.filter(|it| *it > 0)?);
+    let job = Behaviour::Periodic {
+        phase,
+        period: contract.period(),
+        execution: useful,
+    };
+    let rivals = rivals.iter().map(|rival| (rival.0, vec![rival.1.clone()]));
+    let scene = Scene {
+        order,
+        shielding: Shielding::Shielded,
+        costs,
+        servers: [(Some(*contract), vec![job])]
+            .into_iter()
+            .chain(rivals)
+            .collect(),
+    };
+    let simulation = scene.simulate(Tally::new(), phase + jobs * contract.period());
+    let tally = simulation.sink().server(ServerIndex::new(0));
+    Some((tally.misses(), tally.worst_response(), response))
+}
+
+#[test]
+fn a_job_of_useful_length_beside_a_busy_rival_misses_none_of_a_thousand() {
+    let contract = |budget, period, priority| {
+        let contract = Contract::new(budget, period).expect("a contract");
+        contract.with_priority(Priority(priority))
+    };
+    let victim = contract(2_000_000, 10_000_000, 100);
+    for rival in [Some(contract(7_000_000, 10_000_000, 1)), None] {
+        let rivals = [(rival, Behaviour::Busy)];
+        let costs = CostModel::default();
+        let told = useful_jobs(Order::FixedPriority, costs, &victim, &rivals, (0, 1_000));
+        let (misses, response, bound) = told.expect("admitted");
+        assert_eq!(misses, 0);
+        assert!(response <= Some(bound), "{response:?} of {bound}");
+        // Nor is the bound far off.
+        assert!(
+            response >= Some(bound - bound / 10),
+            "{response:?} of {bound}"
+        );
+    }
+}
+
+/// Budgets of 50 us to 5 ms.
+fn rivals() -> impl Strategy<Value = (Option<Contract>, Behaviour)> {
+    let contract = (
+        50_000..5_000_000u64,
+        1..40u64,
+        any::<u8>(),
+        any::<bool>(),
+        1..=64u32,
+        0..=4u64,
+    );
+    let contract = contract.prop_map(|(budget, times, priority, deferrable, places, quarters)| {
+        let policy = if deferrable {
+            Policy::Deferrable
+        } else {
+            Policy::Sporadic
+        };
+        Contract::new(budget, budget * times)
+            .and_then(|contract| contract.with_nonpreemptive(budget / 4 * quarters))
+            .and_then(|contract| contract.with_replenishments(places))
+            .expect("a contract")
+            .with_priority(Priority(priority))
+            .with_policy(policy)
+    });
+    let behaviour = prop_oneof![
+        Just(Behaviour::Busy),
+        (1_000..100_000u64, 1_000..100_000u64)
+            .prop_map(|(run, sleep)| Behaviour::Alternating { run, sleep }),
+        (0..5_000_000u64, 100_000..20_000_000u64, 1_000..3_000_000u64).prop_map(
+            |(phase, period, execution)| Behaviour::Periodic {
+                phase,
+                period,
+                execution
+            }
+        ),
+        (any::<u64>(), 20_000..400_000u64, 1_000..300_000u64).prop_map(|(seed, gap, execution)| {
+            Behaviour::Sporadic {
+                seed,
+                least_gap: gap / 10,
+                greatest_gap: gap,
+                least_execution: 1_000,
+                greatest_execution: execution,
+            }
+        }),
+    ];
+    (option::weighted(0.8, contract), behaviour)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_job_of_useful_length_misses_nothing_whatever_scheduling_costs_and_rivals_do(
+        victim in rivals(),
+        rivals in vec(rivals(), 0..6),
+        bare in any::<bool>(),
+        by_deadline in any::<bool>(),
+        phase in 0..10_000_000u64,
+    ) {
+        let costs = if bare { CostModel::BARE_METAL } else { CostModel::VIRTUAL_MACHINE };
+        let order = if by_deadline { Order::EarliestDeadline } else { Order::FixedPriority };
+        if let Some(contract) = victim.0 {
+            let aligned = !by_deadline && contract.policy() == Policy::Deferrable;
+            let phase = if aligned { 0 } else { phase };
+            let told = useful_jobs(order, costs, &contract, &rivals, (phase, 30));
+            if let Some((misses, response, bound)) = told {
+                prop_assert_eq!(misses, 0);
+                prop_assert!(response <= Some(bound), "{response:?} of {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_period_of_a_nanosecond_takes_no_time_of_its_own() {
+    let contract = Contract::new(1, 1).expect("a contract");
+    let scene = Scene {
+        order: Order::FixedPriority,
+        shielding: Shielding::Shielded,
+        costs: CostModel::default(),
+        servers: vec![
+            (
+                Some(contract),
+                vec![Behaviour::Script {
+                    steps: vec![Step::Run(5)],
+                    repeat: false,
+                }],
+            ),
+            (
+                Some(contract),
+                vec![Behaviour::Periodic {
+                    phase: 0,
+                    period: 1,
+                    execution: 1_000_000_000_000,
+                }],
+            ),
+        ],
+    };
+    // Half an hour: 1.8 · 10¹² periods and jobs.
+    let end = 1_800_000_000_000;
+    let simulation = scene.simulate(Tally::new(), end);
+    let [first, second] = [0, 1].map(|it| simulation.sink().server(ServerIndex::new(it)));
+    assert_eq!((first.windows(), first.least_used()), (end, Some(0)));
+    assert_eq!(second.windows(), end);
+    assert!(second.misses() > end - 10, "{}", second.misses());
 }

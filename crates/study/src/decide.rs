@@ -369,6 +369,7 @@ impl Setting {
             shielding: self.shielding,
             servers: self.tenants + 1,
             tasks: self.tenants + 1,
+            seed: 0,
         });
         let background = scheduler.add_background(PERIOD)?;
         let background = scheduler.add_task(background)?;

@@ -221,6 +221,7 @@ fn simulate(attack: Attack, machine: &Machine, periods: u64) -> Result<Woken> {
         shielding: attack.shielding,
         servers: attack.attackers + 1,
         tasks: attack.attackers + 1,
+        seed: 0,
     };
     let mut simulation = Simulation::new(config, machine.costs, Wakeups::default());
     let server = |budget, priority| contract(budget, PERIOD, priority, attack.variant, RING);

@@ -287,6 +287,7 @@ fn simulate(attack: Attack, machine: &Machine, rounds: u64) -> Result<Interfered
         shielding: attack.shielding,
         servers: attack.attackers + 2,
         tasks: attack.attackers + 2,
+        seed: 0,
     };
     let mut simulation = Simulation::new(config, machine.costs, Watch::default());
     let sporadic =

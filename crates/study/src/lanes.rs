@@ -453,6 +453,7 @@ mod tests {
             shielding,
             servers: 3,
             tasks: 3,
+            seed: 0,
         };
         let contract = |budget, period, priority| {
             Contract::new(budget, period)

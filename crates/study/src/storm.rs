@@ -291,6 +291,7 @@ impl Scene {
             shielding: self.shielding,
             servers: 2,
             tasks: 2,
+            seed: 0,
         };
         let mut simulation = Simulation::new(config, machine.costs, Tally::new());
         let period = 5 * scale.budget;

@@ -256,6 +256,7 @@ fn decisions(samples: usize) -> Result<Latency> {
         shielding: Shielding::Shielded,
         servers: 2,
         tasks: 2,
+        seed: 0,
     });
     let mut now = 0;
     let add = |scheduler: &mut Scheduler, priority| -> Result<_> {

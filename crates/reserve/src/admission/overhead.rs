@@ -1,13 +1,26 @@
-//! What preemption takes from a budget: SPR eq. (2).
+//! What scheduling takes: from a budget (SPR eq. 2), and from the time of the other servers (eq. 1).
+//!
+//! The scheduler charges every interrupt and every dispatch to a server, or to none while the
+//! processor is idle or in the background. With `O` for an interrupt and a dispatch, at the most:
+//!
+//! * A server pays `O` for being dispatched, `O` for each time that it is preempted, and `O` when it
+//!   stops: for the interrupt at the end of its budget or its own call, and for the dispatch of the
+//!   server that it had preempted.
+//! * What it pays when it stops may exceed its budget. That overrun is carried into the next budget,
+//!   so that over any time a server takes one `O` more than its request bound at the most.
+//! * A server that becomes ready waits for an interrupt and a dispatch that have begun, which another
+//!   server pays, or none. A region of a server of lower priority begins after its dispatch.
+//!
+//! So overhead enters eq. (1) as a [step](Contract::longest_step) does: `O` for each server of the
+//! same or a higher priority, and once as blocking.
 
 use alloc::vec::Vec;
 
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 
-/// `O^pre` of SPR §III-G: the most that one preemption costs the preempted: a timer interrupt, a
-/// scheduler invocation and a context switch. A shielded scheduler charges most of it to whom the
-/// preemption is for; then this is more than the preempted loses.
+/// `O^pre` of SPR §III-G: the most that one preemption costs: a timer interrupt, a scheduler
+/// invocation and a context switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overhead {
     /// In nanoseconds.
@@ -16,23 +29,56 @@ pub struct Overhead {
 
 /// What a server loses in one period in which it could always run.
 ///
-/// The analysis itself is not changed by it: overhead is charged to the budgets of those who take
-/// part in a switch, so eq. (1) holds of budgets, and this says what is left of them.
+/// Overhead is charged to the budgets of those who take part in a switch, so eq. (1) holds of budgets,
+/// and this says what is left of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// Preemptions against the server's will in one period; `None`: no contract bounds them.
     pub preemptions: Option<u64>,
-    /// `L`: what they cost, and being dispatched once per period.
+    /// `L`: what they cost, and being dispatched and stopping once per period.
     pub lost: Option<Nanos>,
     /// `b − L`: what is left for the tenant's work; zero if the overhead eats it all.
     pub useful: Option<Nanos>,
 }
 
+/// What a server pays in every period beside preemptions: for its first dispatch, and when it stops.
+pub(super) const DISPATCH_AND_STOP: u64 = 2;
+
+impl Loss {
+    /// What one preemption takes, if their number is bounded.
+    pub(super) fn each(&self) -> Option<Nanos> {
+        Some(self.lost? / self.preemptions?.saturating_add(DISPATCH_AND_STOP))
+    }
+}
+
 impl Overhead {
+    /// The contracts as eq. (1) has to see them where scheduling takes this long: with steps longer
+    /// by it, and behind them the background, if none of them stands for it. Without overhead, the
+    /// contracts.
+    ///
+    /// To be given to [`fits`](super::fits), [`headroom`](super::headroom) and
+    /// [`shortfall`](super::shortfall); [`admit`](super::admit) does so itself.
+    #[must_use]
+    pub fn charged(self, contracts: &[Contract]) -> Vec<Contract> {
+        let mut charged = Vec::from(contracts);
+        if self.per_preemption == 0 {
+            return charged;
+        }
+        for contract in &mut charged {
+            let step = contract.longest_step().saturating_add(self.per_preemption);
+            *contract = contract.with_longest_step(step);
+        }
+        if !contracts.iter().any(Contract::is_background) {
+            charged.push(Contract::background(self.per_preemption));
+        }
+        charged
+    }
+
     /// The loss of every contract, in the order given. Cost: `n log n`, and below servers that
     /// track a single replenishment, `n` times the number of their priorities.
     ///
-    /// Preemptions per period are bounded by the least of
+    /// `L = (preemptions + 2) · O`: the paper's eq. (2), and `O` for stopping. Preemptions per period
+    /// are bounded by the least of
     ///
     /// * `⌈b/η⌉ − 1`, if `η > 0` (SPR §III-F);
     /// * zero, if nobody is of higher priority (servers of the same priority take turns, they do
@@ -59,7 +105,10 @@ impl Overhead {
         let region = contract.nonpreemptive();
         let regions = (region > 0).then(|| contract.budget().div_ceil(region) - 1);
         let preemptions = [rivals, regions].into_iter().flatten().min();
-        let lost = preemptions.map(|n| n.saturating_add(1).saturating_mul(self.per_preemption));
+        let lost = preemptions.map(|n| {
+            n.saturating_add(DISPATCH_AND_STOP)
+                .saturating_mul(self.per_preemption)
+        });
         Loss {
             preemptions,
             lost,
@@ -144,7 +193,7 @@ mod tests {
         let loss = of_last(&[contract(10, 30, 3), last]);
         let expected = Loss {
             preemptions: Some(1),
-            lost: Some(10),
+            lost: Some(15),
             useful: Some(0),
         };
         assert_eq!(loss, expected);
@@ -176,8 +225,8 @@ mod tests {
             loss,
             Loss {
                 preemptions: Some(0),
-                lost: Some(5),
-                useful: Some(15)
+                lost: Some(10),
+                useful: Some(10)
             }
         );
     }

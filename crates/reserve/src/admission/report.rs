@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::overhead::{Loss, Overhead};
+use super::overhead::{DISPATCH_AND_STOP, Loss, Overhead};
 use super::reclamation::{pieces, reclaimed_within};
 use super::responses;
 use super::utilisation::Utilisation;
@@ -49,8 +49,8 @@ impl Verdict {
     }
 
     /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work. What preemptions take in
-    /// each of the periods that it needs comes on top, those included that the work makes itself, one
-    /// for each piece of its budget; and a [step](Contract::longest_step) that the tenant may have
+    /// each of the periods that it needs comes on top, and a dispatch and a stop for each piece of its
+    /// budget; and a [step](Contract::longest_step) that the tenant may have
     /// begun at the end of a budget. `None` if nothing bounds that, or the time.
     #[must_use]
     pub fn reclaimed_within(
@@ -59,13 +59,14 @@ impl Verdict {
         order: Order,
         reclaim: Nanos,
     ) -> Option<Nanos> {
-        // Beside preemptions, the loss has one dispatch in a period.
-        let (lost, preemptions) = (self.loss.lost?, self.loss.preemptions?);
-        let each = lost / preemptions.saturating_add(1);
-        let others = u64::from(pieces(contract, order)) - 1;
+        let (lost, each) = (self.loss.lost?, self.loss.each()?);
+        let others = (u64::from(pieces(contract, order)) - 1) * DISPATCH_AND_STOP;
         let lost = lost.checked_add(each.checked_mul(others)?)?;
         let useful = contract.budget().checked_sub(lost).filter(|&n| n > 0)?;
-        let reclaim = reclaim.checked_add(contract.longest_step())?;
+        // The tenant's last budget may be overrun by a step and by what stopping takes.
+        let reclaim = reclaim
+            .checked_add(contract.longest_step())?
+            .checked_add(each)?;
         let lost = lost.checked_mul(reclaim.div_ceil(useful))?;
         reclaimed_within(contract, order, self.response?, reclaim.checked_add(lost)?)
     }
@@ -79,7 +80,7 @@ impl Verdict {
 /// first.
 #[must_use]
 pub fn admit(contracts: &[Contract], order: Order, overhead: Overhead) -> Report {
-    let responses = responses(contracts, order);
+    let responses = responses(&overhead.charged(contracts), order);
     let losses = overhead.losses(contracts, order);
     let verdict = |((contract, response), loss): ((&Contract, Option<Nanos>), Loss)| Verdict {
         response,
@@ -138,13 +139,14 @@ mod tests {
         #[test]
         fn whatever_the_contracts_are_nothing_overflows_and_all_answers_agree(
             set in sets(),
-            overhead in any::<u64>(),
+            overhead in prop_oneof![Just(0), 0..5_000_u64, any::<u64>()],
             reclaim in any::<u64>(),
         ) {
             for order in [Order::FixedPriority, Order::EarliestDeadline] {
                 let overhead = Overhead { per_preemption: overhead };
                 let report = admit(&set, order, overhead);
-                prop_assert_eq!(report.schedulable(), fits(&set, order));
+                let charged = overhead.charged(&set);
+                prop_assert!(set.is_empty() || report.schedulable() == fits(&charged, order));
                 prop_assert!(!report.schedulable() || report.utilisation.fits());
                 for (index, (contract, verdict)) in set.iter().zip(&report.servers).enumerate() {
                     let response = verdict.response.unwrap_or(contract.budget());
@@ -152,12 +154,12 @@ mod tests {
                     prop_assert!(verdict.loss.useful <= Some(contract.budget()));
                     let time = verdict.reclaimed_within(contract, order, reclaim.max(1));
                     prop_assert!(time.is_none_or(|time| time >= reclaim));
-                    let missing = shortfall(&set, order, index);
+                    let missing = shortfall(&charged, order, index);
                     let enough = missing.budget >= Some(contract.budget());
                     prop_assert_eq!(verdict.schedulable(), enough);
                 }
                 if !set.is_empty() {
-                    let room = headroom(&set, order, 0);
+                    let room = headroom(&charged, order, 0);
                     let fits = room.budget >= Some(set[0].budget());
                     prop_assert_eq!(report.schedulable(), fits);
                 }

@@ -23,8 +23,8 @@ pub(crate) const MANY: u64 = 64;
 /// ```
 ///
 /// if there is one with `R ≤ p`; then its server gets its budget within `R` of every
-/// replenishment, whatever the others do. `I` is the longest non-preemptive region, or
-/// [step](Contract::longest_step), of a server of lower priority. The first sum is over all *other*
+/// replenishment, whatever the others do. `I` is the longest non-preemptive region and
+/// [step](Contract::longest_step) of a server of lower priority: one step may begin as its region ends. The first sum is over all *other*
 /// servers of the same *or* a higher priority, the second over these and the server itself.
 ///
 /// *Departure:* the paper sums over `σ_h > σ` only. Its runqueue, and ours, are first in, first
@@ -77,8 +77,9 @@ pub(crate) fn all_respond(contracts: &[Contract], part: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Alone {
     interference: Interference,
-    /// `I`, the longest non-preemptive region or step of a lower priority.
+    /// `I`, the longest non-preemptive region and step of a lower priority, and the longest step.
     pub(crate) blocking: Nanos,
+    pub(crate) blocking_step: Nanos,
     /// The steps of this priority and above.
     pub(crate) steps: Nanos,
 }
@@ -88,10 +89,11 @@ impl Alone {
     pub(crate) fn among(contracts: &[Contract], index: usize) -> Self {
         let own = contracts[index].priority();
         let mut interference = Interference::default();
-        let (mut blocking, mut steps) = (0, 0_u64);
+        let (mut blocking, mut blocking_step, mut steps) = (0, 0, 0_u64);
         for (other, contract) in contracts.iter().enumerate() {
             if contract.priority() < own {
                 blocking = blocking.max(contract.blocks());
+                blocking_step = blocking_step.max(contract.longest_step());
                 continue;
             }
             steps = steps.saturating_add(contract.longest_step());
@@ -102,6 +104,7 @@ impl Alone {
         Self {
             interference,
             blocking,
+            blocking_step,
             steps,
         }
     }
@@ -141,7 +144,7 @@ struct Level<'a> {
     deferrable: Vec<usize>,
     /// Request bounds of all servers of this priority and above.
     interference: &'a Interference,
-    /// The longest non-preemptive region or step below, and all steps of this priority and above.
+    /// The longest non-preemptive region and step below, and all steps of this priority and above.
     blocking: Nanos,
 }
 
@@ -150,9 +153,9 @@ impl Level<'_> {
     /// returned is the same for the next priority.
     ///
     /// The right-hand side of a server contains those of all above it: their request bounds are
-    /// part of it, and a region that they may have to wait for is either one that it may have to
-    /// wait for too, or that of a server of its priority, which is at most a budget of that one; a step
-    /// of such a server is part of it as well.
+    /// part of it, and a region and a step that they may have to wait for are either those that it may
+    /// have to wait for too, or those of a server of its priority: that region is at most a budget of
+    /// that one, and its step is part of it as well.
     ///
     /// Among deferrable servers, whatever solves the equation of one with a smaller budget `b′`
     /// is not below the solution `R` of one with `b ≥ b′`: up to `b`, both budgets have been
@@ -236,7 +239,7 @@ fn visit_levels(contracts: &[Contract], mut visit: impl FnMut(&Level<'_>) -> boo
         .chunk_by(|&a, &b| contracts[a].priority() == contracts[b].priority())
         .collect();
 
-    // The longest region or step of each level and those below it.
+    // The longest region and step of each level and those below it.
     let mut below = vec![0; levels.len() + 1];
     for (place, level) in levels.iter().enumerate().rev() {
         let regions = level.iter().map(|&index| contracts[index].blocks());
@@ -461,7 +464,7 @@ mod tests {
     fn demand(contracts: &[Contract], i: usize, x: u64) -> u64 {
         let own = contracts[i];
         let below = contracts.iter().filter(|c| c.priority() < own.priority());
-        let longest = |c: &Contract| c.nonpreemptive().max(c.longest_step());
+        let longest = |c: &Contract| c.nonpreemptive() + c.longest_step();
         let blocking = below.map(longest).max().unwrap_or(0);
         let above = contracts.iter().filter(|c| c.priority() >= own.priority());
         let steps: u64 = above.map(Contract::longest_step).sum();

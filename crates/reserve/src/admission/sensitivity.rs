@@ -111,7 +111,11 @@ fn shortfall_of_priority(contracts: &[Contract], index: usize) -> Shortfall {
     Shortfall {
         budget: beside(waits).filter(|budget| *budget > 0),
         period: alone.response(own.budget().saturating_add(waits)),
-        blocking: beside(own.budget().saturating_add(alone.steps)),
+        blocking: beside(
+            own.budget()
+                .saturating_add(alone.steps)
+                .saturating_add(alone.blocking_step),
+        ),
         others: others(contracts, index, |set| {
             let alone = Alone::among(set, index);
             let waits = alone.blocking.saturating_add(alone.steps);

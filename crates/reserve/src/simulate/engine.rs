@@ -83,6 +83,8 @@ pub struct Simulation<S> {
     by_id: Vec<TaskIndex>,
     /// Events from outside, the next one of each task that has any.
     arrivals: BinaryHeap<Reverse<(Nanos, TaskIndex)>>,
+    /// Those that have arrived and interrupt no task: until the scheduler is called.
+    deferred: VecDeque<(Nanos, TaskIndex)>,
     /// Tasks below this have begun.
     begun: usize,
     /// How often the machine has reacted since time advanced to where it is.
@@ -145,6 +147,7 @@ impl<S: Sink> Simulation<S> {
             tasks: Vec::new(),
             by_id: Vec::new(),
             arrivals: BinaryHeap::new(),
+            deferred: VecDeque::new(),
             begun: 0,
             turns: 0,
             turns_at: 0,
@@ -368,7 +371,9 @@ impl<S: Sink> Simulation<S> {
         });
         match finished {
             Some(task) => self.call(task),
-            None => self.interrupt(),
+            None if self.timer.is_some_and(|timer| timer <= due) => self.interrupt(),
+            None if self.is_interrupted() => self.interrupt(),
+            None => {}
         }
         Ok(())
     }
@@ -459,15 +464,38 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
+    /// Takes the next event from outside that has arrived.
+    fn next_arrival(&mut self) -> Option<(Nanos, TaskIndex)> {
+        let &Reverse((at, index)) = self.arrivals.peek()?;
+        if at > self.now {
+            return None;
+        }
+        self.arrivals.pop();
+        if let Some(next) = self.tasks[index.get()].progress.next_arrival() {
+            self.arrivals.push(Reverse((next, index)));
+        }
+        Some((at, index))
+    }
+
+    /// Whether one of the events that have arrived interrupts the task that runs.
+    fn is_interrupted(&mut self) -> bool {
+        while let Some((at, index)) = self.next_arrival() {
+            self.deferred.push_back((at, index));
+            let task = &self.tasks[index.get()];
+            let interrupts = self.scheduler.is_interrupted_for(task.id, self.now);
+            if task.waiting && interrupts.expect("tasks of a simulation are not removed") {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Delivers the events from outside that have arrived.
     fn deliver_arrivals(&mut self) {
-        while let Some(&Reverse((at, index))) = self.arrivals.peek()
-            && at <= self.now
-        {
-            self.arrivals.pop();
-            if let Some(next) = self.tasks[index.get()].progress.next_arrival() {
-                self.arrivals.push(Reverse((next, index)));
-            }
+        while let Some((at, index)) = self.deferred.pop_front() {
+            self.deliver(index, at);
+        }
+        while let Some((at, index)) = self.next_arrival() {
             self.deliver(index, at);
         }
     }
@@ -480,19 +508,21 @@ impl<S: Sink> Simulation<S> {
             return;
         }
         task.activate(at);
-        wake(&mut self.scheduler, task.id, self.now);
+        self.scheduler
+            .wake_since(task.id, at, self.now)
+            .expect("tasks of a simulation are not removed");
     }
 
     /// Lets the scheduler decide, now, after the time of the `entry`, and spends what that takes.
     fn decide(&mut self, (cause, entry): (Cause, Nanos), costs: &CostModel) {
         let stamp = self.now;
         // Where an invocation takes no time, there is none to pay for.
-        self.scheduler.way_back = costs.way_back();
+        self.scheduler.billing.set_dispatch(costs.way_back());
         let decision = self.scheduler.schedule(stamp);
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);
         // Part of an interrupt may be that of whom it was for.
-        let theirs = stamp - self.scheduler.owed();
+        let theirs = stamp - self.scheduler.billing.advance();
         self.tell_overhead(previous, cause, stamp - entry, theirs);
         self.tell_overhead(next, cause, theirs, stamp);
         self.timer = decision.timer;
@@ -515,7 +545,11 @@ impl<S: Sink> Simulation<S> {
             self.tell_budgets(stamp);
         }
         // The way back to a preempted task is that of whom it was preempted for.
-        let paid = self.scheduler.prepaid_until().clamp(stamp, self.now);
+        let paid = self
+            .scheduler
+            .billing
+            .prepaid_until()
+            .clamp(stamp, self.now);
         self.tell_overhead(previous, Cause::Decision, stamp, paid);
         self.tell_overhead(next, Cause::Decision, paid, self.now);
     }
@@ -593,6 +627,7 @@ impl<S: Sink> Simulation<S> {
                 task: index,
                 due,
                 at,
+                jobs: 1,
             });
         }
     }
@@ -601,18 +636,27 @@ impl<S: Sink> Simulation<S> {
     fn tell_unfinished(&mut self) {
         let at = self.now;
         for (index, task) in self.tasks.iter_mut().enumerate() {
-            let (Some(mut due), Some(period)) = (task.due(), task.progress.relative_deadline())
-            else {
+            let (Some(due), Some(period)) = (task.due(), task.progress.relative_deadline()) else {
                 continue;
             };
-            while due < at {
-                if Some(due) > task.missed {
-                    task.missed = Some(due);
-                    let task = TaskIndex(index as u32);
-                    self.sink.record(&Event::Missed { task, due, at });
+            let due = match task.missed {
+                Some(missed) if missed >= due => {
+                    due + ((missed - due) / period + 1).saturating_mul(period)
                 }
-                due += period;
-            }
+                _ => due,
+            };
+            let Some(late) = at.checked_sub(due).filter(|late| *late > 0) else {
+                continue;
+            };
+            let jobs = late.div_ceil(period);
+            task.missed = Some(due + (jobs - 1) * period);
+            let task = TaskIndex(index as u32);
+            self.sink.record(&Event::Missed {
+                task,
+                due,
+                at,
+                jobs,
+            });
         }
     }
 }

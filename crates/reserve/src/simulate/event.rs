@@ -91,14 +91,16 @@ pub enum Event {
         /// When it had done it.
         at: Nanos,
     },
-    /// A job was or will be completed after it was due.
+    /// Jobs were or will be completed after they were due.
     Missed {
         /// Which task's.
         task: TaskIndex,
-        /// When it was due.
+        /// When the first was due.
         due: Nanos,
         /// When it was completed, or when the simulation stopped before that.
         at: Nanos,
+        /// How many, one due after the other: more than one only when the simulation stops.
+        jobs: u64,
     },
     /// What is left of a server's budget, after a decision and only if the sink asks for budgets.
     Budget {

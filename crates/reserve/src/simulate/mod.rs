@@ -24,6 +24,7 @@
 //!     shielding: Shielding::Shielded,
 //!     servers: 2,
 //!     tasks: 2,
+//!     seed: 0,
 //! };
 //! let mut simulation = Simulation::new(config, CostModel::FREE, Tally::new());
 //! let contract = Contract::new(2_000_000, 10_000_000)?; // 2 ms every 10 ms

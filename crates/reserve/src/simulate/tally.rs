@@ -35,7 +35,7 @@ pub struct ServerTally {
     window_used: Nanos,
     windows: u64,
     least_used: Option<Nanos>,
-    total_in_windows: Nanos,
+    total_in_windows: u128,
 }
 
 impl Tally {
@@ -155,17 +155,19 @@ impl ServerTally {
         (self.windows > 0).then(|| self.total_in_windows as f64 / self.windows as f64)
     }
 
-    /// Adds a stretch of use, which may span periods.
+    /// Adds a stretch of use, which may span periods. O(1), however many they are.
     fn charge(&mut self, from: Nanos, to: Nanos) {
         self.close_windows(from);
         let Some(period) = self.period else { return };
-        let mut from = from;
-        while from < to {
-            let until = self.window_end(period).min(to);
-            self.window_used += until - from;
-            from = until;
-            self.close_windows(from);
+        let first = self.window_end(period).min(to);
+        self.window_used += first - from;
+        if first == to {
+            return self.close_windows(to);
         }
+        let rest = to - first;
+        self.close(1, self.window_used);
+        self.close(rest / period, period);
+        self.window_used = rest % period;
     }
 
     fn window_end(&self, period: Nanos) -> Nanos {
@@ -175,11 +177,19 @@ impl ServerTally {
     /// Accounts for every period that ends by `now`.
     fn close_windows(&mut self, now: Nanos) {
         let Some(period) = self.period else { return };
-        while self.window_end(period) <= now {
-            let used = core::mem::take(&mut self.window_used);
+        if let Some(beyond) = now.checked_sub(self.window_end(period)) {
+            self.close(1, self.window_used);
+            self.close(beyond / period, 0);
+        }
+    }
+
+    /// Accounts for so many periods, in each of which so much was used.
+    fn close(&mut self, windows: u64, used: Nanos) {
+        if windows > 0 {
             self.least_used = Some(self.least_used.map_or(used, |least| least.min(used)));
-            self.total_in_windows += used;
-            self.windows += 1;
+            self.total_in_windows += u128::from(windows) * u128::from(used);
+            self.windows += windows;
+            self.window_used = 0;
         }
     }
 }
@@ -241,7 +251,7 @@ impl Sink for Tally {
                 let server = self.of(task);
                 server.worst_response = server.worst_response.max(Some(at - planned));
             }
-            Event::Missed { task, .. } => self.of(task).misses += 1,
+            Event::Missed { task, jobs, .. } => self.of(task).misses += jobs,
             Event::Depleted { server, .. } => self.servers[server.get()].depletions += 1,
             Event::Budget { .. } => {}
             Event::Stopped { at } => {

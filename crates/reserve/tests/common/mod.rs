@@ -29,6 +29,7 @@ pub(crate) fn config(shielding: Shielding) -> Config {
         shielding,
         servers: 16,
         tasks: 32,
+        seed: 0,
     }
 }
 

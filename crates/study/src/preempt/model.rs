@@ -82,6 +82,7 @@ impl Quanta {
             shielding: Shielding::Shielded,
             servers: 1,
             tasks: 2,
+            seed: 0,
         };
         let mut simulation = Simulation::new(config, costs(way, machine), Account::default());
         let guests = simulation.background(QUANTUM.as_nanos() as Nanos)?;
