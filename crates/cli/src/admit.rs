@@ -241,6 +241,23 @@ impl Outcome<'_> {
                 "the longest host step of {names}: {step}; all responses allow for that"
             );
         }
+        let unbounded =
+            |row: &Row<'_>| row.verdict.schedulable() && row.verdict.loss.useful.is_none();
+        let unbounded = self
+            .rows()
+            .filter(|(_, row)| row.as_ref().is_some_and(unbounded));
+        let unbounded: Vec<_> = unbounded.map(|(tenant, _)| tenant.name.as_str()).collect();
+        if let Some(first) = unbounded.first() {
+            let _ = writeln!(
+                text,
+                "nothing bounds how often {first}{others} can be preempted: no time is promised to be \
+                 useful, nor an end; a `nonpreemptive` would",
+                others = match unbounded.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                },
+            );
+        }
         if !background.iter().all(Verdict::schedulable) {
             let _ = writeln!(
                 text,

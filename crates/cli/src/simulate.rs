@@ -441,14 +441,17 @@ impl<'a> Scene<'a> {
 
     fn summary(&self, tally: &Tally) -> String {
         format!(
-            "{end} of virtual time, {order}, {shielding}: {decisions} decisions, each touched at \
-             most {touched} reservations; {timers} timer interrupts, {unnecessary} of them \
-             unnecessary",
+            "{end} of virtual time, {order}, {shielding}: {decisions} decisions{touched}; {timers} timer \
+             interrupts, {unnecessary} of them unnecessary",
             end = nanos(self.end),
             order = self.order,
             shielding = self.shielding_name(),
             decisions = tally.decisions(),
-            touched = tally.most_touched(),
+            touched = tally
+                .most_touched()
+                .map_or_else(String::new, |most| format!(
+                    ", each touched at most {most} reservations"
+                )),
             timers = tally.timer_interrupts(),
             unnecessary = tally.unnecessary_interrupts(),
         )

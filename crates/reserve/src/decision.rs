@@ -15,8 +15,12 @@ pub struct Decision {
     /// The task is in its non-preemptive region: nothing but its own end of budget, blocking or
     /// turn can take the processor from it before `timer` (SPR §III-F).
     pub protected: bool,
-    /// Reservations whose accounting was touched; at most two when shielded.
-    pub touched: u32,
+    /// Reservations that were accounted for or dispatched, and in the eager scheduler those whose timers
+    /// were processed, each as often as it was.
+    pub processed: u32,
+    /// Reservations whose records were accessed at all: counted at each access, with the feature
+    /// `touched` only, which costs time. At most two when shielded.
+    pub touched: Option<u32>,
     /// Entries of replenishment queues that were processed.
     pub replenishments: u32,
     /// Expired timeouts that were processed; at most one when shielded.

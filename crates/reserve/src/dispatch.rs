@@ -53,11 +53,11 @@ impl Scheduler {
                 decision.replenishments += u32::from(caught_up > 0);
             }
         }
-        let touched = |index: Option<Index>| {
+        let is_reserved = |index: Option<Index>| {
             index.is_some_and(|index| !self.servers.at(index).is_background())
         };
-        decision.touched +=
-            u32::from(touched(previous)) + u32::from(next != previous && touched(next));
+        decision.processed +=
+            u32::from(is_reserved(previous)) + u32::from(next != previous && is_reserved(next));
         let run = next
             .and_then(|next| self.tasks.first(next))
             .map(|task| self.tasks.id(task));

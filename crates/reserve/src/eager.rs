@@ -9,6 +9,7 @@ use crate::timers::{Timer, Timers};
 
 impl Scheduler {
     pub(crate) fn schedule_eager(&mut self, now: u64) -> Decision {
+        self.servers.forget_touched();
         let mut decision = Decision::default();
         self.account(now);
         let previous = self.current;
@@ -23,6 +24,7 @@ impl Scheduler {
         let next = self.begin_turn(next);
         self.dispatch(previous, next, &mut decision);
         self.arm_eagerly(next, &mut decision);
+        decision.touched = self.servers.touched();
         decision
     }
 
@@ -50,7 +52,7 @@ impl Scheduler {
             }
         };
         decision.replenishments += self.entries(index, replenished);
-        decision.touched += u32::from(!self.servers.at(index).is_background());
+        decision.processed += u32::from(!self.servers.at(index).is_background());
     }
 
     /// A replenishment has come due. What a ready server gets back needs no more than this

@@ -88,6 +88,8 @@ mod supply;
 mod tasks;
 mod timeouts;
 mod timers;
+#[cfg(feature = "touched")]
+mod touched;
 mod transitions;
 mod turns;
 mod urgency;

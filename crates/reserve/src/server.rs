@@ -1,15 +1,13 @@
 //! Servers: what carries a reservation, or none.
 
 use alloc::vec::Vec;
-#[cfg(debug_assertions)]
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::budget::Budget;
 use crate::contract::{Contract, Nanos};
-#[cfg(debug_assertions)]
-use crate::id::NOWHERE;
 use crate::id::{Index, NEVER, Refused, ServerId};
 use crate::supply::Supply;
+#[cfg(feature = "touched")]
+use crate::touched::Touched;
 use crate::urgency::Urgency;
 
 /// What keeps a server from running, if anything (SPR §IV-A).
@@ -189,8 +187,8 @@ impl Server {
 pub(crate) struct Servers {
     places: Vec<Server>,
     free: Vec<Index>,
-    #[cfg(debug_assertions)]
-    visits: Visits,
+    #[cfg(feature = "touched")]
+    touched: Touched,
 }
 
 impl Servers {
@@ -198,8 +196,8 @@ impl Servers {
         Servers {
             places: (0..capacity).map(|_| Server::new()).collect(),
             free: (0..capacity).rev().collect(),
-            #[cfg(debug_assertions)]
-            visits: Visits::default(),
+            #[cfg(feature = "touched")]
+            touched: Touched::new(capacity),
         }
     }
 
@@ -240,71 +238,37 @@ impl Servers {
 
     #[inline]
     pub(crate) fn at(&self, index: Index) -> &Server {
-        #[cfg(debug_assertions)]
-        self.visit(index);
+        self.touch(index);
         &self.places[index as usize]
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, index: Index) -> &mut Server {
-        #[cfg(debug_assertions)]
-        self.visit(index);
+        self.touch(index);
         &mut self.places[index as usize]
     }
 
-    #[cfg(debug_assertions)]
-    fn visit(&self, index: Index) {
-        if !self.places[index as usize].is_background {
-            self.visits.note(index);
+    /// Notes that a reservation's record is accessed, where that is counted.
+    #[inline]
+    fn touch(&self, _index: Index) {
+        #[cfg(feature = "touched")]
+        if !self.places[_index as usize].is_background {
+            self.touched.note(_index);
         }
     }
 
-    /// How many reservations were looked at since [`forget_visits`](Self::forget_visits); some number
-    /// above two if they were more. Nobody counts where no assertions are.
-    pub(crate) fn visits(&self) -> usize {
-        #[cfg(debug_assertions)]
-        let visits = self.visits.count();
-        #[cfg(not(debug_assertions))]
-        let visits = 0;
-        visits
+    /// How many reservations' records were accessed since [`forget_touched`](Self::forget_touched), where
+    /// that is counted.
+    pub(crate) fn touched(&self) -> Option<u32> {
+        #[cfg(feature = "touched")]
+        return Some(self.touched.count());
+        #[cfg(not(feature = "touched"))]
+        None
     }
 
     /// Begins to count anew.
-    pub(crate) fn forget_visits(&mut self) {
-        #[cfg(debug_assertions)]
-        {
-            self.visits = Visits::default();
-        }
-    }
-}
-
-/// The first three of the servers that were looked at: where assertions are, they count what is
-/// really visited, and not what should have been.
-#[cfg(debug_assertions)]
-#[derive(Debug)]
-struct Visits([AtomicU32; 3]);
-
-#[cfg(debug_assertions)]
-impl Default for Visits {
-    fn default() -> Self {
-        Visits([const { AtomicU32::new(NOWHERE) }; 3])
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Visits {
-    fn note(&self, index: Index) {
-        for place in &self.0 {
-            match place.load(Ordering::Relaxed) {
-                NOWHERE => return place.store(index, Ordering::Relaxed),
-                noted if noted == index => return,
-                _ => {}
-            }
-        }
-    }
-
-    fn count(&self) -> usize {
-        let noted = |place: &&AtomicU32| place.load(Ordering::Relaxed) != NOWHERE;
-        self.0.iter().filter(noted).count()
+    pub(crate) fn forget_touched(&mut self) {
+        #[cfg(feature = "touched")]
+        self.touched.forget();
     }
 }

@@ -147,7 +147,7 @@ proptest! {
                 });
                 if shielding == Shielding::Shielded {
                     for decision in &history.decisions {
-                        assert!(decision.touched <= 2 && decision.timeouts <= 1);
+                        assert!(decision.touched.is_some_and(|it| it <= 2) && decision.timeouts <= 1);
                     }
                     if order == Order::FixedPriority {
                         for (at, switched) in &history.fired {

@@ -8,7 +8,7 @@
 use leasehold_reserve::admission::{Overhead, Verdict, admit, while_ending};
 use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Policy, Priority, Scheduler, ServerId, Shielding,
-    TaskId,
+    State, TaskId,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
@@ -429,6 +429,31 @@ proptest! {
             machine.run(kill, None);
             let took = machine.kill(set.order, reclaim, bound);
             prop_assert!(took.is_some(), "more than {bound}");
+        }
+    }
+
+    #[test]
+    fn work_that_is_queued_is_done_within_the_bound(
+        set in sets(), seed in any::<u64>(), start in 0..3_000_u64, work in 1..150_u64,
+    ) {
+        let (verdict, contract) = (set.verdict(), set.tenants[0].0);
+        let mut machine = Machine::new(&set, seed, None);
+        machine.run(start, None);
+        let tenant = &mut machine.tenants[0];
+        let state = machine.scheduler.state(tenant.server).expect("it is there");
+        // What it is at now, unless that has no end.
+        let begun = match state {
+            State::Blocked => 0,
+            _ => tenant.left.min(50),
+        };
+        if let Some(bound) = verdict.served_within(&contract, set.order, begun + work) {
+            (tenant.left, tenant.step) = (begun + work, 0);
+            machine.scheduler.wake(tenant.task, machine.now).expect("it is there");
+            let from = machine.now;
+            machine.decide();
+            machine.run(from + bound + 1, Some(0));
+            prop_assert!(machine.tenants[0].left == 0, "more than {bound}");
+            prop_assert!(machine.now <= from + bound, "{} of {bound}", machine.now - from);
         }
     }
 

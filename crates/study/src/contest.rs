@@ -76,6 +76,8 @@ impl Contest {
         config.cpu = core();
         config.realtime = true;
         config.shielding = shielding;
+        // Attackers are there to attack, whether what they do to each other fits or not.
+        config.admission = false;
         config.max_tenants = contestants;
         config.max_memories = (contestants + SPARE) as usize;
         config.code_cache = leasehold_cell::user_code_cache();

@@ -18,12 +18,16 @@
 //! use leasehold_reserve::{Contract, Order, Priority};
 //!
 //! let control = Contract::new(1_000, 4_000)?.with_priority(Priority(9));
-//! let batch = Contract::new(5_000, 20_000)?.with_nonpreemptive(500)?;
+//! let batch = Contract::new(5_000, 20_000)?
+//!     .with_priority(Priority(1))
+//!     .with_nonpreemptive(500)?;
 //! let report = admit(&[control, batch], Order::FixedPriority, Overhead { per_preemption: 10 });
 //! assert!(report.schedulable());
-//! assert_eq!(report.servers[0].response, Some(1_500)); // its own 1,000, and 500 it waits
-//! assert_eq!(report.servers[1].response, Some(7_000)); // preempted twice
-//! assert_eq!(report.servers[1].loss.useful, Some(4_900)); // 10 dispatches per period at most
+//! // Its own 1,000, 500 that it waits, and twice what a preemption takes.
+//! assert_eq!(report.servers[0].response, Some(1_520));
+//! assert_eq!(report.servers[1].response, Some(7_030)); // preempted twice
+//! // Nine preemptions, a dispatch and a stop per period at most.
+//! assert_eq!(report.servers[1].loss.useful, Some(4_890));
 //! # Ok::<(), leasehold_reserve::ContractError>(())
 //! ```
 

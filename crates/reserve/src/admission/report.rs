@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use super::overhead::{DISPATCH_AND_STOP, Loss, Overhead};
-use super::reclamation::{pieces, reclaimed_within};
+use super::reclamation::{pieces, reclaimed_within, while_ending};
 use super::responses;
 use super::utilisation::Utilisation;
 use crate::config::Order;
-use crate::contract::{Contract, Nanos};
+use crate::contract::{Contract, Nanos, Policy};
 
 /// What the admission test says about a set of contracts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,41 @@ impl Verdict {
             .checked_add(each)?;
         let lost = lost.checked_mul(reclaim.div_ceil(useful))?;
         reclaimed_within(contract, order, self.response?, reclaim.checked_add(lost)?)
+    }
+}
+
+impl Verdict {
+    /// The longest time until a server that works for others, such as one that serves the ends of
+    /// tenants without a reservation, has done `work` nanoseconds: all that is queued at an instant,
+    /// what is left of the piece that it is at included. Counts what scheduling takes, as
+    /// [`reclaimed_within`](Self::reclaimed_within) does, and that work before it may have used up the
+    /// budget.
+    ///
+    /// `None` if nothing bounds it: nothing bounds how often the server is preempted (give it the
+    /// highest priority or a non-preemptive region), scheduling takes all of its budget, or the server is
+    /// sporadic and tracks more than two replenishments, so that its budget may come back in pieces that
+    /// are too small.
+    ///
+    /// ```
+    /// use leasehold_reserve::admission::{Overhead, admit};
+    /// use leasehold_reserve::{Contract, Order, Priority};
+    ///
+    /// // 1 ms in every 10 ms, above all others, where a preemption takes 50 µs.
+    /// let ends = Contract::new(1_000_000, 10_000_000)?
+    ///     .with_replenishments(1)?
+    ///     .with_priority(Priority(255));
+    /// let order = Order::FixedPriority;
+    /// let report = admit(&[ends], order, Overhead { per_preemption: 50_000 });
+    /// // 900 µs are useful in a period: three of them, after one until its budget comes back.
+    /// let within = report.servers[0].served_within(&ends, order, 2_000_000);
+    /// assert!(within.is_some_and(|time| time < 40_000_000));
+    /// # Ok::<(), leasehold_reserve::ContractError>(())
+    /// ```
+    #[must_use]
+    pub fn served_within(&self, contract: &Contract, order: Order, work: Nanos) -> Option<Nanos> {
+        let is_whole = while_ending(contract) == *contract || order == Order::EarliestDeadline;
+        self.reclaimed_within(contract, order, work)
+            .filter(|_| is_whole || contract.policy() == Policy::Deferrable)
     }
 }
 

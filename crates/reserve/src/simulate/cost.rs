@@ -6,7 +6,7 @@ use crate::{Decision, Nanos};
 ///
 /// A timer interrupt costs `interrupt + handler` before the scheduler takes its timestamp, a call
 /// by the running task `call`. What comes after the timestamp is the invocation itself: `decision`,
-/// then `reservation` for each reservation touched, `timeout` for each timeout and `replenishment`
+/// then `reservation` for each reservation processed, `timeout` for each timeout and `replenishment`
 /// for each entry of a replenishment ring processed, `arm`, and `switch` if another task runs next.
 /// Together they are SPR's `O_pre` (§III-G).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct CostModel {
     pub call: Nanos,
     /// An invocation of the scheduler that touches nothing.
     pub decision: Nanos,
-    /// Each reservation touched.
+    /// Each reservation processed.
     pub reservation: Nanos,
     /// Each timeout processed.
     pub timeout: Nanos,
@@ -85,7 +85,7 @@ impl CostModel {
     /// The part of it that is the scheduler's own code: without arming and switching.
     pub fn deciding(&self, decision: &Decision) -> Nanos {
         self.decision
-            + u64::from(decision.touched) * self.reservation
+            + u64::from(decision.processed) * self.reservation
             + u64::from(decision.timeouts) * self.timeout
             + u64::from(decision.replenishments) * self.replenishment
     }
@@ -102,7 +102,7 @@ impl CostModel {
             + self.handler
             + self.of(&Decision {
                 switched: true,
-                touched: 2,
+                processed: 2,
                 replenishments: ring,
                 timeouts: 1,
                 ..Decision::default()

@@ -529,6 +529,7 @@ impl<S: Sink> Simulation<S> {
         self.now = stamp + costs.of(&decision);
         self.sink.record(&Event::Decided {
             at: stamp,
+            processed: decision.processed,
             touched: decision.touched,
             replenishments: decision.replenishments,
             timeouts: decision.timeouts,

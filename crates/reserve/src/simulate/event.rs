@@ -59,8 +59,10 @@ pub enum Event {
     Decided {
         /// Its timestamp.
         at: Nanos,
-        /// Reservations that it touched.
-        touched: u32,
+        /// Reservations that it processed.
+        processed: u32,
+        /// Reservations that it touched, where that [is counted](crate::Decision::touched).
+        touched: Option<u32>,
         /// Entries of replenishment rings that it processed.
         replenishments: u32,
         /// Timeouts that it processed.

@@ -13,7 +13,7 @@ pub struct Tally {
     timer_interrupts: u64,
     unnecessary: u64,
     decisions: u64,
-    most_touched: u32,
+    most_touched: Option<u32>,
     idle_overhead: Nanos,
 }
 
@@ -67,8 +67,8 @@ impl Tally {
         self.decisions
     }
 
-    /// Most reservations that one invocation touched.
-    pub fn most_touched(&self) -> u32 {
+    /// Most reservations that one invocation touched, where that [is counted](crate::Decision::touched).
+    pub fn most_touched(&self) -> Option<u32> {
         self.most_touched
     }
 
