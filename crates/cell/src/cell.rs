@@ -3,7 +3,9 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
+use crate::artifact::CodeCache;
 use crate::clock::Elapsed;
+use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::engine_config::engine_config;
@@ -25,7 +27,7 @@ use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Order, Shielding, Supply};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -67,7 +69,7 @@ pub struct CellConfig {
     /// and no tenant pages.
     pub memory: Option<HeldMemory>,
     /// Where compiled programs are kept between runs; `None` compiles every time.
-    pub code_cache: Option<PathBuf>,
+    pub code_cache: Option<Arc<CodeCache>>,
 }
 
 impl CellConfig {
@@ -98,7 +100,7 @@ pub struct Cell {
     inbox: Arc<Inbox<Command>>,
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
-    code_cache: Option<PathBuf>,
+    code_cache: Option<Arc<CodeCache>>,
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
@@ -292,6 +294,8 @@ impl Cell {
     /// # Errors
     /// When the host refuses a thread, address space, or the engine.
     pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
+        // Before the first engine, which may compile.
+        compile_threads::start()?;
         config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
         let mut engine_config = engine_config(config.preemption);
@@ -638,11 +642,17 @@ fn run(
         .and_then(|preemption| {
             let realtime = realtime == Realtime::Granted;
             Executor::new(config, engine, inbox, pools, preemption, realtime)
+        })
+        .and_then(|executor| {
+            let held = memory::held();
+            // What takes privileges has been done: from here on the thread works for guests.
+            leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
+            Ok((executor, held))
         });
     match executor {
-        Ok(mut executor) => {
+        Ok((mut executor, held)) => {
             // Nobody waits for a cell whose controller has gone.
-            let _ = ready.send(Ok((realtime, memory::held())));
+            let _ = ready.send(Ok((realtime, held)));
             executor.run();
         }
         Err(error) => {

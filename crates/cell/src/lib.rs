@@ -53,6 +53,7 @@ pub mod calibrate;
 mod cell;
 mod cleaning;
 pub mod clock;
+mod compile_threads;
 mod control_share;
 mod core_modules;
 pub mod data_segments;
@@ -88,10 +89,11 @@ pub mod stack;
 mod standing;
 mod starting;
 pub mod steps;
+pub mod user_files;
 mod wasi;
 
 pub use arena_backing::MapBacking;
-pub use artifact::user_cache as user_code_cache;
+pub use artifact::{CodeCache, user_code_cache};
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };

@@ -11,10 +11,13 @@
 
 use crate::meter::Held;
 use crate::steps::{CEILING_NS, Longest, RowId};
+use crate::user_files;
+use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use leasehold_kernel::KernelCosts;
 use leasehold_reclaim::CostModel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// How many times what was measured a thing is charged.
@@ -26,6 +29,9 @@ pub const ASSUMED_MARGIN_NS: u64 = 100_000;
 /// The most that one thing can cost: a second, ps. No sum of what a lease is charged is near an
 /// overflow then.
 const COST_MAX_PS: u64 = 1_000_000_000_000;
+
+/// Most bytes of a profile that is read.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Version of the file format; a profile of another version is measured again.
 pub const FORMAT: u32 = 4;
@@ -193,14 +199,9 @@ pub struct Costs {
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// It cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The profile.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// It cannot be read or written, or others could have written it.
+    #[error("the profile is not used: {0}")]
+    File(#[from] OwnedError),
     /// It is damaged.
     #[error("{}: not a profile: {reason}; run `leasehold calibrate`", path.display())]
     Damaged {
@@ -313,40 +314,34 @@ impl Profile {
             .map_or(ASSUMED_MARGIN_NS, |added| added.p9999_ns)
     }
 
-    /// Where a profile is kept if nobody says otherwise: `$XDG_STATE_HOME/leasehold/profile.json`,
-    /// or the same under `~/.local/state`.
-    pub fn default_path() -> PathBuf {
-        let state = std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| {
-                std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"))
-            });
-        state
-            .unwrap_or_else(std::env::temp_dir)
-            .join("leasehold/profile.json")
+    /// Where a profile is kept by default: `profile.json` in the
+    /// [state directory](user_files::state) of this user, if there is one.
+    pub fn default_path() -> Option<PathBuf> {
+        Some(user_files::state()?.join("profile.json"))
     }
 
     /// Reads a profile; `None` if there is none.
     ///
+    /// What it says is what leases are charged, so it and all directories above it must belong to
+    /// this user or to root, and no one else may write to them.
+    ///
     /// # Errors
     /// When there is one that cannot be used here.
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => {
-                return Err(ProfileError::File {
-                    path: path.to_owned(),
-                    source,
-                });
-            }
+        let (directory, name) = Self::split(path)?;
+        let read = OwnedDirectory::open(directory, Missing::Refuse)
+            .and_then(|directory| directory.read(name, MAX_BYTES));
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_missing() => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let damaged = |reason: String| ProfileError::Damaged {
             path: path.to_owned(),
             reason,
         };
         let profile: Self =
-            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if profile.format != FORMAT {
             return Err(damaged(format!(
                 "format {}, expected {FORMAT}",
@@ -380,18 +375,23 @@ impl Profile {
     /// # Errors
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
-        let failed = |source| ProfileError::File {
+        let (directory, name) = Self::split(path)?;
+        let text = serde_json::to_string_pretty(self).map_err(|error| ProfileError::Damaged {
             path: path.to_owned(),
-            source,
-        };
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(failed)?;
-        }
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| failed(std::io::Error::other(error)))?;
-        let partial = path.with_extension(format!("{}.partial", std::process::id()));
-        std::fs::write(&partial, text + "\n").map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)
+            reason: error.to_string(),
+        })?;
+        let directory = OwnedDirectory::open(directory, Missing::Create)?;
+        Ok(directory.write(name, &[text.as_bytes(), b"\n"])?)
+    }
+
+    /// The directory of a profile, and its name there.
+    fn split(path: &Path) -> Result<(&Path, &OsStr), ProfileError> {
+        let name = path.file_name().ok_or_else(|| OwnedError::Kind {
+            path: path.to_owned(),
+            expected: "file",
+        })?;
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        Ok((directory.unwrap_or(Path::new(".")), name))
     }
 
     /// Everything that is charged, as it was measured, ps.

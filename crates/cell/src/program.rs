@@ -14,7 +14,7 @@ use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::artifact::{ArtifactCache, Key};
+use crate::artifact::{CodeCache, Key};
 use crate::bulk::chunk_bulk_operations;
 use crate::data_segments::merge_data_segments;
 use crate::engine_config::FEATURES;
@@ -199,8 +199,8 @@ impl fmt::Debug for Program {
 
 impl Program {
     /// Reads, checks and compiles a file: a module, a component, or the text of either. With a
-    /// directory for compiled programs, a program that was compiled before is read from there; a
-    /// directory that cannot be used costs the time to compile, and is not an error.
+    /// cache, a program that was compiled before is read from there; an entry that cannot be used
+    /// costs the time to compile, and is not an error.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Program {
     pub fn load(
         engine: &Engine,
         path: &Path,
-        cache: Option<&Path>,
+        cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
         Program::load_in(Form::Whole, engine, path, cache)
     }
@@ -222,17 +222,9 @@ impl Program {
         form: Form,
         engine: &Engine,
         path: &Path,
-        cache: Option<&Path>,
+        cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
         let bytes = read(path)?;
-        let cache = cache.and_then(|directory| {
-            ArtifactCache::open(directory)
-                .inspect_err(|error| {
-                    let directory = directory.display();
-                    tracing::warn!(%error, %directory, "compiled programs are not kept");
-                })
-                .ok()
-        });
         let Some(cache) = cache else {
             return Program::from_bytes_in(form, engine, &bytes);
         };

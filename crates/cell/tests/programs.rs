@@ -3,12 +3,14 @@
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use leasehold_cell::CodeCache;
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::inventory::Inventory;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Code, Program, ProgramError};
+use leasehold_confine::owned::OwnedError;
 use wasmtime::Engine;
 
 fn engine() -> Engine {
@@ -213,6 +215,11 @@ fn a_missing_file_is_named() {
     );
 }
 
+/// Opens a cache whose secret is beside it.
+fn open_cache(cache: &Path) -> Result<CodeCache, OwnedError> {
+    CodeCache::open(cache, &cache.with_extension("key"))
+}
+
 /// Loads a file through a cache; returns what a run of it takes, and whether the cache served it.
 fn load_cached(file: &Path, cache: &Path) -> (Inventory, bool) {
     let stamp = |path: &Path| {
@@ -234,7 +241,8 @@ fn load_cached(file: &Path, cache: &Path) -> (Inventory, bool) {
     };
     // Writing an entry makes a new file, so that an entry that stays was used.
     let before = stamp(cache);
-    let program = Program::load(&engine(), file, Some(cache)).expect("valid");
+    let opened = open_cache(cache).expect("trusted");
+    let program = Program::load(&engine(), file, Some(&opened)).expect("valid");
     (
         *program.inventory(),
         !before.is_empty() && stamp(cache) == before,
@@ -331,8 +339,63 @@ fn entries_that_others_could_have_written_are_not_used() {
     std::fs::rename(&entry, &elsewhere).expect("ours");
     std::os::unix::fs::symlink(&elsewhere, &entry).expect("ours");
     assert!(!load_cached(&file, &cache).1, "a link");
-    std::fs::set_permissions(&cache, Permissions::from_mode(0o777)).expect("ours");
-    let before = std::fs::metadata(&entry).expect("there").ino();
-    Program::load(&engine(), &file, Some(&cache)).expect("compiles without the cache");
-    assert_eq!(std::fs::metadata(&entry).expect("there").ino(), before);
+    for shared in [&cache, directory.path()] {
+        std::fs::set_permissions(shared, Permissions::from_mode(0o777)).expect("ours");
+        let refused = open_cache(&cache)
+            .expect_err("others can write")
+            .to_string();
+        assert!(
+            refused.contains(shared.to_str().expect("text")),
+            "{refused}"
+        );
+        std::fs::set_permissions(shared, Permissions::from_mode(0o700)).expect("ours");
+    }
+    open_cache(&cache).expect("trusted again");
+}
+
+/// The only entry of a cache.
+fn entry_of(cache: &Path) -> PathBuf {
+    let mut entries = std::fs::read_dir(cache).expect("made");
+    let entry = entries.next().expect("one entry").expect("readable");
+    entry.path()
+}
+
+/// Code that exits with this number.
+fn exits_with(code: u32) -> String {
+    format!(
+        r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+             (memory (export "memory") 1) (func (export "_start") (call $exit (i32.const {code}))))"#
+    )
+}
+
+#[test]
+fn an_entry_under_the_name_of_another_program_is_not_executed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let (mine, yours) = (path("mine.wat"), path("yours.wat"));
+    std::fs::write(&mine, exits_with(1)).expect("writable");
+    std::fs::write(&yours, exits_with(2)).expect("writable");
+    load_cached(&mine, &path("cache"));
+    // Made by the same user, with the same secret.
+    std::fs::copy(path("cache.key"), path("other.key")).expect("copied");
+    load_cached(&yours, &path("other"));
+    std::fs::copy(entry_of(&path("other")), entry_of(&path("cache"))).expect("copied");
+    assert!(!load_cached(&mine, &path("cache")).1);
+}
+
+#[test]
+fn an_entry_made_without_the_secret_is_not_executed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let file = path("a.wat");
+    std::fs::write(&file, exits_with(1)).expect("writable");
+    load_cached(&file, &path("cache"));
+    // The whole directory under another secret: as restored, or as made by a tenant that got out.
+    load_cached(&file, &path("other"));
+    std::fs::copy(entry_of(&path("other")), entry_of(&path("cache"))).expect("copied");
+    assert!(!load_cached(&file, &path("cache")).1);
+    assert!(load_cached(&file, &path("cache")).1);
+    // Others may not read the secret.
+    std::fs::set_permissions(path("cache.key"), Permissions::from_mode(0o640)).expect("ours");
+    assert!(open_cache(&path("cache")).is_err());
 }

@@ -121,7 +121,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     surroundings.stdin = Input::Bytes(input);
     surroundings.stdout = Output::Discard;
     surroundings.stderr = Output::Discard;
-    let profile = profile_or_calibrate(profile)?;
+    let (profile, _) = profile_or_calibrate(profile)?;
     let mut config = CellConfig::new(profile.clone());
     config.code_cache = leasehold_cell::user_code_cache();
 

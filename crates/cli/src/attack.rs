@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     if arguments.play {
         let bench = Bench {
-            profile: profile_or_calibrate(profile)?,
+            profile: profile_or_calibrate(profile)?.0,
             cpu: arguments.cpu,
         };
         return play(&bench);

@@ -7,14 +7,15 @@ use leasehold_cell::Held;
 use leasehold_cell::calibrate::{Drift, Effort, calibrate, check};
 use leasehold_cell::profile::{FACTOR, Latency, PreemptionCosts, Profile, ProfileError};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   leasehold calibrate            measure and store
   leasehold calibrate --check    does the stored profile still hold?
-  leasehold calibrate --json     also print the profile")]
+  leasehold calibrate --json     also print the profile
+  leasehold calibrate --json --no-store")]
 pub(crate) struct Arguments {
     /// Measure again and compare with the stored profile, without replacing it.
     #[arg(long)]
@@ -23,11 +24,16 @@ pub(crate) struct Arguments {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+
+    /// Measure, and store nothing.
+    #[arg(long, conflicts_with = "check")]
+    no_store: bool,
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = path(profile);
     if arguments.check {
+        let path = path.ok_or_else(nowhere)?;
         let Some(stored) = load(&path)? else {
             let message = format!(
                 "no profile at {}; run `leasehold calibrate`",
@@ -52,8 +58,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             ExitCode::from(1)
         });
     }
+    let path = match arguments.no_store {
+        true => None,
+        false => Some(path.ok_or_else(nowhere)?),
+    };
     let measured = calibrate(Effort::Full, &mut progress)?;
-    measured.save(&path).map_err(configuration)?;
+    if let Some(path) = &path {
+        measured.save(path).map_err(configuration)?;
+    }
     if arguments.json {
         let json = serde_json::to_string_pretty(&measured).map_err(anyhow::Error::from)?;
         println!("{json}");
@@ -67,40 +79,76 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         if let Some(costs) = &measured.preemption {
             println!("{}", preemption_text(costs));
         }
-        println!("Stored in {}", path.display());
+        if let Some(path) = path {
+            println!("Stored in {}", path.display());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The stored profile; without one, the first run calibrates.
-pub(crate) fn profile_or_calibrate(profile: Option<&Path>) -> Result<Profile, Failure> {
+/// The stored profile, and where it is; without one, the first run calibrates.
+///
+/// A profile of another host or version is measured again, since a first run on a renewed machine
+/// should just work. One that others could have written is not: that is for a person to look at.
+pub(crate) fn profile_or_calibrate(
+    profile: Option<&Path>,
+) -> Result<(Profile, Option<PathBuf>), Failure> {
     let path = path(profile);
-    match load(&path) {
-        Ok(Some(profile)) => return Ok(profile),
-        Ok(None) => {}
-        // A profile of another host or version says itself what to do, but a first run on a
-        // renewed machine should just work.
-        Err(Failure::Configuration(reason)) => eprintln!("leasehold: {reason}"),
-        Err(other) => return Err(other),
+    match path.as_deref().map(Profile::load) {
+        Some(Ok(Some(profile))) => return Ok((profile, path)),
+        Some(Ok(None)) => {}
+        Some(Err(error @ (ProfileError::Damaged { .. } | ProfileError::Foreign { .. }))) => {
+            eprintln!("leasehold: {error}");
+        }
+        Some(Err(error)) => return Err(configuration(error)),
+        None => {
+            eprintln!("leasehold: no place for a profile: neither XDG_STATE_HOME nor HOME is set")
+        }
     }
     eprintln!("leasehold: measuring what reclaiming and preempting cost on this host (once)");
-    let measured = calibrate(Effort::Full, &mut progress)?;
-    if let Err(error) = measured.save(&path) {
+    let measured = measured_by_child()?;
+    if let Some(Err(error)) = path.as_deref().map(|path| measured.save(path)) {
         eprintln!("leasehold: the profile is not kept: {error}");
     }
-    Ok(measured)
+    Ok((measured, path))
+}
+
+/// Calibrates in a process of its own: its threads are not those of a process that is going to be
+/// confined.
+fn measured_by_child() -> Result<Profile, Failure> {
+    let failed = |error| Failure::Host(anyhow::Error::new(error).context("calibrating"));
+    let output = Command::new(std::env::current_exe().map_err(failed)?)
+        .args(["calibrate", "--json", "--no-store"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(failed)?;
+    if !output.status.success() {
+        let error = anyhow::anyhow!("calibrating: {}", output.status);
+        return Err(Failure::Host(error));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure::Host(anyhow::Error::new(error).context("calibrating")))
 }
 
 /// The stored profile, if there is one of this host; says why if there is one that is not.
 pub(crate) fn profile_if_usable(profile: Option<&Path>) -> Option<Profile> {
-    load(&path(profile)).unwrap_or_else(|reason| {
+    load(&path(profile)?).unwrap_or_else(|reason| {
         eprintln!("leasehold: {reason}");
         None
     })
 }
 
-fn path(profile: Option<&Path>) -> PathBuf {
-    profile.map_or_else(Profile::default_path, Path::to_owned)
+fn path(profile: Option<&Path>) -> Option<PathBuf> {
+    profile.map(Path::to_owned).or_else(Profile::default_path)
+}
+
+fn nowhere() -> Failure {
+    Failure::Configuration(
+        "no place for a profile: found neither XDG_STATE_HOME nor HOME; allowed: one of them, \
+         --profile FILE, or `calibrate --no-store`"
+            .into(),
+    )
 }
 
 fn load(path: &Path) -> Result<Option<Profile>, Failure> {

@@ -88,7 +88,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let (guests, witness) = (guests(scale), witness());
     let all = [&guests[..], std::slice::from_ref(&witness)].concat();
     require(&all, &arguments.guests).map_err(|error| Failure::Missing(format!("{error:#}")))?;
-    let profile = profile_or_calibrate(profile)?;
+    let (profile, _) = profile_or_calibrate(profile)?;
     let surroundings = Surroundings::new(&text(scale.text))?;
 
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];

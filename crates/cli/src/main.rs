@@ -4,6 +4,7 @@ mod admit;
 mod advise;
 mod attack;
 mod calibrate;
+mod confinement;
 mod demo;
 mod exit;
 mod leases;

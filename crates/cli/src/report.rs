@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::{Ended, Exit};
+use leasehold_confine::InForce;
 use leasehold_lease::TenantSpec;
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ fn exit(exit: &Exit) -> String {
 }
 
 /// A report for people.
-pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
+pub(crate) fn text(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> String {
     let mut charges = Table::new();
     charges.load_style(presets::UTF8_HORIZONTAL_ONLY);
     charges.set_header(["charged for", "count", "reclamation"]);
@@ -54,7 +55,8 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
          measured             {measured:>12}   processor time, everything returned: {within} the prediction\n\
          slot reusable after  {reusable:>12}   processor time\n\
          wall time            {wall:>12}   until everything was returned\n\
-         severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n",
+         severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n\
+         {confined}\n",
         name = tenant.name,
         exit = exit(&ended.exit),
         budget = nanos(budget),
@@ -71,7 +73,7 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended) -> String {
 }
 
 /// The same for programs.
-pub(crate) fn json(tenant: &TenantSpec, ended: &Ended) -> Value {
+pub(crate) fn json(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> Value {
     let message = match &ended.exit {
         Exit::Trap(message) | Exit::Lease(message) | Exit::Memory(message) => Some(message),
         Exit::Code(_) | Exit::Killed => None,
@@ -100,5 +102,6 @@ pub(crate) fn json(tenant: &TenantSpec, ended: &Ended) -> Value {
         "pages": reclaimed.pages,
         "steps": reclaimed.steps,
         "pauses": reclaimed.pauses,
+        "confinement": confined,
     })
 }

@@ -1,6 +1,7 @@
 //! `leasehold run`: one program, under one lease.
 
 use crate::calibrate::profile_or_calibrate;
+use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
 use crate::leases;
 use crate::report;
@@ -98,6 +99,9 @@ pub(crate) struct Arguments {
     /// The report as JSON, on standard error (implies --report).
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    confinement: confinement::Arguments,
 }
 
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -108,14 +112,27 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             return Err(Failure::Missing(message));
         }
     }
-    let profile = profile_or_calibrate(profile)?;
+    let (profile, path) = profile_or_calibrate(profile)?;
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
     if let Some(mechanism) = arguments.preempt {
         config.preemption = mechanism;
     }
+    let confined = confinement::enter(
+        arguments.confinement,
+        &Needs {
+            tenants: std::slice::from_ref(&tenant),
+            origin: match (&arguments.lease, &*arguments.dirs) {
+                (Some(file), []) => Origin::File(file),
+                _ => Origin::Flags,
+            },
+            holds_memory: config.memory.is_some(),
+            profile: path.as_deref(),
+        },
+    )?;
     let cell = Cell::start(config)?;
+    confinement::started()?;
     let program = load(&cell, &tenant.component, &tenant.lease)?;
     let handle = cell
         .start_tenant(StartRequest {
@@ -147,9 +164,9 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         Exit::Code(_) | Exit::Killed => {}
     }
     if arguments.json {
-        eprintln!("{}", report::json(&tenant, &ended));
+        eprintln!("{}", report::json(&tenant, &ended, &confined));
     } else if arguments.report {
-        eprint!("{}", report::text(&tenant, &ended));
+        eprint!("{}", report::text(&tenant, &ended, &confined));
     }
     if let Exit::Lease(_) = ended.exit {
         return Ok(ExitCode::from(77));

@@ -66,7 +66,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         );
         return Err(Failure::Configuration(message));
     }
-    let profile = profile_or_calibrate(profile)?;
+    let (profile, _) = profile_or_calibrate(profile)?;
     let Ok(Value::Object(profile)) = serde_json::to_value(&profile) else {
         return Err(Failure::Host(anyhow::anyhow!(
             "the profile is not an object"

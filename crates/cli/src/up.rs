@@ -7,6 +7,7 @@ mod screen;
 mod table;
 
 use crate::calibrate::profile_or_calibrate;
+use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
@@ -18,6 +19,7 @@ use leasehold_cell::{
     Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest,
     TenantHandle, flush_output,
 };
+use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::admit;
@@ -92,6 +94,9 @@ pub(crate) struct Arguments {
     /// The report as JSON, on standard output, instead of the tenants' output.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    confinement: confinement::Arguments,
 }
 
 /// What the tables show.
@@ -114,6 +119,12 @@ struct Running<'a> {
     /// How it used its memory then.
     memory: Option<MemoryUse>,
     ended: Option<Ended>,
+}
+
+/// What the host granted the cell, and what it keeps from it.
+struct OnHost<'a> {
+    realtime: &'a Realtime,
+    confined: &'a InForce,
 }
 
 /// What the admission test says of the file.
@@ -148,7 +159,7 @@ pub(crate) fn main(
             return Err(Failure::Missing(message));
         }
     }
-    let profile = profile_or_calibrate(profile)?;
+    let (profile, path) = profile_or_calibrate(profile)?;
     let overhead = HostTime::of_preemption(arguments.overhead, Some(&profile));
     let fault = HostTime::of_fault(None, Some(&profile));
     let steps = HostSteps::of(fault, Some(&profile));
@@ -171,7 +182,18 @@ pub(crate) fn main(
     config.memory = leases::held_memory(&file.tenants, file.memory);
     config.realtime = true;
     config.admission = !arguments.unadmitted;
+    let confined = confinement::enter(
+        arguments.confinement,
+        &Needs {
+            tenants: &file.tenants,
+            origin: Origin::File(&arguments.leases),
+            holds_memory: config.memory.is_some(),
+            profile: path.as_deref(),
+        },
+    )?;
     let cell = Cell::start(config)?;
+    let limit = RealtimeLimit::of_host();
+    confinement::started()?;
     match cell.realtime() {
         Realtime::Refused(reason) => eprintln!(
             "leasehold: the system refused real-time priority ({reason}): reservations hold among \
@@ -180,7 +202,7 @@ pub(crate) fn main(
         Realtime::Granted => {
             let reserved = leases::claims(&file.tenants, &steps).reserved;
             let reserved: Vec<Contract> = reserved.into_iter().flatten().collect();
-            if let Some(limit) = RealtimeLimit::of_host().filter(|limit| limit.stops(&reserved)) {
+            if let Some(limit) = limit.filter(|limit| limit.stops(&reserved)) {
                 eprintln!("leasehold: {limit}");
             }
         }
@@ -231,14 +253,16 @@ pub(crate) fn main(
     outputs.flush();
     let width = screen.size().map(|(width, _)| width);
     screen.show(&[]);
+    let host = OnHost {
+        realtime: cell.realtime(),
+        confined: &confined,
+    };
     if arguments.json {
-        let json = report::json(&tenants, elapsed, &admitted, cell.realtime(), &areas);
+        let json = report::json(&tenants, elapsed, &admitted, &host, &areas);
         println!("{json}");
     } else {
         let text = match view {
-            View::Processor => {
-                report::text(&tenants, elapsed, &admitted, cell.realtime(), width, &areas)
-            }
+            View::Processor => report::text(&tenants, elapsed, &admitted, &host, width, &areas),
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
         eprint!("{text}");

@@ -2,7 +2,7 @@
 
 use super::memory::{self, Areas};
 use super::table::{Column, lines};
-use super::{Admitted, Running, View};
+use super::{Admitted, OnHost, Running, View};
 use crate::report::nanos;
 use leasehold_cell::{Ended, Exit, ProcessorState, Realtime, Supply};
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ pub(super) fn text(
     tenants: &[Running<'_>],
     elapsed: Duration,
     admitted: &Admitted,
-    realtime: &Realtime,
+    host: &OnHost<'_>,
     width: Option<usize>,
     areas: &Areas,
 ) -> String {
@@ -227,18 +227,20 @@ pub(super) fn text(
         "{supplies}\n\n{ends}{memory}\n\n\
          {seconds:.2} s, {order}; {priority}; longest overrun of a budget {overrun}\n\
          a preemption takes {overhead}\n\
+         {confined}\n\
          missed     times a reservation did not get its budget within a period\n\
          predicted  processor time charged for the end in advance: never above the budget\n\
          measured   what the end took of it\n\
          bound      on the wall time of the end, under the tenant's own reservation\n",
         seconds = elapsed.as_secs_f64(),
         order = admitted.order,
-        priority = match realtime {
+        priority = match host.realtime {
             Realtime::Granted => "with real-time priority",
             _ => "WITHOUT real-time priority: other programs of this host can delay all",
         },
         overrun = nanos(overrun),
         overhead = admitted.overhead,
+        confined = host.confined,
     )
 }
 
@@ -260,7 +262,7 @@ pub(super) fn json(
     tenants: &[Running<'_>],
     elapsed: Duration,
     admitted: &Admitted,
-    realtime: &Realtime,
+    host: &OnHost<'_>,
     areas: &Areas,
 ) -> Value {
     let tenants: Vec<_> = tenants.iter().map(tenant_json).collect();
@@ -270,7 +272,8 @@ pub(super) fn json(
         "schedulable": admitted.schedulable,
         "overhead_ns": admitted.overhead.time().get(),
         "overhead_source": admitted.overhead.source(),
-        "realtime": matches!(realtime, Realtime::Granted),
+        "realtime": matches!(host.realtime, Realtime::Granted),
+        "confinement": host.confined,
         "tenants": tenants,
         "shared": areas.json(),
     })

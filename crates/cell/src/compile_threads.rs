@@ -1,0 +1,36 @@
+//! The threads that help to compile programs.
+//!
+//! The engine compiles functions in parallel, on the threads of `rayon`'s global pool, which would
+//! be made by whichever thread compiles first: with its core, its priority and its privileges. They
+//! are made here instead, by the controller, and can do nothing but compile.
+
+use leasehold_confine::{Thread, narrow};
+use std::sync::OnceLock;
+
+/// Starts them, once in a process.
+///
+/// # Errors
+/// When the host refuses a thread.
+pub(crate) fn start() -> anyhow::Result<()> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    let started = STARTED.get_or_init(|| {
+        let built = rayon::ThreadPoolBuilder::new()
+            .thread_name(|number| format!("leasehold-code{number}"))
+            .start_handler(|_| {
+                if let Err(error) = narrow(Thread::Compiler) {
+                    // It would have all that start-up takes: better no process.
+                    tracing::error!(%error, "a thread for compiling is not confined");
+                    std::process::abort();
+                }
+            })
+            .build_global();
+        match built {
+            // In a program that uses the pool itself, it is as that program wants it.
+            Err(error) if leasehold_confine::is_confined() => Err(error.to_string()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    });
+    started
+        .clone()
+        .map_err(|error| anyhow::anyhow!("threads for compiling: {error}"))
+}

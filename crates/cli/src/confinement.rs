@@ -1,0 +1,240 @@
+//! The second line of defence, from the command line: which places a command needs, and that no
+//! tenant is given one of them.
+
+use crate::exit::Failure;
+use leasehold_cell::user_files;
+use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
+use leasehold_lease::TenantSpec;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How far a command that runs guests is confined.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Arguments {
+    /// Keep all system calls, files and privileges: for debuggers and tracers.
+    #[arg(long)]
+    no_confinement: bool,
+
+    /// `enforce`; `trap`, in which a denied system call is named and ends the process; or `off`.
+    #[arg(
+        long = "confinement",
+        value_name = "MODE",
+        env = "LEASEHOLD_CONFINEMENT",
+        default_value = "enforce",
+        hide = true
+    )]
+    mode: Mode,
+}
+
+impl Arguments {
+    fn mode(self) -> Mode {
+        match self.no_confinement {
+            true => Mode::Off,
+            false => self.mode,
+        }
+    }
+}
+
+/// Where the tenants of a command come from, for what is said of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A lease file.
+    File(&'a Path),
+    /// Flags, perhaps over a lease file.
+    Flags,
+}
+
+/// What a command works with, beside its tenants.
+pub(crate) struct Needs<'a> {
+    /// The tenants.
+    pub(crate) tenants: &'a [TenantSpec],
+    /// Where they come from.
+    pub(crate) origin: Origin<'a>,
+    /// Whether the cell holds frames for them.
+    pub(crate) holds_memory: bool,
+    /// The profile, if it is in a file.
+    pub(crate) profile: Option<&'a Path>,
+}
+
+/// Confines the process before it starts a cell, and everything that it starts from then on.
+///
+/// # Errors
+/// When a tenant would be given a directory that is not for tenants, or the kernel refuses a step.
+pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, Failure> {
+    check_directories(needs)?;
+    let locking = match needs.holds_memory {
+        true => Locking::Frames,
+        false => Locking::Never,
+    };
+    leasehold_confine::enter(arguments.mode(), places(needs), locking).map_err(failed)
+}
+
+/// The controller gives up what only the start of the cell took.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub(crate) fn started() -> Result<(), Failure> {
+    leasehold_confine::narrow(Thread::Controller).map_err(failed)
+}
+
+fn failed(error: leasehold_confine::ConfineError) -> Failure {
+    Failure::Host(anyhow::anyhow!(
+        "the process cannot be confined: {error}; --no-confinement runs it all the same"
+    ))
+}
+
+fn places(needs: &Needs<'_>) -> Places {
+    let tenants = needs.tenants.iter();
+    let directories = tenants.clone().flat_map(|tenant| &tenant.dirs);
+    let directories = directories.map(|directory| match directory.write {
+        true => Place::write(&directory.host),
+        false => Place::read(&directory.host),
+    });
+    let data = tenants.clone().flat_map(|tenant| &tenant.data);
+    let programs = tenants.clone().map(|tenant| &tenant.component);
+    let swaps = tenants.filter_map(|tenant| tenant.swap.as_deref());
+    Places {
+        tenants: directories
+            .chain(data.map(|data| Place::read(&data.file)))
+            .collect(),
+        controller: programs
+            .map(Place::read)
+            .chain(user_files::cache().map(Place::write))
+            .collect(),
+        start: ["/proc", "/sys/fs/cgroup", "/sys/kernel/mm"]
+            .map(Place::read)
+            .into_iter()
+            // The swap file is made, and loses its name at once.
+            .chain(swaps.map(|swap| Place::write(parent(swap))))
+            .chain(user_files::state().map(Place::write))
+            .collect(),
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// A place that no tenant may reach.
+struct Guarded {
+    what: &'static str,
+    path: PathBuf,
+}
+
+fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
+    let entry = |what| move |path| Guarded { what, path };
+    let swaps = needs
+        .tenants
+        .iter()
+        .filter_map(|tenant| tenant.swap.clone());
+    let cache = user_files::cache().map(entry("the cache of compiled programs"));
+    let state = user_files::state().map(entry("the state directory"));
+    let profile = needs.profile.map(Path::to_owned).map(entry("the profile"));
+    let processes = entry("the kernel's view of this process")("/proc".into());
+    cache
+        .into_iter()
+        .chain(state)
+        .chain(profile)
+        .chain(swaps.map(entry("the swap file")))
+        .chain([processes])
+        .collect()
+}
+
+/// Refuses a directory that contains a guarded place or lies in one, by whatever name.
+fn check_directories(needs: &Needs<'_>) -> Result<(), Failure> {
+    let guarded = guarded(needs);
+    for tenant in needs.tenants {
+        for directory in &tenant.dirs {
+            let ours = Chain::of(&directory.host);
+            for Guarded { what, path } in &guarded {
+                let theirs = Chain::of(path);
+                let relation = match () {
+                    () if ours.lies_in(&theirs) => "lies in",
+                    () if theirs.lies_in(&ours) => "contains",
+                    () => continue,
+                };
+                let key = match needs.origin {
+                    Origin::File(file) => {
+                        format!("{}: tenant.{}.dirs", file.display(), tenant.name)
+                    }
+                    Origin::Flags => "--dir".to_owned(),
+                };
+                return Err(Failure::Configuration(format!(
+                    "{key}: found {found:?}, which {relation} {what} ({path}); allowed: a directory \
+                     that neither contains it nor lies in it",
+                    found = directory.host.display().to_string(),
+                    path = path.display(),
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file as the kernel tells it from others, and the directories above it: so that links and
+/// mounts at another place are seen through.
+struct Chain {
+    /// Of the file, or of the directory nearest to where it would be, up to the root.
+    identities: Vec<(u64, u64)>,
+    /// Whether the file is there.
+    exists: bool,
+}
+
+impl Chain {
+    fn of(path: &Path) -> Self {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut existing = None;
+        for above in absolute.ancestors() {
+            if let Ok(real) = above.canonicalize() {
+                existing = Some((real, above == absolute));
+                break;
+            }
+        }
+        let (real, exists) = existing.unwrap_or_default();
+        let identities = real.ancestors().filter_map(|path| {
+            let status = std::fs::metadata(path).ok()?;
+            Some((status.dev(), status.ino()))
+        });
+        Self {
+            identities: identities.collect(),
+            exists,
+        }
+    }
+
+    /// Whether this is below the other or the same.
+    fn lies_in(&self, other: &Self) -> bool {
+        let top = other.identities.first().filter(|_| other.exists);
+        top.is_some_and(|top| self.identities.contains(top))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chain;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_place_is_found_through_links_and_where_it_is_not_yet() {
+        let directory = tempfile::tempdir().expect("directory");
+        let inner = directory.path().join("a/b");
+        std::fs::create_dir_all(&inner).expect("made");
+        let link = directory.path().join("link");
+        symlink(&inner, &link).expect("linked");
+        let outer = Chain::of(&directory.path().join("a"));
+        for inside in [
+            inner.clone(),
+            link.clone(),
+            link.join("../b/not/there"),
+            inner.join("x"),
+        ] {
+            let inside = Chain::of(&inside);
+            assert!(inside.lies_in(&outer));
+            assert!(!outer.lies_in(&inside));
+        }
+        let beside = Chain::of(&directory.path().join("c"));
+        assert!(!beside.lies_in(&outer) && !outer.lies_in(&beside));
+        assert!(outer.lies_in(&outer));
+    }
+}

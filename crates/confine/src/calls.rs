@@ -1,0 +1,437 @@
+//! Which system calls each kind of thread makes.
+//!
+//! The lists are short groups, named after what they are for. A kind is a union of groups. Where
+//! an argument decides, the call has a [`Condition`].
+
+use libc::c_long;
+
+/// A kind of thread, by what it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thread {
+    /// Any thread before it has narrowed itself: all that start-up takes.
+    Start,
+    /// Loads and compiles programs, starts tenants, reports.
+    Controller,
+    /// Runs guests, and what the host does for them without waiting.
+    Cell,
+    /// Does for guests what may wait for a disk.
+    Io,
+    /// Helps to compile.
+    Compiler,
+}
+
+impl Thread {
+    /// All kinds.
+    pub const ALL: [Thread; 5] = [
+        Thread::Start,
+        Thread::Controller,
+        Thread::Cell,
+        Thread::Io,
+        Thread::Compiler,
+    ];
+
+    fn groups(self) -> &'static [&'static [Call]] {
+        match self {
+            Thread::Start => &[
+                COMMON,
+                MEMORY,
+                CODE,
+                PAGING,
+                WAITING,
+                FILES,
+                DESCRIPTORS,
+                THREADS,
+                TIMERS,
+                START,
+            ],
+            Thread::Controller => &[
+                COMMON,
+                MEMORY,
+                CODE,
+                PAGING,
+                WAITING,
+                FILES,
+                DESCRIPTORS,
+                THREADS,
+            ],
+            Thread::Cell => &[
+                COMMON,
+                MEMORY,
+                PAGING,
+                WAITING,
+                FILES,
+                DESCRIPTORS,
+                THREADS,
+                TIMERS,
+            ],
+            Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
+            Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
+        }
+    }
+
+    /// The calls of this kind of thread.
+    pub(crate) fn calls(self) -> impl Iterator<Item = &'static Call> + Clone {
+        self.groups().iter().flat_map(|group| group.iter())
+    }
+}
+
+/// A system call, and when it is allowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) number: c_long,
+    pub(crate) condition: Condition,
+}
+
+/// What must hold of a call's arguments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Condition {
+    /// Nothing.
+    Always,
+    /// `argument & mask == value`, of the lower 32 bits.
+    Masked { argument: u8, mask: u32, value: u32 },
+    /// The argument is zero, all 64 bits.
+    Zero { argument: u8 },
+    /// The argument is the identity of this process.
+    ThisProcess { argument: u8 },
+}
+
+const fn always(number: c_long) -> Call {
+    Call {
+        number,
+        condition: Condition::Always,
+    }
+}
+
+const fn equal(number: c_long, argument: u8, value: u32) -> Call {
+    masked(number, argument, u32::MAX, value)
+}
+
+const fn masked(number: c_long, argument: u8, mask: u32, value: u32) -> Call {
+    Call {
+        number,
+        condition: Condition::Masked {
+            argument,
+            mask,
+            value,
+        },
+    }
+}
+
+const fn this_process(number: c_long, argument: u8) -> Call {
+    Call {
+        number,
+        condition: Condition::ThisProcess { argument },
+    }
+}
+
+/// Asks for the auxiliary vector (Linux 6.4).
+const PR_GET_AUXV: u32 = 0x4155_5856;
+
+/// What the language's run-time and the C library do in any thread.
+const COMMON: &[Call] = &[
+    always(libc::SYS_read),
+    always(libc::SYS_readv),
+    always(libc::SYS_write),
+    always(libc::SYS_writev),
+    always(libc::SYS_close),
+    always(libc::SYS_futex),
+    always(libc::SYS_sched_yield),
+    always(libc::SYS_clock_gettime),
+    always(libc::SYS_clock_getres),
+    always(libc::SYS_clock_nanosleep),
+    always(libc::SYS_nanosleep),
+    always(libc::SYS_gettimeofday),
+    always(libc::SYS_restart_syscall),
+    always(libc::SYS_getrandom),
+    always(libc::SYS_gettid),
+    always(libc::SYS_getpid),
+    always(libc::SYS_getuid),
+    always(libc::SYS_geteuid),
+    always(libc::SYS_getcpu),
+    always(libc::SYS_sched_getaffinity),
+    always(libc::SYS_sysinfo),
+    always(libc::SYS_uname),
+    always(libc::SYS_rt_sigreturn),
+    always(libc::SYS_rt_sigaction),
+    always(libc::SYS_rt_sigprocmask),
+    always(libc::SYS_sigaltstack),
+    this_process(libc::SYS_tgkill, 0),
+    always(libc::SYS_exit),
+    always(libc::SYS_exit_group),
+    // Reading a limit of its own; setting one is for the start.
+    Call {
+        number: libc::SYS_prlimit64,
+        condition: Condition::Zero { argument: 2 },
+    },
+    equal(libc::SYS_prctl, 0, libc::PR_SET_NAME as u32),
+    equal(libc::SYS_prctl, 0, libc::PR_GET_NAME as u32),
+    equal(libc::SYS_prctl, 0, libc::PR_SET_VMA as u32),
+    // The vector that the kernel started it with: where the vDSO is, the size of a page.
+    equal(libc::SYS_prctl, 0, PR_GET_AUXV),
+];
+
+/// Memory that is not code.
+const MEMORY: &[Call] = &[
+    masked(libc::SYS_mmap, 2, libc::PROT_EXEC as u32, 0),
+    masked(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32, 0),
+    always(libc::SYS_munmap),
+    always(libc::SYS_mremap),
+    always(libc::SYS_madvise),
+    always(libc::SYS_mincore),
+    always(libc::SYS_brk),
+];
+
+/// Memory that is code: what a compiler makes.
+const CODE: &[Call] = &[
+    always(libc::SYS_mmap),
+    always(libc::SYS_mprotect),
+    always(libc::SYS_membarrier),
+];
+
+/// Frames of tenants: their files in memory, faults, locking.
+const PAGING: &[Call] = &[
+    always(libc::SYS_memfd_create),
+    always(libc::SYS_ftruncate),
+    always(libc::SYS_fallocate),
+    always(libc::SYS_mlock),
+    always(libc::SYS_mlock2),
+    always(libc::SYS_munlock),
+    // Requests of userfaultfd.
+    masked(libc::SYS_ioctl, 1, 0xff00, 0xaa00),
+];
+
+/// Waiting for several things at once.
+const WAITING: &[Call] = &[
+    always(libc::SYS_ppoll),
+    always(libc::SYS_epoll_create1),
+    always(libc::SYS_epoll_ctl),
+    always(libc::SYS_epoll_pwait),
+    always(libc::SYS_eventfd2),
+    always(libc::SYS_pipe2),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_poll),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_epoll_wait),
+];
+
+/// Reading a file by name. The C library asks for the host's policy of overcommitment when it gives
+/// memory back, and does without the answer where Landlock refuses it.
+const POLICY: &[Call] = &[masked(
+    libc::SYS_openat,
+    2,
+    (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u32,
+    libc::O_RDONLY as u32,
+)];
+
+/// Files by name: Landlock says which.
+const FILES: &[Call] = &[
+    always(libc::SYS_openat),
+    always(libc::SYS_openat2),
+    always(libc::SYS_newfstatat),
+    always(libc::SYS_statx),
+    always(libc::SYS_statfs),
+    always(libc::SYS_faccessat),
+    always(libc::SYS_faccessat2),
+    always(libc::SYS_readlinkat),
+    always(libc::SYS_mkdirat),
+    always(libc::SYS_unlinkat),
+    always(libc::SYS_renameat),
+    always(libc::SYS_renameat2),
+    always(libc::SYS_linkat),
+    always(libc::SYS_symlinkat),
+    always(libc::SYS_utimensat),
+    always(libc::SYS_getcwd),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_open),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_stat),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_lstat),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_access),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_readlink),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_mkdir),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_rmdir),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_unlink),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_rename),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_link),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_symlink),
+];
+
+/// Files by descriptor, and terminals.
+const DESCRIPTORS: &[Call] = &[
+    always(libc::SYS_fstat),
+    always(libc::SYS_fstatfs),
+    always(libc::SYS_lseek),
+    always(libc::SYS_pread64),
+    always(libc::SYS_pwrite64),
+    always(libc::SYS_preadv),
+    always(libc::SYS_pwritev),
+    always(libc::SYS_preadv2),
+    always(libc::SYS_pwritev2),
+    always(libc::SYS_getdents64),
+    always(libc::SYS_fsync),
+    always(libc::SYS_fdatasync),
+    always(libc::SYS_sync_file_range),
+    always(libc::SYS_fadvise64),
+    always(libc::SYS_copy_file_range),
+    always(libc::SYS_fcntl),
+    always(libc::SYS_flock),
+    always(libc::SYS_dup),
+    always(libc::SYS_dup3),
+    always(libc::SYS_ftruncate),
+    always(libc::SYS_fallocate),
+    // Not TIOCSTI, which types into a terminal.
+    equal(libc::SYS_ioctl, 1, libc::TCGETS as u32),
+    equal(libc::SYS_ioctl, 1, libc::TIOCGWINSZ as u32),
+    equal(libc::SYS_ioctl, 1, libc::FIONREAD as u32),
+    equal(libc::SYS_ioctl, 1, libc::FIONBIO as u32),
+    equal(libc::SYS_ioctl, 1, libc::FIOCLEX as u32),
+];
+
+/// Flags of `clone` that make new namespaces.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+
+/// Flags of `clone` that make a thread and not a process.
+const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
+
+/// Threads, never processes. The filter sees no flags of `clone3`, which is said not to exist
+/// ([`MISSING`]): the C library takes `clone` then.
+const THREADS: &[Call] = &[
+    masked(libc::SYS_clone, 0, THREAD | NAMESPACES, THREAD),
+    always(libc::SYS_clone3),
+    always(libc::SYS_set_robust_list),
+    always(libc::SYS_rseq),
+];
+
+/// The one-shot timer of a cell.
+const TIMERS: &[Call] = &[
+    always(libc::SYS_timer_settime),
+    always(libc::SYS_timer_gettime),
+    always(libc::SYS_timer_delete),
+];
+
+/// What a thread asks for before it is narrowed.
+const START: &[Call] = &[
+    always(libc::SYS_timer_create),
+    always(libc::SYS_sched_setscheduler),
+    always(libc::SYS_sched_getscheduler),
+    always(libc::SYS_sched_setaffinity),
+    always(libc::SYS_sched_setattr),
+    always(libc::SYS_sched_getattr),
+    always(libc::SYS_setpriority),
+    always(libc::SYS_userfaultfd),
+    always(libc::SYS_prlimit64),
+    always(libc::SYS_prctl),
+    always(libc::SYS_capget),
+    always(libc::SYS_capset),
+    always(libc::SYS_seccomp),
+    always(libc::SYS_landlock_create_ruleset),
+    always(libc::SYS_landlock_add_rule),
+    always(libc::SYS_landlock_restrict_self),
+];
+
+/// Calls that are said not to exist (`ENOSYS`), so that the C library takes an older one, of which
+/// a filter sees the arguments.
+pub(crate) const MISSING: &[Call] = &[always(libc::SYS_clone3)];
+
+/// Calls that end the process: nothing in Leasehold, the engine or the libraries makes them once it
+/// is confined, on no path that a guest could choose. To see one is to see an intruder.
+pub const FATAL: &[c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{FATAL, Thread};
+
+    #[test]
+    fn no_list_allows_what_ends_the_process() {
+        for kind in Thread::ALL {
+            let allowed = kind.calls().find(|call| FATAL.contains(&call.number));
+            assert!(allowed.is_none(), "{kind:?}: {allowed:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_a_part_of_the_start() {
+        let start: Vec<_> = Thread::Start.calls().map(|call| call.number).collect();
+        for kind in Thread::ALL {
+            let more = kind.calls().find(|call| !start.contains(&call.number));
+            assert!(more.is_none(), "{kind:?}: {more:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_start_changes_limits_priorities_and_filters() {
+        let privileged = [
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_capset,
+            libc::SYS_seccomp,
+            libc::SYS_userfaultfd,
+        ];
+        for kind in Thread::ALL.iter().filter(|kind| **kind != Thread::Start) {
+            let found = kind.calls().find(|call| privileged.contains(&call.number));
+            assert!(found.is_none(), "{kind:?}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Seccomp: the lists of [`crate::calls`] as filters of the kernel.
+//!
+//! Filters stack, and the strictest answer holds. So there are three to begin with (what ends the
+//! process, what is missing, what is allowed at the start), and each thread adds the list of its
+//! kind when it is narrowed.
+
+use crate::Mode;
+use crate::calls::{Call, Condition, FATAL, MISSING, Thread};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+
+/// Why a filter could not be made or installed.
+#[derive(Debug, thiserror::Error)]
+#[error("the filter for system calls: {0}")]
+pub struct FilterError(#[from] seccompiler::Error);
+
+impl From<seccompiler::BackendError> for FilterError {
+    fn from(error: seccompiler::BackendError) -> Self {
+        Self(error.into())
+    }
+}
+
+/// Installs what holds for the whole process, on its only thread.
+pub(crate) fn begin(mode: Mode) -> Result<(), FilterError> {
+    install(&fatal(mode)?)?;
+    install(&missing()?)?;
+    install(&allowed(Thread::Start, mode)?)
+}
+
+/// Installs the list of a kind of thread, on the calling thread.
+pub(crate) fn narrow(kind: Thread, mode: Mode) -> Result<(), FilterError> {
+    install(&allowed(kind, mode)?)
+}
+
+fn install(program: &BpfProgram) -> Result<(), FilterError> {
+    Ok(seccompiler::apply_filter(program)?)
+}
+
+fn fatal(mode: Mode) -> Result<BpfProgram, FilterError> {
+    let action = match mode {
+        Mode::Trap => SeccompAction::Trap,
+        Mode::Enforce | Mode::Off => SeccompAction::KillProcess,
+    };
+    let rules = FATAL.iter().map(|number| (*number, Vec::new())).collect();
+    compile(rules, SeccompAction::Allow, action)
+}
+
+fn missing() -> Result<BpfProgram, FilterError> {
+    let rules = rules(MISSING.iter())?;
+    let action = SeccompAction::Errno(libc::ENOSYS as u32);
+    compile(rules, SeccompAction::Allow, action)
+}
+
+fn allowed(kind: Thread, mode: Mode) -> Result<BpfProgram, FilterError> {
+    let otherwise = match mode {
+        Mode::Trap => SeccompAction::Trap,
+        Mode::Enforce | Mode::Off => SeccompAction::Errno(libc::EPERM as u32),
+    };
+    compile(rules(kind.calls())?, otherwise, SeccompAction::Allow)
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The calls as rules: a call that is allowed whatever its arguments are has none.
+fn rules<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Result<Rules, FilterError> {
+    let mut rules = Rules::new();
+    for call in calls.clone() {
+        let of_call = rules.entry(call.number).or_default();
+        if let Some(condition) = condition(call.condition)? {
+            of_call.push(SeccompRule::new(vec![condition])?);
+        }
+    }
+    let unconditional = calls.filter(|call| matches!(call.condition, Condition::Always));
+    for call in unconditional {
+        rules.insert(call.number, Vec::new());
+    }
+    Ok(rules)
+}
+
+fn condition(condition: Condition) -> Result<Option<SeccompCondition>, FilterError> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let (argument, length, operator, value) = match condition {
+        Condition::Always => return Ok(None),
+        Condition::Masked {
+            argument,
+            mask,
+            value,
+        } => (argument, Dword, MaskedEq(mask.into()), value.into()),
+        Condition::Zero { argument } => (argument, Qword, Eq, 0),
+        Condition::ThisProcess { argument } => (argument, Dword, Eq, u64::from(std::process::id())),
+    };
+    Ok(Some(SeccompCondition::new(
+        argument, length, operator, value,
+    )?))
+}
+
+fn compile(
+    rules: Rules,
+    otherwise: SeccompAction,
+    listed: SeccompAction,
+) -> Result<BpfProgram, FilterError> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = SeccompFilter::new(rules, otherwise, listed, architecture)?;
+    Ok(filter.try_into()?)
+}

@@ -1,0 +1,52 @@
+//! The second line of defence of a process that runs untrusted WebAssembly.
+//!
+//! The first line is the engine: a guest reaches nothing but its own memory and what the host
+//! offers. This crate limits what the *process* can do if that line breaks, by means of the kernel
+//! alone. It knows nothing of cells and leases.
+//!
+//! 1. **Confinement only grows.** Nothing here can be taken back by the process.
+//! 2. **No thread is forgotten.** [`enter`] refuses a process that has more than one thread; every
+//!    later thread inherits what its creator had, and [narrows](narrow) itself to its
+//!    [kind](Thread) before it does anything for a guest.
+//! 3. **Lists say what is allowed, not what is forbidden.** A system call that is on no list fails
+//!    with `EPERM`: a call that nobody thought of is an error for one tenant and not the end of
+//!    all of them. The calls that only an intruder makes ([`FATAL`]) end the process.
+//! 4. **What is in force is said** ([`InForce`]), not assumed: Landlock is as strict as the kernel
+//!    is new, all else is there or [`enter`] fails.
+//!
+//! [`owned`] is about the other direction: which files of the user a process may trust.
+//!
+//! ```no_run
+//! use leasehold_confine::{Locking, Mode, Place, Places, Thread, enter, narrow};
+//!
+//! let places = Places {
+//!     tenants: vec![Place::write("/srv/data")],
+//!     controller: vec![Place::read("/srv/programs/thumbnail.wasm")],
+//!     start: vec![Place::read("/proc")],
+//! };
+//! // First in `main`, before any other thread exists.
+//! let in_force = enter(Mode::Enforce, places, Locking::Never)?;
+//! std::thread::spawn(|| {
+//!     // Whatever takes privileges comes first: real-time priority, timers, files of its own.
+//!     narrow(Thread::Cell).expect("once, and after enter");
+//!     // Here guests run.
+//! });
+//! narrow(Thread::Controller)?;
+//! println!("{in_force}");
+//! # Ok::<(), leasehold_confine::ConfineError>(())
+//! ```
+
+mod calls;
+mod filter;
+mod limits;
+pub mod owned;
+mod places;
+mod privileges;
+mod process;
+mod trapped;
+
+pub use calls::{FATAL, Thread};
+pub use filter::FilterError;
+pub use places::{Access, FilesInForce, Place, Places};
+pub use privileges::Locking;
+pub use process::{ConfineError, InForce, Mode, enter, in_force, is_confined, narrow};

@@ -1,0 +1,86 @@
+//! Privileges of the process: what it could become, and what of it others may see.
+
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+    set_no_new_privs,
+};
+use std::io;
+
+/// What a cell's thread needs until it has real-time priority.
+const START: CapabilitySet = CapabilitySet::SYS_NICE;
+
+/// What it needs as long as it locks memory, unless the limit on that could be lifted.
+const LOCKS: CapabilitySet = CapabilitySet::IPC_LOCK;
+
+/// Whether a thread keeps the right to lock memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locking {
+    /// It locks none.
+    Never,
+    /// It locks frames of tenants. It keeps `CAP_IPC_LOCK` if it has it and `RLIMIT_MEMLOCK` is not
+    /// unlimited.
+    Frames,
+}
+
+impl Locking {
+    fn kept(self) -> CapabilitySet {
+        let unlimited = getrlimit(Resource::Memlock).current.is_none();
+        match self {
+            Locking::Frames if !unlimited => LOCKS,
+            Locking::Frames | Locking::Never => CapabilitySet::empty(),
+        }
+    }
+}
+
+/// The highest number that a capability may ever have.
+const LAST_CAPABILITY: libc::c_ulong = 63;
+
+/// Gives up for ever what the process could become, and all capabilities but those of the start.
+/// From here on no other process of the user can look into this one.
+pub(crate) fn begin(locking: Locking) -> io::Result<()> {
+    set_no_new_privs(true)?;
+    clear_ambient_capability_set()?;
+    empty_bounding_set()?;
+    let has = capabilities(None)?;
+    keep(has.permitted & (START | locking.kept()))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// The calling thread gives up the rest.
+pub(crate) fn drop_all(locking: Locking) -> io::Result<()> {
+    let has = capabilities(None)?;
+    keep(has.permitted & locking.kept())
+}
+
+fn keep(kept: CapabilitySet) -> io::Result<()> {
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Empties the bounding set, if the process may. If it may not, it has no privileges to lose, and
+/// `no_new_privs` keeps it from getting any.
+fn empty_bounding_set() -> io::Result<()> {
+    let has = capabilities(None)?;
+    if !has.effective.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
+    for capability in 0..=LAST_CAPABILITY {
+        // SAFETY: the call takes numbers only.
+        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        if result != 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                // The kernel has no more.
+                Some(libc::EINVAL) => Ok(()),
+                _ => Err(error),
+            };
+        }
+    }
+    Ok(())
+}
