@@ -85,9 +85,11 @@ fn toml_of(tenant: &TenantSpec) -> String {
                 limit,
                 kind,
                 shared,
+                mappings,
             } = paging;
             format!(
-                ", limit = \"{limit}\", kind = \"{kind}\", shared = \"{shared}\", swap = {swap}"
+                ", limit = \"{limit}\", kind = \"{kind}\", shared = \"{shared}\", swap = {swap}, \
+                 mappings = {mappings}"
             )
         });
     let cpu = tenant.lease.cpu.map_or_else(String::new, cpu_of);

@@ -13,6 +13,7 @@ use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
 use crate::local;
+use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
 use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
@@ -106,6 +107,8 @@ pub struct Cell {
     promises: Option<Promises>,
     profile: Profile,
     held: Option<HeldFrames>,
+    /// Dropped when its thread has ended: what its pools may take.
+    _mappings: Mappings,
 }
 
 /// What is needed to start a tenant.
@@ -299,6 +302,9 @@ impl Cell {
         config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
         let mut engine_config = engine_config(config.preemption);
+        let places = mappings::PLACE * config.max_memories as u64;
+        let mappings = Mappings::claim(places)
+            .map_err(|error| anyhow::anyhow!("{} memories: {error}", config.max_memories))?;
         let pools = Pools::new(config.max_memories)?;
         pools.configure(&mut engine_config);
         let engine = Engine::new(&engine_config)
@@ -331,6 +337,7 @@ impl Cell {
             promises,
             profile: config.profile,
             held,
+            _mappings: mappings,
         })
     }
 

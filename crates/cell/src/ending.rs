@@ -4,7 +4,7 @@
 //!    entries; the programs among them are dropped, one a step. Dropping a program frees its
 //!    store; linear memories and stacks only go back to their pools, whatever they hold.
 //! 2. **Reusable**: the arena is free for the next tenant, as are the addresses of memories that
-//!    page. Nothing of the tenant can be reached.
+//!    page, which were made inaccessible 16 pieces a step. Nothing of the tenant can be reached.
 //! 3. **Return**: the pages of its memories, stack and arena are given back in slices, with pauses
 //!    ([`crate::pace`]) unless the tenant has a reservation.
 //!
@@ -37,6 +37,8 @@ pub(crate) struct Ending {
     cpu_ns: u64,
     end: End,
     phase: Phase,
+    /// Nothing of the kernel's is left to be severed.
+    is_severed: bool,
     /// Executions severed in the current step.
     severed: Vec<u64>,
     /// Programs that were severed and are still to be dropped.
@@ -112,6 +114,7 @@ impl Ending {
             cpu_ns: thread_cpu_ns() - began_cpu,
             end,
             phase: Phase::Sever,
+            is_severed: false,
             severed: Vec::new(),
             held: program
                 .as_ref()
@@ -160,17 +163,20 @@ impl Ending {
             pools.claim(&mut self.leavings);
             return;
         }
-        let _step = begin(step!("cell", "end: sever"));
-        let progress = self.step(programs);
-        if progress == Progress::Working || !self.stopped.is_empty() {
+        if !self.is_severed {
+            let _step = begin(step!("cell", "end: sever"));
+            let progress = self.step(programs);
+            self.is_severed = progress != Progress::Working;
             return;
         }
         if let Some(tenancy) = &mut self.tenancy {
-            watch::mark(step!("cell", "detach"));
-            tenancy.retire();
+            let _step = begin(step!("cell", "detach"));
+            self.leavings.leave_paged_to(tenancy);
+            if !tenancy.retire_step() {
+                return;
+            }
             let resident = self.memory.paging.map(|(account, _)| account.owned);
             self.pages += u64::from(resident.unwrap_or(0));
-            self.leavings.paged_is_retired();
         }
         self.reusable = Elapsed {
             wall_ns: monotonic_ns() - self.began_wall,
@@ -184,8 +190,10 @@ impl Ending {
         if !self.leavings.is_clean() {
             self.pages += pools.clean(&mut self.leavings, STEP_PAGES) as u64;
         } else if let Some(tenancy) = &mut self.tenancy {
-            if tenancy.step(STEP_PAGES as u32) {
-                self.tenancy = None;
+            if tenancy.step(STEP_PAGES as u32)
+                && let Some(tenancy) = self.tenancy.take()
+            {
+                tenancy.finish();
             }
         } else if self.step(programs) == Progress::Done {
             local::with(|local| local.give_shares(&self.held));

@@ -71,6 +71,7 @@ mod limiter;
 mod linear_memory;
 mod local;
 mod long_names;
+mod mappings;
 pub mod memory;
 pub mod meter;
 mod pace;

@@ -11,6 +11,7 @@ use crate::clock::monotonic_ns;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::execution::Blueprint;
 use crate::executor::Request;
+use crate::memory;
 use crate::meter::{Held, Meter};
 use crate::preempt;
 use crate::share::Shares;
@@ -259,6 +260,9 @@ impl Local {
     ) -> Result<(), Errno> {
         self.kernel.take_memory(tenant, bytes)?;
         self.holdings.entry(execution).or_default().memory_bytes += bytes;
+        if let Some(root) = self.root_of(tenant) {
+            memory::lend(root, bytes);
+        }
         Ok(())
     }
 
@@ -267,7 +271,20 @@ impl Local {
         if let Some(holdings) = self.holdings.get_mut(&execution) {
             holdings.memory_bytes -= bytes;
         }
+        self.give_memory(tenant, bytes);
+    }
+
+    fn give_memory(&mut self, tenant: TenantId, bytes: u64) {
         self.kernel.give_memory(tenant, bytes);
+        if let Some(root) = self.root_of(tenant) {
+            memory::restore(root, bytes);
+        }
+    }
+
+    /// The top-level group of a tenant.
+    fn root_of(&self, tenant: TenantId) -> Option<GroupId> {
+        let group = self.kernel.group_of(tenant).ok()?;
+        self.kernel.groups().root_of(group)
     }
 
     /// Gives back to a tenant what one of its executions held.
@@ -276,7 +293,7 @@ impl Local {
         for held in Held::ALL {
             self.refund(tenant, held, holdings.counts[held.index()]);
         }
-        self.kernel.give_memory(tenant, holdings.memory_bytes);
+        self.give_memory(tenant, holdings.memory_bytes);
     }
 
     /// Gives everything that an execution held back to its tenant, because it never ran.

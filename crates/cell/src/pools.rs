@@ -1,7 +1,7 @@
 //! The cell's pools together: linear-memory slots and fiber stacks, and what of them still has to
 //! be cleaned.
 
-use crate::memory::{self, Left, Memories};
+use crate::memory::{self, Left, Memories, Tenancy};
 use crate::range_pool::Claim;
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
@@ -37,9 +37,9 @@ impl Leavings {
         self.slots.is_empty() && self.stacks.is_empty() && self.paged.is_empty()
     }
 
-    /// The memories that page were detached with all that their tenant had.
-    pub(crate) fn paged_is_retired(&mut self) {
-        memory::give_ranges_back(&mut self.paged);
+    /// The memories that page go with the reservation of their tenant, which is being taken back.
+    pub(crate) fn leave_paged_to(&mut self, tenancy: &mut Tenancy) {
+        tenancy.take_over(&mut self.paged);
     }
 }
 

@@ -41,6 +41,22 @@ impl Reservation {
     ///
     /// The system's, when the address space is exhausted or limited.
     pub(crate) fn new(bytes: usize) -> io::Result<Reservation> {
+        let reservation = Self::inaccessible(bytes)?;
+        // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
+        // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
+        let (start, mapped) = (reservation.mapping, reservation.mapped);
+        // SAFETY: advice that changes no contents, on the mapping just made.
+        let _ = unsafe { madvise(start.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) };
+        Ok(reservation)
+    }
+
+    /// Reserves a range that is never [`allow`](Reservation::allow)ed: others put something there, and
+    /// take it away again. What is inaccessible is one mapping then, whoever made it so.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is exhausted or limited.
+    pub(crate) fn inaccessible(bytes: usize) -> io::Result<Reservation> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
         let mapped = bytes.checked_add(BLOCK).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new anonymous mapping where the kernel likes; no memory in use is affected.
@@ -57,10 +73,6 @@ impl Reservation {
         let mapping = NonNull::new(mapping).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: `aligned` is less than BLOCK, by which the mapping is longer than `bytes`.
         let base = unsafe { mapping.add(aligned) };
-        // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
-        // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
-        // SAFETY: advice that changes no contents, on the mapping just made.
-        let _ = unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) };
         Ok(Reservation {
             mapping,
             mapped,

@@ -283,6 +283,7 @@ impl Subject {
             limit: sized(limit)?,
             kind: MemoryKind::Hard,
             shared: SharedPages::None,
+            mappings: Paging::MAPPINGS,
         });
         Ok(self.median(lease)?.under(reserve))
     }

@@ -70,9 +70,8 @@ pub(crate) fn held_memory(tenants: &[TenantSpec], stated: Option<ByteSize>) -> O
     let paging = || memory().filter_map(|memory| Some((memory, memory.paging?)));
     let frames = |size: ByteSize| size.get().next_multiple_of(PAGE);
     let reserved = paging().map(|(memory, _)| frames(memory.reserve)).sum();
-    // A memory that grows is given places in the file ahead, a quarter more than it has.
     let swapped = paging()
-        .map(|(_, paging)| frames(paging.limit) / 4 * 5)
+        .map(|(_, paging)| leasehold_cell::memory::swap_for(paging.limit))
         .sum();
     let bytes = stated.map_or(reserved, ByteSize::get);
     let path = tenants.iter().find_map(|tenant| tenant.swap.clone());

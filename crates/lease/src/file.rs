@@ -11,7 +11,7 @@ use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::error::{LeaseError, excerpt};
 use crate::lease::{Lease, Reclaim};
-use crate::memory::{Memory, MemoryKind, MemoryValues, SharedPages};
+use crate::memory::{Memory, MemoryKind, MemoryValues, Paging, SharedPages};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
@@ -362,6 +362,10 @@ fn parse_memory(
                 values.shared = Some(entry.keyword(SharedPages::ALLOWED, SharedPages::named)?);
             }
             "swap" => values.swap = parse_swap(entry, base, swap)?,
+            "mappings" => {
+                let mappings = entry.integer(Paging::MAPPINGS_RANGE, Paging::MAPPINGS_ALLOWED)?;
+                values.mappings = u32::try_from(mappings).ok();
+            }
             "table_elements" => {
                 let elements =
                     entry.integer(Memory::TABLE_ELEMENTS, Memory::TABLE_ELEMENTS_ALLOWED)?;

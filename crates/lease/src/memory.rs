@@ -30,7 +30,8 @@ impl Memory {
     /// once.
     pub const MIN_PAGING_RESERVE: ByteSize = ByteSize::new(64 << 10).expect("64 KiB is in range");
 
-    pub(crate) const KEYS: &'static str = "reserve, limit, kind, shared, swap, table_elements";
+    pub(crate) const KEYS: &'static str =
+        "reserve, limit, kind, shared, swap, mappings, table_elements";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
     pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
@@ -58,8 +59,8 @@ impl Default for Memory {
 /// What a tenant may have beyond its reservation: pages that are not in its frames are in the swap
 /// file of its cell.
 ///
-/// As a flag: `limit=SIZE,swap=FILE`, and `kind=NAME` or `shared=NAME` if they are not the defaults
-/// ([`PagingFlag`]).
+/// As a flag: `limit=SIZE,swap=FILE`, and `kind=NAME`, `shared=NAME` or `mappings=N` if they are not
+/// the defaults ([`PagingFlag`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging {
     /// The limit on all linear memories of the tenant together, enforced at growth.
@@ -68,6 +69,20 @@ pub struct Paging {
     pub kind: MemoryKind,
     /// How pages are managed that it shares with other tenants.
     pub shared: SharedPages,
+    /// Kernel mappings that it may cause, its image, the pieces that its memories grow by, data sets
+    /// and regions together: [`Paging::MAPPINGS_RANGE`].
+    pub mappings: u32,
+}
+
+impl Paging {
+    /// The mappings of a tenant whose lease does not say: enough for an image of which every second
+    /// page is written to, in 127 blocks, and a memory that grows from one page to 4 GiB.
+    pub const MAPPINGS: u32 = 256;
+
+    /// What a lease may say.
+    pub const MAPPINGS_RANGE: RangeInclusive<u64> = 16..=4096;
+
+    pub(crate) const MAPPINGS_ALLOWED: &'static str = "a whole number from 16 to 4096";
 }
 
 /// How pages that tenants share are kept (SPC §IV): the initial contents of a program that several
@@ -148,8 +163,8 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// The value of a flag that has a tenant page: `limit=SIZE,swap=FILE`, and `kind=NAME` and
-/// `shared=NAME`, in any order, each at most once. A path that contains a comma cannot be stated.
+/// The value of a flag that has a tenant page: `limit=SIZE,swap=FILE`, and `kind=NAME`, `shared=NAME`
+/// and `mappings=N`, in any order, each at most once. A path that contains a comma cannot be stated.
 ///
 /// ```
 /// use leasehold_lease::{MemoryKind, PagingFlag};
@@ -172,10 +187,11 @@ impl FromStr for PagingFlag {
     type Err = FlagError;
 
     fn from_str(text: &str) -> Result<Self, FlagError> {
-        const FORM: &str = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, and shared=none, \
-                            shared=spc, shared=spel or shared=auto, if wanted, each at most once, \
-                            the file not empty and without NUL";
+        const FORM: &str = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, shared=none, \
+                            shared=spc, shared=spel or shared=auto, and mappings=N, if wanted, \
+                            each at most once, the file not empty and without NUL";
         let (mut limit, mut swap, mut kind, mut shared) = (None, None, None, None);
+        let mut mappings = None;
         for part in text.split(',') {
             let malformed = || FlagError::new(part, FORM);
             let (key, value) = part.split_once('=').ok_or_else(malformed)?;
@@ -194,6 +210,13 @@ impl FromStr for PagingFlag {
                     let allowed = || FlagError::new(part, SharedPages::ALLOWED);
                     shared.replace(named.ok_or_else(allowed)?).is_some()
                 }
+                "mappings" => {
+                    let number = value.parse::<u64>().ok();
+                    let number = number.filter(|n| Paging::MAPPINGS_RANGE.contains(n));
+                    let number = number.and_then(|n| u32::try_from(n).ok());
+                    let allowed = || FlagError::new(part, Paging::MAPPINGS_ALLOWED);
+                    mappings.replace(number.ok_or_else(allowed)?).is_some()
+                }
                 _ => true,
             };
             if seen {
@@ -206,6 +229,7 @@ impl FromStr for PagingFlag {
                 limit: limit.ok_or_else(incomplete)?,
                 kind: kind.unwrap_or_default(),
                 shared: shared.unwrap_or_default(),
+                mappings: mappings.unwrap_or(Paging::MAPPINGS),
             },
             swap: swap.ok_or_else(incomplete)?,
         })
@@ -220,6 +244,7 @@ pub(crate) struct MemoryValues {
     pub(crate) kind: Option<MemoryKind>,
     pub(crate) shared: Option<SharedPages>,
     pub(crate) swap: Option<PathBuf>,
+    pub(crate) mappings: Option<u32>,
     pub(crate) table_elements: Option<u64>,
 }
 
@@ -260,6 +285,10 @@ impl MemoryValues {
             let allowed = "\"none\", unless `limit` is more than the reserve";
             return fault("swap", allowed.to_owned());
         }
+        if limit == reserve && self.mappings.is_some() {
+            let allowed = "no such key, unless `limit` is more than the reserve";
+            return fault("mappings", allowed.to_owned());
+        }
         if limit > reserve && self.swap.is_none() {
             let allowed =
                 format!("at most the reserve, which is {reserve}, unless `swap` names a file");
@@ -271,6 +300,7 @@ impl MemoryValues {
                 limit,
                 kind,
                 shared: self.shared.unwrap_or_default(),
+                mappings: self.mappings.unwrap_or(Paging::MAPPINGS),
             }),
             table_elements: self.table_elements.unwrap_or(defaults.table_elements),
         };

@@ -271,6 +271,7 @@ fn a_flag_replaces_its_value_and_no_other() {
                 limit: size(5),
                 kind: MemoryKind::Hard,
                 shared: SharedPages::Conserve,
+                mappings: Paging::MAPPINGS,
             }),
             table_elements: 4,
         },
@@ -317,6 +318,7 @@ fn a_flag_replaces_its_value_and_no_other() {
         limit: size(20),
         kind: MemoryKind::Firm,
         shared: SharedPages::Conserve,
+        mappings: Paging::MAPPINGS,
     });
     assert_eq!(
         LeaseFlags {
@@ -378,6 +380,7 @@ memory = { reserve = "2MiB", limit = "2MiB", swap = "none", kind = "hard" }
         limit: size(64 << 20),
         kind: MemoryKind::Firm,
         shared: SharedPages::Lock,
+        mappings: Paging::MAPPINGS,
     };
     assert_eq!(memory("a").paging, Some(firm));
     assert_eq!(memory("a").limit(), size(64 << 20));
@@ -406,18 +409,37 @@ fn a_paging_flag_states_a_limit_and_a_file() {
             limit: size(64 << 20),
             kind: MemoryKind::Hard,
             shared: SharedPages::Conserve,
+            mappings: Paging::MAPPINGS,
         },
         swap: "a=b".into(),
     };
     assert_eq!("limit=64MiB,swap=a=b".parse(), Ok(flag.clone()));
     assert_eq!("kind=hard,swap=a=b,limit=64MiB".parse(), Ok(flag));
-    let form = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, and shared=none, shared=spc, \
-                shared=spel or shared=auto, if wanted, each at most once, the file not empty and \
-                without NUL";
+    let fewer = "limit=64MiB,swap=x,mappings=16".parse::<PagingFlag>();
+    assert_eq!(fewer.map(|flag| flag.paging.mappings), Ok(16));
+    let mappings = "a whole number from 16 to 4096";
+    let form = "limit=SIZE,swap=FILE, then kind=hard or kind=firm, shared=none, shared=spc, \
+                shared=spel or shared=auto, and mappings=N, if wanted, each at most once, the file \
+                not empty and without NUL";
     for (bad, found, allowed) in [
         ("", "\"\"", form),
         ("limit=64MiB", "\"limit=64MiB\"", form),
         ("swap=x", "\"swap=x\"", form),
+        (
+            "limit=64MiB,swap=x,mappings=15",
+            "\"mappings=15\"",
+            mappings,
+        ),
+        (
+            "limit=64MiB,swap=x,mappings=4097",
+            "\"mappings=4097\"",
+            mappings,
+        ),
+        (
+            "limit=64MiB,swap=x,mappings=-1",
+            "\"mappings=-1\"",
+            mappings,
+        ),
         ("limit=64MiB,swap=", "\"swap=\"", form),
         ("limit=64MiB,swap=x,limit=1MiB", "\"limit=1MiB\"", form),
         ("limit=64MiB,swap=x,size=1MiB", "\"size=1MiB\"", form),

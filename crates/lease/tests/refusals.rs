@@ -106,12 +106,12 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
             "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, table_elements",
+             shared, swap, mappings, table_elements",
         ),
         (
             &sound_tenant_with("memory.pages = \"1GiB\""),
             "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, table_elements",
+             shared, swap, mappings, table_elements",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),
@@ -228,6 +228,26 @@ fn a_size_that_means_nothing_is_refused() {
             format!("lease.toml:3:26: tenant.a.reclaim.call_bytes: found {found}; {SIZE}");
         assert_eq!(message(&text), expected, "{text}");
     }
+}
+
+#[test]
+fn mappings_are_a_count_in_range_of_a_tenant_that_pages() {
+    let paging = "reserve = \"1MiB\", limit = \"2MiB\", swap = \"x\"";
+    for value in ["15", "4097", "-1"] {
+        let text = sound_tenant_with(&format!("memory = {{ {paging}, mappings = {value} }}"));
+        let error = LeaseFile::parse(&text, Path::new("lease.toml")).expect_err(&text);
+        let error = error.to_string();
+        let expected = "tenant.a.memory.mappings: found ";
+        assert!(error.contains(expected), "{error}");
+        assert!(
+            error.ends_with("allowed: a whole number from 16 to 4096"),
+            "{error}"
+        );
+    }
+    let text = sound_tenant_with("memory = { reserve = \"1MiB\", mappings = 64 }");
+    let error = LeaseFile::parse(&text, Path::new("lease.toml")).expect_err(&text);
+    let allowed = "allowed: no such key, unless `limit` is more than the reserve";
+    assert!(error.to_string().ends_with(allowed), "{error}");
 }
 
 #[test]

@@ -48,8 +48,6 @@ pub(crate) struct Attached {
     /// A page could not be had: memory of the process's own is at all of its addresses, and its
     /// tenant does not run again.
     pub(crate) lost: bool,
-    /// The same of one page, before that.
-    pub(crate) patched: bool,
     pub(crate) stream: Stream,
     /// The reservation that it is of, and the kernel mappings that this one was charged for it.
     pub(crate) holder: ReservationId,

@@ -745,7 +745,6 @@ impl Backend for Linux {
             role: placement.role,
             gone: false,
             lost: false,
-            patched: false,
             stream: Stream::default(),
             holder: placement.holder,
             mappings: placement.mappings,

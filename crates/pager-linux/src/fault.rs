@@ -85,17 +85,17 @@ impl Engine {
     }
 
     /// Puts memory of the process's own in place of a page that cannot be had; says whether that
-    /// was possible. The second time, all of the attachment is replaced: page by page, a guest
-    /// whose pages cannot be had would take as many mappings as it has pages.
+    /// was possible. The second time in a reservation, all of the attachment is replaced: page by
+    /// page, a guest whose pages cannot be had would take as many mappings as it has pages.
     pub(crate) fn substitute(&mut self, address: usize) -> bool {
         let linux = self.linux();
         let Some((attached, page)) = linux.find(address) else {
             return false;
         };
         let view = linux.view(attached);
-        let span = view.page_at(page);
-        if !view.patched && span.substitute().is_ok() {
-            linux.view(attached).patched = true;
+        let (span, holder) = (view.page_at(page), view.holder);
+        if !linux.holders.is_patched(holder) && span.substitute().is_ok() {
+            linux.holders.patch(holder);
             let shown = linux.shown_by(attached, page);
             linux.view(shown).present.put(page, false);
             return true;

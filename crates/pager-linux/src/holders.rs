@@ -19,6 +19,13 @@ pub struct Limits {
     pub places: u32,
 }
 
+impl Limits {
+    /// Kernel mappings that a reservation may cause beyond its share: where locking stopped in the
+    /// middle of an attachment, a page of the process's own in the middle of one, what is being moved
+    /// aside, and one for each of 16 attachments that went before their neighbours.
+    pub const SPARE: u32 = 24;
+}
+
 /// Of a share: what it is, and how much of it is taken.
 #[derive(Debug, Clone, Copy)]
 struct Share {
@@ -54,6 +61,8 @@ struct Holder {
     mappings: Share,
     places: Share,
     attachments: Vec<AttachmentId>,
+    /// A page of the process's own is in the middle of one of them.
+    patched: bool,
     /// Attachments that the policy has detached and whose addresses could not be made
     /// inaccessible yet.
     lingering: Vec<(Option<AttachmentId>, Span)>,
@@ -70,6 +79,7 @@ impl Holders {
             mappings: share(limits.map(|limits| limits.mappings)),
             places: share(limits.map(|limits| limits.places)),
             attachments: Vec::new(),
+            patched: false,
             lingering: Vec::new(),
         };
         self.0.insert(id, holder);
@@ -136,6 +146,16 @@ impl Holders {
 
     pub(crate) fn attachments(&self, id: ReservationId) -> &[AttachmentId] {
         self.0.get(&id).map_or(&[], |holder| &holder.attachments)
+    }
+
+    pub(crate) fn is_patched(&self, id: ReservationId) -> bool {
+        self.0.get(&id).is_some_and(|holder| holder.patched)
+    }
+
+    pub(crate) fn patch(&mut self, id: ReservationId) {
+        if let Some(holder) = self.0.get_mut(&id) {
+            holder.patched = true;
+        }
     }
 
     /// The addresses of a detached attachment, or of one that did not come about, are still mapped.

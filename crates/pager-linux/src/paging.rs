@@ -118,9 +118,9 @@ pub enum Error {
     CopiesTooFew,
 }
 
-/// Kernel mappings that an attachment may cause: itself, what is left of the addresses behind it,
-/// a part of it that is not locked when the rest is, and a page of the process's own in its middle.
-const MAPPINGS: u32 = 5;
+/// Kernel mappings that an attachment may cause: itself, and what is left of the addresses behind it
+/// unless it continues another one.
+const MAPPINGS: u32 = 2;
 
 pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::System { doing, source }
@@ -235,7 +235,8 @@ impl Paging {
     }
 
     /// The same for a tenant with shares of what else is finite: its places in the store are promised
-    /// to it from now on, and more kernel mappings than these it does not come to have.
+    /// to it from now on, and more kernel mappings than these it does not come to have, but for
+    /// [`Limits::SPARE`].
     ///
     /// # Errors
     /// As [`Pager::reserve`]; [`Error::SwapFull`] if the store has too few places that nobody has a
@@ -246,19 +247,14 @@ impl Paging {
         limits: Limits,
     ) -> Result<ReservationId, Error> {
         self.work(|engine| {
+            let id = engine.pager.reserve(contract)?;
             let needed = limits.places;
-            let promised = engine.linux().promise(None, needed);
-            promised.map_err(|left| Error::SwapFull { needed, left })?;
-            match engine.pager.reserve(contract) {
-                Ok(id) => {
-                    engine.linux().holders.open(id, Some(limits));
-                    Ok(id)
-                }
-                Err(refused) => {
-                    engine.linux().unpromise(None, needed);
-                    Err(refused.into())
-                }
+            if let Err(left) = engine.linux().promise(None, needed) {
+                engine.pager.end(id)?;
+                return Err(Error::SwapFull { needed, left });
             }
+            engine.linux().holders.open(id, Some(limits));
+            Ok(id)
         })
     }
 
@@ -388,7 +384,7 @@ impl Paging {
                 accessible,
                 role: Role::Direct,
                 holder: to,
-                mappings: MAPPINGS,
+                mappings: mappings_at(engine, span),
             };
             place(engine, area, placement, tracked)
         })
@@ -418,7 +414,7 @@ impl Paging {
                 accessible: pages,
                 role: Role::ReadOnly,
                 holder: to,
-                mappings: MAPPINGS,
+                mappings: mappings_at(engine, span),
             };
             place(engine, area, placement, true)
         })
@@ -899,6 +895,16 @@ fn add_area(
             engine.pager.discard_area(id)?;
             Err(system("make the memory of an area")(error))
         }
+    }
+}
+
+/// Kernel mappings that an attachment at these addresses may cause.
+fn mappings_at(engine: &mut Engine, span: Span) -> u32 {
+    let before = span.start().wrapping_sub(1);
+    if engine.linux().find(before).is_some() {
+        1
+    } else {
+        MAPPINGS
     }
 }
 

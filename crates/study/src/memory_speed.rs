@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_cell::memory::{HeldMemory, Swap, swap_for};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Cell, CellConfig, Exit, Lease, Program, StartRequest, Surroundings, clock};
 use leasehold_lease::{ByteSize, MemoryKind, Nanoseconds, Paging, SharedPages};
@@ -171,6 +171,7 @@ impl Bench {
                     limit: ByteSize::new(2 * bytes).context("twice the memory is in range")?,
                     kind: MemoryKind::Hard,
                     shared: SharedPages::None,
+                    mappings: Paging::MAPPINGS,
                 });
                 modes.push((Mode::Paged, Host::Cell(Box::new(cell), lease)));
                 None
@@ -226,13 +227,14 @@ fn paging_cell(
     config.cpu = core;
     // One tenant and the one before it, whose frames may still be on their way back.
     let held = 2 * bytes;
+    let limit = ByteSize::new(2 * bytes).context("twice the memory is in range")?;
     std::fs::create_dir_all(&options.out_dir).context("the directory of the swap file")?;
     config.memory = Some(HeldMemory {
         bytes: held,
         for_all: false,
         swap: Some(Swap {
             path: options.out_dir.join("memory-speed.swap"),
-            bytes: held,
+            bytes: 2 * swap_for(limit),
         }),
     });
     Cell::start(config)

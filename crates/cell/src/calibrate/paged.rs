@@ -3,7 +3,7 @@
 use super::{Effort, median};
 use crate::cell::{Cell, CellConfig, StartRequest};
 use crate::execution::{Exit, Surroundings};
-use crate::memory::{HeldMemory, Swap};
+use crate::memory::{HeldMemory, Swap, swap_for};
 use crate::profile::Profile;
 use anyhow::{Context, Result, bail};
 use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging, SharedPages};
@@ -32,7 +32,7 @@ pub(super) fn page(effort: Effort) -> Result<u64> {
         for_all: false,
         swap: Some(Swap {
             path,
-            bytes: 2 * BYTES,
+            bytes: swap_for(ByteSize::new(2 * BYTES).context("in range")?),
         }),
     });
     let cell = match Cell::start(config) {
@@ -48,6 +48,7 @@ pub(super) fn page(effort: Effort) -> Result<u64> {
         limit: ByteSize::new(2 * BYTES).context("in range")?,
         kind: MemoryKind::Hard,
         shared: SharedPages::None,
+        mappings: Paging::MAPPINGS,
     });
     let end_of = |text: &str| -> Result<u64> {
         let tenant = cell.start_tenant(StartRequest {

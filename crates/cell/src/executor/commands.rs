@@ -7,6 +7,7 @@ use crate::clock::monotonic_ns;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::local;
+use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
@@ -98,6 +99,8 @@ impl Executor {
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
         let budget_ns = lease.reclaim.budget.get();
+        let mappings = Mappings::claim(mappings::TENANT)
+            .map_err(|refused| StartError::Full(refused.to_string()))?;
         let (tenant, group) = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
@@ -143,6 +146,7 @@ impl Executor {
                 leavings: Leavings::default(),
                 pace,
                 controlled: None,
+                mappings,
             },
         );
         Ok(tenant)

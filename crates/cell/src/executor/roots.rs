@@ -8,6 +8,7 @@ use crate::dispatch::{Promised, Share};
 use crate::ending::Ending;
 use crate::execution::{Exit, Remains, Running};
 use crate::local::{self, Holdings};
+use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
 use crate::pools::Leavings;
@@ -42,6 +43,9 @@ pub(super) struct Root {
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
     pub(super) controlled: Option<Controlled>,
+    /// What its arena and the code of its program take of the process's mappings.
+    #[expect(dead_code, reason = "held to be dropped")]
+    pub(super) mappings: Mappings,
 }
 
 /// The controller's side of a top-level tenant.

@@ -128,16 +128,13 @@ impl CellMemory {
             Ok(joining) => joining,
             Err(error) => {
                 if let Some(rest) = rest {
-                    self.undo(memory.root(), &rest);
+                    self.undo(&rest);
                 }
                 return Err(error);
             }
         };
         let data = Part::whole(joining.attachment(), pages);
         memory.append(std::iter::once(data).chain(rest), bytes);
-        if let Some(tenancy) = self.tenancies.get_mut(&memory.root()) {
-            tenancy.placed += pages;
-        }
         Ok(Mapped {
             address: offset,
             joining,

@@ -26,18 +26,18 @@ mod tenancy;
 /// What a cell really holds of the host's memory, and whether it is locked.
 pub use leasehold_pager_linux::Held as HeldFrames;
 pub use shared::SharedUse;
-pub use tenancy::MemoryUse;
+pub use tenancy::{MemoryUse, swap_for};
 
 pub(crate) use data::{DataSet, Mapped, map_data};
-pub(crate) use paged::{Left, Memories, claim, detach, give_ranges_back};
+pub(crate) use paged::{Left, Memories, claim, detach};
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
-pub(crate) use tenancy::{Tenancy, admit, end, page_class, usage};
+pub(crate) use tenancy::{Tenancy, admit, end, lend, page_class, restore, usage};
 
 use crate::cell::StartError;
 use crate::image::Image;
 use crate::meter::Held;
 use crate::profile::Profile;
-use leasehold_pager::PAGE;
+use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
 use leasehold_reclaim::GroupId;
 use ranges::Ranges;
@@ -52,8 +52,9 @@ use std::path::PathBuf;
 pub struct HeldMemory {
     /// Bytes that the reservations of its tenants share: held from the start.
     pub bytes: u64,
-    /// Whether tenants that do not page take their reservations out of them, too. If not, their
-    /// reservations are limits: nothing is kept for them.
+    /// Whether tenants that do not page take their reservations out of them, too. What these have
+    /// reserved and not grown to is held; what they have grown to is theirs to touch. If not,
+    /// their reservations are limits: nothing is kept for them.
     pub for_all: bool,
     /// Where pages beyond reservations go; without it no tenant pages.
     pub swap: Option<Swap>,
@@ -79,6 +80,8 @@ struct CellMemory {
     left: Vec<Left>,
     shared: Shared,
     regions: Regions,
+    /// Tenancies that have ended and whose memory the kernel refuses to take.
+    aside: Vec<Tenancy>,
 }
 
 /// The linear memory that the engine is about to make.
@@ -124,7 +127,10 @@ pub(crate) fn enter(
     if let Some(swap) = &held.swap {
         let pages = u32::try_from(swap.bytes.div_ceil(PAGE))
             .map_err(|_| anyhow::anyhow!("a swap file is at most 16 TiB"))?;
-        let file = SwapFile::create(&swap.path, pages)?;
+        // Whole clusters, and one of which pages are written out anew.
+        let pages = pages.saturating_add(2 * CLUSTER as u32);
+        let file = SwapFile::create(&swap.path, pages)
+            .map_err(|error| anyhow::anyhow!("`memory.swap`: {error}"))?;
         options.store = Some(Box::new(file));
     }
     let paging = Paging::open(options)
@@ -137,6 +143,7 @@ pub(crate) fn enter(
         left: Vec::new(),
         shared: Shared::default(),
         regions: Regions::default(),
+        aside: Vec::new(),
     };
     MEMORY.with(|cell| *cell.borrow_mut() = Some(memory));
     Ok(())
@@ -163,7 +170,11 @@ pub(crate) fn for_tenant(root: GroupId, image: Option<Image>) {
 /// step, for when nobody has anything to do. True if there is more to do.
 pub(crate) fn refill() -> bool {
     const STEP: u32 = 64;
-    let held = with(|memory| memory.paging.refill(STEP));
+    let held = with(|memory| {
+        let retried = memory.retry();
+        let all = memory.paging.refill(STEP)?;
+        Ok::<bool, leasehold_pager_linux::Error>(all && !retried)
+    });
     match held {
         Some(Ok(all)) => !all,
         // The host has none to spare now: what is needed is taken when it is used.

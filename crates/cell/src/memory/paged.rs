@@ -85,8 +85,6 @@ fn fill(memory: &dyn LinearMemory, image: Option<Image>) -> Result<(), String> {
 #[derive(Debug)]
 pub(super) struct Part {
     attachment: AttachmentId,
-    /// Pages of the area.
-    placed: u32,
     /// Pages that the memory may come to have of it, and how many it has.
     pages: u32,
     accessible: u32,
@@ -97,7 +95,6 @@ impl Part {
     pub(super) fn whole(attachment: AttachmentId, pages: u32) -> Self {
         Self {
             attachment,
-            placed: pages,
             pages,
             accessible: pages,
         }
@@ -232,9 +229,9 @@ impl CellMemory {
     }
 
     /// Takes a part back that was attached a moment ago, and never touched.
-    pub(super) fn undo(&mut self, root: GroupId, part: &Part) {
+    pub(super) fn undo(&mut self, part: &Part) {
         // One step is all it takes; and what is private can always be detached.
-        self.detach_step(root, part, u32::MAX);
+        self.detach_attachment(part.attachment, u32::MAX);
     }
 
     /// Makes the first `bytes` bytes of a memory accessible, or changes nothing.
@@ -252,7 +249,7 @@ impl CellMemory {
             let accessible = grown.accessible + last;
             if let Err(error) = self.paging.grow(grown.attachment, accessible) {
                 if let Some(part) = part {
-                    self.undo(memory.root, &part);
+                    self.undo(&part);
                 }
                 return Err(error);
             }
@@ -267,12 +264,14 @@ impl CellMemory {
     /// pages at once and perhaps more for later.
     fn attach(&mut self, memory: &PagedMemory, after: u32, accessible: u32) -> Result<Part, Error> {
         let tenancy = self.tenancies.get_mut(&memory.root);
-        let tenancy = tenancy.expect("whose programs run has a reservation");
-        let unplaced = tenancy.limit.unwrap_or(0).saturating_sub(tenancy.placed);
+        let tenancy = tenancy.ok_or(Refused::Stale)?;
         let had = (memory.bytes as u64 / PAGE) as u32 + after;
         let room = (MEMORY_RESERVATION / PAGE) as u32 - had;
-        let pages = accessible.max((had / 4).min(unplaced)).min(room);
-        let area = self.paging.create_area(pages, Sharing::Conserve)?;
+        let pages = accessible.max(had / 4).min(room);
+        let owner = tenancy.reservation;
+        let area = self
+            .paging
+            .create_area_for(owner, pages, Sharing::Conserve)?;
         let address = (memory.start + had as usize * PAGE as usize) as *mut u8;
         // SAFETY: the range is this memory's, as are the pages after its parts, which lie inside
         // the range: nothing is there.
@@ -288,27 +287,14 @@ impl CellMemory {
                 return Err(error);
             }
         };
-        tenancy.placed += pages;
         Ok(Part {
             attachment,
-            placed: pages,
             pages,
             accessible,
         })
     }
 
-    /// Goes on taking a part away from its tenant, which does not use it.
-    fn detach_step(&mut self, root: GroupId, part: &Part, pages: u32) -> Detached {
-        let detached = self.detach_attachment(part.attachment, pages);
-        if detached == Detached::Done
-            && let Some(tenancy) = self.tenancies.get_mut(&root)
-        {
-            tenancy.placed -= part.placed;
-        }
-        detached
-    }
-
-    /// The same with what is attached anywhere in a linear memory.
+    /// Goes on taking what is attached in a linear memory away from its tenant, which does not use it.
     pub(super) fn detach_attachment(&mut self, at: AttachmentId, pages: u32) -> Detached {
         match self.paging.detach_step(at, pages) {
             Ok(Ending::More) => Detached::More,
@@ -383,7 +369,7 @@ pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
         let Some(last) = left.last_mut() else { return };
         let start = memory.ranges.start(&last.range) as usize;
         let detached = match last.parts.last() {
-            Some(part) => memory.detach_step(last.root, part, pages),
+            Some(part) => memory.detach_attachment(part.attachment, pages),
             None => match memory.leave_region(last.root, start, pages) {
                 Some(Detached::Done) => Detached::More,
                 Some(detached) => detached,
@@ -410,12 +396,8 @@ pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
     });
 }
 
-/// The tenant of these memories has been [retired](super::Tenancy::retire): their addresses can be
-/// used again.
-pub(crate) fn give_ranges_back(left: &mut Vec<Left>) {
-    with(|memory| {
-        for gone in left.drain(..) {
-            memory.ranges.give_back(gone.range);
-        }
-    });
+/// The tenant of these memories is being [retired](super::Tenancy::retire_step): their addresses are
+/// its reservation's to give back.
+pub(super) fn ranges_of(left: &mut Vec<Left>) -> impl Iterator<Item = Range> {
+    left.drain(..).map(|gone| gone.range)
 }

@@ -33,7 +33,7 @@ impl Ranges {
     pub(super) fn new(capacity: usize) -> io::Result<Self> {
         let bytes = capacity.max(1).checked_mul(STRIDE);
         Ok(Self {
-            reservation: Reservation::new(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
+            reservation: Reservation::inaccessible(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
             free: Vec::with_capacity(capacity),
             unused: 0,
             capacity,

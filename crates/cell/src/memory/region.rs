@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Places for regions that the memories of a top-level tenant and its descendants have at the most:
-/// each takes two files.
+/// each is looked at before the tenant runs.
 const MOST: usize = 16;
 
 /// Pages that are pinned, or taken away, between two looks at who else wants to run.
@@ -77,8 +77,8 @@ enum Shown {
     /// This region, and afterwards these zeros.
     Region(Request, AreaId),
     /// What was there is being taken away. Then comes the region, if it may still be mapped, and
-    /// the zeros otherwise.
-    Nothing(Option<Request>, AreaId),
+    /// the zeros otherwise; they are made then, if there are none, in the places of those that go.
+    Nothing(Option<Request>, Option<AreaId>),
     /// Zeros, which are the program's to write to.
     Zeros,
 }
@@ -213,8 +213,7 @@ pub(crate) fn replace(
         let Shown::Zeros = here.shown else {
             return Err(Refusal::Busy);
         };
-        let zeros = cell.paging.create_area(here.pages, Sharing::Conserve)?;
-        here.shown = Shown::Nothing(Some(request), zeros);
+        here.shown = Shown::Nothing(Some(request), None);
         Ok(())
     });
     replaced.unwrap_or(Err(Refusal::NoPlace))
@@ -260,7 +259,7 @@ impl CellMemory {
         let (root, pages) = (memory.root(), request.pages());
         let (start, offset) = memory.end();
         let rest = self.attach_behind(memory, pages, bytes)?;
-        let zeros = self.paging.create_area(pages, Sharing::Conserve);
+        let zeros = self.zeros(root, pages);
         let attached = zeros.and_then(|zeros| match attach(self, root, start, request) {
             Ok(at) => Ok((at, zeros)),
             Err(error) => {
@@ -273,14 +272,13 @@ impl CellMemory {
             Ok(attached) => attached,
             Err(error) => {
                 if let Some(rest) = rest {
-                    self.undo(root, &rest);
+                    self.undo(&rest);
                 }
                 return Err(error);
             }
         };
         memory.append(rest, bytes);
         if let Some(tenancy) = self.tenancies.get_mut(&root) {
-            tenancy.placed += pages;
             tenancy.regions.push(Place {
                 memory: start as usize - offset,
                 offset,
@@ -344,6 +342,12 @@ impl CellMemory {
         Ok(at)
     }
 
+    /// Makes the zeros that a tenant has in place of a region of so many pages.
+    fn zeros(&self, root: GroupId, pages: u32) -> Result<AreaId, Error> {
+        let owner = self.reservation_of(root)?;
+        self.paging.create_area_for(owner, pages, Sharing::Conserve)
+    }
+
     fn reservation_of(&self, root: GroupId) -> Result<ReservationId, Error> {
         let tenancy = self.tenancies.get(&root).ok_or(Refused::Stale)?;
         Ok(tenancy.reservation)
@@ -366,7 +370,7 @@ impl CellMemory {
         let (next, zeros) = match place.shown {
             Shown::Region(here, zeros) => {
                 self.regions.leave_home(&self.paging, here.region, at);
-                (None, zeros)
+                (None, Some(zeros))
             }
             Shown::Nothing(next, zeros) => (next, zeros),
             Shown::Zeros => return Ok(true),
@@ -388,9 +392,13 @@ impl CellMemory {
         root: GroupId,
         start: *mut u8,
         pages: u32,
-        (next, zeros): (Option<Request>, AreaId),
+        (next, zeros): (Option<Request>, Option<AreaId>),
         allowed: Allowed<'_>,
     ) -> Result<(AttachmentId, Shown), Error> {
+        let zeros = match zeros {
+            Some(zeros) => zeros,
+            None => self.zeros(root, pages)?,
+        };
         let next = next.filter(|next| next.is_allowed(&self.regions, allowed));
         if let Some(next) = next
             && let Ok(at) = self.attach_region(root, start, &next)
@@ -422,7 +430,6 @@ impl CellMemory {
             && let Some(tenancy) = self.tenancies.get_mut(&root)
         {
             let gone = tenancy.regions.swap_remove(index);
-            tenancy.placed -= gone.pages;
             gone.forget(&self.paging);
         }
         Some(detached)
@@ -472,7 +479,7 @@ impl Place {
     /// It is in no memory any more.
     pub(super) fn forget(self, paging: &Paging) {
         PLACES.set(PLACES.get() - 1);
-        if let Shown::Region(_, zeros) | Shown::Nothing(_, zeros) = self.shown {
+        if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {
             // They were never used.
             let _ = paging.discard_area(zeros);
         }

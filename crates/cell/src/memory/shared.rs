@@ -270,7 +270,7 @@ impl CellMemory {
             paging.create_image(file, Sharing::Conserve)
         };
         let attach = |paging: &Paging, reservation, area| {
-            let copies = paging.create_area(pages, Sharing::Conserve)?;
+            let copies = paging.create_area_for(reservation, pages, Sharing::Conserve)?;
             // SAFETY: the range was taken for this memory, of which these pages are a part: nothing
             // is there.
             let attached = unsafe { paging.attach_copied(reservation, area, copies, address) };
@@ -292,7 +292,6 @@ impl CellMemory {
             self.ranges.give_back(range);
             return joined;
         };
-        tenancy.placed += pages;
         tenancy.prepared = Some(Prepared {
             range,
             first,

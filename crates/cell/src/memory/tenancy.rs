@@ -1,15 +1,17 @@
 //! The reservation of a top-level tenant in its cell's memory.
 
-use super::paged::Prepared;
+use super::paged::{Left, Prepared, ranges_of};
 use super::ranges::Range;
 use super::region::Place;
-use super::{refused, with};
+use super::{CellMemory, refused, with};
 use crate::cell::StartError;
+use crate::mappings::Mappings;
 use crate::meter::Held;
-use leasehold_lease::{Memory, MemoryKind, SharedPages};
+use leasehold_lease::{ByteSize, Memory, MemoryKind, SharedPages};
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, Contract, Counts, Ending, Kind, PAGE, ReservationId,
+    Account, AreaId, AttachmentId, CLUSTER, Contract, Counts, Ending, Kind, PAGE, ReservationId,
 };
+use leasehold_pager_linux::{Error, Limits, Paging};
 use leasehold_reclaim::GroupId;
 
 /// A tenant's part of the cell's memory.
@@ -19,8 +21,6 @@ pub(crate) struct Tenancy {
     frames: u32,
     /// Pages that its linear memories may grow to, if it pages.
     pub(super) limit: Option<u32>,
-    /// Pages of the areas that it has.
-    pub(super) placed: u32,
     /// How it keeps pages that it shares.
     pub(super) sharing: SharedPages,
     /// The areas that it shares.
@@ -29,8 +29,47 @@ pub(crate) struct Tenancy {
     pub(super) regions: Vec<Place>,
     /// The image of its program, where its memory will be made.
     pub(super) prepared: Option<Prepared>,
-    /// Addresses of memories that could not be detached before it ends.
+    /// Addresses of memories that could not be detached before it ends, and then of all of them.
     pub(super) kept: Vec<Range>,
+    /// The kernel mappings that it may cause; `None` if it does not page.
+    #[expect(dead_code, reason = "held to be dropped")]
+    mappings: Option<Mappings>,
+    /// Frames of the cell's that its linear memories have, if it does not page.
+    lent: u32,
+    end: End,
+}
+
+/// How far the end of a tenancy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum End {
+    /// Its addresses are still to be freed.
+    #[default]
+    Shown,
+    /// The kernel has refused so many steps in a row.
+    Refused(u32),
+    /// Its addresses are free.
+    Retired,
+    /// Nothing is left.
+    Done,
+}
+
+/// Steps that the kernel may refuse in a row before what is left is put aside.
+const PATIENCE: u32 = 4;
+
+/// Resident pages whose addresses are freed in one step, or up to a page table more.
+const STEP: u32 = 512;
+
+/// Places in the swap file that a tenant with this limit may come to need: a memory that grows is
+/// given places ahead, a quarter more than it has, and what is written out is so in clusters.
+fn places(limit: u32) -> u32 {
+    let more = limit / 4 + CLUSTER as u32;
+    limit.saturating_add(more)
+}
+
+/// Bytes of swap file that a tenant with this limit is promised.
+pub fn swap_for(limit: ByteSize) -> u64 {
+    let pages = u32::try_from(limit.get().div_ceil(PAGE)).unwrap_or(u32::MAX);
+    u64::from(places(pages)) * PAGE
 }
 
 /// How a tenant uses its memory reservation.
@@ -87,16 +126,27 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
             // The cell bounds what is attached, the swap file what has a place in it.
             swap: limit.map_or(0, |_| u32::MAX - frames),
         };
-        let reservation = memory.paging.reserve(&contract).map_err(refused)?;
-        if limit.is_none() {
-            // Its frames are the anonymous pages of its slots.
-            memory.paging.lend(frames);
-        }
+        memory.retry();
+        // Without paging, its frames are the anonymous pages of its slots: those of the ballast until
+        // it has grown to them.
+        let mut mappings = None;
+        let reserved = match (lease.paging, limit) {
+            (Some(paging), Some(limit)) => {
+                let most = u64::from(paging.mappings) + u64::from(Limits::SPARE);
+                mappings = Some(Mappings::claim(most).map_err(refused)?);
+                let limits = Limits {
+                    mappings: paging.mappings,
+                    places: places(limit),
+                };
+                memory.paging.reserve_limited(&contract, limits)
+            }
+            _ => memory.paging.reserve(&contract),
+        };
+        let reservation = reserved.map_err(refused)?;
         let tenancy = Tenancy {
             reservation,
             frames,
             limit,
-            placed: 0,
             sharing: lease
                 .paging
                 .map_or(SharedPages::None, |paging| paging.shared),
@@ -104,6 +154,9 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
             regions: Vec::new(),
             prepared: None,
             kept: Vec::new(),
+            mappings,
+            lent: 0,
+            end: End::Shown,
         };
         memory.tenancies.insert(root, tenancy);
         Ok(())
@@ -154,53 +207,153 @@ pub(crate) fn end(root: GroupId) -> Option<Tenancy> {
     .flatten()
 }
 
-impl Tenancy {
-    /// Makes all its linear memories inaccessible; the caller gives their ranges back. The time
-    /// does not depend on what is in them.
-    pub(crate) fn retire(&mut self) {
-        if self.limit.is_none() {
-            return;
+/// The linear memories of a top-level tenant have grown by so many bytes: what of them is in its
+/// reservation is no longer held for it, but the tenant's to touch.
+pub(crate) fn lend(root: GroupId, bytes: u64) {
+    change_lent(root, |tenancy, paging| {
+        let pages = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let more = pages.min(tenancy.frames - tenancy.lent);
+        tenancy.lent += more;
+        paging.lend(more);
+    });
+}
+
+/// They have become smaller: the cell holds so much for the tenant again.
+pub(crate) fn restore(root: GroupId, bytes: u64) {
+    change_lent(root, |tenancy, paging| {
+        let pages = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let less = pages.min(tenancy.lent);
+        tenancy.lent -= less;
+        paging.restore(less);
+    });
+}
+
+fn change_lent(root: GroupId, change: impl FnOnce(&mut Tenancy, &Paging)) {
+    with(|memory| {
+        let CellMemory {
+            tenancies, paging, ..
+        } = memory;
+        if let Some(tenancy) = tenancies.get_mut(&root)
+            && tenancy.limit.is_none()
+        {
+            change(tenancy, paging);
         }
-        let prepared = self.prepared.take().map(|prepared| prepared.range);
-        let kept = std::mem::take(&mut self.kept);
-        let regions = std::mem::take(&mut self.regions);
-        let retired = with(|memory| {
-            let retired = memory.paging.retire(self.reservation);
-            for place in regions {
-                place.forget(&memory.paging);
+    });
+}
+
+impl Tenancy {
+    /// Takes over the addresses of memories whose programs have gone.
+    pub(crate) fn take_over(&mut self, left: &mut Vec<Left>) {
+        self.kept.extend(ranges_of(left));
+    }
+
+    /// Makes some of its linear memories inaccessible: 16 pieces of them at the most, and so many
+    /// resident pages. True if that is done, and their addresses are free, or if the kernel refuses
+    /// it: then nobody has them until it does not any more.
+    pub(crate) fn retire_step(&mut self) -> bool {
+        if self.limit.is_none() {
+            return true;
+        }
+        let (reservation, before) = (self.reservation, self.end);
+        let step = with(|memory| memory.paging.retire_step(reservation, STEP));
+        self.end = match (step, before) {
+            (_, End::Retired | End::Done) | (None, _) => return true,
+            (Some(Ok(Ending::More)), _) => End::Shown,
+            (Some(Ok(Ending::Done) | Err(Error::Refused(_))), _) => {
+                with(|memory| self.give_ranges_back(memory));
+                End::Retired
             }
-            for range in kept.into_iter().chain(prepared) {
-                memory.ranges.give_back(range);
+            (Some(Err(error)), End::Refused(times)) => {
+                tracing::warn!(%error, times, "the memory of a tenant that ended is still mapped");
+                End::Refused(times + 1)
             }
-            retired
-        });
-        if let Some(Err(error)) = retired {
-            tracing::error!(%error, "the memory of a tenant that ended could not be detached");
+            (Some(Err(_)), End::Shown) => End::Refused(1),
+        };
+        match self.end {
+            End::Shown => false,
+            End::Refused(times) => times >= PATIENCE,
+            End::Retired | End::Done => true,
         }
     }
 
-    /// Takes back at most `pages` pages; returns whether that was all. Then the reservation is the
-    /// cell's again.
+    /// Nothing is mapped at its addresses any more.
+    fn give_ranges_back(&mut self, memory: &mut CellMemory) {
+        let prepared = self.prepared.take().map(|prepared| prepared.range);
+        for place in self.regions.drain(..) {
+            place.forget(&memory.paging);
+        }
+        for range in self.kept.drain(..).chain(prepared) {
+            memory.ranges.give_back(range);
+        }
+    }
+
+    /// Takes back at most `pages` pages; returns whether there is nothing more to do. Then it is to be
+    /// [finished](Self::finish).
     pub(crate) fn step(&mut self, pages: u32) -> bool {
-        let done = with(|memory| {
-            let ending = memory.paging.end_step(self.reservation, pages);
-            if matches!(ending, Ok(Ending::More)) {
+        if matches!(self.end, End::Refused(times) if times >= PATIENCE) {
+            return true;
+        }
+        let reservation = self.reservation;
+        let step = with(|memory| memory.paging.end_step(reservation, pages));
+        let refused = match (step, self.end) {
+            (Some(Ok(Ending::More)), end) => {
+                self.end = if end == End::Shown { end } else { End::Retired };
                 return false;
             }
-            if let Err(error) = ending {
-                tracing::error!(%error, "a memory reservation could not be taken back");
+            (Some(Ok(Ending::Done) | Err(Error::Refused(_))) | None, _) => {
+                self.end = End::Done;
+                with(|memory| memory.paging.restore(self.lent));
+                return true;
             }
-            if self.limit.is_none() {
-                memory.paging.restore(self.frames);
+            (Some(Err(_)), End::Refused(times)) => times + 1,
+            (Some(Err(error)), _) => {
+                tracing::warn!(%error, "the memory of a tenant that ended is not taken back yet");
+                1
             }
-            true
-        });
-        done.unwrap_or(true)
+        };
+        self.end = End::Refused(refused);
+        refused >= PATIENCE
+    }
+
+    /// The cell has it back; or what the kernel does not take is put aside, and tried again.
+    pub(crate) fn finish(self) {
+        if self.end != End::Done {
+            with(|memory| memory.aside.push(self));
+        }
     }
 
     /// Takes all of it back, of a tenant that never ran.
     pub(crate) fn give_back(mut self) {
-        self.retire();
+        while !self.retire_step() {}
         while !self.step(u32::MAX) {}
+        self.finish();
+    }
+}
+
+impl CellMemory {
+    /// Takes a step towards the end of what was put aside because the kernel refused to take it;
+    /// true if it took one.
+    pub(super) fn retry(&mut self) -> bool {
+        let Some(mut tenancy) = self.aside.pop() else {
+            return false;
+        };
+        let stepped = self.retry_one(&mut tenancy);
+        if !matches!(stepped, Ok(Ending::Done)) {
+            self.aside.push(tenancy);
+        }
+        stepped.is_ok()
+    }
+
+    fn retry_one(&mut self, tenancy: &mut Tenancy) -> Result<Ending, Error> {
+        let reservation = tenancy.reservation;
+        if self.paging.retire_step(reservation, STEP)? == Ending::More {
+            return Ok(Ending::More);
+        }
+        tenancy.give_ranges_back(self);
+        let ending = self.paging.end_step(reservation, STEP)?;
+        if ending == Ending::Done {
+            self.paging.restore(tenancy.lent);
+        }
+        Ok(ending)
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn paging(budget_us: u64, reserve: u64, limit: u64, shared: SharedPag
         limit: ByteSize::new(limit).expect("in range"),
         kind: MemoryKind::Hard,
         shared,
+        mappings: Paging::MAPPINGS,
     });
     lease
 }

@@ -37,6 +37,7 @@ pub(super) fn observe(
         limit: sized(limit)?,
         kind: MemoryKind::Hard,
         shared: SharedPages::Conserve,
+        mappings: Paging::MAPPINGS,
     });
     let program = load(cell, path, &lease)?;
     if program.image().is_none() {

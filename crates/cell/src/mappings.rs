@@ -1,0 +1,108 @@
+//! The kernel mappings (VMAs) of the process, promised before they are made.
+//!
+//! A process may have `vm.max_map_count` of them, 65,530 unless the host says otherwise, and a call
+//! that would need one more fails, whoever makes it. So they are a resource like any other: a cell
+//! claims what its pools can come to take when it starts, a top-level tenant what its lease says
+//! when it is admitted, and a part of all is the host's. Who was promised some is never refused one.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// What stays for the host: code of programs, threads, the heap's large allocations
+/// ([`HEAP`]), libraries.
+const HOST: u64 = 8192;
+
+/// Large allocations of the heap that are mappings of their own, at the most; others are pieces of
+/// larger ones.
+pub(crate) const HEAP: i32 = 4096;
+
+/// What a memory or a stack in a pool takes at the most: a slot its accessible part, what is
+/// inaccessible behind it, and one more while it is cleaned; a stack itself and its guard.
+pub(crate) const PLACE: u64 = 3 + 2;
+
+/// What a top-level tenant takes besides: its arena, and the code of its program in five pieces.
+pub(crate) const TENANT: u64 = 8;
+
+/// What the kernel lets a process have if it does not say.
+const DEFAULT: u64 = 65_530;
+
+/// What is promised in this process.
+static PROMISED: Mutex<u64> = Mutex::new(0);
+
+/// Mappings that somebody was promised, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the promise lasts as long as this"]
+pub(crate) struct Mappings(u64);
+
+/// They cannot be promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{needed} kernel mappings needed, {left} left of the {most} that vm.max_map_count allows, of \
+     which {HOST} are kept for the host"
+)]
+pub(crate) struct TooMany {
+    needed: u64,
+    left: u64,
+    most: u64,
+}
+
+impl Mappings {
+    /// Promises `n` mappings.
+    ///
+    /// # Errors
+    /// [`TooMany`] if others were promised so many that they cannot be had.
+    pub(crate) fn claim(n: u64) -> Result<Self, TooMany> {
+        let most = most();
+        let mut promised = promised();
+        let left = most.saturating_sub(HOST).saturating_sub(*promised);
+        if n > left {
+            return Err(TooMany {
+                needed: n,
+                left,
+                most,
+            });
+        }
+        *promised += n;
+        Ok(Self(n))
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        *promised() -= self.0;
+    }
+}
+
+fn promised() -> std::sync::MutexGuard<'static, u64> {
+    // A number is whole, whatever panicked beside it.
+    PROMISED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the kernel lets a process have, as it was when this was first asked.
+fn most() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let read = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let read = read.ok().and_then(|text| text.trim().parse().ok());
+        read.unwrap_or(DEFAULT)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOST, Mappings, most};
+
+    #[test]
+    fn no_more_is_promised_than_there_is_and_what_is_given_back_can_be_promised_again() {
+        assert!(most() > HOST, "{}", most());
+        // Other tests have cells.
+        let half = Mappings::claim(most() / 2).expect("half of all");
+        let refused = Mappings::claim(most() / 2).expect_err("the host has a part");
+        assert!(refused.left < most() / 2, "{refused}");
+        assert!(
+            refused.to_string().contains("vm.max_map_count"),
+            "{refused}"
+        );
+        drop(half);
+        drop(Mappings::claim(most() / 2).expect("it was given back"));
+    }
+}
