@@ -22,7 +22,7 @@ use crate::program::{Form, Program, ProgramError};
 use crate::promises::Promises;
 use crate::realtime::{self, Realtime};
 use crate::starting::Client;
-use crate::steps::{RowId, StepUse, watch};
+use crate::steps::{CEILING_NS, RowId, StepUse, caps, step, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
@@ -94,6 +94,9 @@ impl CellConfig {
         }
     }
 }
+
+/// The row of lifting, which a lease's `call_bytes` makes longer.
+const LIFT: RowId = step!("engine", "instruction");
 
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
@@ -425,6 +428,7 @@ impl Cell {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
+        check_strings(&request.surroundings)?;
         let promised = self.promise(&request)?;
         let client = Client {
             started: started_sender,
@@ -525,7 +529,16 @@ impl Cell {
     /// The longest host step that a tenant with this program and lease can reach on this host, ns.
     pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
         let pages = lease.memory.paging.is_some();
-        program.reach().longest(&self.profile, pages)
+        let (row, ns) = program.reach().longest(&self.profile, pages);
+        match lease.reclaim.call_bytes.map(|bytes| bytes.get()) {
+            // Lifting takes time for each byte.
+            Some(bytes) if bytes > caps::CALL.most => {
+                let times = bytes.div_ceil(caps::CALL.most);
+                let lifted = CEILING_NS.saturating_mul(times);
+                (if lifted > ns { LIFT } else { row }, ns.max(lifted))
+            }
+            _ => (row, ns),
+        }
     }
 
     /// What tenants that page share now, and how they use it. A look is also an observation for
@@ -605,6 +618,22 @@ impl TenantHandle {
     fn send(&self, command: Command) {
         self.inbox.put(Message::Command(command), Urgency::CONTROL);
     }
+}
+
+/// Whether arguments and variables are within the cap: each is copied in one step.
+fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
+    let args = surroundings.args.iter().map(|arg| arg.len() + 1).sum();
+    let variables = surroundings.env.iter();
+    let env = variables.map(|(name, value)| name.len() + value.len() + 2);
+    for (what, bytes) in [("arguments", args), ("environment", env.sum::<usize>())] {
+        if bytes > caps::STRINGS.size() {
+            return Err(StartError::Surroundings(format!(
+                "the {what} have {bytes} bytes; the limit is {}",
+                caps::STRINGS.most
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The form of a program in which its tenant can share what its lease lets it share.

@@ -18,7 +18,7 @@ use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
-use crate::steps::{begin, caps, step, watch};
+use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;

@@ -7,9 +7,11 @@ use wasmparser::WasmFeatures;
 use wasmtime::{Config, OptLevel};
 
 use crate::preempt::{self, Mechanism};
+use crate::steps::caps;
+use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 5;
+pub const CONFIG_VERSION: u32 = 6;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;
@@ -62,7 +64,8 @@ pub fn engine_config(mechanism: Mechanism) -> Config {
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.
-        .generate_address_map(true);
+        .generate_address_map(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(caps::FRAMES.size()));
     preempt::configure(&mut config, mechanism);
     config
 }

@@ -17,12 +17,12 @@ use wasmtime::{Engine, Module, component::Component};
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::chunk_bulk_operations;
 use crate::data_segments::merge_data_segments;
+use crate::data_start::copy_data_at_start;
 use crate::engine_config::FEATURES;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, survey};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
-use crate::segment_pieces::{Uncut, cut_data_segments};
 use crate::steps::{Missing, Reach};
 
 /// Largest file that is read as a program, in bytes.
@@ -32,9 +32,9 @@ pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 /// store back one by one, so their number must be small; real components have up to about 40.
 pub const MAX_INSTANCES: u64 = 1_000;
 
-/// Most bytes of active data segments that starting a program may copy. Each instance's are copied
-/// in one step that cannot be interrupted: this bounds it to some ten milliseconds. A JavaScript
-/// or Python engine has 10 to 20 MiB.
+/// Most bytes of active data segments that starting a program may copy. More than
+/// [`DATA`](crate::steps::caps::DATA) of a module are copied by the guest itself, in steps. A JavaScript or
+/// Python engine has 10 to 20 MiB.
 pub const MAX_DATA_BYTES: u64 = 64 << 20;
 
 /// Module of WASI preview 1 functions.
@@ -111,9 +111,6 @@ pub enum ProgramError {
         /// How many, over all instances; saturates.
         bytes: u64,
     },
-    /// A data segment that is copied in one long step.
-    #[error("has {0}")]
-    LongSegment(Uncut),
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
     Opaque,
@@ -131,15 +128,6 @@ pub enum ProgramError {
 impl From<Missing> for ProgramError {
     fn from(Missing(imports): Missing) -> ProgramError {
         ProgramError::World { imports }
-    }
-}
-
-impl From<Uncut> for ProgramError {
-    fn from(uncut: Uncut) -> ProgramError {
-        match uncut {
-            Uncut::Malformed(error) => error.into(),
-            Uncut::Named(_) => ProgramError::LongSegment(uncut),
-        }
     }
 }
 
@@ -286,7 +274,7 @@ impl Program {
         };
         let binary = drop_long_names(&binary)?;
         let binary = merge_data_segments(&binary)?;
-        let binary = cut_data_segments(&binary)?;
+        let binary = copy_data_at_start(&binary)?;
         let binary = chunk_bulk_operations(&binary)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)

@@ -7,6 +7,7 @@ mod calibrate;
 mod confinement;
 mod demo;
 mod exit;
+mod host_steps;
 mod leases;
 mod lockscope;
 mod memory_admission;

@@ -3,6 +3,7 @@
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
+use crate::host_steps;
 use crate::leases;
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
@@ -164,9 +165,12 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         Exit::Code(_) | Exit::Killed => {}
     }
     if arguments.json {
-        eprintln!("{}", report::json(&tenant, &ended, &confined));
+        let mut json = report::json(&tenant, &ended, &confined);
+        json["host_steps"] = host_steps::json(&cell.steps());
+        eprintln!("{json}");
     } else if arguments.report {
-        eprint!("{}", report::text(&tenant, &ended, &confined));
+        let steps = host_steps::text(&cell.steps());
+        eprint!("{}{steps}", report::text(&tenant, &ended, &confined));
     }
     if let Exit::Lease(_) = ended.exit {
         return Ok(ExitCode::from(77));

@@ -9,6 +9,7 @@ mod table;
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
+use crate::host_steps;
 use crate::leases;
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
@@ -258,14 +259,15 @@ pub(crate) fn main(
         confined: &confined,
     };
     if arguments.json {
-        let json = report::json(&tenants, elapsed, &admitted, &host, &areas);
+        let mut json = report::json(&tenants, elapsed, &admitted, &host, &areas);
+        json["host_steps"] = host_steps::json(&cell.steps());
         println!("{json}");
     } else {
         let text = match view {
             View::Processor => report::text(&tenants, elapsed, &admitted, &host, width, &areas),
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
-        eprint!("{text}");
+        eprint!("{text}{}", host_steps::text(&cell.steps()));
     }
     let failed = tenants.iter().any(|tenant| match &tenant.ended {
         Some(Ended { exit, .. }) => match exit {

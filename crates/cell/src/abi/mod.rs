@@ -70,3 +70,60 @@ impl Linkers {
         Ok(prepared)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Linkers;
+    use crate::engine_config::engine_config;
+    use crate::preempt::Mechanism;
+    use crate::steps::RowId;
+    use crate::steps::table::{CELL, ENGINE, KERNEL, PREVIEW1};
+    use wasmtime::Engine;
+
+    /// Whether the linkers have a function or resource of this row: what is there cannot be defined
+    /// again.
+    fn is_linked(linkers: &mut Linkers, interface: &str, name: &str) -> bool {
+        if matches!(interface, PREVIEW1 | KERNEL) {
+            return linkers.module.func_wrap(interface, name, || {}).is_err();
+        }
+        let version = match interface.starts_with("wasi:") {
+            true => "0.2.12",
+            false => "0.1.0",
+        };
+        let interface = format!("{interface}@{version}");
+        let mut instance = linkers.component.instance(&interface).expect("an instance");
+        match name.strip_prefix("[resource-drop]") {
+            Some(resource) => {
+                let kind = wasmtime::component::ResourceType::host::<u8>();
+                instance.resource(resource, kind, |_, _| Ok(())).is_err()
+            }
+            None => instance.func_wrap(name, |_, (): ()| Ok(())).is_err(),
+        }
+    }
+
+    #[test]
+    fn every_row_of_an_import_is_linked() {
+        let engine = Engine::new(&engine_config(Mechanism::Injected)).expect("an engine");
+        let mut linkers = Linkers::new(&engine).expect("linked once");
+        let rows = RowId::all().map(RowId::row);
+        let imports = rows.filter(|row| !matches!(row.interface, ENGINE | CELL));
+        let missing: Vec<String> = imports
+            .filter(|row| !is_linked(&mut linkers, row.interface, row.name))
+            .map(|row| row.title())
+            .collect();
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_two_rows_have_the_same_name() {
+        for id in RowId::all() {
+            let row = id.row();
+            assert_eq!(
+                RowId::find(row.interface, row.name),
+                Some(id),
+                "{}",
+                row.title()
+            );
+        }
+    }
+}

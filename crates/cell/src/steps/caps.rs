@@ -124,6 +124,9 @@ pub const WINDOW: Cap = Cap::new(
     Beyond::Steps,
 );
 
+/// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
+pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
+
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);
 

@@ -17,6 +17,7 @@
 //! code in between, such as an allocator that is called for a result, belongs to no step.
 
 pub mod caps;
+pub mod document;
 pub mod reach;
 pub mod table;
 mod ticks;

@@ -1,9 +1,9 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, Cap, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH,
-    PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, STRINGS, SUBSCRIPTIONS,
-    TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRAP_MESSAGE, WINDOW,
+    ARGUMENTS, BULK, CALL, Cap, DATA, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES,
+    PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, STRINGS,
+    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -200,7 +200,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-const ROWS: [Row; 270] = [
+const ROWS: [Row; 269] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS]),
@@ -461,7 +461,6 @@ const ROWS: [Row; 270] = [
         .caps(&[STRINGS])
         .takes(ENTRY),
     // Sockets: every attempt to have one is refused.
-    row("wasi:sockets/network", "network-error-code"),
     row("wasi:sockets/network", "[resource-drop]network"),
     row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),
     row(LOOKUP, "resolve-addresses").caps(&[PATH]),
@@ -616,7 +615,7 @@ const ROWS: [Row; 270] = [
         .caps(&[TABLE_GROWTH])
         .takes(&[Held::TableElement]),
     row(ENGINE, "instantiate").takes(PROGRAM),
-    row(ENGINE, "data segments").caps(&[BULK]),
+    row(ENGINE, "data segments").caps(&[DATA]),
     row(ENGINE, "element segments").caps(&[TABLE_BULK]),
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),

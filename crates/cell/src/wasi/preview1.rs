@@ -52,7 +52,7 @@ const INVALID: i32 = 28;
 pub(super) const FAULT: i32 = 21;
 
 /// Most subscriptions of one call: they are read in one step that nothing interrupts.
-const MOST_SUBSCRIPTIONS: u32 = 1 << 16;
+const MOST_SUBSCRIPTIONS: u32 = crate::steps::caps::SUBSCRIPTIONS.most as u32;
 
 const SUBSCRIPTION_BYTES: u64 = 48;
 const EVENT_BYTES: u64 = 32;

@@ -7,4 +7,7 @@
 mod common;
 
 mod paging;
+mod canonical;
+mod instantiation;
 mod smoke;
+mod traps;

@@ -1,0 +1,71 @@
+//! The table of host steps as a page of the book.
+
+use super::table::{CEILING_NS, Longest, Row, TABLE};
+use std::fmt::Write as _;
+
+/// What stands above the table.
+const HEAD: &str = "\
+# Host steps
+
+Generated from the table in `crates/cell/src/steps/table.rs`; a test keeps it equal.
+
+Everything that a cell's thread does for a guest is a host step with a row here. A program that imports
+what has no row is refused. The functions enforce the caps. A step is timed from where the engine leaves
+the guest to where it goes back, the canonical ABI included and the guest's own allocator excluded; one that
+is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). Where the column
+says *ceiling*, the bound is stated, not calibrated, unless the profile has a measured value. The longest
+row that a program reaches is its tenant's longest step in the admission test.
+";
+
+/// The page.
+pub fn document() -> String {
+    let mut page = format!("{HEAD}\nThe ceiling is {} µs.\n\n", CEILING_NS / 1000);
+    page.push_str("| interface | step | caps: beyond them | longest | takes | holds | runs on |\n");
+    page.push_str("|---|---|---|---|---|---|---|\n");
+    for row in TABLE {
+        line(&mut page, row);
+    }
+    page
+}
+
+fn line(page: &mut String, row: &Row) {
+    let caps = row.caps.iter().map(|cap| {
+        let (most, what, beyond) = (cap.most, cap.what, cap.beyond.name());
+        format!("{most} {what}: {beyond}")
+    });
+    let caps: Vec<_> = caps.collect();
+    let takes: Vec<_> = row.takes.iter().map(|held| held.name()).collect();
+    let longest = match row.longest {
+        Longest::Ceiling => "ceiling",
+        Longest::Fault => "a fault of this host",
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        page,
+        "| `{}` | `{}` | {} | {longest} | {} | {} | {} |",
+        row.interface,
+        row.name,
+        caps.join("; "),
+        takes.join(", "),
+        row.holds,
+        row.runs.name(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::document;
+
+    #[test]
+    fn the_page_of_the_book_is_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/host-steps.md");
+        if std::env::var_os("LEASEHOLD_WRITE_DOCS").is_some() {
+            std::fs::write(path, document()).expect("written");
+        }
+        let page = std::fs::read_to_string(path).expect("a page");
+        assert!(
+            page == document(),
+            "docs/host-steps.md differs from the table: LEASEHOLD_WRITE_DOCS=1 writes it"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! A trap, and what the host says of it.
+
+use super::common::{cell, lease, run};
+use leasehold_cell::steps::caps;
+use leasehold_cell::{Exit, Surroundings};
+
+/// A module of this name whose function of the same name calls itself until its stack is used up.
+fn named(name: &str) -> String {
+    format!("(module ${name} (func ${name} (export \"_start\") (call ${name})))")
+}
+
+#[test]
+fn a_name_of_20_mb_is_neither_kept_nor_formatted() {
+    let cell = cell();
+    let name = "n".repeat(20 << 20);
+    let program = cell.compile(named(&name).as_bytes()).expect("a program");
+    let (ended, _) = run(&cell, program, lease(50_000, 1024), Surroundings::default());
+    let Exit::Trap(message) = ended.exit else {
+        panic!("{:?}", ended.exit)
+    };
+    assert!(
+        message.len() <= caps::TRAP_MESSAGE.size(),
+        "{} bytes",
+        message.len()
+    );
+    assert!(
+        message.contains(&"n".repeat(caps::NAME.size())),
+        "{message}"
+    );
+    assert!(!message.contains(&"n".repeat(caps::NAME.size() + 1)));
+}
+
+#[test]
+fn a_backtrace_has_no_more_frames_than_its_row_says() {
+    let cell = cell();
+    let program = cell.compile(named("again").as_bytes()).expect("a program");
+    let (ended, _) = run(&cell, program, lease(50_000, 1024), Surroundings::default());
+    let Exit::Trap(message) = ended.exit else {
+        panic!("{:?}", ended.exit)
+    };
+    assert_eq!(
+        message.matches("again!again").count(),
+        caps::FRAMES.size(),
+        "{message}"
+    );
+}
