@@ -4,7 +4,7 @@
 //! other threads hold.
 
 use crate::artifact::CodeCache;
-use crate::clock::Elapsed;
+use crate::clock::{Elapsed, monotonic_ns};
 use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
@@ -12,6 +12,7 @@ use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
+use crate::kill_bound::ends_contract;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
@@ -27,10 +28,10 @@ use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
 use leasehold_reclaim::{Mode, Statement};
-use leasehold_reserve::{Order, Shielding, Supply};
+use leasehold_reserve::{Contract, Order, Shielding, Supply};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -66,6 +67,10 @@ pub struct CellConfig {
     /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
     /// baseline.
     pub shielding: Shielding,
+    /// What is reserved for the ends of background tenants, so that they have a bound, too, as long as
+    /// the reservations of tenants leave room for it. `None`: they end in time that nothing else
+    /// wants.
+    pub ends: Option<Contract>,
     /// What the cell has of the host's memory. `None`: it holds nothing, reservations are limits,
     /// and no tenant pages.
     pub memory: Option<HeldMemory>,
@@ -89,6 +94,7 @@ impl CellConfig {
             realtime: false,
             admission: true,
             shielding: Shielding::Shielded,
+            ends: Some(ends_contract()),
             memory: None,
             code_cache: None,
         }
@@ -181,6 +187,9 @@ pub struct Reclaimed {
     /// that it and those below it were charged, if its end reports the account by class; else what
     /// it was charged and the budgets of its children, which is no less.
     pub predicted_ns: u64,
+    /// Wall time from the kill until no instruction of the tenant could run any more, ns; next to
+    /// nothing if it ended by itself. What is below counts from the kill, too, on the wall's clock.
+    pub effect_ns: u64,
     /// Until everything was severed and the tenant's slots could be used again.
     pub reusable: Elapsed,
     /// Until its pages were given back too.
@@ -254,7 +263,11 @@ pub(crate) enum Command {
         client: Client,
     },
     Go(u64),
-    Kill(u64),
+    Kill {
+        key: u64,
+        /// When the controller asked for it, ns of [`monotonic_ns`].
+        asked_ns: u64,
+    },
     Statement(u64, Sender<Option<Statement>>),
     /// What each of these has got of the processor.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
@@ -273,7 +286,7 @@ impl Command {
         match self {
             Self::Start { .. } => ControlKind::Start,
             Self::Go(_) => ControlKind::Go,
-            Self::Kill(_) => ControlKind::Kill,
+            Self::Kill { .. } => ControlKind::Kill,
             Self::Statement(..) => ControlKind::Statement,
             Self::Processors(..) => ControlKind::Processors,
             Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
@@ -314,13 +327,15 @@ impl Cell {
             .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
         let inbox = Arc::new(Inbox::new());
         let (ready, started) = channel();
+        let ends_fit = Arc::new(AtomicBool::new(true));
         let thread = {
             let (engine, inbox) = (engine.clone(), inbox.clone());
+            let ends_fit = ends_fit.clone();
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, engine, inbox, pools, &ready);
+                    run(&config, engine, inbox, pools, ends_fit, &ready);
                 })?
         };
         let (realtime, held) = started
@@ -329,7 +344,7 @@ impl Cell {
         let overhead = dispatch::overhead(&config);
         let promises = config
             .admission
-            .then(|| Promises::new(config.order, overhead));
+            .then(|| Promises::new(config.order, overhead, config.ends, ends_fit));
         Ok(Self {
             engine,
             inbox,
@@ -571,9 +586,13 @@ impl TenantHandle {
         self.send(Command::Go(self.key));
     }
 
-    /// Ends the tenant, whatever it is doing. Idempotent; does not wait.
+    /// Ends the tenant, whatever it is doing. Idempotent; does not wait. The clock of the end, and of
+    /// what bounds it ([`KillDelay`](crate::KillDelay)), starts here.
     pub fn kill(&self) {
-        self.send(Command::Kill(self.key));
+        self.send(Command::Kill {
+            key: self.key,
+            asked_ns: monotonic_ns(),
+        });
     }
 
     /// Waits until the tenant has ended and everything was taken back from it.
@@ -657,6 +676,7 @@ fn run(
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
     pools: Pools,
+    ends_fit: Arc<AtomicBool>,
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
     if let Some(cpu) = config.cpu
@@ -677,7 +697,7 @@ fn run(
         })
         .and_then(|preemption| {
             let realtime = realtime == Realtime::Granted;
-            Executor::new(config, engine, inbox, pools, preemption, realtime)
+            Executor::new(config, engine, inbox, pools, preemption, realtime, ends_fit)
         })
         .and_then(|executor| {
             let held = memory::held();

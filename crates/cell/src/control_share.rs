@@ -2,8 +2,15 @@
 //!
 //! Commands come before all tenants: a kill must not wait for whoever is to be killed. So they are
 //! an interference that no admission test knows. Each of them is short, since whatever can be
-//! long, starting and ending, is the tenant's own work. And of the time in which somebody with a
-//! reservation wants to run, commands get one [`PART`]th at the most, and one command more.
+//! long, starting and ending, is the tenant's own work. And of the time in which a tenant with a
+//! reservation wants to run, commands get one [`PART`]th at the most, and one command and one kill
+//! more.
+//!
+//! A kill has a deadline, so that it waits for no other command: it goes before them, and the pause
+//! that they have caused is not for it. Only kills delay kills. One of `n` that come at once is obeyed
+//! after `PART · n` times what the longest of them takes ([`kills_within`]): how many come at once is
+//! the controller's own doing, and at most the number of its tenants counts, since the kill of a
+//! tenant that ends already is nothing. What kills take is taken from the part of the others.
 
 /// Commands get one part in so many of the time that reservations want.
 const PART: u64 = 20;
@@ -76,24 +83,47 @@ pub struct ControlUse {
     pub longest_ns: u64,
 }
 
+/// How long the last of so many kills that come at once may have to wait and take, if none takes
+/// longer than `longest_ns`, while reservations want the processor.
+pub(crate) const fn kills_within(kills: u64, longest_ns: u64) -> u64 {
+    kills
+        .saturating_sub(1)
+        .saturating_mul(PART)
+        .saturating_add(1)
+        .saturating_mul(longest_ns)
+}
+
 /// How much the commands have taken.
 #[derive(Debug, Default)]
 pub(crate) struct ControlShare {
     /// Until then the next command waits, ns.
     until: u64,
+    /// Until then the next kill waits, ns.
+    kills_until: u64,
     uses: [ControlUse; ControlKind::ALL.len()],
 }
 
 impl ControlShare {
-    /// Until when a command has to wait for somebody with a reservation, if it has to.
-    pub(crate) fn pause(&self, now: u64) -> Option<u64> {
-        (now < self.until).then_some(self.until)
+    /// Until when a command has to wait for a tenant with a reservation, if it has to.
+    pub(crate) fn pause(&self, kind: ControlKind, now: u64) -> Option<u64> {
+        let until = match kind {
+            ControlKind::Kill => self.kills_until,
+            _ => self.until,
+        };
+        (now < until).then_some(until)
     }
 
     /// A command was obeyed, from one instant to another.
     pub(crate) fn obeyed(&mut self, kind: ControlKind, from: u64, to: u64) {
         let taken_ns = to.saturating_sub(from);
-        self.until = to + taken_ns * (PART - 1);
+        let pause_ns = taken_ns * (PART - 1);
+        if kind == ControlKind::Kill {
+            self.kills_until = to + pause_ns;
+            // What was still to be waited for is not over because a kill has run meanwhile.
+            self.until = self.until.max(from) + taken_ns + pause_ns;
+        } else {
+            self.until = to + pause_ns;
+        }
         let uses = &mut self.uses[kind as usize];
         uses.commands += 1;
         uses.taken_ns += taken_ns;
@@ -108,7 +138,7 @@ impl ControlShare {
 
 #[cfg(test)]
 mod tests {
-    use super::{ControlKind, ControlShare, ControlUse, PART};
+    use super::{ControlKind, ControlShare, ControlUse, PART, kills_within};
 
     #[test]
     fn commands_take_their_part_and_one_command_however_many_wait() {
@@ -116,7 +146,7 @@ mod tests {
             let (mut share, mut now, mut taken) = (ControlShare::default(), 1_000_000, 0);
             let end = now + 100_000_000;
             while now < end {
-                if let Some(until) = share.pause(now) {
+                if let Some(until) = share.pause(ControlKind::Go, now) {
                     now = until;
                     continue;
                 }
@@ -131,7 +161,50 @@ mod tests {
 
     #[test]
     fn the_first_command_does_not_wait() {
-        assert_eq!(ControlShare::default().pause(1), None);
+        assert_eq!(ControlShare::default().pause(ControlKind::Go, 1), None);
+    }
+
+    #[test]
+    fn a_kill_waits_for_kills_only_and_takes_from_the_part_of_the_others() {
+        let mut share = ControlShare::default();
+        share.obeyed(ControlKind::Start, 1_000, 301_000);
+        assert!(share.pause(ControlKind::Go, 301_000).is_some());
+        assert_eq!(share.pause(ControlKind::Kill, 301_000), None);
+
+        // As many of both as there is time for.
+        let (command, kill, begin) = (50_000, 700, 1_000_000_u64);
+        let (mut share, mut now, mut taken) = (ControlShare::default(), begin, 0);
+        let end = now + 100_000_000;
+        while now < end {
+            let next = [(ControlKind::Kill, kill), (ControlKind::Go, command)];
+            let ready = next
+                .into_iter()
+                .find(|(kind, _)| share.pause(*kind, now).is_none());
+            let Some((kind, length)) = ready else {
+                let pauses = next.map(|(kind, _)| share.pause(kind, now));
+                now = pauses.into_iter().flatten().min().expect("both wait");
+                continue;
+            };
+            share.obeyed(kind, now, now + length);
+            now += length;
+            taken += length;
+        }
+        let most = (end - begin) / PART + command + kill;
+        assert!(taken <= most, "{taken} of at most {most}");
+    }
+
+    #[test]
+    fn kills_that_come_at_once_are_obeyed_within_their_bound() {
+        for kills in [1, 2, 64] {
+            let (mut share, begin, longest) = (ControlShare::default(), 5_000, 900);
+            let mut now = begin;
+            for _ in 0..kills {
+                now = share.pause(ControlKind::Kill, now).unwrap_or(now);
+                share.obeyed(ControlKind::Kill, now, now + longest);
+                now += longest;
+            }
+            assert_eq!(now - begin, kills_within(kills, longest));
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) enum Work {
     Execution(u64),
     /// Fire the timers of the top-level tenant with this key, and take back what of it ended.
     Upkeep(u64),
+    /// Take back what background tenants left that have ended, under the reservation for that.
+    Ends,
 }
 
 /// The part of the processor that a top-level tenant and all its descendants run on: their
@@ -82,11 +84,13 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// A dispatcher without tenants, for at most `executions` at once.
     pub(crate) fn new(config: &CellConfig, executions: u32) -> Self {
-        let tasks = config.max_tenants.saturating_add(executions);
+        // One more server and task are those of the reservation for ends.
+        let servers = config.max_tenants.saturating_add(1);
+        let tasks = servers.saturating_add(executions);
         let scheduler = Scheduler::new(Config {
             order: config.order,
             shielding: config.shielding,
-            servers: config.max_tenants,
+            servers,
             tasks,
             seed: RandomState::new().hash_one(()),
         })

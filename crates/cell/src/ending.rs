@@ -27,9 +27,26 @@ use std::sync::mpsc::Sender;
 /// Scrub entries severed in one step.
 const SEVER: u32 = caps::SCRUBS.most as u32;
 
+/// Why a tenant ends, and since when its end is waited for.
+pub(crate) struct Cause {
+    pub(crate) exit: Exit,
+    /// When it was asked for: for a kill, when the controller did.
+    pub(crate) asked_ns: u64,
+}
+
+impl Cause {
+    /// An end that is asked for now.
+    pub(crate) fn now(exit: Exit) -> Self {
+        Self {
+            exit,
+            asked_ns: monotonic_ns(),
+        }
+    }
+}
+
 /// A tenant that is being ended.
 pub(crate) struct Ending {
-    exit: Exit,
+    cause: Cause,
     reply: Option<Sender<Ended>>,
     statement: Option<Statement>,
     predicted_ns: u64,
@@ -84,7 +101,7 @@ impl Ending {
     /// budgets set aside for children that live count as a whole.
     pub(crate) fn begin(
         tenant: TenantId,
-        exit: Exit,
+        cause: Cause,
         program: Option<(u64, Remains)>,
         reply: Option<Sender<Ended>>,
         detailed: bool,
@@ -106,7 +123,7 @@ impl Ending {
             Some((predicted_ns, statement, end))
         })?;
         Some(Self {
-            exit,
+            cause,
             reply,
             statement,
             predicted_ns,
@@ -179,7 +196,7 @@ impl Ending {
             self.pages += u64::from(resident.unwrap_or(0));
         }
         self.reusable = Elapsed {
-            wall_ns: monotonic_ns() - self.began_wall,
+            wall_ns: self.since_asked(monotonic_ns()),
             cpu_ns: self.cpu_ns + thread_cpu_ns() - began_cpu,
         };
         self.phase = Phase::Return;
@@ -212,6 +229,11 @@ impl Ending {
         progress
     }
 
+    /// How long after its end was asked for an instant is.
+    fn since_asked(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.cause.asked_ns)
+    }
+
     /// Whether everything of the tenant can be used again.
     pub(crate) fn is_reusable(&self) -> bool {
         !matches!(self.phase, Phase::Sever)
@@ -223,9 +245,10 @@ impl Ending {
         let outcome = self.end.outcome();
         let reclaimed = Reclaimed {
             predicted_ns: self.predicted_ns,
+            effect_ns: self.since_asked(self.began_wall),
             reusable: self.reusable,
             returned: Elapsed {
-                wall_ns: monotonic_ns() - self.began_wall,
+                wall_ns: self.since_asked(monotonic_ns()),
                 cpu_ns: self.cpu_ns,
             },
             scrubbed: outcome.scrubbed,
@@ -241,7 +264,7 @@ impl Ending {
         if let Some(reply) = self.reply {
             // The controller may have lost interest.
             let _ = reply.send(Ended {
-                exit: self.exit,
+                exit: self.cause.exit,
                 at_ns: self.began_wall,
                 statement: self.statement,
                 memory: self.memory,

@@ -10,6 +10,7 @@
 //! are charged to nobody, and rationed ([`crate::control_share`]).
 
 mod commands;
+mod ends;
 mod executions;
 mod idle;
 mod roots;
@@ -27,13 +28,16 @@ use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::Preemption;
 use crate::steps::watch;
+use commands::Commands;
+use ends::Ends;
 use executions::Executions;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::TenantId;
 use roots::Root;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wasmtime::Engine;
 
@@ -50,15 +54,18 @@ pub(crate) struct Executor {
     keys: HashMap<TenantId, u64>,
     page_ps: u64,
     /// Commands that wait for their share of the time.
-    commands: VecDeque<Command>,
+    commands: Commands,
     control_share: ControlShare,
+    /// The ends of background tenants.
+    ends: Ends,
     /// With real-time priority: what is left to the host.
     host_share: Option<HostShare>,
     stop: bool,
 }
 
 impl Executor {
-    /// An executor without tenants, on a thread that has real-time priority or has not.
+    /// An executor without tenants, on a thread that has real-time priority or has not. `ends_fit` says
+    /// whether the reservations of tenants leave room for that of ends.
     ///
     /// # Errors
     /// When something is linked twice.
@@ -69,11 +76,14 @@ impl Executor {
         pools: Pools,
         preemption: Preemption,
         realtime: bool,
+        ends_fit: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let linkers = Linkers::new(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
-        let dispatcher = Dispatcher::new(config, executions);
+        let mut dispatcher = Dispatcher::new(config, executions);
+        let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
+            .map_err(|refused| anyhow::anyhow!("the reservation for ends: {refused}"))?;
         let interrupter = preemption.interrupter();
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
@@ -86,8 +96,9 @@ impl Executor {
             roots: HashMap::new(),
             keys: HashMap::new(),
             page_ps: config.profile.charge_ps(Held::HostPage),
-            commands: VecDeque::new(),
+            commands: Commands::default(),
             control_share: ControlShare::default(),
+            ends,
             host_share: realtime.then(HostShare::default),
             stop: false,
         })
@@ -112,23 +123,23 @@ impl Executor {
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
                 Some(Message::Wake(execution)) => self.executions.wake(execution, monotonic_ns()),
-                Some(Message::Command(command)) => self.commands.push_back(command),
+                Some(Message::Command(command)) => self.commands.push(command),
                 None if self.commands.is_empty() => return (turn, timer),
                 None => {
                     // Only a reservation was promised anything.
                     let reserved = least > Urgency::BACKGROUND;
-                    if let Some(until) = self.control_share.pause(now).filter(|_| reserved) {
-                        return (turn, Some(timer.map_or(until, |timer| timer.min(until))));
-                    }
-                    if let Some(command) = self.commands.pop_front() {
-                        // Whoever was selected has no part in what the controller wants.
-                        self.executions.dispatcher.pause(now);
-                        let kind = command.kind();
-                        self.obey(command);
-                        let done = monotonic_ns();
-                        self.executions.dispatcher.resume(done);
-                        self.control_share.obeyed(kind, now, done);
-                    }
+                    let pause = |kind| self.control_share.pause(kind, now).filter(|_| reserved);
+                    let Some(command) = self.commands.pop(|kind| pause(kind).is_none()) else {
+                        let until = self.commands.next_kinds().filter_map(pause);
+                        return (turn, until.chain(timer).min());
+                    };
+                    // The selected task has no part in what the controller wants.
+                    self.executions.dispatcher.pause(now);
+                    let kind = command.kind();
+                    self.obey(command);
+                    let done = monotonic_ns();
+                    self.executions.dispatcher.resume(done);
+                    self.control_share.obeyed(kind, now, done);
                 }
             }
         }
@@ -162,6 +173,12 @@ impl Executor {
             Work::Upkeep(root) => {
                 let inbox = self.inbox.clone();
                 self.keep_up(root, &mut || {
+                    inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)
+                });
+            }
+            Work::Ends => {
+                let inbox = self.inbox.clone();
+                self.hurry_ends(turn.task, &mut || {
                     inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)
                 });
             }

@@ -68,6 +68,7 @@ mod heap;
 mod host_share;
 pub mod image;
 pub mod inventory;
+mod kill_bound;
 mod limiter;
 mod linear_memory;
 mod local;
@@ -101,6 +102,7 @@ pub use cell::{
 pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use execution::{Directory, Exit, Surroundings};
+pub use kill_bound::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound};
 pub use leasehold_lease::Lease;
 pub use leasehold_reclaim::{Mode, Statement};
 pub use leasehold_reserve::{Order, Shielding, Supply};

@@ -7,6 +7,7 @@
 
 use leasehold_reserve::admission::{Overhead, fits};
 use leasehold_reserve::{Contract, Order};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What a cell has promised.
@@ -15,6 +16,9 @@ pub(crate) struct Promises {
     order: Order,
     /// What scheduling takes here.
     overhead: Overhead,
+    /// What is reserved for the ends of background tenants, while there is room for it.
+    ends: Option<Contract>,
+    ends_fit: Arc<AtomicBool>,
     /// Those whose promise is gone count no more.
     kept: Mutex<Vec<(Contract, Weak<()>)>>,
 }
@@ -24,11 +28,19 @@ pub(crate) struct Promises {
 pub(crate) struct Promise(#[expect(dead_code, reason = "held to be dropped")] Arc<()>);
 
 impl Promises {
-    /// Nothing has been promised yet.
-    pub(crate) fn new(order: Order, overhead: Overhead) -> Self {
+    /// Nothing has been promised yet. `ends_fit` is told whether what is reserved for `ends` can be kept
+    /// beside what is promised: they give way to tenants.
+    pub(crate) fn new(
+        order: Order,
+        overhead: Overhead,
+        ends: Option<Contract>,
+        ends_fit: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             order,
             overhead,
+            ends,
+            ends_fit,
             kept: Mutex::default(),
         }
     }
@@ -45,6 +57,9 @@ impl Promises {
         if !fits(&self.overhead.charged(&all), self.order) {
             return None;
         }
+        all.extend(self.ends);
+        let ends_fit = fits(&self.overhead.charged(&all), self.order);
+        self.ends_fit.store(ends_fit, Relaxed);
         let promise = Arc::new(());
         kept.push((contract, Arc::downgrade(&promise)));
         Some(Promise(promise))
@@ -53,13 +68,18 @@ impl Promises {
 
 #[cfg(test)]
 mod tests {
-    use super::Promises;
+    use super::{Arc, AtomicBool, Promises, Relaxed};
     use leasehold_reserve::admission::Overhead;
     use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
     fn faults_in_the_background_need_room_in_every_response_once_for_all() {
-        let promises = Promises::new(Order::FixedPriority, Overhead::default());
+        let promises = Promises::new(
+            Order::FixedPriority,
+            Overhead::default(),
+            None,
+            Arc::default(),
+        );
         let urgent = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let _urgent = promises.make(urgent.with_priority(Priority(1)));
         let paging = [3_000_000, 4_000_000].map(|step| promises.make(Contract::background(step)));
@@ -73,8 +93,10 @@ mod tests {
 
     #[test]
     fn what_scheduling_takes_is_promised_to_none() {
-        let promises =
-            |per_preemption| Promises::new(Order::FixedPriority, Overhead { per_preemption });
+        let promises = |per_preemption| {
+            let overhead = Overhead { per_preemption };
+            Promises::new(Order::FixedPriority, overhead, None, Arc::default())
+        };
         let [first, second] = [1, 2].map(|priority| {
             let contract = Contract::new(4_950_000, 10_000_000).expect("a contract");
             contract.with_priority(Priority(priority))
@@ -89,8 +111,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_reserved_for_ends_gives_way_to_tenants() {
+        let ends = Contract::new(1_000_000, 20_000_000).expect("a contract");
+        let fit = Arc::new(AtomicBool::new(true));
+        let promises = Promises::new(
+            Order::EarliestDeadline,
+            Overhead::default(),
+            Some(ends),
+            fit.clone(),
+        );
+        let contract = |budget| Contract::new(budget, 10_000_000).expect("a contract");
+        let kept = promises.make(contract(9_500_000));
+        assert!(kept.is_some() && fit.load(Relaxed));
+        let more = promises.make(contract(1));
+        assert!(more.is_some() && !fit.load(Relaxed));
+        drop(kept);
+        let background = promises.make(Contract::background(0));
+        assert!(background.is_some() && fit.load(Relaxed));
+    }
+
+    #[test]
     fn what_was_given_back_can_be_promised_again() {
-        let promises = Promises::new(Order::FixedPriority, Overhead::default());
+        let promises = Promises::new(
+            Order::FixedPriority,
+            Overhead::default(),
+            None,
+            Arc::default(),
+        );
         let most_of_it = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let first = promises.make(most_of_it);
         assert!(first.is_some());

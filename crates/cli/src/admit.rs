@@ -2,7 +2,7 @@
 
 use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
-use crate::leases;
+use crate::leases::{self, EndBound};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
@@ -75,6 +75,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     let report = admit(&set.contracts, leases::order(order), overhead.overhead());
     let memory = MemoryVerdict::of(&file);
+    let bounds = leases::end_bounds(&file.tenants, &set.steps, overhead, leases::order(order));
     let outcome = Outcome {
         file: &file,
         overhead,
@@ -87,6 +88,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         set,
         report,
         memory,
+        bounds,
     };
     let said = match arguments.json {
         true => format!("{}\n", outcome.json()),
@@ -161,6 +163,8 @@ struct Outcome<'a> {
     memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
+    /// On the end of each tenant.
+    bounds: Vec<EndBound>,
 }
 
 impl Outcome<'_> {
@@ -264,6 +268,30 @@ impl Outcome<'_> {
                 "nothing is left for the host steps of background tenants"
             );
         }
+        if let Some(bound) = self.bounds.first() {
+            let _ = writeln!(
+                text,
+                "nothing of a tenant runs any more {} after its kill, all of them killed at once",
+                nanos(bound.effect_ns)
+            );
+        }
+        let mut background = self.file.tenants.iter().zip(&self.bounds);
+        if let Some((_, bound)) = background.find(|(tenant, _)| tenant.lease.cpu.is_none()) {
+            let ends = leasehold_cell::ends_contract();
+            let _ = match bound.returned_ns {
+                Some(most) => writeln!(
+                    text,
+                    "ends in the background have {} in every {}: everything is returned within {}",
+                    nanos(ends.budget()),
+                    nanos(ends.period()),
+                    nanos(most)
+                ),
+                None => writeln!(
+                    text,
+                    "the reservations leave no room for ends in the background: these have no bound"
+                ),
+            };
+        }
         if let Some(memory) = self.memory.text() {
             let _ = writeln!(text, "{memory}");
         }
@@ -358,6 +386,8 @@ impl Outcome<'_> {
             "fault_source": self.set.fault.map(HostTime::source),
             "tenants": tenants,
             "would_fit": self.shortfalls.iter().map(advice).collect::<Vec<_>>(),
+            "kill_effect_bound_ns": self.bounds.first().map(|bound| bound.effect_ns),
+            "kill_bounds_ns": self.bounds.iter().map(|bound| bound.returned_ns).collect::<Vec<_>>(),
             "headroom": headroom,
             "memory": self.memory.json(),
         })

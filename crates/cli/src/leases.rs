@@ -1,11 +1,13 @@
 //! Lease files as commands read them, and what they mean to the scheduler.
 
 use crate::exit::Failure;
-use crate::overhead::HostSteps;
+use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
+use leasehold_cell::{KillDelay, ends_contract, kill_bound};
 use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
 use leasehold_pager::PAGE;
-use leasehold_reserve::Contract;
+use leasehold_reserve::admission::admit;
+use leasehold_reserve::{Contract, Order};
 use std::path::Path;
 
 /// Loads the lease file at `path`.
@@ -38,12 +40,14 @@ pub(crate) fn claims(tenants: &[TenantSpec], steps: &HostSteps) -> Claims {
     let is_reserved = |tenant: &TenantSpec| tenant.lease.cpu.is_some();
     // One of them at a time is in a step.
     let background = tenants.iter().filter(|tenant| !is_reserved(tenant));
+    let background = background.map(claim);
+    let background = background.max_by_key(Contract::longest_step);
     Claims {
         reserved: tenants
             .iter()
             .map(|tenant| is_reserved(tenant).then(|| claim(tenant)))
             .collect(),
-        background: background.map(claim).max_by_key(Contract::longest_step),
+        background,
     }
 }
 
@@ -55,11 +59,66 @@ impl Claims {
     }
 }
 
+/// How long the end of each tenant takes at most, all of them killed at once: see
+/// [`kill_bound`](leasehold_cell::kill_bound).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndBound {
+    /// Until nothing of it runs any more, ns.
+    pub(crate) effect_ns: u64,
+    /// Until everything was returned, ns; `None` where nothing bounds it.
+    pub(crate) returned_ns: Option<u64>,
+}
+
+/// The bounds on the ends of these tenants, in their order. Those of background tenants have one if
+/// what the cell reserves for ends can be kept beside the reservations.
+pub(crate) fn end_bounds(
+    tenants: &[TenantSpec],
+    steps: &HostSteps,
+    preemption: HostTime,
+    order: Order,
+) -> Vec<EndBound> {
+    let claims = claims(tenants, steps);
+    let delay = KillDelay {
+        longest_step_ns: tenants
+            .iter()
+            .map(|tenant| steps.longest(tenant).1)
+            .max()
+            .unwrap_or(0),
+        preemption_ns: preemption.time().get(),
+        kills: tenants.len() as u64,
+    };
+    let mut all = claims.all();
+    let without = admit(&all, order, preemption.overhead());
+    all.push(ends_contract());
+    let with = admit(&all, order, preemption.overhead());
+    let ends = all
+        .last()
+        .zip(with.servers.last())
+        .filter(|_| with.schedulable());
+    // The reservation for ends is one more that the others have to share the processor with.
+    let report = if ends.is_some() { &with } else { &without };
+    let reclaim = |tenant: &TenantSpec| tenant.lease.reclaim.budget.get();
+    let background = tenants.iter().filter(|tenant| tenant.lease.cpu.is_none());
+    let all_background = background.map(reclaim).fold(0, u64::saturating_add);
+    let mut reserved = report.servers.iter();
+    let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
+        let (supply, reclaim) = match contract {
+            Some(contract) => (Some(contract).zip(reserved.next()), reclaim(tenant)),
+            None => (ends, all_background),
+        };
+        EndBound {
+            effect_ns: delay.effect_ns(),
+            returned_ns: supply.and_then(|supply| kill_bound(&delay, order, supply, reclaim)),
+        }
+    };
+    tenants.iter().zip(&claims.reserved).map(bound).collect()
+}
+
 /// The order that a lease file states.
-pub(crate) fn order(order: leasehold_lease::Order) -> leasehold_reserve::Order {
+pub(crate) fn order(order: leasehold_lease::Order) -> Order {
     match order {
-        leasehold_lease::Order::FixedPriority => leasehold_reserve::Order::FixedPriority,
-        leasehold_lease::Order::EarliestDeadline => leasehold_reserve::Order::EarliestDeadline,
+        leasehold_lease::Order::FixedPriority => Order::FixedPriority,
+        leasehold_lease::Order::EarliestDeadline => Order::EarliestDeadline,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The report of `leasehold run`: what was charged, predicted and measured.
 
+use crate::leases::EndBound;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::{Ended, Exit};
 use leasehold_confine::InForce;
@@ -27,7 +28,12 @@ fn exit(exit: &Exit) -> String {
 }
 
 /// A report for people.
-pub(crate) fn text(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> String {
+pub(crate) fn text(
+    tenant: &TenantSpec,
+    ended: &Ended,
+    bound: &EndBound,
+    confined: &InForce,
+) -> String {
     let mut charges = Table::new();
     charges.load_style(presets::UTF8_HORIZONTAL_ONLY);
     charges.set_header(["charged for", "count", "reclamation"]);
@@ -54,7 +60,9 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> St
          predicted (charged)  {predicted:>12}   enforced: never above the budget\n\
          measured             {measured:>12}   processor time, everything returned: {within} the prediction\n\
          slot reusable after  {reusable:>12}   processor time\n\
-         wall time            {wall:>12}   until everything was returned\n\
+         wall time            {wall:>12}   from the kill until everything was returned: {kept}\n\
+           effect             {effect:>12}   until nothing of it ran any more: bound {effect_bound}\n\
+           reusable           {reusable_wall:>12}\n\
          severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n\
          {confined}\n",
         name = tenant.name,
@@ -64,6 +72,13 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> St
         measured = nanos(reclaimed.returned.cpu_ns),
         reusable = nanos(reclaimed.reusable.cpu_ns),
         wall = nanos(reclaimed.returned.wall_ns),
+        kept = match bound.returned_ns {
+            Some(most) => format!("bound {}", nanos(most)),
+            None => "without a bound".to_owned(),
+        },
+        effect = nanos(reclaimed.effect_ns),
+        effect_bound = nanos(bound.effect_ns),
+        reusable_wall = nanos(reclaimed.reusable.wall_ns),
         scrubbed = reclaimed.scrubbed,
         groups = reclaimed.groups,
         pages = reclaimed.pages,
@@ -73,7 +88,12 @@ pub(crate) fn text(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> St
 }
 
 /// The same for programs.
-pub(crate) fn json(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> Value {
+pub(crate) fn json(
+    tenant: &TenantSpec,
+    ended: &Ended,
+    bound: &EndBound,
+    confined: &InForce,
+) -> Value {
     let message = match &ended.exit {
         Exit::Trap(message) | Exit::Lease(message) | Exit::Memory(message) => Some(message),
         Exit::Code(_) | Exit::Killed => None,
@@ -93,10 +113,13 @@ pub(crate) fn json(tenant: &TenantSpec, ended: &Ended, confined: &InForce) -> Va
         "budget_ns": tenant.lease.reclaim.budget.get(),
         "charges": charges,
         "predicted_ns": reclaimed.predicted_ns,
+        "effect_wall_ns": reclaimed.effect_ns,
+        "effect_bound_ns": bound.effect_ns,
         "reusable_cpu_ns": reclaimed.reusable.cpu_ns,
         "reusable_wall_ns": reclaimed.reusable.wall_ns,
         "returned_cpu_ns": reclaimed.returned.cpu_ns,
         "returned_wall_ns": reclaimed.returned.wall_ns,
+        "returned_bound_ns": bound.returned_ns,
         "scrubbed": reclaimed.scrubbed,
         "groups": reclaimed.groups,
         "pages": reclaimed.pages,

@@ -4,9 +4,11 @@ use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::leases;
+use crate::leases::{self, EndBound};
+use crate::overhead::{HostSteps, HostTime};
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
+use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
     StartRequest, Surroundings, flush_output,
@@ -14,6 +16,7 @@ use leasehold_cell::{
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, EnvVar, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
 };
+use leasehold_reserve::Order;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -114,6 +117,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         }
     }
     let (profile, path) = profile_or_calibrate(profile)?;
+    let bound = end_bound(&tenant, &profile);
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
@@ -165,18 +169,29 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         Exit::Code(_) | Exit::Killed => {}
     }
     if arguments.json {
-        let mut json = report::json(&tenant, &ended, &confined);
+        let mut json = report::json(&tenant, &ended, &bound, &confined);
         json["host_steps"] = host_steps::json(&cell.steps());
         eprintln!("{json}");
     } else if arguments.report {
         let steps = host_steps::text(&cell.steps());
-        eprint!("{}{steps}", report::text(&tenant, &ended, &confined));
+        eprint!(
+            "{}{steps}",
+            report::text(&tenant, &ended, &bound, &confined)
+        );
     }
     if let Exit::Lease(_) = ended.exit {
         return Ok(ExitCode::from(77));
     }
     // Only the low byte of an exit code reaches the parent, as everywhere.
     Ok(ExitCode::from(ended.exit.code() as u8))
+}
+
+/// How long the end of the only tenant of a cell takes at most.
+fn end_bound(tenant: &TenantSpec, profile: &Profile) -> EndBound {
+    let preemption = HostTime::of_preemption(None, Some(profile));
+    let steps = HostSteps::of(HostTime::of_fault(None, Some(profile)), Some(profile));
+    let tenants = std::slice::from_ref(tenant);
+    leases::end_bounds(tenants, &steps, preemption, Order::FixedPriority)[0]
 }
 
 /// What to run: the flags over the lease file over the defaults.

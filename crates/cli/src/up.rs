@@ -10,7 +10,7 @@ use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::leases;
+use crate::leases::{self, EndBound};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::run::{failure, load, surroundings};
@@ -112,8 +112,8 @@ pub(crate) enum View {
 /// One tenant, from its start to its end.
 struct Running<'a> {
     spec: &'a TenantSpec,
-    /// How long taking everything back from it takes at most, wall time.
-    bound_ns: Option<u64>,
+    /// How long its end takes at most, wall time from its kill.
+    bound: EndBound,
     handle: TenantHandle,
     /// What it had got when it was last looked at.
     processor: Option<Processor>,
@@ -135,9 +135,8 @@ struct Admitted {
     schedulable: bool,
     /// The key of the first reservation that cannot be kept, and what was found there.
     unkept: Option<String>,
-    /// How long taking everything back from each tenant takes at most, wall time under its own
-    /// reservation; `None` where nothing bounds it.
-    bounds: Vec<Option<u64>>,
+    /// How long the end of each tenant takes at most, wall time from its kill.
+    bounds: Vec<EndBound>,
 }
 
 pub(crate) fn main(
@@ -292,11 +291,15 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
 }
 
 impl Admitted {
+    /// Within this time of its kill nothing of a tenant runs any more, ns.
+    fn effect_ns(&self) -> u64 {
+        self.bounds.first().map_or(0, |bound| bound.effect_ns)
+    }
+
     fn of(file: &LeaseFile, overhead: HostTime, steps: &HostSteps) -> Self {
         let claims = leases::claims(&file.tenants, steps);
         let order = leases::order(file.order);
         let report = admit(&claims.all(), order, overhead.overhead());
-        let mut verdicts = report.servers.iter();
         let reserved = file.tenants.iter().zip(&claims.reserved);
         let reserved = reserved.filter(|(_, contract)| contract.is_some());
         let unkept = reserved
@@ -309,22 +312,13 @@ impl Admitted {
                     "tenant.{name}.cpu: found {budget} in every {period}: "
                 ))
             });
-        let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
-            let contract = contract.as_ref()?;
-            let verdict = verdicts.next()?;
-            verdict.reclaimed_within(contract, order, tenant.lease.reclaim.budget.get())
-        };
+        let bounds = leases::end_bounds(&file.tenants, steps, overhead, order);
         Self {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
             unkept,
-            bounds: file
-                .tenants
-                .iter()
-                .zip(&claims.reserved)
-                .map(bound)
-                .collect(),
+            bounds,
         }
     }
 }
@@ -370,7 +364,7 @@ fn start<'a>(
     outputs: &Outputs,
 ) -> Result<Vec<Running<'a>>, Failure> {
     let mut running = Vec::with_capacity(file.tenants.len());
-    for (spec, bound_ns) in file.tenants.iter().zip(&admitted.bounds) {
+    for (spec, bound) in file.tenants.iter().zip(&admitted.bounds) {
         let mut surroundings = surroundings(spec);
         surroundings.stdin = Input::Empty;
         surroundings.stdout = outputs.stdout.clone();
@@ -386,7 +380,7 @@ fn start<'a>(
             .map_err(|error| named(&spec.name, failure(error)))?;
         running.push(Running {
             spec,
-            bound_ns: *bound_ns,
+            bound: *bound,
             handle,
             processor: None,
             memory: None,

@@ -38,13 +38,17 @@ impl Leasehold {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        self.command(args).output().expect("runs")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command
             .args(args)
             .env("LEASEHOLD_PROFILE", self.path("profile.json"))
             .env("XDG_CACHE_HOME", self.directory.path())
-            .stdin(std::process::Stdio::null())
-            .output()
-            .expect("runs")
+            .stdin(std::process::Stdio::null());
+        command
     }
 
     /// Runs, and checks the exit code and that standard error is one line that says so.
@@ -101,6 +105,44 @@ fn a_report_tells_what_was_charged_predicted_and_measured() {
         predicted.as_u64() > Some(0) && predicted.as_u64() <= budget.as_u64(),
         "{json}"
     );
+}
+
+/// Runs a command that must end, whatever its guests do.
+fn ends(mut command: Command) -> Output {
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while child.try_wait().expect("a child").is_none() {
+        if std::time::Instant::now() > deadline {
+            child.kill().expect("killed");
+            panic!("it never ended");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.wait_with_output().expect("its output")
+}
+
+#[test]
+fn a_kill_ends_a_program_that_never_returns_to_the_call_it_made() {
+    let leasehold = Leasehold::new();
+    let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks");
+    for attack in ["realloc-loop.wat", "region-read-loop.wat"] {
+        let program = attacks.join(attack).display().to_string();
+        for after in ["60ms", "100ms", "150ms", "200ms"] {
+            let args = ["run", "--kill-after", after, "--json", &program];
+            let output = ends(leasehold.command(&args));
+            assert_eq!(output.status.code(), Some(137), "{attack}: {output:?}");
+            let json: serde_json::Value =
+                serde_json::from_slice(&output.stderr).expect("the report");
+            let time = |name: &str| json[name].as_u64().expect("a time");
+            let passed = ["effect_wall_ns", "reusable_wall_ns", "returned_wall_ns"].map(time);
+            assert!(passed.is_sorted(), "{json}");
+            assert!(time("effect_bound_ns") < time("returned_bound_ns"));
+        }
+    }
 }
 
 #[test]

@@ -124,6 +124,37 @@ fn every_tenant_runs_inside_its_reservation_and_is_reported() {
     assert_eq!(json["schedulable"], true);
 }
 
+#[test]
+fn it_ends_in_time_although_a_tenant_never_returns_to_the_call_it_made() {
+    for attack in ["realloc-loop.wat", "region-read-loop.wat"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks");
+        let path = path.join(attack).canonicalize().expect("an attack");
+        let path = path.to_str().expect("a name");
+        let leases = Leases::new(&[
+            (
+                "victim",
+                "spin.wasm",
+                "cpu = { budget = \"2ms\", period = \"10ms\", priority = 100 }",
+            ),
+            ("attacker", path, ""),
+            ("neighbour", "spin.wasm", ""),
+        ]);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let mut command = leases.command(&["--for", "300ms", "--json"]);
+        std::thread::spawn(move || done.send(command.output()));
+        let output = is_done.recv_timeout(std::time::Duration::from_secs(120));
+        let output = output.expect("it never ended").expect("runs");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for tenant in json["tenants"].as_array().expect("tenants") {
+            assert_eq!(tenant["state"], "killed", "{attack}: {tenant}");
+            let time = |name: &str| tenant[name].as_u64().expect("a time");
+            assert!(time("effect_wall_ns") <= time("reclaim_wall_ns"));
+            assert!(time("effect_bound_ns") < time("reclaim_bound_ns"));
+            assert!(time("used_ns") > 0, "{attack}: {tenant}");
+        }
+    }
+}
+
 /// What a row of a table says of a tenant, word by word.
 fn row<'a>(screen: &'a str, tenant: &str) -> Option<Vec<&'a str>> {
     let words = |line: &'a str| line.split_whitespace().collect::<Vec<_>>();

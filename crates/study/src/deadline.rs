@@ -8,7 +8,7 @@
 //! - *calibrated*: the processor time that the end took is within what was charged for it. The
 //!   charge is twice a median and a margin, so this can fail; it may once in 10,000 ends.
 
-mod draw;
+pub(crate) mod draw;
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -15,6 +15,7 @@ use crate::decide::Decide;
 use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
+use crate::kill::Kill;
 use crate::media::Media;
 use crate::memory_speed::MemorySpeed;
 use crate::page;
@@ -84,6 +85,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Alloc,
         &Startup,
         &Deadline,
+        &Kill,
         &Rogue,
         &Freshness,
         &Interference,

@@ -4,7 +4,9 @@ use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
 use crate::cell::{Command, Connect, StartError, StartRequest};
 use crate::clock::monotonic_ns;
+use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
+use crate::ending::Cause;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::local;
 use crate::mappings::{self, Mappings};
@@ -18,6 +20,40 @@ use leasehold_kernel::{Errno, Rights, TenantId};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+/// Commands that wait for their share of the time: kills before all others, and each of them in the
+/// order in which they came.
+#[derive(Default)]
+pub(super) struct Commands {
+    kills: VecDeque<Command>,
+    others: VecDeque<Command>,
+}
+
+impl Commands {
+    pub(super) fn push(&mut self, command: Command) {
+        match command.kind() {
+            ControlKind::Kill => self.kills.push_back(command),
+            _ => self.others.push_back(command),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kills.is_empty() && self.others.is_empty()
+    }
+
+    /// The kinds of the commands that come next.
+    pub(super) fn next_kinds(&self) -> impl Iterator<Item = ControlKind> {
+        let next = [self.kills.front(), self.others.front()];
+        next.into_iter().flatten().map(Command::kind)
+    }
+
+    /// Takes the next command that `may` be obeyed now.
+    pub(super) fn pop(&mut self, may: impl Fn(ControlKind) -> bool) -> Option<Command> {
+        let mut queues = [&mut self.kills, &mut self.others].into_iter();
+        let queue = queues.find(|queue| queue.front().is_some_and(|next| may(next.kind())));
+        queue?.pop_front()
+    }
+}
+
 impl Executor {
     pub(super) fn obey(&mut self, command: Command) {
         match command {
@@ -28,7 +64,13 @@ impl Executor {
                 client,
             } => self.start(key, *request, promised, client),
             Command::Go(key) => self.go(key),
-            Command::Kill(key) => self.end_root(key, Exit::Killed),
+            Command::Kill { key, asked_ns } => {
+                let cause = Cause {
+                    exit: Exit::Killed,
+                    asked_ns,
+                };
+                self.end_root(key, cause);
+            }
             Command::Statement(key, reply) => {
                 let statement = self
                     .alive(key)
@@ -58,7 +100,7 @@ impl Executor {
                 self.stop = true;
                 let keys: Vec<_> = self.roots.keys().copied().collect();
                 for &key in &keys {
-                    self.end_root(key, Exit::Killed);
+                    self.end_root(key, Cause::now(Exit::Killed));
                 }
                 // Nobody is left whom taking everything back could delay, and whatever of it the
                 // end of the process finds goes back without a break anyway.
@@ -145,6 +187,7 @@ impl Executor {
                 deaths: VecDeque::new(),
                 leavings: Leavings::default(),
                 pace,
+                hurried: false,
                 controlled: None,
                 mappings,
             },

@@ -5,7 +5,7 @@ use super::roots::Death;
 use crate::cell::Command;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Dispatcher, Turn, Work};
-use crate::ending::Programs;
+use crate::ending::{Cause, Programs};
 use crate::execution::{Exit, Remains, Running};
 use crate::local;
 use crate::memory::{self, region};
@@ -201,7 +201,7 @@ impl Executor {
             self.executions.remove(id);
             let code = exit.code();
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(root, tenant, exit, Some((id, remains)), None);
+            self.end(root, tenant, Cause::now(exit), Some((id, remains)), None);
         } else {
             self.end_task(id, exit.code(), Some(remains));
         }
@@ -243,7 +243,8 @@ impl Executor {
                     self.executions.wake(execution, monotonic_ns());
                 }
                 Request::End { child, caller } => {
-                    self.end(root, child, Exit::Killed, None, Some(caller));
+                    let cause = Cause::now(Exit::Killed);
+                    self.end(root, child, cause, None, Some(caller));
                 }
                 Request::Stop(execution) => self.end_task(execution, Exit::Killed.code(), None),
             }

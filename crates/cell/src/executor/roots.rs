@@ -5,7 +5,7 @@ use super::Executor;
 use crate::cell::Ended;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
-use crate::ending::Ending;
+use crate::ending::{Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
 use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
@@ -42,6 +42,8 @@ pub(super) struct Root {
     pub(super) leavings: Leavings,
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
+    /// Whether the reservation for ends is what takes it back now: then without pauses.
+    pub(super) hurried: bool,
     pub(super) controlled: Option<Controlled>,
     /// What its arena and the code of its program take of the process's mappings.
     #[expect(dead_code, reason = "held to be dropped")]
@@ -97,7 +99,7 @@ impl Root {
         let only_pages = first.map_or(self.is_owed(), Death::gives_back) && self.deaths.len() <= 1;
         self.pace
             .as_mut()
-            .filter(|_| only_pages)
+            .filter(|_| only_pages && !self.hurried)
             .and_then(|pace| pace.pause(now))
     }
 
@@ -116,9 +118,9 @@ impl Executor {
     }
 
     /// Begins to end a top-level tenant, if it has not ended yet.
-    pub(super) fn end_root(&mut self, key: u64, exit: Exit) {
+    pub(super) fn end_root(&mut self, key: u64, cause: Cause) {
         if let Some(tenant) = self.alive(key) {
-            self.end(key, tenant, exit, None, None);
+            self.end(key, tenant, cause, None, None);
         }
     }
 
@@ -128,7 +130,7 @@ impl Executor {
         &mut self,
         key: u64,
         tenant: TenantId,
-        exit: Exit,
+        cause: Cause,
         program: Option<(u64, Remains)>,
         caller: Option<u64>,
     ) {
@@ -139,10 +141,12 @@ impl Executor {
         });
         let tenancy = group.and_then(memory::end);
         let mut controlled = None;
+        let mut is_background_root = false;
         if let Some(root) = self.roots.get_mut(&key)
             && root.tenant == tenant
         {
             root.ended = true;
+            is_background_root = root.pace.is_some();
             self.executions
                 .dispatcher
                 .begin_end(&root.share, monotonic_ns());
@@ -157,7 +161,7 @@ impl Executor {
             .is_some_and(|controlled| controlled.detailed);
         let reply = controlled.map(|controlled| controlled.ended);
         if let Some(ending) =
-            Ending::begin(tenant, exit, program, reply, detailed, (tenancy, memory))
+            Ending::begin(tenant, cause, program, reply, detailed, (tenancy, memory))
         {
             self.bury(
                 key,
@@ -168,6 +172,9 @@ impl Executor {
             );
         } else if let Some(caller) = caller {
             self.executions.wake(caller, monotonic_ns());
+        }
+        if is_background_root {
+            self.hurry(key);
         }
     }
 
@@ -254,7 +261,7 @@ impl Executor {
             }
             Err(error) => {
                 let client = starting.give_up();
-                self.end_root(key, Exit::Killed);
+                self.end_root(key, Cause::now(Exit::Killed));
                 let _ = client.started.send(Err(error));
             }
         }
@@ -291,7 +298,8 @@ impl Executor {
         let gives_back = death.gives_back();
         let done = match death {
             Death::Tenant { ending, caller } => {
-                let pace = root.pace.as_ref().filter(|_| gives_back);
+                let pace = root.pace.as_ref();
+                let pace = pace.filter(|_| gives_back && !root.hurried);
                 let pause = pace.map(|pace| pace.pauses_at(began));
                 let done = ending.work(&mut self.executions, &self.pools, &mut || {
                     go_on() && pause.is_none_or(|pause| monotonic_ns() < pause)

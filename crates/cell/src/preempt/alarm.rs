@@ -27,7 +27,7 @@ use wasmtime::Engine;
 
 /// How soon an alarm that is due comes again, ns. No sooner: a guest that makes host calls all the
 /// time would have its time eaten by signals.
-pub(super) const RETRY_NS: u64 = 100_000;
+pub const RETRY_NS: u64 = 100_000;
 
 /// A time that does not come.
 const NEVER: u64 = u64::MAX;

@@ -20,7 +20,7 @@ mod reentry;
 mod stress;
 mod timer;
 
-pub use alarm::Interrupter;
+pub use alarm::{Interrupter, RETRY_NS};
 pub(crate) use alarm::{is_guest_code, no_later_than, request};
 pub(crate) use guest_code::Bodies;
 

@@ -6,8 +6,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod paging;
 mod canonical;
 mod instantiation;
+mod paging;
+mod realloc;
 mod smoke;
 mod traps;

@@ -27,12 +27,14 @@ const COLUMNS: [Column; 12] = [
     column("missed", 0),
 ];
 
-const ENDS: [Column; 7] = [
+const ENDS: [Column; 9] = [
     column("tenant", 0),
     column("ended", 0),
     column("budget", 2),
     column("predicted", 1),
     column("measured", 0),
+    column("effect", 4),
+    column("reusable", 3),
     column("wall time", 0),
     column("bound", 0),
 ];
@@ -231,7 +233,11 @@ pub(super) fn text(
          missed     times a reservation did not get its budget within a period\n\
          predicted  processor time charged for the end in advance: never above the budget\n\
          measured   what the end took of it\n\
-         bound      on the wall time of the end, under the tenant's own reservation\n",
+         effect     from the kill until nothing of it ran any more, wall time: at most {effect}\n\
+         reusable   until its place could be used again\n\
+         wall time  until everything was returned\n\
+         bound      on that, all of them killed at once: under the tenant's own reservation, or for \
+         a tenant in the background the cell's for ends\n",
         seconds = elapsed.as_secs_f64(),
         order = admitted.order,
         priority = match host.realtime {
@@ -241,6 +247,7 @@ pub(super) fn text(
         overrun = nanos(overrun),
         overhead = admitted.overhead,
         confined = host.confined,
+        effect = nanos(admitted.effect_ns()),
     )
 }
 
@@ -252,8 +259,10 @@ fn end_row(tenant: &Running<'_>, ended: &Ended) -> Vec<String> {
         tenant.spec.lease.reclaim.budget.to_string(),
         nanos(reclaimed.predicted_ns),
         nanos(reclaimed.returned.cpu_ns),
+        nanos(reclaimed.effect_ns),
+        nanos(reclaimed.reusable.wall_ns),
         nanos(reclaimed.returned.wall_ns),
-        tenant.bound_ns.map_or_else(|| "–".into(), nanos),
+        tenant.bound.returned_ns.map_or_else(|| "–".into(), nanos),
     ]
 }
 
@@ -300,8 +309,11 @@ fn tenant_json(tenant: &Running<'_>) -> Value {
         "reclaim_budget_ns": tenant.spec.lease.reclaim.budget.get(),
         "reclaim_predicted_ns": reclaimed.map(|r| r.predicted_ns),
         "reclaim_cpu_ns": reclaimed.map(|r| r.returned.cpu_ns),
+        "effect_wall_ns": reclaimed.map(|r| r.effect_ns),
+        "effect_bound_ns": tenant.bound.effect_ns,
+        "reusable_wall_ns": reclaimed.map(|r| r.reusable.wall_ns),
         "reclaim_wall_ns": reclaimed.map(|r| r.returned.wall_ns),
-        "reclaim_bound_ns": tenant.bound_ns,
+        "reclaim_bound_ns": tenant.bound.returned_ns,
         "memory": tenant.memory_json(),
     })
 }

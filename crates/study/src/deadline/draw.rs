@@ -187,24 +187,24 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Names of the kinds of guests; a [`Draw`] names its kind by the index.
-pub(super) fn names() -> impl ExactSizeIterator<Item = &'static str> {
+pub(crate) fn names() -> impl ExactSizeIterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)
 }
 
 /// Every kind of guest, compiled, and the directory they are given.
-pub(super) struct Guests {
+pub(crate) struct Guests {
     programs: Vec<Arc<Program>>,
     directory: Directory,
 }
 
 /// One tenant to start, and when to kill it.
-pub(super) struct Draw {
+pub(crate) struct Draw {
     /// Index of its kind.
-    pub(super) kind: usize,
+    pub(crate) kind: usize,
     /// How to start it.
-    pub(super) request: StartRequest,
+    pub(crate) request: StartRequest,
     /// How long after its start it is killed.
-    pub(super) after: Duration,
+    pub(crate) after: Duration,
 }
 
 impl Guests {
@@ -212,7 +212,7 @@ impl Guests {
     ///
     /// # Errors
     /// When a guest is not there or cannot be compiled.
-    pub(super) fn load(cell: &Cell, guests: &Path, directory: &Path) -> Result<Self> {
+    pub(crate) fn load(cell: &Cell, guests: &Path, directory: &Path) -> Result<Self> {
         let program = |kind: &Kind| match kind.source {
             Source::File(file) => {
                 let path = guests.join(file);
@@ -234,7 +234,7 @@ impl Guests {
     }
 
     /// The next tenant of the sequence.
-    pub(super) fn draw(&self, random: &mut Random) -> Draw {
+    pub(crate) fn draw(&self, random: &mut Random) -> Draw {
         let kind = random.below(KINDS.len() as u64) as usize;
         let mut lease = Lease::default();
         let (least, most) = BUDGET_NS;
