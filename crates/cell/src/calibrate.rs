@@ -30,6 +30,8 @@ use leasehold_lease::{ByteSize, Lease, Nanoseconds};
 use leasehold_reclaim::{Config, CostModel, Mode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode};
+use wasmtime_wasi::{FsPerms, ResourceTable};
 
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +118,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
         write: false,
     };
     let entries = bench.per_unit(DESCRIPTORS, &[directory], DESCRIPTORS_OPENED)?;
-    held.insert(Held::WasiEntry.name().to_owned(), entries);
+    held.insert(Held::Descriptor.name().to_owned(), entries);
+    held.insert(Held::WasiEntry.name().to_owned(), wasi_entry(effort)?);
 
     progress("host memory");
     held.insert(Held::HostPage.name().to_owned(), host_page(effort));
@@ -271,7 +274,7 @@ impl Bench {
     fn start(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<TenantHandle> {
         Ok(self.cell.start_tenant(StartRequest {
             program: program.clone(),
-            lease: Lease::default(),
+            lease: lease_of_measurements(),
             surroundings: Surroundings {
                 args: vec!["calibrate".to_owned()],
                 dirs: dirs.to_vec(),
@@ -409,6 +412,34 @@ const DESCRIPTORS: &str = r#"(module
       (br_if $next (i32.lt_u
         (local.tee $n (i32.add (local.get $n) (i32.const 1)))
         (i32.const 256))))))"#;
+
+/// The lease of a program that is measured.
+fn lease_of_measurements() -> Lease {
+    let mut lease = Lease::default();
+    lease.files.open = 2 * DESCRIPTORS_OPENED as u32;
+    lease
+}
+
+/// Median cost of giving back a place in `wasmtime-wasi`'s table with an open directory in it, ps.
+fn wasi_entry(effort: Effort) -> Result<u64> {
+    let directory = || -> Result<_> {
+        let opened = std::fs::File::open(std::env::temp_dir())?;
+        let (permissions, mode) = (FsPerms::ReadOnly, OpenMode::READ);
+        Ok(Dir::new(opened, permissions, mode, false))
+    };
+    let mut cache = vec![0; CACHE_BYTES];
+    let ends = (0..effort.samples()).map(|_| {
+        let mut table = ResourceTable::new();
+        for _ in 0..DESCRIPTORS_OPENED {
+            table.push(Descriptor::Dir(directory()?))?;
+        }
+        cool(&mut cache);
+        let began = thread_cpu_ns();
+        drop(table);
+        Ok(thread_cpu_ns() - began)
+    });
+    Ok(median(ends.collect::<Result<_>>()?) * 1000 / DESCRIPTORS_OPENED)
+}
 
 /// Median cost of giving back a page of the host's heap, ps.
 fn host_page(effort: Effort) -> u64 {

@@ -12,6 +12,8 @@ use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
+use crate::host::fs::limit;
+use crate::host::io::Io;
 use crate::kill_bound::ends_contract;
 use crate::local;
 use crate::mappings::{self, Mappings};
@@ -118,6 +120,7 @@ pub struct Cell {
     held: Option<HeldFrames>,
     /// Dropped when its thread has ended: what its pools may take.
     _mappings: Mappings,
+    io: Arc<Io>,
 }
 
 /// What is needed to start a tenant.
@@ -317,6 +320,7 @@ impl Cell {
         compile_threads::start()?;
         config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
+        limit::raise();
         let mut engine_config = engine_config(config.preemption);
         let places = mappings::PLACE * config.max_memories as u64;
         let mappings = Mappings::claim(places)
@@ -326,16 +330,17 @@ impl Cell {
         let engine = Engine::new(&engine_config)
             .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
         let inbox = Arc::new(Inbox::new());
+        let io = Arc::new(Io::start()?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let thread = {
-            let (engine, inbox) = (engine.clone(), inbox.clone());
+            let (engine, inbox, io) = (engine.clone(), inbox.clone(), io.clone());
             let ends_fit = ends_fit.clone();
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, engine, inbox, pools, ends_fit, &ready);
+                    run(&config, engine, inbox, (pools, io), ends_fit, &ready);
                 })?
         };
         let (realtime, held) = started
@@ -356,6 +361,7 @@ impl Cell {
             profile: config.profile,
             held,
             _mappings: mappings,
+            io,
         })
     }
 
@@ -577,6 +583,7 @@ impl Drop for Cell {
         {
             tracing::error!("the cell's thread panicked");
         }
+        self.io.stop();
     }
 }
 
@@ -675,7 +682,7 @@ fn run(
     config: &CellConfig,
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
-    pools: Pools,
+    (pools, io): (Pools, Arc<Io>),
     ends_fit: Arc<AtomicBool>,
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
@@ -688,7 +695,7 @@ fn run(
         true => realtime::ask(),
         false => Realtime::NotAsked,
     };
-    local::enter(local::Local::new(config));
+    local::enter(local::Local::new(config, io));
     watch::enter(&config.profile);
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {

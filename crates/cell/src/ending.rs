@@ -14,6 +14,7 @@
 use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::execution::{Exit, Remains};
+use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
@@ -22,6 +23,7 @@ use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Scrub entries severed in one step.
@@ -66,6 +68,8 @@ pub(crate) struct Ending {
     leavings: Leavings,
     /// The memory reservation of a top-level tenant.
     tenancy: Option<Tenancy>,
+    /// The files of a top-level tenant, until all are closed.
+    files: Option<Arc<Account>>,
     memory: MemoryUse,
     reusable: Elapsed,
     pages: u64,
@@ -77,6 +81,15 @@ enum Phase {
     Sever,
     Return,
     Done,
+}
+
+/// What a top-level tenant has, besides what every tenant has.
+pub(crate) struct Belongings {
+    /// Its memory reservation.
+    pub(crate) tenancy: Option<Tenancy>,
+    /// How it used its memory.
+    pub(crate) memory: MemoryUse,
+    pub(crate) files: Option<Arc<Account>>,
 }
 
 /// What an execution held is given back by the end of its tenant from now on.
@@ -93,8 +106,7 @@ pub(crate) trait Programs {
 impl Ending {
     /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
     ///
-    /// The last of the arguments is the memory reservation, of a top-level tenant, and how it was
-    /// used. `program` is the tenant's own execution, if it has ended by itself and is still to be
+    /// The last of the arguments is what only a top-level tenant has. `program` is the tenant's own execution, if it has ended by itself and is still to be
     /// dropped.
     /// `detailed` asks for the tenant's account by class, which takes time for each of its
     /// descendants and is counted in the end's cost. It makes the prediction exact: without it,
@@ -105,9 +117,17 @@ impl Ending {
         program: Option<(u64, Remains)>,
         reply: Option<Sender<Ended>>,
         detailed: bool,
-        (tenancy, memory): (Option<Tenancy>, MemoryUse),
+        Belongings {
+            tenancy,
+            memory,
+            files,
+        }: Belongings,
     ) -> Option<Self> {
         let _step = begin(step!("cell", "end: begin"));
+        if let Some(files) = &files {
+            // What other threads did for it before is no part of its end.
+            files.take_cpu_ns();
+        }
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
         let (predicted_ns, statement, end) = local::with(|local| {
             let statement = if detailed {
@@ -140,6 +160,7 @@ impl Ending {
             stopped: Vec::from_iter(program.map(|(_, remains)| remains)),
             leavings: Leavings::default(),
             tenancy,
+            files,
             memory,
             reusable: Elapsed::default(),
             pages: 0,
@@ -212,10 +233,24 @@ impl Ending {
             {
                 tenancy.finish();
             }
+        } else if let Some(files) = &self.files {
+            if files.is_closed() {
+                // The thread that closed them did it for this end.
+                self.cpu_ns += files.take_cpu_ns();
+                self.files = None;
+            }
         } else if self.step(programs) == Progress::Done {
             local::with(|local| local.give_shares(&self.held));
             self.phase = Phase::Done;
         }
+    }
+
+    /// Whether nothing can be done before another thread has closed the tenant's files.
+    pub(crate) fn waits_for_files(&self) -> bool {
+        matches!(self.phase, Phase::Return)
+            && self.leavings.is_clean()
+            && self.tenancy.is_none()
+            && self.files.as_ref().is_some_and(|files| !files.is_closed())
     }
 
     fn step(&mut self, programs: &mut impl Programs) -> Progress {

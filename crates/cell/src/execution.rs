@@ -6,6 +6,7 @@
 
 use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
+use crate::host::preview1::{self, Environment, Preopen};
 use crate::image::Image;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
@@ -13,7 +14,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
-use crate::steps::caps::{RANDOM_LIST, TRAP_MESSAGE};
+use crate::steps::caps::{RANDOM_LIST, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
@@ -36,6 +37,9 @@ const PAGE: u64 = 4096;
 /// Host memory of a component-model handle: an entry of 16 bytes in a vector whose capacity may be
 /// twice its length.
 pub(crate) const HANDLE_BYTES: u64 = 32;
+
+/// Most arguments of an execution, and most variables: a program copies either in one step.
+const MOST_STRINGS: usize = 4096;
 
 /// A directory of the host that a tenant may use.
 #[derive(Debug, Clone)]
@@ -65,6 +69,20 @@ pub struct Surroundings {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
+}
+
+impl Surroundings {
+    /// Checks that arguments and variables can be copied in a step.
+    fn check_strings(&self) -> Result<(), Errno> {
+        let args = self.args.iter().map(|arg| arg.len() + 1);
+        let env = self.env.iter();
+        let env = env.map(|(name, value)| name.len() + value.len() + 2);
+        let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
+        match fits(self.args.len(), args.sum()) && fits(self.env.len(), env.sum()) {
+            true => Ok(()),
+            false => Err(Errno::Limit),
+        }
+    }
 }
 
 /// How a program ended.
@@ -103,6 +121,13 @@ pub(crate) struct Limits {
     /// Component-model handles: the engine keeps them in tables that a guest can fill without
     /// asking the host.
     pub(crate) handles: u64,
+    pub(crate) open_files: u32,
+}
+
+/// Places for open files and streams of a component that may have so many files: each place may be a
+/// descriptor of the host's.
+pub(crate) fn places(open_files: u32) -> u32 {
+    open_files.saturating_mul(2)
 }
 
 /// An execution that has not ended by itself.
@@ -201,6 +226,7 @@ impl Blueprint {
     /// execution's holdings.
     pub(crate) fn charge(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
         let inventory = *self.program.inventory();
+        self.surroundings.check_strings()?;
         // A page of it may be in a frame, and its copy in another.
         let image_pages = self.program.image().map_or(0, Image::pages);
         let host_pages = inventory
@@ -238,7 +264,7 @@ impl Blueprint {
 
     /// The surroundings of an execution, without its directories. Copies arguments and variables.
     pub(crate) fn surround(&self) -> Surrounding {
-        Surrounding::of(&self.surroundings)
+        Surrounding::of(&self.surroundings, self.program.code())
     }
 
     /// Makes the store of an execution that was [charged](Self::charge) for.
@@ -249,12 +275,39 @@ impl Blueprint {
         &self,
         tenant: TenantId,
         execution: u64,
-        Surrounded { mut wasi, data }: Surrounded,
+        Surrounded {
+            mut wasi,
+            environment,
+            preopens,
+            data,
+        }: Surrounded,
     ) -> Result<Running, BuildError> {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
-        let preopens = self.surroundings.dirs.len();
-        let table = TableCharge::start(wasi.ctx().table, tenant, execution, preopens)?;
+        let root = root_of(tenant)?;
+        let (table, preview1) = match self.program.code() {
+            Code::Module(_) => {
+                let account = local::with(|local| local.files.get(&root).cloned());
+                let state = preview1::State::new(
+                    (tenant, execution),
+                    account.ok_or(Errno::Gone)?,
+                    environment,
+                    preopens,
+                )?;
+                (TableCharge::none(wasi.ctx().table), Some(Box::new(state)))
+            }
+            Code::Component(_) => {
+                let preopens = self.surroundings.dirs.len();
+                let table = TableCharge::start(
+                    wasi.ctx().table,
+                    tenant,
+                    execution,
+                    preopens,
+                    places(self.limits.open_files) as usize,
+                )?;
+                (table, None)
+            }
+        };
         let prepared = self
             .linkers
             .prepare(&self.program)
@@ -262,7 +315,7 @@ impl Blueprint {
         let limiter = Limiter::new(
             tenant,
             execution,
-            root_of(tenant)?,
+            root,
             self.program.image().cloned(),
             usize::try_from(inventory.instances)
                 .unwrap_or(usize::MAX)
@@ -274,14 +327,13 @@ impl Blueprint {
                 table_elements: inventory.table_elements,
             },
         );
-        let stdin = self.surroundings.stdin.clone();
         let guest = Guest::new(
             (tenant, execution),
             call_bytes,
-            (stdin, data),
+            data,
             limiter,
-            table,
-            wasi,
+            (table, wasi),
+            preview1,
         );
         let mut store = Store::new(&self.engine, guest);
         let guest = self
@@ -314,6 +366,9 @@ impl Blueprint {
 /// What WASI offers to an execution, while its directories and data sets are being opened.
 pub(crate) struct Surrounding {
     wasi: WasiCtxBuilder,
+    environment: Environment,
+    preopens: Vec<Preopen>,
+    is_module: bool,
     /// Still to be opened, the next one last.
     dirs: Vec<Directory>,
     unopened: Vec<(String, PathBuf)>,
@@ -323,26 +378,43 @@ pub(crate) struct Surrounding {
 /// What an execution finds around it.
 pub(crate) struct Surrounded {
     wasi: WasiP1Ctx,
+    environment: Environment,
+    preopens: Vec<Preopen>,
     data: Vec<DataSet>,
 }
 
 impl Surrounding {
-    fn of(surroundings: &Surroundings) -> Self {
+    fn of(surroundings: &Surroundings, code: &Code) -> Self {
         let mut wasi = WasiCtxBuilder::new();
-        wasi.args(&surroundings.args)
-            .envs(&surroundings.env)
-            .monotonic_clock(CellClock)
-            .max_random_size(RANDOM_LIST.most)
-            .allow_tcp(false)
-            .allow_udp(false)
-            .allow_ip_name_lookup(false);
-        surroundings.stdin.give(&mut wasi);
-        surroundings.stdout.give_stdout(&mut wasi);
-        surroundings.stderr.give_stderr(&mut wasi);
+        let mut environment = Environment::default();
+        let is_module = matches!(code, Code::Module(_));
+        if is_module {
+            environment = Environment {
+                args: surroundings.args.clone(),
+                env: surroundings.env.clone(),
+                stdin: surroundings.stdin.clone(),
+                stdout: surroundings.stdout.clone(),
+                stderr: surroundings.stderr.clone(),
+            };
+        } else {
+            wasi.args(&surroundings.args)
+                .envs(&surroundings.env)
+                .monotonic_clock(CellClock)
+                .max_random_size(RANDOM_LIST.most)
+                .allow_tcp(false)
+                .allow_udp(false)
+                .allow_ip_name_lookup(false);
+            surroundings.stdin.give(&mut wasi);
+            surroundings.stdout.give_stdout(&mut wasi);
+            surroundings.stderr.give_stderr(&mut wasi);
+        }
         let dirs = surroundings.dirs.iter().rev().cloned().collect();
         let unopened = surroundings.data.iter().rev().cloned().collect();
         Self {
             wasi,
+            environment,
+            preopens: Vec::new(),
+            is_module,
             dirs,
             unopened,
             data: Vec::new(),
@@ -357,6 +429,18 @@ impl Surrounding {
         let Some(Directory { host, guest, write }) = self.dirs.pop() else {
             return self.open_data();
         };
+        if self.is_module {
+            return match Preopen::open(&host, &guest, write) {
+                Ok(preopen) => {
+                    self.preopens.push(preopen);
+                    Ok(true)
+                }
+                Err(errno) => Err(BuildError::Directory {
+                    path: host,
+                    source: std::io::Error::from(errno).into(),
+                }),
+            };
+        }
         let permissions = if write {
             FsPerms::ReadWrite
         } else {
@@ -385,6 +469,8 @@ impl Surrounding {
     pub(crate) fn finish(mut self) -> Surrounded {
         Surrounded {
             wasi: self.wasi.build_p1(),
+            environment: self.environment,
+            preopens: self.preopens,
             data: self.data,
         }
     }

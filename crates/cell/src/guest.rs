@@ -1,8 +1,9 @@
 //! The host's side of one running program: the data of its store.
 
+use crate::host::answer::{Answer, Fail};
+use crate::host::preview1;
 use crate::limiter::Limiter;
 use crate::memory::DataSet;
-use crate::wasi::stdio::Input;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::TenantId;
 use wasmtime::{AsContextMut, Caller, Extern, Memory};
@@ -19,12 +20,13 @@ pub(crate) struct Guest {
     pub(crate) execution: u64,
     /// Bytes of the host's memory that one of its calls may hold.
     pub(crate) call_bytes: u64,
-    pub(crate) stdin: Input,
     /// What it can map.
     data: Vec<DataSet>,
     pub(crate) limiter: Limiter,
     pub(crate) table: TableCharge,
     wasi: WasiP1Ctx,
+    /// The state of preview 1, for a core module.
+    preview1: Option<Box<preview1::State>>,
     /// The exported memory of a core module, once it was looked up.
     memory: Option<Memory>,
 }
@@ -33,20 +35,20 @@ impl Guest {
     pub(crate) fn new(
         (tenant, execution): (TenantId, u64),
         call_bytes: u64,
-        (stdin, data): (Input, Vec<DataSet>),
+        data: Vec<DataSet>,
         limiter: Limiter,
-        table: TableCharge,
-        wasi: WasiP1Ctx,
+        (table, wasi): (TableCharge, WasiP1Ctx),
+        preview1: Option<Box<preview1::State>>,
     ) -> Self {
         Self {
             tenant,
             execution,
             call_bytes,
-            stdin,
             data,
             limiter,
             table,
             wasi,
+            preview1,
             memory: None,
         }
     }
@@ -60,6 +62,18 @@ impl Guest {
     pub(crate) fn data(&self, name: &[u8]) -> Option<&DataSet> {
         let mut sets = self.data.iter();
         sets.find(|data| data.name().as_bytes() == name)
+    }
+
+    /// The state of preview 1.
+    ///
+    /// # Errors
+    /// A trap when the program is a component, which cannot import preview 1.
+    #[inline]
+    pub(crate) fn preview1(&mut self) -> Answer<&mut preview1::State> {
+        match &mut self.preview1 {
+            Some(state) => Ok(state),
+            None => Err(no_preview1()),
+        }
     }
 
     /// WASI's state, with room in its table for what one host call can put there.
@@ -85,4 +99,9 @@ impl Guest {
         caller.as_context_mut().data_mut().memory = Some(memory);
         Some(memory)
     }
+}
+
+#[cold]
+fn no_preview1() -> Fail {
+    Fail::Trap(wasmtime::Error::msg("preview 1 is for core modules"))
 }

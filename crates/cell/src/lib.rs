@@ -65,6 +65,7 @@ mod execution;
 mod executor;
 mod guest;
 mod heap;
+mod host;
 mod host_share;
 pub mod image;
 pub mod inventory;

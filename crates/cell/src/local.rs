@@ -11,6 +11,8 @@ use crate::clock::monotonic_ns;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::execution::Blueprint;
 use crate::executor::Request;
+use crate::host::fs::account::Account;
+use crate::host::io::Io;
 use crate::memory;
 use crate::meter::{Held, Meter};
 use crate::preempt;
@@ -24,6 +26,7 @@ use leasehold_reclaim::{Class, Config, GroupId};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
 const KEEP_ARENA: usize = 1 << 20;
@@ -57,6 +60,10 @@ pub(crate) struct Local {
     pub(crate) requests: Vec<Request>,
     /// What top-level tenants have taken of what they have a limited share of.
     pub(crate) shares: Shares,
+    /// The threads that may block.
+    pub(crate) io: Arc<Io>,
+    /// The files of top-level tenants, by their groups.
+    pub(crate) files: HashMap<GroupId, Arc<Account>>,
     /// What each execution holds.
     pub(crate) holdings: HashMap<u64, Holdings>,
     /// How to build more executions of a tenant that runs.
@@ -141,7 +148,7 @@ impl Holdings {
 
 impl Local {
     /// The state of a cell that has not started anything.
-    pub(crate) fn new(config: &CellConfig) -> Self {
+    pub(crate) fn new(config: &CellConfig, io: Arc<Io>) -> Self {
         let profile = &config.profile;
         let kernel_config = KernelConfig {
             reclaim: Config {
@@ -171,6 +178,8 @@ impl Local {
             sleeps: Sleeps::default(),
             requests: Vec::new(),
             shares: Shares::new(config.max_memories),
+            io,
+            files: HashMap::new(),
             holdings: HashMap::new(),
             blueprints: HashMap::new(),
             woken: HashSet::new(),
@@ -241,11 +250,12 @@ impl Local {
         }
     }
 
-    /// A tenant ends: if it is a top-level one, its places are the pools' to clean.
-    pub(crate) fn forget_shares(&mut self, tenant: TenantId) {
-        if let Ok(group) = self.kernel.group_of(tenant) {
-            self.shares.forget(group);
-        }
+    /// A tenant ends: if it is a top-level one, its places are the pools' to clean, and its files the
+    /// end's to wait for.
+    pub(crate) fn forget_shares(&mut self, tenant: TenantId) -> Option<Arc<Account>> {
+        let group = self.kernel.group_of(tenant).ok()?;
+        self.shares.forget(group);
+        self.files.remove(&group)
     }
 
     /// Takes linear memory out of the tenant's reservation.

@@ -23,6 +23,8 @@ pub enum Held {
     PagedPage,
     /// An element of a table.
     TableElement,
+    /// A place in a table of preview 1's descriptors, filled with an open file.
+    Descriptor,
     /// A place in `wasmtime-wasi`'s resource table, filled with the dearest thing it can hold.
     WasiEntry,
     /// A 4 KiB page of the host's heap: what the engine keeps for instances, and what a pending
@@ -32,13 +34,14 @@ pub enum Held {
 
 impl Held {
     /// All of them, in the order of [`Held::index`].
-    pub const ALL: [Held; 8] = [
+    pub const ALL: [Held; 9] = [
         Held::Store,
         Held::Instance,
         Held::Memory,
         Held::MemoryPage,
         Held::PagedPage,
         Held::TableElement,
+        Held::Descriptor,
         Held::WasiEntry,
         Held::HostPage,
     ];
@@ -52,6 +55,7 @@ impl Held {
             Held::MemoryPage => "memory_page",
             Held::PagedPage => "paged_page",
             Held::TableElement => "table_element",
+            Held::Descriptor => "descriptor",
             Held::WasiEntry => "wasi_entry",
             Held::HostPage => "host_page",
         }

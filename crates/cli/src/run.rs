@@ -14,7 +14,7 @@ use leasehold_cell::{
     StartRequest, Surroundings, flush_output,
 };
 use leasehold_lease::{
-    ByteSize, Cpu, DataSet, EnvVar, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
+    ByteSize, Cpu, DataSet, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
 };
 use leasehold_reserve::Order;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUE,…")]
     paging: Option<PagingFlag>,
 
+    /// Limit on open files, set aside for a tenant with a directory [default: 128].
+    #[arg(long, value_name = "N", value_parser = Files::open)]
+    open_files: Option<u32>,
     /// Limit on table elements, in total [default: 1000000].
     #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
     table_elements: Option<u64>,
@@ -229,6 +232,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         reserve: arguments.memory,
         paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
+        open_files: arguments.open_files,
         cpu: arguments.cpu,
     };
     tenant.lease = flags.over(tenant.lease);

@@ -10,6 +10,7 @@ use toml::de::DeTable;
 use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::error::{LeaseError, excerpt};
+use crate::files::Files;
 use crate::lease::{Lease, Reclaim};
 use crate::memory::{Memory, MemoryKind, MemoryValues, Paging, SharedPages};
 use crate::nanoseconds::Nanoseconds;
@@ -21,7 +22,7 @@ use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu";
+const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu, files";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
@@ -223,6 +224,7 @@ fn parse_tenant(
     let mut reclaim = None;
     let mut memory = (Memory::default(), None);
     let mut cpu = None;
+    let mut files = Files::default();
     for entry in node.entries()? {
         match entry.name() {
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
@@ -233,6 +235,7 @@ fn parse_tenant(
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
             "memory" => memory = parse_memory(&entry, base, swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
+            "files" => files = parse_files(&entry)?,
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
     }
@@ -251,6 +254,7 @@ fn parse_tenant(
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
             memory: memory.0,
             cpu,
+            files,
         },
     })
 }
@@ -429,6 +433,18 @@ fn parse_cpu(node: &Node<'_>) -> Result<Cpu, LeaseError> {
             stated.unwrap_or(node).refused(fault.allowed())
         }
     })
+}
+
+fn parse_files(node: &Node<'_>) -> Result<Files, LeaseError> {
+    let mut files = Files::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            // The range is of 32 bits.
+            "open" => files.open = entry.integer(Files::OPEN, Files::OPEN_ALLOWED)? as u32,
+            _ => return Err(entry.unknown(Files::KEYS)),
+        }
+    }
+    Ok(files)
 }
 
 /// The workloads of tenants, all of which have to be there.

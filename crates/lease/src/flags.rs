@@ -36,6 +36,8 @@ pub struct LeaseFlags {
     pub paging: Option<Paging>,
     /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
     pub table_elements: Option<u64>,
+    /// Replaces `files.open`; parse it with [`Files::open`](crate::Files::open).
+    pub open_files: Option<u32>,
     /// Replaces `cpu` as a whole: a budget means nothing without its period.
     pub cpu: Option<Cpu>,
 }
@@ -51,6 +53,7 @@ impl LeaseFlags {
         lease.memory.paging = self.paging.or(base.memory.paging);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
         lease.cpu = self.cpu.or(base.cpu);
+        lease.files.open = self.open_files.unwrap_or(base.files.open);
         lease
     }
 

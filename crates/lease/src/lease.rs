@@ -2,14 +2,14 @@
 
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
+use crate::files::Files;
 use crate::memory::Memory;
 use crate::nanoseconds::Nanoseconds;
 
 /// The contract of one tenant.
 ///
 /// The default is the lease of `leasehold run` without flags: a reclamation budget of 50 ms,
-/// 1 GiB of linear memory, 1,000,000 table elements and no processor reservation. That is enough for an ordinary command
-/// and still a deadline; a lease file has to name its budget.
+/// 1 GiB of linear memory, 1,000,000 table elements, 128 open files, and no processor reservation. That is enough for an ordinary command and still a deadline; a lease file has to name its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lease {
     /// What taking everything back may cost.
@@ -19,6 +19,8 @@ pub struct Lease {
     /// How much processor time is reserved for the tenant. `None` puts it into the background: it
     /// runs in the time that no reservation uses.
     pub cpu: Option<Cpu>,
+    /// How many files the tenant may have.
+    pub files: Files,
 }
 
 /// The reservation of time to end the tenant (BRR §III).

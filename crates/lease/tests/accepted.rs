@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Cpu, Directory, EnvVar, Lease, LeaseFile, LeaseFlags, Memory, MemoryKind,
+    ByteSize, Cpu, Directory, EnvVar, Files, Lease, LeaseFile, LeaseFlags, Memory, MemoryKind,
     Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
 };
 
@@ -33,6 +33,7 @@ dirs = [
 reclaim = { budget = "500us", call_bytes = "1MiB" }
 memory = { reserve = "16MiB", table_elements = 100_000 }
 cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
+files = { open = 20 }
 "#;
     let file = LeaseFile::parse(text, Path::new("/etc/leases/lease.toml")).expect(text);
     let var = |name: &str, value: &str| EnvVar {
@@ -73,6 +74,7 @@ cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us",
                     .and_then(|cpu| cpu.with_slice(time(100_000)))
                     .expect("consistent"),
             ),
+            files: Files { open: 20 },
         },
     };
     assert_eq!(file.tenants, [expected]);
@@ -276,6 +278,7 @@ fn a_flag_replaces_its_value_and_no_other() {
             table_elements: 4,
         },
         cpu: Some(cpu(1_000, 10_000)),
+        files: Files { open: 6 },
     };
     let none = LeaseFlags::default();
     assert_eq!(none.over(base), base);
@@ -285,6 +288,17 @@ fn a_flag_replaces_its_value_and_no_other() {
     assert_eq!(
         LeaseFlags {
             budget: Some(time(10)),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
+    expected.files = Files { open: 10 };
+    assert_eq!(
+        LeaseFlags {
+            open_files: Some(10),
             ..none
         }
         .over(base),

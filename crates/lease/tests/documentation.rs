@@ -35,7 +35,7 @@ fn the_errors_of_the_page_are_those_of_the_parser() {
     let without_reclaim = |line: &&str| !line.starts_with("reclaim");
     let faulty = [
         example().replace("500us", "500"),
-        format!("{}disk = 1\n", example()),
+        format!("{}network = 1\n", example()),
         example()
             .lines()
             .filter(without_reclaim)

@@ -10,7 +10,7 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
                     most 1TiB, such as \"16MiB\"";
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
-const TENANT_KEYS: &str = "allowed: component, args, env, dirs, data, reclaim, memory, cpu";
+const TENANT_KEYS: &str = "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files";
 
 fn message(text: &str) -> String {
     LeaseFile::parse(text, Path::new("lease.toml"))
@@ -96,8 +96,8 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
             "1:1: tenants: found an unknown key; allowed: tenant, cell, simulate",
         ),
         (
-            &sound_tenant_with("disk = { budget = \"2ms\" }"),
-            &format!("4:1: tenant.a.disk: found an unknown key; {TENANT_KEYS}"),
+            &sound_tenant_with("network = { budget = \"2ms\" }"),
+            &format!("4:1: tenant.a.network: found an unknown key; {TENANT_KEYS}"),
         ),
         (
             &sound_tenant_with("Memory = {}"),

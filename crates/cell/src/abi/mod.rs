@@ -7,6 +7,7 @@ mod core;
 mod spawn;
 
 use crate::guest::Guest;
+use crate::host;
 use crate::program::{Code, Program};
 use crate::wasi;
 use std::cell::RefCell;
@@ -37,7 +38,7 @@ impl Linkers {
     /// When something is linked twice, which is a defect.
     pub(crate) fn new(engine: &Engine) -> wasmtime::Result<Self> {
         let mut module = wasmtime::Linker::new(engine);
-        wasi::preview1::link(&mut module)?;
+        host::preview1::link(&mut module)?;
         core::link(&mut module)?;
         let mut component = wasmtime::component::Linker::new(engine);
         wasi::link_component(&mut component)?;

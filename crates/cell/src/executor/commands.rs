@@ -7,18 +7,22 @@ use crate::clock::monotonic_ns;
 use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::ending::Cause;
-use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
+use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, places};
+use crate::host::fs::account::Account;
+use crate::host::fs::limit::Promise;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
+use crate::program::Code;
 use crate::starting::{Client, Starting};
 use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Commands that wait for their share of the time: kills before all others, and each of them in the
 /// order in which they came.
@@ -143,10 +147,23 @@ impl Executor {
         let budget_ns = lease.reclaim.budget.get();
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
+        let promise = match request.surroundings.dirs.is_empty() {
+            // There is nothing that it could open.
+            true => None,
+            false => {
+                let promise = Promise::make(match request.program.code() {
+                    Code::Module(_) => lease.files.open,
+                    Code::Component(_) => places(lease.files.open),
+                });
+                Some(promise.map_err(|refused| StartError::Full(refused.to_string()))?)
+            }
+        };
         let (tenant, group) = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, lease.memory.table_elements);
+            let files = Account::new(lease.files.open, promise, local.io.clone());
+            local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })
         .map_err(|errno: Errno| StartError::refused(budget_ns, errno))?;
@@ -214,6 +231,7 @@ impl Executor {
             limits: Limits {
                 call_bytes,
                 handles: handles(budget_ns, self.page_ps),
+                open_files: request.lease.files.open,
             },
         });
         let execution = local::with(|local| {

@@ -5,7 +5,7 @@ use super::Executor;
 use crate::cell::Ended;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
-use crate::ending::{Cause, Ending};
+use crate::ending::{Belongings, Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
 use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
@@ -22,6 +22,9 @@ use std::sync::mpsc::Sender;
 
 /// Timers that a tenant's upkeep fires between two looks at the time.
 const TIMERS_PER_STEP: u32 = caps::TIMERS.most as u32;
+
+/// Time between two looks at files that another thread closes for an end.
+const FILES_PAUSE_NS: u64 = 50_000;
 
 /// A top-level tenant, until everything was taken back from it and its descendants.
 pub(super) struct Root {
@@ -92,6 +95,16 @@ impl Root {
         !(self.deaths.is_empty() && self.leavings.is_clean())
     }
 
+    /// When to look again whether the files of what ended are closed, if they are what is waited for.
+    fn waits_for_files(&self, now: u64) -> Option<u64> {
+        match self.deaths.front() {
+            Some(Death::Tenant { ending, .. }) if ending.waits_for_files() => {
+                Some(now + FILES_PAUSE_NS)
+            }
+            _ => None,
+        }
+    }
+
     /// Until when its pages have to wait, if they are all that is left to be taken back and cannot
     /// go on at once.
     fn pause(&mut self, now: u64) -> Option<u64> {
@@ -135,9 +148,9 @@ impl Executor {
         caller: Option<u64>,
     ) {
         let memory = memory_use(tenant);
-        let group = local::with(|local| {
-            local.forget_shares(tenant);
-            local.kernel.group_of(tenant).ok()
+        let (group, files) = local::with(|local| {
+            let files = local.forget_shares(tenant);
+            (local.kernel.group_of(tenant).ok(), files)
         });
         let tenancy = group.and_then(memory::end);
         let mut controlled = None;
@@ -160,9 +173,12 @@ impl Executor {
             .as_ref()
             .is_some_and(|controlled| controlled.detailed);
         let reply = controlled.map(|controlled| controlled.ended);
-        if let Some(ending) =
-            Ending::begin(tenant, cause, program, reply, detailed, (tenancy, memory))
-        {
+        let belongings = Belongings {
+            tenancy,
+            memory,
+            files,
+        };
+        if let Some(ending) = Ending::begin(tenant, cause, program, reply, detailed, belongings) {
             self.bury(
                 key,
                 Death::Tenant {
@@ -198,7 +214,7 @@ impl Executor {
                 self.pass_on();
             } else if root.starting.is_some() {
                 self.step_start(key);
-            } else if let Some(pause) = root.pause(now) {
+            } else if let Some(pause) = root.waits_for_files(now).or_else(|| root.pause(now)) {
                 let until = deadline.map_or(pause, |deadline| deadline.min(pause));
                 self.executions
                     .dispatcher

@@ -253,7 +253,7 @@ pub(crate) fn no_later_than(at: u64) {
 }
 
 /// Whether this thread's alarm is due.
-pub(super) fn fired() -> bool {
+pub(crate) fn fired() -> bool {
     let alarm = ALARM.get();
     // SAFETY: the alarm takes itself out of `ALARM` before it is gone.
     unsafe { alarm.as_ref() }.is_some_and(Alarm::fired)

@@ -21,7 +21,7 @@ mod stress;
 mod timer;
 
 pub use alarm::{Interrupter, RETRY_NS};
-pub(crate) use alarm::{is_guest_code, no_later_than, request};
+pub(crate) use alarm::{fired, is_guest_code, no_later_than, request};
 pub(crate) use guest_code::Bodies;
 
 use crate::program::Program;

@@ -73,11 +73,14 @@ pub const RANDOM_LIST: Cap = Cap::new("random bytes", 64 * KIB, Beyond::Trap);
 /// Bytes that one call moves through a stream or a descriptor.
 pub const TRANSFER: Cap = Cap::new("bytes", 64 * KIB, Beyond::Part);
 
+/// Bytes that one step of a call of preview 1 moves.
+pub const TRANSFER_STEP: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
+
 /// Bytes that `check-write` permits, and that a write may have.
 pub const PERMITTED: Cap = Cap::new("bytes", 64 * KIB, Beyond::Trap);
 
 /// Buffers of one scattered read or gathered write.
-pub const IOVECS: Cap = Cap::new("buffers", 1024, Beyond::Error);
+pub const IOVECS: Cap = Cap::new("buffers", 1024, Beyond::Part);
 
 /// Bytes of a path.
 pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);

@@ -3,7 +3,7 @@
 use super::caps::{
     ARGUMENTS, BULK, CALL, Cap, DATA, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES,
     PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, STRINGS,
-    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRAP_MESSAGE, WINDOW,
+    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -225,19 +225,19 @@ const ROWS: [Row; 269] = [
     row(PREVIEW1, "fd_tell"),
     row(PREVIEW1, "fd_prestat_dir_name").caps(&[PATH]),
     row(PREVIEW1, "fd_read")
-        .caps(&[IOVECS, TRANSFER])
+        .caps(&[IOVECS, TRANSFER_STEP])
         .holds("a buffer of a transfer")
         .io(),
     row(PREVIEW1, "fd_pread")
-        .caps(&[IOVECS, TRANSFER])
+        .caps(&[IOVECS, TRANSFER_STEP])
         .holds("a buffer of a transfer")
         .io(),
     row(PREVIEW1, "fd_write")
-        .caps(&[IOVECS, TRANSFER])
+        .caps(&[IOVECS, TRANSFER_STEP])
         .holds("a buffer of a transfer")
         .io(),
     row(PREVIEW1, "fd_pwrite")
-        .caps(&[IOVECS, TRANSFER])
+        .caps(&[IOVECS, TRANSFER_STEP])
         .holds("a buffer of a transfer")
         .io(),
     row(PREVIEW1, "fd_readdir")
@@ -279,7 +279,7 @@ const ROWS: [Row; 269] = [
         .io(),
     row(PREVIEW1, "path_open")
         .caps(&[PATH])
-        .takes(ENTRY)
+        .takes(&[Held::Descriptor])
         .holds("a path")
         .io(),
     row(PREVIEW1, "poll_oneoff").caps(&[SUBSCRIPTIONS]),

@@ -1,12 +1,12 @@
-//! WASI for tenants: preview 1 modules and preview 2 command components.
+//! WASI preview 2 for command components. (Preview 1 is [`crate::host::preview1`].)
 //!
 //! The interfaces come from `wasmtime-wasi`. Three things are ours, because a guest can multiply
 //! them and freeing them one by one would take time that nobody was charged for:
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
 //! - **clocks** ([`clocks`]): a sleep is the deadline of the waiting execution, not a timer;
-//! - **directory listings** ([`directory`], and [`readdir`] of preview 1): a window of a few
-//!   kilobytes on the directory, in the tenant's arena or in its own memory.
+//! - **directory listings** ([`directory`]): a window of a few kilobytes on the directory, in the
+//!   tenant's arena.
 //!
 //! What `wasmtime-wasi` keeps on a tenant's behalf (descriptors, file streams, error values) lives
 //! in its resource table; every place in that table is charged before it can be used
@@ -15,8 +15,6 @@
 pub(crate) mod clocks;
 pub(crate) mod directory;
 pub(crate) mod poll;
-pub(crate) mod preview1;
-mod readdir;
 mod rep;
 pub(crate) mod stdio;
 pub(crate) mod streams;

@@ -3,15 +3,15 @@
 //! Output goes through a bounded [`Pipe`] to a thread that may block, so that
 //! a reader that does not read holds up the tenant that writes and nobody else.
 
-use leasehold_crossing::Pipe;
+use leasehold_crossing::{CAPACITY, Pipe};
 use std::io::Write;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
-use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::cli::{IsTerminal, StdinStream as _, StdoutStream};
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe, SinkOutputStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 use wasmtime_wasi::{WasiCtxBuilder, async_trait};
 
 /// Where a tenant's standard input comes from.
@@ -123,9 +123,85 @@ impl Input {
     pub(crate) fn may_block(&self) -> bool {
         matches!(self, Self::Inherit)
     }
+
+    /// What is read from; `None` if there is nothing to read.
+    pub(crate) fn stream(&self) -> Option<Box<dyn InputStream>> {
+        match self {
+            Self::Empty => None,
+            // Streams of the same standard input share what there is to read.
+            Self::Inherit => Some(tokio::io::stdin().p2_stream()),
+            Self::Bytes(bytes) => Some(Box::new(MemoryInputPipe::new(bytes.clone()))),
+        }
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.may_block() && std::io::IsTerminal::is_terminal(&std::io::stdin())
+    }
+}
+
+/// The end of an output that a tenant writes to, whatever it is.
+pub(crate) enum Sink {
+    Discard,
+    Capture(MemoryOutputPipe),
+    Piped(Piped),
+}
+
+/// Why nothing can be written any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+impl Sink {
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Piped(piped) if piped.terminal)
+    }
+
+    /// Writes as much as fits, and returns how much that was; at most [`leasehold_crossing::CAPACITY`].
+    ///
+    /// # Errors
+    /// When the destination has failed or is full for good.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Closed> {
+        match self {
+            Self::Discard => Ok(bytes.len()),
+            Self::Piped(piped) => piped.pipe.write(bytes).ok_or(Closed),
+            Self::Capture(pipe) => {
+                let room = pipe.check_write().map_err(|_| Closed)?;
+                let bytes = &bytes[..bytes.len().min(room).min(CAPACITY)];
+                let copy = bytes::Bytes::copy_from_slice(bytes);
+                pipe.write(copy).map_err(|_| Closed)?;
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// Ready when something fits, or nothing ever will.
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        match self {
+            Self::Discard | Self::Capture(_) => Poll::Ready(()),
+            Self::Piped(piped) => {
+                match piped
+                    .pipe
+                    .poll(context.waker(), |progress| progress.room > 0)
+                {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            }
+        }
+    }
 }
 
 impl Output {
+    /// What is written to.
+    pub(crate) fn sink(&self) -> Sink {
+        match self {
+            Self::Discard => Sink::Discard,
+            Self::Capture(capture) => Sink::Capture(capture.0.clone()),
+            Self::Stdout => Sink::Piped(Piped::stdout()),
+            Self::Stderr => Sink::Piped(Piped::stderr()),
+            Self::To(destination) => Sink::Piped(Piped::to(destination)),
+        }
+    }
+
     pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder) {
         match self {
             Self::Discard => wasi.stdout(SinkOutputStream),
@@ -149,7 +225,7 @@ impl Output {
 
 /// The end of a pipe that a tenant writes to.
 #[derive(Clone)]
-struct Piped {
+pub(crate) struct Piped {
     pipe: Pipe,
     terminal: bool,
 }

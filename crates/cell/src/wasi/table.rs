@@ -28,6 +28,8 @@ const BATCH: usize = 8 * PER_CALL;
 #[derive(Debug)]
 pub(crate) struct TableCharge {
     charged: usize,
+    /// The most places, since each may be an open file.
+    most: usize,
     /// Calls that can still be made before the table could run short of what was checked.
     calls_left: usize,
 }
@@ -35,7 +37,18 @@ pub(crate) struct TableCharge {
 struct Probe;
 
 impl TableCharge {
-    /// Charges the places that a guest with `preopens` directories takes when it starts.
+    /// The charge for a table that stays empty: its program is no component.
+    pub(crate) fn none(table: &mut ResourceTable) -> Self {
+        table.set_max_capacity(0);
+        Self {
+            charged: 0,
+            most: 0,
+            calls_left: 0,
+        }
+    }
+
+    /// Charges the places that a guest with `preopens` directories takes when it starts; it gets no
+    /// more than `most` besides them.
     ///
     /// # Errors
     /// When the lease does not allow it.
@@ -44,13 +57,15 @@ impl TableCharge {
         tenant: TenantId,
         execution: u64,
         preopens: usize,
+        most: usize,
     ) -> Result<Self, leasehold_kernel::Errno> {
-        // Preview 1 keeps a descriptor of its own for each preopened directory.
-        let charged = 2 * preopens + 2 * PER_CALL;
+        let charged = preopens + 2 * PER_CALL;
+        let most = (charged + most).min(ENTRIES.size());
         local::with(|local| local.hold(tenant, execution, Held::WasiEntry, charged as u64))?;
         table.set_max_capacity(charged);
         Ok(Self {
             charged,
+            most,
             calls_left: 0,
         })
     }
@@ -70,7 +85,7 @@ impl TableCharge {
             self.calls_left = usize::from(Self::has_room(table, BATCH)) * (BATCH / PER_CALL - 1);
             return;
         }
-        if self.charged + BATCH > ENTRIES.size() {
+        if self.charged + BATCH > self.most {
             return;
         }
         let charge =

@@ -28,8 +28,6 @@ pub(super) struct Entry<'a> {
     pub(super) directory: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
     kind: FileType,
-    /// Where the next one begins.
-    pub(super) next: u64,
 }
 
 impl Entry<'_> {
@@ -101,7 +99,6 @@ pub(super) fn read(
             directory: directory.as_fd(),
             name: entry.file_name(),
             kind: entry.file_type(),
-            next,
         })?;
         taken |= verdict != Verdict::Left;
         // The next turn would read another window's worth.

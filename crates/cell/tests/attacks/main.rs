@@ -7,6 +7,7 @@
 mod common;
 
 mod canonical;
+mod files;
 mod instantiation;
 mod paging;
 mod realloc;

@@ -29,6 +29,7 @@ pub(crate) fn profile() -> Profile {
         ("memory_page", 300_000),
         ("paged_page", 1_000_000),
         ("table_element", 500),
+        ("descriptor", 1_000_000),
         ("wasi_entry", 1_000_000),
         ("host_page", 300_000),
     ] {

@@ -1,0 +1,120 @@
+//! What a top-level tenant and its descendants have of the process' descriptors, and what was done for
+//! them on other threads.
+
+use super::limit::Promise;
+use crate::host::io::Io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use wasmtime_wasi::p1::types::Errno;
+
+/// Descriptors of a tenant that may wait to be closed while it opens others. So many more than its
+/// limit are set aside for it.
+pub(crate) const CLOSING: u32 = 32;
+
+/// The files of one top-level tenant. Its executions and the threads that work for it share it.
+#[derive(Debug)]
+pub(crate) struct Account {
+    number: u64,
+    /// The most descriptors at a time.
+    limit: u32,
+    /// Descriptors in its tables, or taken for them. Only the cell's thread takes any.
+    open: AtomicU32,
+    /// Descriptors that the reaper has not closed yet.
+    closing: AtomicU32,
+    /// Processor time of other threads that it was not charged yet, ns.
+    cpu_ns: AtomicU64,
+    io: Arc<Io>,
+    #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
+    promise: Option<Promise>,
+}
+
+impl Account {
+    /// The account of a tenant that may have `limit` descriptors, which it was promised if it can have
+    /// any.
+    pub(crate) fn new(limit: u32, promise: Option<Promise>, io: Arc<Io>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            limit,
+            open: AtomicU32::new(0),
+            closing: AtomicU32::new(0),
+            cpu_ns: AtomicU64::new(0),
+            io,
+            promise,
+        }
+    }
+
+    /// A number that no other account of the process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The threads that work for it.
+    pub(crate) fn io(&self) -> &Io {
+        &self.io
+    }
+
+    /// Takes a descriptor, before there is one.
+    ///
+    /// # Errors
+    /// When the tenant has as many as it may.
+    pub(crate) fn take(&self) -> Result<(), Errno> {
+        let open = self.open.load(Ordering::Relaxed);
+        if open >= self.limit {
+            return Err(Errno::Mfile);
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives descriptors back that were closed, or not opened after all.
+    pub(crate) fn give(&self, count: u32) {
+        self.open.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Whether so many files wait to be closed that no other may be opened.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.closing.load(Ordering::Acquire) >= CLOSING
+    }
+
+    /// Has the reaper close `files` descriptors that are in `what`.
+    pub(crate) fn close(self: &Arc<Self>, files: u32, what: impl Send + 'static) {
+        self.hand_over(files, what, false);
+    }
+
+    /// The same for the last files of an execution, whose tenant may wait for it.
+    pub(crate) fn close_last(self: &Arc<Self>, files: u32, what: impl Send + 'static) {
+        self.hand_over(files, what, true);
+    }
+
+    fn hand_over(self: &Arc<Self>, files: u32, what: impl Send + 'static, is_urgent: bool) {
+        self.closing.fetch_add(files, Ordering::AcqRel);
+        let reaper = &self.io.reaper;
+        reaper.discard(self.clone(), files, Box::new(what), is_urgent);
+    }
+
+    /// Whether everything that the tenant had open is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.load(Ordering::Acquire) == 0
+    }
+
+    /// Has the reaper drop what may hold a descriptor that was not counted.
+    pub(crate) fn discard(self: &Arc<Self>, what: impl Send + 'static) {
+        self.close(0, what);
+    }
+
+    /// The reaper has closed so many.
+    pub(crate) fn closed(&self, files: u32) {
+        self.closing.fetch_sub(files, Ordering::AcqRel);
+    }
+
+    /// Another thread worked for the tenant for so long.
+    pub(crate) fn took(&self, cpu_ns: u64) {
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// The processor time of other threads since it was taken last, ns.
+    pub(crate) fn take_cpu_ns(&self) -> u64 {
+        self.cpu_ns.swap(0, Ordering::Relaxed)
+    }
+}

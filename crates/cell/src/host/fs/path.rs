@@ -1,0 +1,242 @@
+//! Finding files beneath a directory: the kernel resolves paths, nothing here walks them.
+
+use super::descriptor::{Class, Node, is_cheap_to_close, kind_of};
+use crate::host::answer::Answer;
+use crate::host::kernel;
+use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::{Errno, Result};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use wasmtime_wasi::p1::types::Errno as GuestErrno;
+
+/// Longest path, with the zero at its end: what the kernel takes.
+pub(crate) const MOST_BYTES: usize = 4096;
+
+/// Paths up to here are copied to the stack.
+const SHORT: usize = 256;
+
+/// Calls `with` with a path of a guest's in the form that the kernel wants.
+///
+/// # Errors
+/// When the path is too long, no text, or has a zero inside; and what `with` says.
+pub(crate) fn with_c_str<R>(path: &[u8], with: impl FnOnce(&CStr) -> Answer<R>) -> Answer<R> {
+    if path.len() >= MOST_BYTES {
+        return Err(GuestErrno::Nametoolong.into());
+    }
+    if std::str::from_utf8(path).is_err() {
+        return Err(GuestErrno::Ilseq.into());
+    }
+    if path.len() < SHORT {
+        let mut bytes = [0; SHORT];
+        bytes[..path.len()].copy_from_slice(path);
+        let path = CStr::from_bytes_with_nul(&bytes[..=path.len()]);
+        return with(path.map_err(|_| GuestErrno::Inval)?);
+    }
+    with(&CString::new(path).map_err(|_| GuestErrno::Inval)?)
+}
+
+/// Where a call is made, and so whether it may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// On the cell's thread, in a directory of this class.
+    Cell(Class),
+    /// On a thread that may block.
+    Blocking,
+}
+
+impl Site {
+    fn resolve(self) -> ResolveFlags {
+        match self {
+            // Another file system below may be of another class.
+            Self::Cell(Class::Memory) => ResolveFlags::NO_XDEV,
+            Self::Cell(Class::Cached | Class::Slow) => ResolveFlags::NO_XDEV | ResolveFlags::CACHED,
+            Self::Blocking => ResolveFlags::empty(),
+        }
+    }
+
+    /// Whether an answer means that a thread that may block has to ask again.
+    pub(crate) fn is_undecided(self, errno: Errno) -> bool {
+        match self {
+            Self::Cell(Class::Memory) => errno == Errno::XDEV,
+            Self::Cell(Class::Cached | Class::Slow) => {
+                matches!(errno, Errno::AGAIN | Errno::XDEV)
+            }
+            Self::Blocking => false,
+        }
+    }
+}
+
+/// Opens what `path` leads to.
+///
+/// Nothing waits for the other end of a FIFO: it is opened as if `O_NONBLOCK` were asked for.
+pub(crate) fn open(
+    site: Site,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    flags: OFlags,
+) -> Result<Node> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = kernel::open(directory, path, flags, site.resolve())?;
+    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE)?;
+    let class = match site {
+        Site::Cell(class) => class,
+        Site::Blocking => Class::of(fd.as_fd())?,
+    };
+    Ok(Node::new(fd, kind_of(&status), class))
+}
+
+/// The fields of a status that guests see.
+const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// The status of what `path` leads to. The second part is the file, if closing it could take long.
+pub(crate) fn status(
+    site: Site,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    follow: bool,
+) -> Result<(Statx, Option<OwnedFd>)> {
+    let file = locate(site, directory, path, follow)?;
+    let status = kernel::status(file.as_fd(), FIELDS)?;
+    let kept = (!is_cheap_to_close(&status)).then_some(file);
+    Ok((status, kept))
+}
+
+/// The status of an open file.
+pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
+    kernel::status(file, FIELDS)
+}
+
+/// Finds what `path` leads to, without opening it.
+pub(crate) fn locate(
+    site: Site,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    follow: bool,
+) -> Result<OwnedFd> {
+    let mut flags = OFlags::PATH;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    kernel::open(directory, path, flags, site.resolve())
+}
+
+/// The directory that the last name of a path is in.
+pub(crate) enum Parent<'a> {
+    /// The one that the path starts from.
+    Start(BorrowedFd<'a>),
+    Found(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Start(fd) => *fd,
+            Self::Found(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// Finds the directory that the last name of `path` is in; and that name. A path that says that it is a
+/// directory's, by its end, is one itself, and the name is `.`.
+pub(crate) fn parent<'a>(
+    site: Site,
+    start: BorrowedFd<'a>,
+    path: &CStr,
+) -> Result<(Parent<'a>, CString)> {
+    let bytes = path.to_bytes();
+    if bytes.is_empty() {
+        return Err(Errno::NOENT);
+    }
+    let (directory, name) = split(bytes);
+    let owned = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::INVAL);
+    let name = owned(name)?;
+    if directory.is_empty() {
+        return Ok((Parent::Start(start), name));
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let found = kernel::open(start, &owned(directory)?, flags, site.resolve())?;
+    Ok((Parent::Found(found), name))
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    if path.ends_with(b"/") || path.ends_with(b"/.") {
+        return (path, b".");
+    }
+    let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..=slash], &path[slash + 1..]),
+        None => (&path[..0], path),
+    };
+    match name {
+        b".." => (path, b"."),
+        _ => (directory, name),
+    }
+}
+
+/// A path without slashes at its end.
+pub(crate) fn without_slashes(path: &CStr) -> CString {
+    let mut bytes = path.to_bytes();
+    while let [rest @ .., b'/'] = bytes
+        && !rest.is_empty()
+    {
+        bytes = rest;
+    }
+    CString::new(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{split, with_c_str, without_slashes};
+    use crate::host::answer::Fail;
+    use wasmtime_wasi::p1::types::Errno;
+
+    #[test]
+    fn the_last_name_of_a_path_is_never_one_above() {
+        for (path, directory, name) in [
+            ("foo/bar/qux", "foo/bar/", "qux"),
+            ("foo", "", "foo"),
+            ("foo/", "foo/", "."),
+            ("foo/.", "foo/.", "."),
+            (".", "", "."),
+            ("..", "..", "."),
+            ("../..", "../..", "."),
+            ("../foo", "../", "foo"),
+            ("foo/..", "foo/..", "."),
+            ("/foo", "/", "foo"),
+            ("/", "/", "."),
+        ] {
+            let expected = (directory.as_bytes(), name.as_bytes());
+            assert_eq!(split(path.as_bytes()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn slashes_go_from_the_end_only() {
+        for (path, without) in [
+            (c"a//", c"a"),
+            (c"/", c"/"),
+            (c"//", c"/"),
+            (c"a/b", c"a/b"),
+        ] {
+            assert_eq!(without_slashes(path).as_c_str(), without);
+        }
+    }
+
+    #[test]
+    fn a_path_is_text_of_bounded_length_without_zeros() {
+        let length = |path: &[u8]| match with_c_str(path, |path| Ok(path.to_bytes().len())) {
+            Ok(length) => Ok(length),
+            Err(Fail::Errno(errno)) => Err(errno),
+            Err(Fail::Trap(trap)) => panic!("{trap}"),
+        };
+        for good in [0, 1, 255, 256, 4095] {
+            assert_eq!(length(&vec![b'a'; good]), Ok(good));
+        }
+        assert_eq!(length(&[b'a'; 4096]), Err(Errno::Nametoolong));
+        assert_eq!(length(b"a\0b"), Err(Errno::Inval));
+        assert_eq!(
+            length(&[b"\0".as_slice(), &[b'a'; 300]].concat()),
+            Err(Errno::Inval)
+        );
+        assert_eq!(length(b"\xff"), Err(Errno::Ilseq));
+    }
+}

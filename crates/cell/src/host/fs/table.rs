@@ -1,0 +1,216 @@
+//! The descriptors of one execution, by number.
+//!
+//! Numbers are handed out as `wasmtime-wasi` does: the largest that is free. Places are charged at high
+//! water, [`CHUNK`] at a time, before they exist.
+
+use super::account::Account;
+use super::descriptor::{Descriptor, Open};
+use crate::local;
+use crate::meter::Held;
+use leasehold_kernel::TenantId;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use wasmtime_wasi::p1::types::Errno;
+
+/// Places that are charged at a time.
+const CHUNK: usize = 16;
+
+/// Directories that are closed in one step.
+const FEW: u32 = 8;
+
+type Chunk = Box<[Option<Descriptor>; CHUNK]>;
+
+/// What an execution has open.
+pub(crate) struct Table {
+    tenant: TenantId,
+    execution: u64,
+    account: Arc<Account>,
+    chunks: Vec<Chunk>,
+    /// Numbers that were never given out are the ones from here on.
+    next: u32,
+    free: BinaryHeap<u32>,
+    /// Descriptors of the host's in it.
+    files: u32,
+    /// Those of them that are no directories.
+    not_directories: u32,
+}
+
+/// A descriptor that was taken from the account for a file that is being opened. Dropping it gives it
+/// back.
+#[must_use = "a descriptor that is taken is used or given back"]
+pub(crate) struct Taken(Option<Arc<Account>>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(account) = &self.0 {
+            account.give(1);
+        }
+    }
+}
+
+impl Table {
+    /// A table with the three standard streams.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it.
+    pub(crate) fn new(
+        tenant: TenantId,
+        execution: u64,
+        account: Arc<Account>,
+    ) -> Result<Self, leasehold_kernel::Errno> {
+        let mut table = Self {
+            tenant,
+            execution,
+            account,
+            chunks: Vec::new(),
+            next: 0,
+            free: BinaryHeap::new(),
+            files: 0,
+            not_directories: 0,
+        };
+        table.grow()?;
+        for stream in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
+            table.insert(stream);
+        }
+        Ok(table)
+    }
+
+    /// The account of its tenant.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    fn grow(&mut self) -> Result<(), leasehold_kernel::Errno> {
+        let (tenant, execution) = (self.tenant, self.execution);
+        local::with(|local| local.hold(tenant, execution, Held::Descriptor, CHUNK as u64))?;
+        self.chunks.push(Box::new([const { None }; CHUNK]));
+        Ok(())
+    }
+
+    /// Takes a descriptor of the tenant's and a place for it, before a file is opened.
+    ///
+    /// # Errors
+    /// When the tenant has as many as it may, or the lease does not pay for a place.
+    pub(crate) fn take(&mut self) -> Result<Taken, Errno> {
+        self.account.take()?;
+        let taken = Taken(Some(self.account.clone()));
+        if self.free.is_empty()
+            && self.next as usize == self.chunks.len() * CHUNK
+            && self.grow().is_err()
+        {
+            return Err(Errno::Nomem);
+        }
+        Ok(taken)
+    }
+
+    /// Puts a file into the place that was taken for it; its number.
+    pub(crate) fn put(&mut self, mut taken: Taken, open: Open) -> u32 {
+        // From here on the table gives it back.
+        taken.0 = None;
+        self.files += 1;
+        self.not_directories += u32::from(!open.node.is_directory());
+        self.insert(Descriptor::Open(open))
+    }
+
+    fn insert(&mut self, descriptor: Descriptor) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        if let Some(place) = self.place(number) {
+            *place = Some(descriptor);
+        }
+        number
+    }
+
+    fn place(&mut self, number: u32) -> Option<&mut Option<Descriptor>> {
+        let number = number as usize;
+        let chunk = self.chunks.get_mut(number / CHUNK)?;
+        chunk.get_mut(number % CHUNK)
+    }
+
+    /// What a number stands for.
+    ///
+    /// # Errors
+    /// When it stands for nothing.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Result<&Descriptor, Errno> {
+        let number = number as usize;
+        let chunk = self.chunks.get(number / CHUNK);
+        let place = chunk.and_then(|chunk| chunk.get(number % CHUNK));
+        place.and_then(Option::as_ref).ok_or(Errno::Badf)
+    }
+
+    /// The same, to be changed.
+    ///
+    /// # Errors
+    /// When it stands for nothing.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u32) -> Result<&mut Descriptor, Errno> {
+        self.place(number)
+            .and_then(Option::as_mut)
+            .ok_or(Errno::Badf)
+    }
+
+    /// Closes a descriptor, here if that cannot take long.
+    ///
+    /// # Errors
+    /// When the number stands for nothing.
+    pub(crate) fn close(&mut self, number: u32) -> Result<(), Errno> {
+        let closed = self.remove(number)?;
+        self.free.push(number);
+        self.dispose(closed);
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u32) -> Result<Descriptor, Errno> {
+        self.place(number).and_then(Option::take).ok_or(Errno::Badf)
+    }
+
+    fn dispose(&mut self, closed: Descriptor) {
+        let Descriptor::Open(open) = closed else {
+            return;
+        };
+        self.files -= 1;
+        self.not_directories -= u32::from(!open.node.is_directory());
+        // A file that was written may be written out when it is closed.
+        if (open.node.is_directory() || !open.mode.write) && open.node.is_cheap_to_close() {
+            drop(open);
+        } else {
+            self.account.close(1, open);
+        }
+        self.account.give(1);
+    }
+
+    /// Gives what `from` stands for the number `to`, and closes what that stood for.
+    ///
+    /// # Errors
+    /// When one of them stands for nothing.
+    pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
+        self.get(from)?;
+        self.get(to)?;
+        if from == to {
+            return Ok(());
+        }
+        let closed = self.remove(to)?;
+        let moved = self.remove(from)?;
+        self.free.push(from);
+        if let Some(place) = self.place(to) {
+            *place = Some(moved);
+        }
+        self.dispose(closed);
+        Ok(())
+    }
+}
+
+impl Drop for Table {
+    /// All that is open goes to the reaper at once, however much it is; but for a few directories, such
+    /// as those of the lease.
+    fn drop(&mut self) {
+        let chunks = std::mem::take(&mut self.chunks);
+        if self.files > FEW || self.not_directories > 0 {
+            self.account.close_last(self.files, chunks);
+        }
+        self.account.give(self.files);
+    }
+}

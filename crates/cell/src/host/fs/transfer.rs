@@ -1,0 +1,400 @@
+//! Moving bytes between files and the memory of a guest, a step at a time.
+
+use super::STEP;
+use super::descriptor::{Class, Node};
+use crate::clock::monotonic_ns;
+use crate::host::answer::{Answer, Fail};
+use crate::host::kernel;
+use rustix::io::{Errno, Result};
+use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd as _;
+
+/// Buffers of one call that are looked at: as many as Linux takes.
+const MOST_BUFFERS: u32 = 1024;
+
+/// Buffers of one step.
+const STEP_BUFFERS: usize = 16;
+
+/// Bytes of a buffer's address and length in the memory of a guest.
+const BUFFER_BYTES: u32 = 8;
+
+/// The buffers of a call, as a list in the memory of a guest, and how far they were used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Buffers {
+    list: u32,
+    count: u32,
+    index: u32,
+    /// Bytes of the buffer at `index` that were used.
+    skip: u32,
+}
+
+/// The buffers of one step: parts of a guest's memory.
+pub(crate) struct Step {
+    vectors: [libc::iovec; STEP_BUFFERS],
+    count: usize,
+    bytes: usize,
+}
+
+impl Step {
+    /// How much is moved in this step.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    fn vectors(&self) -> &[libc::iovec] {
+        &self.vectors[..self.count]
+    }
+}
+
+impl Buffers {
+    /// `count` buffers at `list`; those after the 1,024th are left alone.
+    pub(crate) fn new(list: u32, count: u32) -> Self {
+        Self {
+            list,
+            count: count.min(MOST_BUFFERS),
+            index: 0,
+            skip: 0,
+        }
+    }
+
+    fn buffer(&self, memory: &[u8], index: u32) -> Answer<(u32, u32)> {
+        let at = u64::from(self.list) + u64::from(index) * u64::from(BUFFER_BYTES);
+        let bytes = usize::try_from(at)
+            .ok()
+            .and_then(|at| memory.get(at..)?.first_chunk::<8>())
+            .filter(|_| self.list.is_multiple_of(4))
+            .ok_or_else(|| Fail::pointer(self.list, u64::from(self.count) * 8))?;
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Ok((
+            u32::from_le_bytes([a, b, c, d]),
+            u32::from_le_bytes([e, f, g, h]),
+        ))
+    }
+
+    /// The part of the next buffer that was not used: where it is and how long.
+    pub(crate) fn next(&mut self, memory: &[u8]) -> Answer<Option<(usize, usize)>> {
+        while self.index < self.count {
+            let (start, length) = self.buffer(memory, self.index)?;
+            let end = u64::from(start) + u64::from(length);
+            if end > memory.len() as u64 {
+                return Err(Fail::pointer(start, length.into()));
+            }
+            if self.skip < length {
+                let (start, length) = (start + self.skip, length - self.skip);
+                return Ok(Some((start as usize, length as usize)));
+            }
+            (self.index, self.skip) = (self.index + 1, 0);
+        }
+        Ok(None)
+    }
+
+    /// The buffers of the next step, of at most `most` bytes.
+    pub(crate) fn step(&self, memory: &mut [u8], most: usize) -> Answer<Step> {
+        let nothing = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        let mut step = Step {
+            vectors: [nothing; STEP_BUFFERS],
+            count: 0,
+            bytes: 0,
+        };
+        let mut rest = *self;
+        while step.count < STEP_BUFFERS
+            && step.bytes < most
+            && let Some((start, length)) = rest.next(memory)?
+        {
+            let length = length.min(most - step.bytes);
+            step.vectors[step.count] = libc::iovec {
+                iov_base: memory[start..].as_mut_ptr().cast(),
+                iov_len: length,
+            };
+            step.count += 1;
+            step.bytes += length;
+            // No more than `most`.
+            rest.skip += length as u32;
+        }
+        Ok(step)
+    }
+
+    /// Says that so many bytes were moved.
+    pub(crate) fn advance(&mut self, memory: &[u8], mut bytes: usize) -> Answer {
+        while bytes > 0
+            && let Some((_, length)) = self.next(memory)?
+        {
+            let used = bytes.min(length);
+            self.skip += used as u32;
+            bytes -= used;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes into the buffers.
+    pub(crate) fn scatter(&self, memory: &mut [u8], mut bytes: &[u8]) -> Answer {
+        let mut rest = *self;
+        while !bytes.is_empty()
+            && let Some((start, length)) = rest.next(memory)?
+        {
+            let (now, later) = bytes.split_at(bytes.len().min(length));
+            memory[start..start + now.len()].copy_from_slice(now);
+            rest.skip += now.len() as u32;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Copies at most `most` bytes out of the buffers.
+    pub(crate) fn gather(&self, memory: &[u8], most: usize, into: &mut Vec<u8>) -> Answer {
+        let mut rest = *self;
+        while into.len() < most
+            && let Some((start, length)) = rest.next(memory)?
+        {
+            let length = length.min(most - into.len());
+            into.extend_from_slice(&memory[start..start + length]);
+            rest.skip += length as u32;
+        }
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// Bytes on their way to or from memory that the kernel cannot reach by itself.
+    static BETWEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How a guest's memory is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// By the kernel, where it is.
+    Direct,
+    /// Through a buffer: its pages may be elsewhere, and only the cell brings them back.
+    Copied,
+}
+
+/// What a try led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tried {
+    Moved(usize),
+    /// It would wait.
+    Blocks,
+}
+
+fn tried(result: Result<usize>) -> Result<Tried> {
+    match result {
+        Ok(bytes) => Ok(Tried::Moved(bytes)),
+        Err(Errno::AGAIN | Errno::OPNOTSUPP) => Ok(Tried::Blocks),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Reads the next step of `buffers` at `offset`, if that does not wait.
+pub(crate) fn read_promptly(
+    node: &Node,
+    (memory, reach): (&mut [u8], Reach),
+    (buffers, step): (&Buffers, &Step),
+    offset: u64,
+) -> Answer<Tried> {
+    let flags = match node.class {
+        Class::Memory => 0,
+        Class::Cached => libc::RWF_NOWAIT,
+        Class::Slow => return Ok(Tried::Blocks),
+    };
+    if reach == Reach::Direct {
+        // SAFETY: the step was made of `memory`, which nothing else refers to.
+        match unsafe { kernel::read(node.as_fd(), step.vectors(), offset, flags) } {
+            Err(Errno::FAULT) => {}
+            result => return Ok(tried(result)?),
+        }
+    }
+    BETWEEN.with_borrow_mut(|between| {
+        between.resize(STEP, 0);
+        let between = &mut between[..step.len()];
+        let result = tried(read_into(node, between, offset, flags))?;
+        if let Tried::Moved(bytes) = result {
+            buffers.scatter(memory, &between[..bytes])?;
+        }
+        Ok(result)
+    })
+}
+
+/// Writes the next step of `buffers` at `offset`, or to the end; where that waits for nothing but, at
+/// worst, the host's own bookkeeping.
+pub(crate) fn write_promptly(
+    node: &Node,
+    (memory, reach): (&[u8], Reach),
+    (buffers, step): (&Buffers, &Step),
+    offset: u64,
+    append: bool,
+) -> Answer<Tried> {
+    let flags = append_flag(append);
+    let began = match node.class {
+        Class::Memory => None,
+        Class::Cached => match Pace::permits(step.len()) {
+            Some(now) => Some(now),
+            None => return Ok(Tried::Blocks),
+        },
+        Class::Slow => return Ok(Tried::Blocks),
+    };
+    let mut result = Err(Errno::FAULT);
+    if reach == Reach::Direct {
+        // SAFETY: the step was made of `memory`.
+        result = unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) };
+    }
+    if result == Err(Errno::FAULT) {
+        result = BETWEEN.with_borrow_mut(|between| {
+            between.clear();
+            buffers.gather(memory, step.len(), between)?;
+            Ok::<_, Fail>(write_from(node, between, offset, flags))
+        })?;
+    }
+    if let Some(began) = began {
+        Pace::wrote(began);
+    }
+    Ok(tried(result)?)
+}
+
+fn append_flag(append: bool) -> libc::c_int {
+    match append {
+        true => libc::RWF_APPEND,
+        false => 0,
+    }
+}
+
+fn read_into(node: &Node, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> Result<usize> {
+    let vector = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: the buffer is borrowed for writing.
+    unsafe { kernel::read(node.as_fd(), &[vector], offset, flags) }
+}
+
+fn write_from(node: &Node, buffer: &[u8], offset: u64, flags: libc::c_int) -> Result<usize> {
+    let vector = libc::iovec {
+        iov_base: buffer.as_ptr().cast_mut().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: the buffer is borrowed, and only read.
+    unsafe { kernel::write(node.as_fd(), &[vector], offset, flags) }
+}
+
+/// Reads up to `length` bytes at `offset`, where one may block.
+pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let read = read_into(node, &mut bytes, offset, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Writes bytes at `offset`, or to the end, where one may block.
+pub(crate) fn write(node: &Node, bytes: &[u8], offset: u64, append: bool) -> Result<usize> {
+    write_from(node, bytes, offset, append_flag(append))
+}
+
+/// How much is written on the cell's thread.
+///
+/// A file system that writes to a disk takes what is written into memory, and makes the thread that
+/// writes wait when too much there waits for the disk. It has no form of the call that says so
+/// beforehand. So a cell writes no more by itself than [`Pace::MOST`] in a [`Pace::WINDOW_NS`]; and when
+/// a step did take long, other threads write for a while.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    began: u64,
+    bytes: usize,
+    not_before: u64,
+}
+
+thread_local! {
+    static PACE: Cell<Pace> = const {
+        Cell::new(Pace { began: 0, bytes: 0, not_before: 0 })
+    };
+}
+
+impl Pace {
+    const WINDOW_NS: u64 = 1_000_000_000;
+    const MOST: usize = 64 << 20;
+    /// A step that took longer has waited for something.
+    const LONG_NS: u64 = 1_000_000;
+    /// For how long other threads write then.
+    const PAUSE_NS: u64 = 5_000_000_000;
+
+    /// The time, if so many bytes may be written now.
+    fn permits(bytes: usize) -> Option<u64> {
+        let now = monotonic_ns();
+        let mut pace = PACE.get();
+        if now - pace.began > Self::WINDOW_NS {
+            (pace.began, pace.bytes) = (now, 0);
+        }
+        pace.bytes += bytes;
+        let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
+        if permits {
+            PACE.set(pace);
+        }
+        permits.then_some(now)
+    }
+
+    fn wrote(began: u64) {
+        let now = monotonic_ns();
+        if now - began > Self::LONG_NS {
+            let pace = PACE.get();
+            PACE.set(Self {
+                not_before: now + Self::PAUSE_NS,
+                ..pace
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buffers, STEP_BUFFERS};
+
+    /// A memory with a list of buffers at its beginning.
+    fn memory(buffers: &[(u32, u32)]) -> Vec<u8> {
+        let mut memory = vec![0; 1 << 16];
+        for (index, (start, length)) in buffers.iter().enumerate() {
+            memory[8 * index..][..4].copy_from_slice(&start.to_le_bytes());
+            memory[8 * index + 4..][..4].copy_from_slice(&length.to_le_bytes());
+        }
+        memory
+    }
+
+    #[test]
+    fn bytes_are_spread_over_the_buffers_in_order_and_empty_ones_left_out() {
+        let mut memory = memory(&[(1000, 3), (5000, 0), (2000, 4)]);
+        let mut buffers = Buffers::new(0, 3);
+        buffers.scatter(&mut memory, b"abcdefgh").expect("inside");
+        assert_eq!(&memory[1000..1004], b"abc\0");
+        assert_eq!(&memory[2000..2005], b"defg\0");
+        buffers.advance(&memory, 5).expect("inside");
+        let mut rest = Vec::new();
+        buffers.gather(&memory, 100, &mut rest).expect("inside");
+        assert_eq!(rest, b"fg");
+        let step = buffers.step(&mut memory, 1).expect("inside");
+        assert_eq!((step.count, step.bytes), (1, 1));
+    }
+
+    #[test]
+    fn a_step_takes_a_bounded_number_of_buffers_and_a_call_too() {
+        let mut memory = memory(&[(0, 1); 2000]);
+        let mut buffers = Buffers::new(0, 2000);
+        let step = buffers.step(&mut memory, 1 << 16).expect("inside");
+        assert_eq!((step.count, step.bytes), (STEP_BUFFERS, STEP_BUFFERS));
+        let mut all = Vec::new();
+        buffers
+            .gather(&memory, usize::MAX, &mut all)
+            .expect("inside");
+        assert_eq!(all.len(), 1024);
+        buffers.advance(&memory, 1024).expect("inside");
+        assert!(buffers.next(&memory).expect("inside").is_none());
+    }
+
+    #[test]
+    fn a_buffer_outside_the_memory_is_a_trap() {
+        let memory = memory(&[(65_535, 2)]);
+        assert!(Buffers::new(0, 1).next(&memory).is_err());
+        assert!(Buffers::new(65_532, 1).next(&memory).is_err());
+        assert!(Buffers::new(2, 1).next(&memory).is_err());
+        assert!(Buffers::new(u32::MAX, u32::MAX).next(&memory).is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! What may block, elsewhere: threads that make blocking calls ([`pool`]), and one that closes files
+//! ([`reaper`]).
+//!
+//! A job is one or a few system calls, with all that they need: nothing of it refers to the guest, which
+//! may be ended while the call is being made. The processor time of each job is the tenant's
+//! ([`Account::took`](super::fs::account::Account::took)).
+
+pub(crate) mod pool;
+pub(crate) mod reaper;
+
+use super::fs::account::Account;
+use pool::Pool;
+use reaper::Reaper;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// The threads of a cell that may block.
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) pool: Pool,
+    pub(crate) reaper: Reaper,
+}
+
+impl Io {
+    /// Starts the first of the threads, which run wherever the calling thread may. To be called before
+    /// the cell's thread is bound to a core.
+    ///
+    /// # Errors
+    /// When the host refuses a thread.
+    pub(crate) fn start() -> std::io::Result<Self> {
+        Ok(Self {
+            pool: Pool::start()?,
+            reaper: Reaper::start()?,
+        })
+    }
+
+    /// No more jobs come: the threads end when they have done those that there are. Waits until every
+    /// file is closed, but not for jobs that hang.
+    pub(crate) fn stop(&self) {
+        self.pool.stop();
+        self.reaper.stop();
+    }
+}
+
+/// Locks what no thread leaves half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What became of a job.
+enum State<R> {
+    /// It waits or runs.
+    Pending(Option<Waker>),
+    Done(R),
+    /// The result was taken, or the guest that waited for it was ended.
+    Over,
+}
+
+/// Has a thread that may block do `work` for the tenant of `account`, when it is the tenant's turn.
+pub(crate) fn run<R: Send + 'static>(
+    account: &Arc<Account>,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Pending<R> {
+    let state = Arc::new(Mutex::new(State::Pending(None)));
+    let pending = Pending {
+        account: account.clone(),
+        state: state.clone(),
+    };
+    account.io().pool.put(account.clone(), move || {
+        if matches!(*lock(&state), State::Over) {
+            return;
+        }
+        let result = work();
+        let mut state = lock(&state);
+        if let State::Pending(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Done(result);
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    });
+    pending
+}
+
+/// A job that another thread does. Dropping it leaves the job to that thread.
+#[must_use = "a job is waited for"]
+pub(crate) struct Pending<R: Send + 'static> {
+    account: Arc<Account>,
+    state: Arc<Mutex<State<R>>>,
+}
+
+impl<R: Send + 'static> Future for Pending<R> {
+    type Output = R;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let mut state = lock(&self.state);
+        if let State::Pending(waker) = &mut *state {
+            match waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => *waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Done(result) => Poll::Ready(result),
+            // Polled after it was ready, which no caller does.
+            State::Pending(_) | State::Over => Poll::Pending,
+        }
+    }
+}
+
+impl<R: Send + 'static> Drop for Pending<R> {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Over);
+        // It may hold a file, and this is the cell's thread.
+        if let State::Done(result) = state {
+            self.account.discard(result);
+        }
+    }
+}

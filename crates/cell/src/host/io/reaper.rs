@@ -1,0 +1,130 @@
+//! The thread that closes what tenants had open.
+//!
+//! The last `close` of a file without a name frees its pages in that call: 170 ms for a GiB. So no file
+//! that could be large is closed on the cell's thread, and a tenant that ends hands its whole table over
+//! at once. The processor time of closing is the tenant's.
+
+use super::lock;
+use crate::clock::thread_cpu_ns;
+use crate::host::fs::account::Account;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// For how long the thread lets things gather when it is woken, so that a tenant that closes file after
+/// file wakes it once.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// What is to be dropped, and for which tenant.
+struct Discarded {
+    account: Arc<Account>,
+    /// Descriptors among it.
+    files: u32,
+    #[expect(dead_code, reason = "held to be dropped")]
+    what: Box<dyn Send>,
+}
+
+#[derive(Default)]
+struct State {
+    discarded: Vec<Discarded>,
+    /// A tenant waits for it.
+    is_urgent: bool,
+    stopped: bool,
+}
+
+/// The thread that closes files.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl Reaper {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the host refuses it.
+    pub(super) fn start() -> std::io::Result<Self> {
+        let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("leasehold-reaper".into())
+            .spawn(move || reap(&theirs))?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Has the thread drop `what`, with `files` descriptors in it; at once if that is urgent. Some ten
+    /// nanoseconds, and the first time in a while a system call to wake the thread up.
+    pub(crate) fn discard(
+        &self,
+        account: Arc<Account>,
+        files: u32,
+        what: Box<dyn Send>,
+        is_urgent: bool,
+    ) {
+        let mut state = lock(&self.shared.0);
+        let wakes = state.discarded.is_empty() || is_urgent;
+        state.is_urgent |= is_urgent;
+        state.discarded.push(Discarded {
+            account,
+            files,
+            what,
+        });
+        drop(state);
+        if wakes {
+            self.shared.1.notify_one();
+        }
+    }
+
+    /// Waits until everything is dropped, and ends the thread.
+    pub(super) fn stop(&self) {
+        lock(&self.shared.0).stopped = true;
+        self.shared.1.notify_one();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn reap(shared: &(Mutex<State>, Condvar)) {
+    let mut state = lock(&shared.0);
+    loop {
+        if state.discarded.is_empty() {
+            if state.stopped {
+                return;
+            }
+            state = shared
+                .1
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            continue;
+        }
+        if !state.stopped && !state.is_urgent {
+            let waits = |state: &mut State| !state.stopped && !state.is_urgent;
+            state = match shared.1.wait_timeout_while(state, GATHER, waits) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        state.is_urgent = false;
+        let discarded = std::mem::take(&mut state.discarded);
+        drop(state);
+        for one in discarded {
+            let (account, files) = (one.account.clone(), one.files);
+            let began = thread_cpu_ns();
+            drop(one);
+            account.took(thread_cpu_ns() - began);
+            account.closed(files);
+        }
+        state = lock(&shared.0);
+    }
+}

@@ -1,0 +1,278 @@
+//! The one door to the host's kernel: every system call on behalf of a guest's files is made here.
+//!
+//! A test can make any of them fail ([`faults`]): whatever the kernel answers, only the tenant that asked
+//! is told.
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
+};
+use rustix::io::{Errno, Result};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+/// How often a call is made again that a signal has interrupted, or a rename beside it.
+const RETRIES: u32 = 16;
+
+/// The system calls that a test can make fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `openat2`.
+    Open,
+    /// `statx`.
+    Status,
+    /// `preadv2`.
+    Read,
+    /// `pwritev2`.
+    Write,
+    /// `getdents64` and the seek before it.
+    List,
+    /// `ftruncate`.
+    Resize,
+    /// `fsync`, `fdatasync` and `posix_fadvise`.
+    Sync,
+    /// Everything that changes a directory.
+    Change,
+}
+
+#[cfg(not(test))]
+#[inline]
+fn may_fail(_: Call) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod faults;
+
+#[cfg(test)]
+use faults::may_fail;
+
+/// Makes a call, and makes it again when it was interrupted.
+#[inline]
+fn persistently<T>(call: Call, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        match may_fail(call).and_then(|()| attempt()) {
+            Err(Errno::INTR) if tries < RETRIES => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// Opens `path` beneath `directory`.
+#[inline]
+pub(super) fn open(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd> {
+    // A mode without a new file is an error.
+    let mode = match flags.contains(OFlags::CREATE) {
+        true => Mode::from_raw_mode(0o666),
+        false => Mode::empty(),
+    };
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = flags | OFlags::CLOEXEC;
+    let mut tries = 0;
+    loop {
+        let opened = persistently(Call::Open, || {
+            rustix::fs::openat2(directory, path, flags, mode, resolve)
+        });
+        match opened {
+            // Something was renamed meanwhile; with `CACHED` it says that it would block.
+            Err(Errno::AGAIN) if !resolve.contains(ResolveFlags::CACHED) && tries < RETRIES => {
+                tries += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Opens a directory of the lease, wherever it is.
+pub(super) fn open_ambient(path: &std::path::Path) -> Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    persistently(Call::Open, || {
+        match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
+            // It may be one in which files can be found but not listed.
+            Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()),
+            result => result,
+        }
+    })
+}
+
+/// Opens a directory once more, to list it.
+pub(super) fn open_again(directory: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    persistently(Call::Open, || {
+        rustix::fs::openat(directory, c".", flags, Mode::empty())
+    })
+}
+
+/// The status of an open file.
+#[inline]
+pub(super) fn status(file: BorrowedFd<'_>, fields: StatxFlags) -> Result<Statx> {
+    persistently(Call::Status, || {
+        rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, fields)
+    })
+}
+
+/// The status of an entry of a directory, or of the link if it is one.
+pub(super) fn status_at(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    fields: StatxFlags,
+) -> Result<Statx> {
+    persistently(Call::Status, || {
+        rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, fields)
+    })
+}
+
+/// The type of the file system that a file is on.
+pub(super) fn file_system(file: BorrowedFd<'_>) -> Result<u64> {
+    let status = persistently(Call::Status, || rustix::fs::fstatfs(file))?;
+    Ok(status.f_type.cast_unsigned())
+}
+
+/// Reads into these buffers.
+///
+/// # Safety
+/// The buffers must be writable memory of the calling process, or not mapped at all; nothing else may
+/// refer to them.
+#[inline]
+pub(super) unsafe fn read(
+    file: BorrowedFd<'_>,
+    buffers: &[libc::iovec],
+    offset: u64,
+    flags: libc::c_int,
+) -> Result<usize> {
+    // `preadv2` takes -1 for the file's own position, and anything else negative for invalid.
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let count = libc::c_int::try_from(buffers.len()).map_err(|_| Errno::INVAL)?;
+    let file = file.as_raw_fd();
+    persistently(Call::Read, || {
+        // SAFETY: the caller's promise; `count` buffers are there.
+        let read = unsafe { libc::preadv2(file, buffers.as_ptr(), count, offset, flags) };
+        transferred(read)
+    })
+}
+
+/// Writes these buffers.
+///
+/// # Safety
+/// The buffers must be readable memory of the calling process, or not mapped at all.
+#[inline]
+pub(super) unsafe fn write(
+    file: BorrowedFd<'_>,
+    buffers: &[libc::iovec],
+    offset: u64,
+    flags: libc::c_int,
+) -> Result<usize> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let count = libc::c_int::try_from(buffers.len()).map_err(|_| Errno::INVAL)?;
+    let file = file.as_raw_fd();
+    persistently(Call::Write, || {
+        // SAFETY: the caller's promise; `count` buffers are there.
+        let written = unsafe { libc::pwritev2(file, buffers.as_ptr(), count, offset, flags) };
+        transferred(written)
+    })
+}
+
+#[inline]
+fn transferred(result: libc::ssize_t) -> Result<usize> {
+    usize::try_from(result).map_err(|_| {
+        let errno = std::io::Error::last_os_error();
+        Errno::from_io_error(&errno).unwrap_or(Errno::IO)
+    })
+}
+
+/// Goes to a place in a directory.
+pub(super) fn seek(directory: BorrowedFd<'_>, place: u64) -> Result<()> {
+    persistently(Call::List, || {
+        rustix::fs::seek(directory, SeekFrom::Start(place)).map(drop)
+    })
+}
+
+/// Asked before entries are read.
+pub(super) fn list() -> Result<()> {
+    may_fail(Call::List)
+}
+
+/// Changes the size of a file.
+pub(super) fn resize(file: BorrowedFd<'_>, size: u64) -> Result<()> {
+    persistently(Call::Resize, || rustix::fs::ftruncate(file, size))
+}
+
+/// Waits until a file is on the disk.
+pub(super) fn sync(file: BorrowedFd<'_>, only_data: bool) -> Result<()> {
+    persistently(Call::Sync, || match only_data {
+        true => rustix::fs::fdatasync(file),
+        false => rustix::fs::fsync(file),
+    })
+}
+
+/// Says how a file will be used.
+pub(super) fn advise(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+    advice: rustix::fs::Advice,
+) -> Result<()> {
+    let length = std::num::NonZeroU64::new(length);
+    persistently(Call::Sync, || {
+        rustix::fs::fadvise(file, offset, length, advice)
+    })
+}
+
+/// Changes the times of an open file; works on `O_PATH` descriptors too.
+pub(super) fn set_times(file: BorrowedFd<'_>, [access, change]: [Timespec; 2]) -> Result<()> {
+    let times = Timestamps {
+        last_access: access,
+        last_modification: change,
+    };
+    persistently(Call::Change, || {
+        rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH)
+    })
+}
+
+/// Creates a directory.
+pub(super) fn make_directory(parent: impl AsFd, name: &CStr) -> Result<()> {
+    persistently(Call::Change, || {
+        rustix::fs::mkdirat(parent.as_fd(), name, Mode::from_raw_mode(0o777))
+    })
+}
+
+/// Removes a name; of a directory with `AtFlags::REMOVEDIR`.
+pub(super) fn unlink(parent: impl AsFd, name: &CStr, flags: AtFlags) -> Result<()> {
+    persistently(Call::Change, || {
+        rustix::fs::unlinkat(parent.as_fd(), name, flags)
+    })
+}
+
+/// Gives a file another name.
+pub(super) fn rename(from: impl AsFd, old: &CStr, to: impl AsFd, new: &CStr) -> Result<()> {
+    persistently(Call::Change, || {
+        rustix::fs::renameat(from.as_fd(), old, to.as_fd(), new)
+    })
+}
+
+/// Gives a file a second name.
+pub(super) fn link(from: impl AsFd, old: &CStr, to: impl AsFd, new: &CStr) -> Result<()> {
+    persistently(Call::Change, || {
+        rustix::fs::linkat(from.as_fd(), old, to.as_fd(), new, AtFlags::empty())
+    })
+}
+
+/// Makes a symbolic link.
+pub(super) fn symlink(target: &CStr, parent: impl AsFd, name: &CStr) -> Result<()> {
+    persistently(Call::Change, || {
+        rustix::fs::symlinkat(target, parent.as_fd(), name)
+    })
+}
+
+/// What a symbolic link says.
+pub(super) fn read_link(parent: impl AsFd, name: &CStr) -> Result<Vec<u8>> {
+    persistently(Call::Status, || {
+        let text = rustix::fs::readlinkat(parent.as_fd(), name, Vec::new())?;
+        Ok(text.into_bytes())
+    })
+}

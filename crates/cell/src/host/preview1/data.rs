@@ -1,0 +1,595 @@
+//! Functions that move data: between files or streams and the guest's memory, and directories to it.
+
+use super::memory::parts;
+use super::{Call, Finish, answered, make_way};
+use crate::guest::Guest;
+use crate::host::answer::{Answer, Fail, to_guest};
+use crate::host::fs::STEP;
+use crate::host::fs::descriptor::{Class, Descriptor};
+use crate::host::fs::listing::{Window, last_cookie};
+use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
+use crate::host::io;
+use rustix::fs::StatxFlags;
+use std::future::poll_fn;
+use std::os::fd::AsFd as _;
+use wasmtime::{Caller, Memory as WasmMemory};
+use wasmtime_wasi::p1::types::Errno;
+use wasmtime_wasi::p2::{InputStream, StreamError};
+
+/// A call that reads or writes.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    fd: u32,
+    buffers: Buffers,
+    /// Where, if not at the file's own position.
+    at: Option<u64>,
+    done: u32,
+    result: u32,
+}
+
+/// What a step of a call led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Nothing is left to do.
+    Over,
+    /// There is more to do.
+    Working,
+    /// The next step would wait.
+    Blocks,
+}
+
+impl Transfer {
+    fn new(fd: u32, (list, count): (u32, u32), at: Option<u64>, result: u32) -> Self {
+        Self {
+            fd,
+            buffers: Buffers::new(list, count),
+            at,
+            done: 0,
+            result,
+        }
+    }
+
+    /// An error after some bytes were moved is left to the next call.
+    fn or_over(&self, result: Answer<Progress>) -> Answer<Progress> {
+        match result {
+            Err(Fail::Errno(_)) if self.done > 0 => Ok(Progress::Over),
+            result => result,
+        }
+    }
+
+    /// Says that the next `bytes` of the buffers were moved.
+    fn moved(&mut self, memory: &[u8], bytes: usize) -> Answer<Progress> {
+        if bytes == 0 {
+            return Ok(Progress::Over);
+        }
+        self.buffers.advance(memory, bytes)?;
+        // A step moves no more than `STEP`.
+        self.done = self.done.saturating_add(bytes as u32);
+        match self.buffers.next(memory)? {
+            Some(_) => Ok(Progress::Working),
+            None => Ok(Progress::Over),
+        }
+    }
+
+    /// Tells the guest how much was moved.
+    fn tell(&self, caller: &mut Caller<'_, Guest>) -> Answer {
+        parts(caller)?.0.write_u32(self.result, self.done)
+    }
+}
+
+/// How the memory of a guest is reached.
+fn reach(guest: &Guest) -> Reach {
+    match guest.limiter.pages() {
+        true => Reach::Copied,
+        false => Reach::Direct,
+    }
+}
+
+// Reading.
+
+/// Takes the next step of reading a file, if that does not wait.
+fn read_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
+    let (memory, guest) = parts(caller)?;
+    let reach = reach(guest);
+    let state = guest.preview1()?;
+    let open = match (state.table.get_mut(transfer.fd)?, transfer.at) {
+        (Descriptor::Open(open), _) if !open.node.is_directory() => open,
+        (Descriptor::Stdin, Some(_)) => return Err(Errno::Spipe.into()),
+        (Descriptor::Stdin, None) => return read_input(caller, transfer),
+        _ => return Err(Errno::Badf.into()),
+    };
+    let step = transfer.buffers.step(memory.0, STEP)?;
+    if step.len() == 0 {
+        return Ok(Progress::Over);
+    }
+    if !open.node.is_prompt() {
+        return Ok(Progress::Blocks);
+    }
+    let offset = match transfer.at {
+        Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
+        None => open.position,
+    };
+    let buffers = (&transfer.buffers, &step);
+    match transfer::read_promptly(&open.node, (memory.0, reach), buffers, offset)? {
+        Tried::Moved(bytes) => {
+            if transfer.at.is_none() {
+                open.position += bytes as u64;
+            }
+            transfer.moved(memory.0, bytes)
+        }
+        Tried::Blocks => Ok(Progress::Blocks),
+    }
+}
+
+/// Takes the next step of reading a file on another thread.
+async fn read_elsewhere(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+) -> Answer<Progress> {
+    let (memory, guest) = parts(caller)?;
+    let most = STEP.min(usize::try_from(guest.call_bytes).unwrap_or(STEP));
+    let length = transfer.buffers.step(memory.0, most)?.len();
+    let state = guest.preview1()?;
+    let account = state.account().clone();
+    let open = state.file(transfer.fd)?;
+    let offset = match transfer.at {
+        Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
+        None => open.position,
+    };
+    let node = open.node.clone();
+    let bytes = io::run(&account, move || transfer::read(&node, length, offset)).await?;
+    let (memory, guest) = parts(caller)?;
+    transfer.buffers.scatter(memory.0, &bytes)?;
+    if transfer.at.is_none()
+        && let Ok(open) = guest.preview1()?.file_mut(transfer.fd)
+    {
+        open.position += bytes.len() as u64;
+    }
+    transfer.moved(memory.0, bytes.len())
+}
+
+/// Reads standard input, if that does not wait.
+fn read_input(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
+    let state = caller.data_mut().preview1()?;
+    if state.input.may_block() {
+        return Ok(Progress::Blocks);
+    }
+    let Some(mut stream) = state.stdin.take() else {
+        return Ok(Progress::Over);
+    };
+    let answer = take_input(caller, transfer, &mut *stream);
+    caller.data_mut().preview1()?.stdin = Some(stream);
+    answer
+}
+
+/// Takes what there is of standard input.
+fn take_input(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+    stream: &mut dyn InputStream,
+) -> Answer<Progress> {
+    let (memory, _) = parts(caller)?;
+    let length = transfer.buffers.step(memory.0, STEP)?.len();
+    match stream.read(length) {
+        Ok(bytes) if bytes.is_empty() && length > 0 => Err(Errno::Intr.into()),
+        Ok(bytes) => {
+            transfer.buffers.scatter(memory.0, &bytes)?;
+            transfer.moved(memory.0, bytes.len())?;
+            Ok(Progress::Over)
+        }
+        Err(StreamError::Closed) => Ok(Progress::Over),
+        Err(StreamError::LastOperationFailed(_)) => Err(Errno::Io.into()),
+        Err(StreamError::Trap(trap)) => Err(Fail::Trap(trap)),
+    }
+}
+
+/// Waits for standard input, and takes what there is.
+async fn wait_for_input(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+) -> Answer<Progress> {
+    let state = caller.data_mut().preview1()?;
+    let Some(mut stream) = state.stdin.take().or_else(|| state.input.stream()) else {
+        return Ok(Progress::Over);
+    };
+    stream.ready().await;
+    let answer = take_input(caller, transfer, &mut *stream);
+    caller.data_mut().preview1()?.stdin = Some(stream);
+    answer
+}
+
+async fn read_rest(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+    mut progress: Progress,
+) -> Answer {
+    loop {
+        progress = match progress {
+            Progress::Over => return transfer.tell(caller),
+            Progress::Working => {
+                make_way().await;
+                let result = read_step(caller, transfer);
+                transfer.or_over(result)?
+            }
+            Progress::Blocks => {
+                let state = caller.data_mut().preview1()?;
+                let result = match state.table.get(transfer.fd)? {
+                    Descriptor::Stdin => wait_for_input(caller, transfer).await,
+                    _ => read_elsewhere(caller, transfer).await,
+                };
+                transfer.or_over(result)?
+            }
+        };
+    }
+}
+
+/// Reads as long as nothing waits and nobody else is due.
+fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
+    loop {
+        let result = read_step(caller, transfer);
+        match transfer.or_over(result)? {
+            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Over => {
+                transfer.tell(caller)?;
+                return Ok(Progress::Over);
+            }
+            progress => return Ok(progress),
+        }
+    }
+}
+
+fn read_all(mut caller: Caller<'_, Guest>, mut transfer: Transfer) -> Call<'_> {
+    match read_first(&mut caller, &mut transfer) {
+        Ok(Progress::Over) => answered(Ok(())),
+        Ok(progress) => {
+            Box::new(async move { to_guest(read_rest(&mut caller, &mut transfer, progress).await) })
+        }
+        Err(fail) => answered(Err(fail)),
+    }
+}
+
+pub(super) fn read(
+    caller: Caller<'_, Guest>,
+    fd: u32,
+    list: u32,
+    count: u32,
+    result: u32,
+) -> Call<'_> {
+    read_all(caller, Transfer::new(fd, (list, count), None, result))
+}
+
+pub(super) fn pread(
+    caller: Caller<'_, Guest>,
+    fd: u32,
+    list: u32,
+    count: u32,
+    offset: u64,
+    result: u32,
+) -> Call<'_> {
+    read_all(
+        caller,
+        Transfer::new(fd, (list, count), Some(offset), result),
+    )
+}
+
+// Writing.
+
+/// Takes the next step of writing, if that does not wait.
+fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
+    let (memory, guest) = parts(caller)?;
+    let reach = reach(guest);
+    let state = guest.preview1()?;
+    let sink = match (state.table.get_mut(transfer.fd)?, transfer.at) {
+        (Descriptor::Open(open), _) if !open.node.is_directory() => {
+            let step = transfer.buffers.step(memory.0, STEP)?;
+            if step.len() == 0 {
+                return Ok(Progress::Over);
+            }
+            if !open.node.is_prompt() {
+                return Ok(Progress::Blocks);
+            }
+            let offset = match transfer.at {
+                Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
+                None => open.position,
+            };
+            let (node, append) = (open.node.clone(), open.append);
+            let buffers = (&transfer.buffers, &step);
+            let tried =
+                transfer::write_promptly(&node, (memory.0, reach), buffers, offset, append)?;
+            let Tried::Moved(bytes) = tried else {
+                return Ok(Progress::Blocks);
+            };
+            if transfer.at.is_none() {
+                open.position = match append {
+                    true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
+                    false => offset.checked_add(bytes as u64).ok_or(Errno::Overflow)?,
+                };
+            }
+            return transfer.moved(memory.0, bytes);
+        }
+        (Descriptor::Stdout | Descriptor::Stderr, Some(_)) => return Err(Errno::Spipe.into()),
+        (Descriptor::Stdout, None) => &mut state.stdout,
+        (Descriptor::Stderr, None) => &mut state.stderr,
+        _ => return Err(Errno::Badf.into()),
+    };
+    let Some((start, length)) = transfer.buffers.next(memory.0)? else {
+        return Ok(Progress::Over);
+    };
+    let bytes = &memory.0[start..start + length.min(STEP)];
+    match sink.write(bytes) {
+        Ok(0) => Ok(Progress::Blocks),
+        Ok(bytes) => transfer.moved(memory.0, bytes),
+        // Even if something was written: it will not be read.
+        Err(_) => {
+            transfer.done = 0;
+            Err(Errno::Io.into())
+        }
+    }
+}
+
+/// Takes the next step of writing a file on another thread.
+async fn write_elsewhere(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+) -> Answer<Progress> {
+    let (memory, guest) = parts(caller)?;
+    let most = STEP.min(usize::try_from(guest.call_bytes).unwrap_or(STEP));
+    let mut bytes = Vec::new();
+    transfer.buffers.gather(memory.0, most, &mut bytes)?;
+    let state = guest.preview1()?;
+    let account = state.account().clone();
+    let open = state.file(transfer.fd)?;
+    let offset = match transfer.at {
+        Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
+        None => open.position,
+    };
+    let (node, append) = (open.node.clone(), open.append);
+    let moves = transfer.at.is_none();
+    let (written, end) = io::run(&account, move || {
+        let written = transfer::write(&node, &bytes, offset, append)?;
+        let end = match moves && append {
+            true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
+            false => offset.saturating_add(written as u64),
+        };
+        rustix::io::Result::Ok((written, end))
+    })
+    .await?;
+    let (memory, guest) = parts(caller)?;
+    if moves && let Ok(open) = guest.preview1()?.file_mut(transfer.fd) {
+        open.position = end;
+    }
+    transfer.moved(memory.0, written)
+}
+
+/// Waits until a stream takes something.
+async fn wait_for_room(caller: &mut Caller<'_, Guest>, fd: u32) -> Answer {
+    poll_fn(|context| {
+        let state = match caller.data_mut().preview1() {
+            Ok(state) => state,
+            Err(fail) => return std::task::Poll::Ready(Err(fail)),
+        };
+        let sink = match state.table.get(fd) {
+            Ok(Descriptor::Stdout) => &state.stdout,
+            _ => &state.stderr,
+        };
+        sink.poll_room(context).map(Ok)
+    })
+    .await
+}
+
+async fn write_rest(
+    caller: &mut Caller<'_, Guest>,
+    transfer: &mut Transfer,
+    mut progress: Progress,
+) -> Answer {
+    loop {
+        progress = match progress {
+            Progress::Over => return transfer.tell(caller),
+            Progress::Working => {
+                make_way().await;
+                let result = write_step(caller, transfer);
+                transfer.or_over(result)?
+            }
+            Progress::Blocks => {
+                let state = caller.data_mut().preview1()?;
+                match state.table.get(transfer.fd)? {
+                    Descriptor::Stdout | Descriptor::Stderr => {
+                        wait_for_room(caller, transfer.fd).await?;
+                        Progress::Working
+                    }
+                    _ => {
+                        let result = write_elsewhere(caller, transfer).await;
+                        transfer.or_over(result)?
+                    }
+                }
+            }
+        };
+    }
+}
+
+/// Writes as long as nothing waits and nobody else is due.
+fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
+    loop {
+        let result = write_step(caller, transfer);
+        match transfer.or_over(result)? {
+            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Over => {
+                transfer.tell(caller)?;
+                return Ok(Progress::Over);
+            }
+            progress => return Ok(progress),
+        }
+    }
+}
+
+fn write_all(mut caller: Caller<'_, Guest>, mut transfer: Transfer) -> Call<'_> {
+    match write_first(&mut caller, &mut transfer) {
+        Ok(Progress::Over) => answered(Ok(())),
+        Ok(progress) => {
+            Box::new(
+                async move { to_guest(write_rest(&mut caller, &mut transfer, progress).await) },
+            )
+        }
+        Err(fail) => answered(Err(fail)),
+    }
+}
+
+pub(super) fn write(
+    caller: Caller<'_, Guest>,
+    fd: u32,
+    list: u32,
+    count: u32,
+    result: u32,
+) -> Call<'_> {
+    write_all(caller, Transfer::new(fd, (list, count), None, result))
+}
+
+pub(super) fn pwrite(
+    caller: Caller<'_, Guest>,
+    fd: u32,
+    list: u32,
+    count: u32,
+    offset: u64,
+    result: u32,
+) -> Call<'_> {
+    write_all(
+        caller,
+        Transfer::new(fd, (list, count), Some(offset), result),
+    )
+}
+
+// Directories.
+
+/// A call that lists a directory.
+#[derive(Debug, Clone, Copy)]
+struct Listing {
+    fd: u32,
+    buffer: usize,
+    length: usize,
+    cookie: u64,
+    used: usize,
+    result: usize,
+}
+
+/// A pointer that does not fit is an errno here.
+fn inside(memory: WasmMemory, caller: &Caller<'_, Guest>, start: usize, length: usize) -> Answer {
+    match start.checked_add(length) {
+        Some(end) if end <= memory.data_size(caller) => Ok(()),
+        _ => Err(Errno::Fault.into()),
+    }
+}
+
+/// Takes the next step of a listing, from the window that is there; true when nothing is left to do.
+fn list_step(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<bool> {
+    let (memory, guest) = parts(caller)?;
+    let state = guest.preview1()?;
+    let Some((entries, is_end)) = state
+        .window(listing.fd)
+        .and_then(|window| window.after(listing.cookie))
+    else {
+        return Ok(false);
+    };
+    let room = listing.length - listing.used;
+    let bytes = &entries[..entries.len().min(room)];
+    let to = listing.buffer + listing.used;
+    memory.0[to..to + bytes.len()].copy_from_slice(bytes);
+    listing.used += bytes.len();
+    if let Some(last) = last_cookie(entries) {
+        listing.cookie = last;
+    }
+    let is_done = is_end || listing.used == listing.length;
+    if is_done {
+        let at = listing.result;
+        // No more than the length, which is 32 bits.
+        memory.0[at..at + 4].copy_from_slice(&(listing.used as u32).to_le_bytes());
+    }
+    Ok(is_done)
+}
+
+/// Reads the next window on a directory in memory; false if it is elsewhere.
+fn read_window(caller: &mut Caller<'_, Guest>, listing: &Listing) -> Answer<bool> {
+    let state = caller.data_mut().preview1()?;
+    let node = state.directory(listing.fd)?.node.clone();
+    state.charge_window()?;
+    if node.class != Class::Memory {
+        return Ok(false);
+    }
+    let window = Window::read(&node, listing.cookie)?;
+    state.keep_window(listing.fd, window);
+    Ok(true)
+}
+
+async fn read_window_elsewhere(caller: &mut Caller<'_, Guest>, listing: &Listing) -> Answer {
+    let state = caller.data_mut().preview1()?;
+    let node = state.directory(listing.fd)?.node.clone();
+    let (fd, cookie) = (listing.fd, listing.cookie);
+    super::elsewhere(
+        caller,
+        Box::new(move || {
+            let window = Window::read(&node, cookie);
+            let finish: Finish = Box::new(move |caller| {
+                caller.data_mut().preview1()?.keep_window(fd, window?);
+                Ok(())
+            });
+            finish
+        }),
+    )
+    .await
+}
+
+/// Lists as long as nothing waits and nobody else is due; true when nothing is left to do.
+fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<bool> {
+    let memory = Guest::memory(caller)
+        .ok_or_else(|| Fail::Trap(wasmtime::Error::msg("the module exports no memory")))?;
+    inside(memory, caller, listing.buffer, listing.length)?;
+    inside(memory, caller, listing.result, 4)?;
+    let state = caller.data_mut().preview1()?;
+    state.directory(listing.fd)?;
+    if listing.cookie == 0 {
+        // From the beginning means as it is now.
+        state.forget_window();
+    }
+    loop {
+        if list_step(caller, listing)? {
+            return Ok(true);
+        }
+        if crate::preempt::fired() || !read_window(caller, listing)? {
+            return Ok(false);
+        }
+    }
+}
+
+async fn list_rest(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer {
+    loop {
+        make_way().await;
+        if !read_window(caller, listing)? {
+            read_window_elsewhere(caller, listing).await?;
+        }
+        if list_step(caller, listing)? {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) fn readdir(
+    mut caller: Caller<'_, Guest>,
+    fd: u32,
+    buffer: u32,
+    length: u32,
+    cookie: u64,
+    result: u32,
+) -> Call<'_> {
+    let mut listing = Listing {
+        fd,
+        buffer: buffer as usize,
+        length: length as usize,
+        cookie,
+        used: 0,
+        result: result as usize,
+    };
+    match list_first(&mut caller, &mut listing) {
+        Ok(true) => answered(Ok(())),
+        Ok(false) => Box::new(async move { to_guest(list_rest(&mut caller, &mut listing).await) }),
+        Err(fail) => answered(Err(fail)),
+    }
+}

@@ -1,0 +1,87 @@
+//! The memory of a guest, as a host function sees it.
+
+use crate::guest::Guest;
+use crate::host::answer::{Answer, Fail};
+use wasmtime::{Caller, Error};
+
+/// The memory of the module that calls.
+pub(crate) struct Memory<'a>(pub(crate) &'a mut [u8]);
+
+/// The memory of the calling module, and the host's side of it.
+///
+/// # Errors
+/// A trap when the module exports no memory.
+#[inline]
+pub(crate) fn parts<'a>(caller: &'a mut Caller<'_, Guest>) -> Answer<(Memory<'a>, &'a mut Guest)> {
+    let memory = Guest::memory(caller).ok_or_else(no_memory)?;
+    let (memory, guest) = memory.data_and_store_mut(caller);
+    Ok((Memory(memory), guest))
+}
+
+#[cold]
+fn no_memory() -> Fail {
+    Fail::Trap(Error::msg("the module exports no memory"))
+}
+
+impl Memory<'_> {
+    /// `length` bytes at `pointer`.
+    ///
+    /// # Errors
+    /// A trap when they are not inside the memory.
+    #[inline]
+    pub(crate) fn bytes(&self, pointer: u32, length: u32) -> Answer<&[u8]> {
+        let start = pointer as usize;
+        self.0
+            .get(start..start + length as usize)
+            .ok_or_else(|| Fail::pointer(pointer, length.into()))
+    }
+
+    /// The same, to be changed.
+    ///
+    /// # Errors
+    /// A trap when they are not inside the memory.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, pointer: u32, length: u32) -> Answer<&mut [u8]> {
+        let start = pointer as usize;
+        self.0
+            .get_mut(start..start + length as usize)
+            .ok_or_else(|| Fail::pointer(pointer, length.into()))
+    }
+
+    /// Writes a value of `ALIGNMENT` bytes' alignment.
+    ///
+    /// # Errors
+    /// A trap when it does not fit or is not aligned.
+    #[inline]
+    pub(crate) fn write<const N: usize>(
+        &mut self,
+        pointer: u32,
+        alignment: u32,
+        bytes: &[u8; N],
+    ) -> Answer {
+        if !pointer.is_multiple_of(alignment) {
+            return Err(Fail::pointer(pointer, N as u64));
+        }
+        // `N` is the size of a type.
+        self.bytes_mut(pointer, N as u32)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes a 32-bit number.
+    ///
+    /// # Errors
+    /// A trap when it does not fit or is not aligned.
+    #[inline]
+    pub(crate) fn write_u32(&mut self, pointer: u32, value: u32) -> Answer {
+        self.write(pointer, 4, &value.to_le_bytes())
+    }
+
+    /// Writes a 64-bit number.
+    ///
+    /// # Errors
+    /// A trap when it does not fit or is not aligned.
+    #[inline]
+    pub(crate) fn write_u64(&mut self, pointer: u32, value: u64) -> Answer {
+        self.write(pointer, 8, &value.to_le_bytes())
+    }
+}

@@ -1,0 +1,194 @@
+//! What preview 1 keeps for an execution.
+
+use crate::host::fs::account::Account;
+use crate::host::fs::descriptor::{Class, Descriptor, Mode, Node, Open};
+use crate::host::fs::listing::{MOST_BYTES, Window};
+use crate::host::fs::table::Table;
+use crate::host::kernel;
+use crate::local;
+use crate::meter::Held;
+use crate::wasi::stdio::{Input, Output, Sink};
+use leasehold_kernel::{Errno, TenantId};
+use rustix::fs::FileType;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use wasmtime_wasi::p1::types::Errno as GuestErrno;
+use wasmtime_wasi::p2::InputStream;
+
+/// Pages of the host's that a window on a directory takes.
+const WINDOW_PAGES: u64 = MOST_BYTES.div_ceil(4096) as u64;
+
+/// A directory of the lease, opened for an execution that is being made.
+pub(crate) struct Preopen {
+    node: Node,
+    name: Box<str>,
+    may_change: bool,
+}
+
+impl Preopen {
+    /// Opens a directory of the host's.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn open(path: &Path, name: &str, may_change: bool) -> rustix::io::Result<Self> {
+        let fd = kernel::open_ambient(path)?;
+        let class = Class::of(fd.as_fd())?;
+        Ok(Self {
+            node: Node::new(fd, FileType::Directory, class),
+            name: name.into(),
+            may_change,
+        })
+    }
+}
+
+/// Arguments, variables and standard streams of an execution.
+#[derive(Default)]
+pub(crate) struct Environment {
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) stdin: Input,
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+}
+
+/// The state of preview 1.
+pub(crate) struct State {
+    tenant: TenantId,
+    execution: u64,
+    pub(super) table: Table,
+    pub(super) args: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) input: Input,
+    /// Standard input, once it was read and unless it is being read.
+    pub(super) stdin: Option<Box<dyn InputStream>>,
+    pub(super) stdout: Sink,
+    pub(super) stderr: Sink,
+    /// What was read last of a directory, and of which.
+    window: Option<(u32, Window)>,
+    window_is_charged: bool,
+}
+
+impl State {
+    /// The state of an execution that begins with these directories.
+    ///
+    /// # Errors
+    /// When the lease does not pay for their descriptors.
+    pub(crate) fn new(
+        (tenant, execution): (TenantId, u64),
+        account: Arc<Account>,
+        environment: Environment,
+        preopens: Vec<Preopen>,
+    ) -> Result<Self, Errno> {
+        let mut table = Table::new(tenant, execution, account)?;
+        for Preopen {
+            node,
+            name,
+            may_change,
+        } in preopens
+        {
+            let taken = table.take().map_err(|_| Errno::Limit)?;
+            let open = Open {
+                node: Arc::new(node),
+                mode: Mode {
+                    read: true,
+                    write: may_change,
+                },
+                may_change,
+                position: 0,
+                append: false,
+                nonblocking: false,
+                preopen: Some(name),
+            };
+            table.put(taken, open);
+        }
+        Ok(Self {
+            tenant,
+            execution,
+            table,
+            args: environment.args,
+            env: environment.env,
+            stdin: environment.stdin.stream(),
+            input: environment.stdin,
+            stdout: environment.stdout.sink(),
+            stderr: environment.stderr.sink(),
+            window: None,
+            window_is_charged: false,
+        })
+    }
+
+    /// The account of the tenant.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        self.table.account()
+    }
+
+    /// What a number stands for, if it is a file or directory.
+    pub(super) fn open(&self, fd: u32) -> Result<&Open, GuestErrno> {
+        match self.table.get(fd)? {
+            Descriptor::Open(open) => Ok(open),
+            _ => Err(GuestErrno::Badf),
+        }
+    }
+
+    /// The file that a number stands for.
+    pub(super) fn file(&self, fd: u32) -> Result<&Open, GuestErrno> {
+        let open = self.open(fd)?;
+        match open.node.is_directory() {
+            false => Ok(open),
+            true => Err(GuestErrno::Badf),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn file_mut(&mut self, fd: u32) -> Result<&mut Open, GuestErrno> {
+        match self.table.get_mut(fd)? {
+            Descriptor::Open(open) if !open.node.is_directory() => Ok(open),
+            _ => Err(GuestErrno::Badf),
+        }
+    }
+
+    /// The file that a number stands for, for calls that have to do with its position.
+    pub(super) fn seekable(&mut self, fd: u32) -> Result<&mut Open, GuestErrno> {
+        match self.table.get_mut(fd)? {
+            Descriptor::Open(open) if !open.node.is_directory() => Ok(open),
+            Descriptor::Open(_) => Err(GuestErrno::Badf),
+            _ => Err(GuestErrno::Spipe),
+        }
+    }
+
+    /// The directory that a number stands for.
+    pub(super) fn directory(&self, fd: u32) -> Result<&Open, GuestErrno> {
+        let open = self.open(fd)?;
+        match open.node.is_directory() {
+            true => Ok(open),
+            false => Err(GuestErrno::Badf),
+        }
+    }
+
+    /// The window on a directory that was read last.
+    pub(super) fn window(&self, fd: u32) -> Option<&Window> {
+        let (of, window) = self.window.as_ref()?;
+        (*of == fd).then_some(window)
+    }
+
+    /// Charges a window on a directory, the first time.
+    pub(super) fn charge_window(&mut self) -> Result<(), GuestErrno> {
+        if !self.window_is_charged {
+            let (tenant, execution) = (self.tenant, self.execution);
+            local::with(|local| local.hold(tenant, execution, Held::HostPage, WINDOW_PAGES))
+                .map_err(|_| GuestErrno::Nomem)?;
+            self.window_is_charged = true;
+        }
+        Ok(())
+    }
+
+    /// Keeps a window that was charged.
+    pub(super) fn keep_window(&mut self, fd: u32, window: Window) {
+        self.window = Some((fd, window));
+    }
+
+    /// Numbers stand for other things than before.
+    pub(super) fn forget_window(&mut self) {
+        self.window = None;
+    }
+}

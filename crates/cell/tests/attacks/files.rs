@@ -1,0 +1,177 @@
+//! Attacks by files: paths, descriptors, last closes, lists of buffers, files that never answer.
+
+use super::common::{cell, lease, read_only, run, until};
+use leasehold_cell::{
+    Capture, Cell, Directory, Ended, Exit, Lease, Output, Program, StartError, StartRequest,
+    Surroundings,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn attack(cell: &Cell, name: &str) -> Arc<Program> {
+    let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks");
+    cell.load(&attacks.join(name)).expect("it loads")
+}
+
+fn beneath(directory: &Path, write: bool) -> Surroundings {
+    Surroundings {
+        dirs: vec![Directory {
+            write,
+            ..read_only(directory)
+        }],
+        ..Surroundings::default()
+    }
+}
+
+fn files(open: u32) -> Lease {
+    let mut lease = lease(500_000, 64 << 10);
+    lease.files.open = open;
+    lease
+}
+
+fn attacks(name: &str, directory: &Path, lease: Lease) -> (Ended, Vec<u8>) {
+    let cell = cell();
+    let program = attack(&cell, name);
+    run(&cell, program, lease, beneath(directory, true))
+}
+
+/// A directory in memory, and one on the disk.
+fn directories() -> [tempfile::TempDir; 2] {
+    [PathBuf::from("/dev/shm"), std::env::temp_dir()]
+        .map(|base| tempfile::tempdir_in(base).expect("a directory"))
+}
+
+#[test]
+fn a_path_of_16_mb_is_an_errno() {
+    for directory in directories() {
+        let (ended, _) = attacks("long-path.wat", directory.path(), files(8));
+        // `ENAMETOOLONG`.
+        assert_eq!(ended.exit, Exit::Code(37));
+    }
+}
+
+/// How many files a tenant opened until it was refused one, and with which errno.
+fn refused(output: &[u8]) -> (u32, u32) {
+    let (count, errno) = output.split_first_chunk::<4>().expect("a count");
+    let errno = errno.first_chunk::<4>().expect("an errno");
+    (u32::from_le_bytes(*count), u32::from_le_bytes(*errno))
+}
+
+#[test]
+fn a_tenant_that_has_opened_all_that_it_may_is_refused_more_and_no_other_tenant_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cell = cell();
+    let program = attack(&cell, "open-until-refused.wat");
+    let start = || {
+        let output = Capture::new(64);
+        let tenant = cell.start_held(StartRequest {
+            program: program.clone(),
+            lease: files(1000),
+            surroundings: Surroundings {
+                stdout: Output::Capture(output.clone()),
+                ..beneath(directory.path(), false)
+            },
+            detailed: false,
+        });
+        (tenant.expect("a tenant starts"), output)
+    };
+    let tenants = [start(), start(), start()];
+    for (tenant, _) in &tenants {
+        tenant.go();
+    }
+    for (tenant, output) in tenants {
+        let ended = tenant.wait().expect("the cell is there");
+        assert_eq!(ended.exit, Exit::Code(0));
+        // All but the directory of the lease; `EMFILE`.
+        assert_eq!(refused(&output.bytes()), (999, 33));
+    }
+}
+
+#[test]
+fn a_lease_of_more_descriptors_than_the_process_has_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cell = cell();
+    let start = |open, surroundings| {
+        cell.start_tenant(StartRequest {
+            program: attack(&cell, "open-until-refused.wat"),
+            lease: files(open),
+            surroundings,
+            detailed: false,
+        })
+    };
+    let refused = start(1_000_000, beneath(directory.path(), false));
+    let Err(StartError::Full(reason)) = refused.map(drop) else {
+        panic!("a process has fewer than a million descriptors");
+    };
+    assert!(reason.contains("ulimit -n"), "{reason}");
+    // Without a directory there is nothing to open.
+    assert!(start(1_000_000, Surroundings::default()).is_ok());
+}
+
+#[test]
+fn thousands_of_open_files_are_closed_after_the_end_and_paid_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (ended, output) = attacks("open-until-refused.wat", directory.path(), files(8000));
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert_eq!(refused(&output), (7999, 33));
+    let charged = ended.statement.expect("it was asked for");
+    let descriptors = charged.rows.iter().find(|row| row.name == "descriptor");
+    assert!(descriptors.is_some_and(|row| row.count >= 8000));
+    // None is left: the promise is given back, so that as many can be promised again and again.
+    for _ in 0..3 {
+        let (ended, _) = attacks("open-until-refused.wat", directory.path(), files(8000));
+        assert_eq!(ended.exit, Exit::Code(0));
+    }
+}
+
+#[test]
+fn a_file_without_a_name_is_gone_when_its_tenant_is() {
+    for directory in directories() {
+        let free = || {
+            let status = rustix::fs::statvfs(directory.path()).expect("a file system");
+            status.f_bfree * status.f_frsize
+        };
+        let before = free();
+        let (ended, _) = attacks("unlinked-file.wat", directory.path(), files(8));
+        assert_eq!(ended.exit, Exit::Code(0));
+        // Other programs write too, but not that much.
+        until("its 64 MiB are free again", || free() + (32 << 20) > before);
+    }
+}
+
+#[test]
+fn lists_of_any_number_of_buffers_are_looked_at_up_to_a_limit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (ended, _) = attacks("many-buffers.wat", directory.path(), files(8));
+    assert_eq!(ended.exit, Exit::Code(0));
+}
+
+#[test]
+fn a_fifo_without_another_end_delays_neither_other_tenants_nor_an_end() {
+    for directory in directories() {
+        let fifo = directory.path().join("fifo");
+        let fifo = std::ffi::CString::new(fifo.into_os_string().into_encoded_bytes());
+        let mode = rustix::fs::Mode::RWXU;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, fifo.expect("a path"), kind, mode, 0).expect("a fifo");
+        let cell = cell();
+        let stuck: Vec<_> = (0..8)
+            .map(|_| {
+                let request = StartRequest {
+                    program: attack(&cell, "fifo.wat"),
+                    lease: files(8),
+                    surroundings: beneath(directory.path(), true),
+                    detailed: false,
+                };
+                cell.start_tenant(request).expect("a tenant starts")
+            })
+            .collect();
+        let program = attack(&cell, "unlinked-file.wat");
+        let (ended, _) = run(&cell, program, files(8), beneath(directory.path(), true));
+        assert_eq!(ended.exit, Exit::Code(0));
+        for tenant in stuck {
+            tenant.kill();
+            assert_eq!(tenant.wait().expect("it ends").exit, Exit::Killed);
+        }
+    }
+}
