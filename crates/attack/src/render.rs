@@ -54,7 +54,7 @@ impl<'a> Writer<'a> {
         for step in plan.blocks.iter().flat_map(|block| &block.steps) {
             let Step::Call(call) = step else { continue };
             let is_it = |offer: &&Offer| offer.module == call.module && offer.name == call.name;
-            if !imports.iter().any(|offer| is_it(offer)) {
+            if !imports.iter().any(&is_it) {
                 let offer = known.iter().find(is_it);
                 imports
                     .push(offer.with_context(|| {

@@ -648,10 +648,13 @@ impl TenantHandle {
 
 /// Whether arguments and variables are within the cap: each is copied in one step.
 fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
-    let args = surroundings.args.iter().map(|arg| arg.len() + 1).sum();
+    let args = surroundings.args.iter().map(|arg| arg.len() + 1);
     let variables = surroundings.env.iter();
     let env = variables.map(|(name, value)| name.len() + value.len() + 2);
-    for (what, bytes) in [("arguments", args), ("environment", env.sum::<usize>())] {
+    for (what, bytes) in [
+        ("arguments", args.sum::<usize>()),
+        ("environment", env.sum()),
+    ] {
         if bytes > caps::STRINGS.size() {
             return Err(StartError::Surroundings(format!(
                 "the {what} have {bytes} bytes; the limit is {}",

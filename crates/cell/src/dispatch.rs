@@ -135,10 +135,6 @@ impl Dispatcher {
     /// Charges a tenant for processor time that helper threads have spent on its behalf, in nanoseconds:
     /// its reservation or, in the background, its time slices. Call [`decide`](Self::decide)
     /// afterwards.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for helper threads of the file layer")
-    )]
     pub(crate) fn charge(&mut self, share: &Share, time: Nanos, now: Nanos) {
         // A tenant that is gone pays nothing any more.
         let _ = self.scheduler.charge(share.server, time, now);

@@ -547,7 +547,9 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
         return Exit::Code(*code);
     }
     if error.is::<wasmtime_wasi::ResourceTableError>() {
-        return Exit::Lease("out of reclamation budget for another descriptor or stream".into());
+        return Exit::Lease(
+            "out of places or reclamation budget for another descriptor or stream".into(),
+        );
     }
     if let Some(errno) = error.downcast_ref::<Errno>() {
         return Exit::Lease(format!("{} ({errno})", message(error)));

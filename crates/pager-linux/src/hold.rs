@@ -18,6 +18,8 @@ const LARGE_FROM: u32 = 8 * LARGE;
 const LARGE: u32 = 512;
 /// Pages that a small node's ballast changes by.
 const SMALL: u32 = 16;
+/// Pages of the ballast that are dropped in one step at the most.
+const STEP: u32 = 2 * LARGE;
 
 /// Whether the host's own swapping may take frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,8 +139,11 @@ impl Ballast {
         self.frames.saturating_sub(taken)
     }
 
+    /// Drops what is used or lent instead, [`STEP`] pages of it at the most: more than any one
+    /// operation uses, so that only what was lent in a large piece is dropped later.
     fn shrink(&mut self) {
-        let size = self.most() / self.unit * self.unit;
+        let least = self.size.saturating_sub(STEP).next_multiple_of(self.unit);
+        let size = (self.most() / self.unit * self.unit).max(least.min(self.size));
         let dropped = self.span.part(size, self.size);
         // The advice for locked memory is good for all. A failure would leave the process with
         // more than its frames: the host can bear it.
@@ -146,8 +151,13 @@ impl Ballast {
         self.size = size;
     }
 
-    /// Takes up to `limit` frames again that were freed; says whether all are held now.
+    /// Takes up to `limit` frames again that were freed, or drops some that were lent; says whether
+    /// all are held now, and no more.
     pub(crate) fn refill(&mut self, limit: u32) -> io::Result<bool> {
+        if self.size > self.most() {
+            self.shrink();
+            return Ok(false);
+        }
         let most = self.most() / self.unit * self.unit;
         let most = if self.used + self.lent == 0 {
             self.frames

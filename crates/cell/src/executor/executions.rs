@@ -181,12 +181,28 @@ impl Executor {
             }
         }
         self.act_on_requests(root);
+        self.charge_for_helpers(root);
         self.pass_on();
         if let Some(root) = self.roots.get_mut(&root) {
             self.pools.claim(&mut root.leavings);
             if !root.leavings.is_clean() {
                 self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
             }
+        }
+    }
+
+    /// Charges a top-level tenant for what I/O threads have done for it since its last turn.
+    fn charge_for_helpers(&mut self, key: u64) {
+        let Some(root) = self.roots.get(&key) else {
+            return;
+        };
+        let taken = local::with(|local| {
+            let group = local.kernel.group_of(root.tenant).ok()?;
+            Some(local.files.get(&group)?.take_cpu_ns())
+        });
+        if let Some(taken @ 1..) = taken {
+            let dispatcher = &mut self.executions.dispatcher;
+            dispatcher.charge(&root.share, taken, monotonic_ns());
         }
     }
 

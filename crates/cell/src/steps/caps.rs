@@ -117,7 +117,7 @@ pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 /// Elements that one engine instruction touches.
 pub const TABLE_BULK: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
 
-/// Elements by which one instruction grows a table, and that a table is made with.
+/// Elements by which one instruction grows a table.
 pub const TABLE_GROWTH: Cap = Cap::new("elements", 16 * KIB, Beyond::Error);
 
 /// Names of directory entries in the window that one step reads, bytes.

@@ -10,7 +10,7 @@ const HEAD: &str = "\
 Generated from the table in `crates/cell/src/steps/table.rs`; a test keeps it equal.
 
 Everything that a cell's thread does for a guest is a host step with a row here. A program that imports
-what has no row is refused. The functions enforce the caps. A step is timed from where the engine leaves
+what has no row is refused. The functions enforce the caps, but for the known gaps of the [invariants](invariants.md#7-a-guest-cannot-panic-the-host-block-a-cell-allocate-uncharged-or-reach-another-tenant). A step is timed from where the engine leaves
 the guest to where it goes back, the canonical ABI included and the guest's own allocator excluded; one that
 is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). Where the column
 says *ceiling*, the bound is stated, not calibrated, unless the profile has a measured value. The longest

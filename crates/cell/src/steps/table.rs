@@ -200,7 +200,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-const ROWS: [Row; 269] = [
+static ROWS: [Row; 269] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS]),

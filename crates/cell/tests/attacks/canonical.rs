@@ -30,7 +30,7 @@ fn with_channel(body: &str) -> Exit {
            (import \"wasi_snapshot_preview1\" \"proc_exit\" (func $exit (param i32)))
            (memory (export \"memory\") 512)
            (func (export \"_start\") (local $channel i32)
-             (local.set $channel (i32.wrap_i64 (call $create (i32.const 4))))
+             (local.set $channel (i32.wrap_i64 (call $create (i32.const 1048576))))
              {body}))"
     );
     let cell = cell();

@@ -166,7 +166,12 @@ fn kill(tenant: &TenantHandle, what: &str) {
     let ended = tenant.wait_for(Duration::from_secs(60));
     let ended = ended.expect("the cell is there");
     let ended = ended.unwrap_or_else(|| panic!("{what}: a kill was lost"));
-    assert_eq!(ended.exit, Exit::Killed, "{what}");
+    // The lease may have ended it before: of descriptors there are as many as it pays for.
+    assert!(
+        matches!(ended.exit, Exit::Killed | Exit::Lease(_)),
+        "{what}: {:?}",
+        ended.exit
+    );
 }
 
 /// Waits without giving the processor away: for some microseconds, a sleep is too coarse.

@@ -23,11 +23,8 @@ fn a_name_of_20_mb_is_neither_kept_nor_formatted() {
         "{} bytes",
         message.len()
     );
-    assert!(
-        message.contains(&"n".repeat(caps::NAME.size())),
-        "{message}"
-    );
-    assert!(!message.contains(&"n".repeat(caps::NAME.size() + 1)));
+    assert!(message.contains("wasm function"), "{message}");
+    assert!(!message.contains("nn"), "{message}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Runtime {
 
 /// A runtime whose guests run on one processor.
 pub(super) enum Host {
-    Leasehold(Cell),
+    Leasehold(Box<Cell>),
     Wasmtime(Box<Stock>),
 }
 
@@ -157,7 +157,7 @@ impl Host {
                 let mut config = CellConfig::new(profile.clone());
                 config.cpu = Some(cpu);
                 config.code_cache = leasehold_cell::user_code_cache();
-                Self::Leasehold(Cell::start(config)?)
+                Self::Leasehold(Box::new(Cell::start(config)?))
             }
             // A thread for each: on fewer, who computes keeps the others waiting until it yields.
             Runtime::Wasmtime => Self::Wasmtime(Box::new(Stock::with_threads(

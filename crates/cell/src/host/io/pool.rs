@@ -102,8 +102,6 @@ impl State {
 struct Shared {
     state: Mutex<State>,
     wanted: Condvar,
-    /// Where the threads may run.
-    cpus: Option<rustix::thread::CpuSet>,
 }
 
 /// The threads of a cell that do what may block.
@@ -121,12 +119,9 @@ impl Pool {
     /// # Errors
     /// When the host refuses a thread.
     pub(super) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            cpus: rustix::thread::sched_getaffinity(None).ok(),
-            ..Shared::default()
-        });
+        let shared = Arc::new(Shared::default());
         lock(&shared.state).threads = 1;
-        spawn(&shared)?;
+        spawn(&shared, Filter::OfItsKind)?;
         Ok(Self(shared))
     }
 
@@ -161,7 +156,7 @@ impl Pool {
 impl Shared {
     /// Starts a thread that was counted already.
     fn spawn_or_give_up(self: &Arc<Self>) {
-        if let Err(error) = spawn(self) {
+        if let Err(error) = spawn(self, Filter::Inherited) {
             tracing::warn!(%error, "no thread for blocking calls of tenants");
             lock(&self.state).threads -= 1;
         }
@@ -206,15 +201,27 @@ impl Job {
     }
 }
 
-fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
+/// Which system calls a new thread may make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    /// Those of threads that wait for disks; for the first, which the controller starts.
+    OfItsKind,
+    /// Those of the thread that starts it, which cannot be narrowed twice.
+    Inherited,
+}
+
+fn spawn(shared: &Arc<Shared>, filter: Filter) -> std::io::Result<()> {
     let theirs = shared.clone();
     std::thread::Builder::new()
         .name("leasehold-io".into())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            // A thread that the cell's own has started would be bound to its core.
-            if let Some(cpus) = &theirs.cpus {
-                let _ = rustix::thread::sched_setaffinity(None, cpus);
+            if filter == Filter::OfItsKind
+                && let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io)
+            {
+                tracing::error!(%error, "a thread for blocking calls is not confined and does none");
+                lock(&theirs.state).threads -= 1;
+                return;
             }
             theirs.work();
         })

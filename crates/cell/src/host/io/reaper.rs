@@ -55,7 +55,12 @@ impl Reaper {
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("leasehold-reaper".into())
-            .spawn(move || reap(&theirs))?;
+            .spawn(move || {
+                if let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io) {
+                    tracing::error!(%error, "the thread that closes files has the controller's system calls");
+                }
+                reap(&theirs);
+            })?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(thread)),
