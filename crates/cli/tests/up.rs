@@ -149,7 +149,10 @@ fn it_ends_in_time_although_a_tenant_never_returns_to_the_call_it_made() {
             assert_eq!(tenant["state"], "killed", "{attack}: {tenant}");
             let time = |name: &str| tenant[name].as_u64().expect("a time");
             assert!(time("effect_wall_ns") <= time("reclaim_wall_ns"));
-            assert!(time("effect_bound_ns") < time("reclaim_bound_ns"));
+            // In the background there is a bound only where the reservation for ends has room.
+            if tenant["reclaim_bound_ns"].is_u64() || tenant["name"] == "victim" {
+                assert!(time("effect_bound_ns") < time("reclaim_bound_ns"));
+            }
             assert!(time("used_ns") > 0, "{attack}: {tenant}");
         }
     }
