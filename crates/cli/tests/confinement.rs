@@ -1,12 +1,13 @@
 //! The second line of defence, on the real program: what the kernel says of its threads, which
 //! system calls guests lead to, and which directories and files are refused.
 
+mod calibrated;
+
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -28,18 +29,13 @@ struct Home(TempDir);
 
 impl Home {
     fn new() -> Self {
-        static PROFILE: OnceLock<String> = OnceLock::new();
-        let profile = PROFILE.get_or_init(|| {
-            let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-                .args(["calibrate", "--json", "--no-store"])
-                .output()
-                .expect("runs");
-            assert!(output.status.success(), "{output:?}");
-            String::from_utf8(output.stdout).expect("text")
-        });
         let home = Self(tempfile::tempdir().expect("directory"));
         fs::create_dir_all(home.path("state/leasehold")).expect("made");
-        fs::write(home.path("state/leasehold/profile.json"), profile).expect("written");
+        fs::write(
+            home.path("state/leasehold/profile.json"),
+            calibrated::profile(),
+        )
+        .expect("written");
         fs::create_dir(home.path("work")).expect("made");
         home
     }
