@@ -8,6 +8,7 @@ use crate::clock::{Elapsed, monotonic_ns};
 use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
+use crate::drift::ClassCosts;
 use crate::engine_config::engine_config;
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
@@ -277,6 +278,8 @@ pub(crate) enum Command {
     Memory(u64, Sender<Option<MemoryUse>>),
     /// What was seen of the host steps.
     Steps(Sender<Vec<StepUse>>),
+    /// What ends cost, beside what they are charged.
+    Costs(Sender<Vec<ClassCosts>>),
     /// What tenants share.
     Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
@@ -294,7 +297,7 @@ impl Command {
             Self::Processors(..) => ControlKind::Processors,
             Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
             Self::Connect(_) => ControlKind::Connect,
-            Self::Steps(_) => ControlKind::Steps,
+            Self::Steps(_) | Self::Costs(_) => ControlKind::Steps,
             Self::Control(_) => ControlKind::Control,
             Self::Shutdown => ControlKind::Shutdown,
         }
@@ -544,6 +547,14 @@ impl Cell {
     pub fn steps(&self) -> Vec<StepUse> {
         let (reply, answer) = channel();
         self.send(Command::Steps(reply));
+        answer.recv().unwrap_or_default()
+    }
+
+    /// What ends have cost so far beside what they are charged, and what new leases are charged now.
+    /// Nothing if the cell has ended.
+    pub fn costs(&self) -> Vec<ClassCosts> {
+        let (reply, answer) = channel();
+        self.send(Command::Costs(reply));
         answer.recv().unwrap_or_default()
     }
 

@@ -13,6 +13,7 @@
 
 use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
+use crate::drift::{CostClass, Price};
 use crate::execution::{Exit, Remains};
 use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
@@ -51,7 +52,10 @@ pub(crate) struct Ending {
     cause: Cause,
     reply: Option<Sender<Ended>>,
     statement: Option<Statement>,
-    predicted_ns: u64,
+    class: CostClass,
+    price: Price,
+    /// What was charged, at the price of the profile.
+    charged_ns: u64,
     began_wall: u64,
     cpu_ns: u64,
     end: End,
@@ -83,8 +87,12 @@ enum Phase {
     Done,
 }
 
-/// What a top-level tenant has, besides what every tenant has.
+/// What an ending tenant was charged at, and what a top-level tenant has besides what every tenant has.
 pub(crate) struct Belongings {
+    /// What its end is charged as.
+    pub(crate) class: CostClass,
+    /// What it was charged, as a factor on the profile.
+    pub(crate) price: Price,
     /// Its memory reservation.
     pub(crate) tenancy: Option<Tenancy>,
     /// How it used its memory.
@@ -106,8 +114,7 @@ pub(crate) trait Programs {
 impl Ending {
     /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
     ///
-    /// The last of the arguments is what only a top-level tenant has. `program` is the tenant's own execution, if it has ended by itself and is still to be
-    /// dropped.
+    /// `program` is the tenant's own execution, if it has ended by itself and is still to be dropped.
     /// `detailed` asks for the tenant's account by class, which takes time for each of its
     /// descendants and is counted in the end's cost. It makes the prediction exact: without it,
     /// budgets set aside for children that live count as a whole.
@@ -118,6 +125,8 @@ impl Ending {
         reply: Option<Sender<Ended>>,
         detailed: bool,
         Belongings {
+            class,
+            price,
             tenancy,
             memory,
             files,
@@ -129,24 +138,26 @@ impl Ending {
             files.take_cpu_ns();
         }
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
-        let (predicted_ns, statement, end) = local::with(|local| {
+        let (charged_ns, statement, end) = local::with(|local| {
             let statement = if detailed {
                 local.kernel.statement(tenant).ok()
             } else {
                 None
             };
-            let predicted_ns = match &statement {
+            let charged_ns = match &statement {
                 Some(statement) => statement.predicted().0.div_ceil(1000),
                 None => local.kernel.account(tenant).ok()?.charged_ns,
             };
             let end = local.kernel.begin_end(tenant).ok()?;
-            Some((predicted_ns, statement, end))
+            Some((charged_ns, statement, end))
         })?;
         Some(Self {
             cause,
             reply,
-            statement,
-            predicted_ns,
+            statement: statement.map(|statement| price.of_statement(statement)),
+            class,
+            price,
+            charged_ns,
             began_wall,
             cpu_ns: thread_cpu_ns() - began_cpu,
             end,
@@ -279,7 +290,7 @@ impl Ending {
     pub(crate) fn report(self, supply: Supply, pauses: u64) {
         let outcome = self.end.outcome();
         let reclaimed = Reclaimed {
-            predicted_ns: self.predicted_ns,
+            predicted_ns: self.price.of(self.charged_ns),
             effect_ns: self.since_asked(self.began_wall),
             reusable: self.reusable,
             returned: Elapsed {
@@ -295,6 +306,20 @@ impl Ending {
         };
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");
+        }
+        let raised = local::with(|local| {
+            let measured_ns = reclaimed.returned.cpu_ns;
+            let prices = &mut local.prices;
+            prices
+                .observe(self.class, measured_ns, self.charged_ns, self.price)
+                .then(|| prices.price(self.class))
+        });
+        if let Some(price) = raised {
+            tracing::warn!(
+                class = self.class.name(),
+                price = price.factor(),
+                "ends take longer than the profile says: new leases are charged more"
+            );
         }
         if let Some(reply) = self.reply {
             // The controller may have lost interest.

@@ -54,11 +54,13 @@ mod cell;
 mod cleaning;
 pub mod clock;
 mod compile_threads;
+mod confidence;
 mod control_share;
 mod core_modules;
 pub mod data_segments;
 pub mod data_start;
 mod dispatch;
+mod drift;
 mod ending;
 pub mod engine_config;
 mod execution;
@@ -100,8 +102,10 @@ pub use artifact::{CodeCache, user_code_cache};
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };
+pub use confidence::QuantileBound;
 pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
+pub use drift::{ClassCosts, CostClass, Price};
 pub use execution::{Directory, Exit, Surroundings};
 pub use kill_bound::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound};
 pub use leasehold_lease::Lease;

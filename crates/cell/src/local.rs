@@ -9,6 +9,7 @@ use crate::arena_backing::MapBacking;
 use crate::cell::CellConfig;
 use crate::clock::monotonic_ns;
 use crate::dispatch::BACKGROUND_SLICE;
+use crate::drift::Prices;
 use crate::execution::Blueprint;
 use crate::executor::Request;
 use crate::host::fs::account::Account;
@@ -55,6 +56,8 @@ pub(crate) struct Local {
     pub(crate) kernel: CellKernel,
     pub(crate) classes: Classes,
     pub(crate) meter: Meter,
+    /// What leases are charged, as factors on the profile.
+    pub(crate) prices: Prices,
     pub(crate) sleeps: Sleeps,
     /// What guests asked the executor for; it acts after the current poll.
     pub(crate) requests: Vec<Request>,
@@ -175,6 +178,7 @@ impl Local {
             kernel,
             classes,
             meter,
+            prices: Prices::default(),
             sleeps: Sleeps::default(),
             requests: Vec::new(),
             shares: Shares::new(config.max_memories),
@@ -201,14 +205,10 @@ impl Local {
     ) -> Result<(), Errno> {
         let group = self.kernel.group_of(tenant)?;
         let root = self.kernel.groups().root_of(group).ok_or(Errno::Gone)?;
-        if let Some(shared) = held.shared() {
-            self.shares.take(root, shared, n)?;
-        }
+        self.shares.take(root, held, n)?;
         let class = self.meter.class(held);
         if let Err(refused) = self.kernel.groups_mut().charge(group, class, n) {
-            if let Some(shared) = held.shared() {
-                self.shares.give(root, shared, n);
-            }
+            self.shares.give(root, held, n);
             return Err(refused.into());
         }
         let holdings = self.holdings.entry(execution).or_default();
@@ -224,8 +224,8 @@ impl Local {
             return;
         };
         holdings.counts[held.index()] -= n;
-        if let (Some(root), Some(shared)) = (holdings.root, held.shared()) {
-            self.shares.give(root, shared, n);
+        if let Some(root) = holdings.root {
+            self.shares.give(root, held, n);
         }
         self.refund(tenant, held, n);
     }
@@ -243,10 +243,7 @@ impl Local {
             return;
         };
         for held in Held::ALL {
-            if let Some(shared) = held.shared() {
-                self.shares
-                    .give(root, shared, holdings.counts[held.index()]);
-            }
+            self.shares.give(root, held, holdings.counts[held.index()]);
         }
     }
 

@@ -5,6 +5,7 @@
 //! otherwise.
 
 use crate::share::Shared;
+use crate::stack::STACK_PAGES;
 use leasehold_reclaim::Resource;
 
 /// A thing that a tenant holds and that is not a slot or an extent of its arena.
@@ -61,12 +62,15 @@ impl Held {
         }
     }
 
-    /// What of it a top-level tenant has a limited share of, besides what its budget pays for.
-    pub(crate) const fn shared(self) -> Option<Shared> {
+    /// What one of it takes of what a top-level tenant has a limited share of, besides what its budget
+    /// pays for.
+    pub(crate) const fn takes(self) -> &'static [(Shared, u64)] {
         match self {
-            Held::Store | Held::Memory => Some(Shared::Places),
-            Held::TableElement => Some(Shared::TableElements),
-            _ => None,
+            Held::Store => &[(Shared::Places, 1), (Shared::HostPages, STACK_PAGES as u64)],
+            Held::Memory => &[(Shared::Places, 1)],
+            Held::TableElement => &[(Shared::TableElements, 1)],
+            Held::WasiEntry | Held::HostPage => &[(Shared::HostPages, 1)],
+            Held::Instance | Held::MemoryPage | Held::PagedPage | Held::Descriptor => &[],
         }
     }
 

@@ -3,11 +3,17 @@
 //!
 //! Time to give a place in a pool back is in the reclamation budget; the places themselves are
 //! finite, and a tenant with a large budget must not take the last one. And a lease limits table
-//! elements as it limits memory: in total, whatever number of programs they are spread over.
+//! elements and the host's memory as it limits linear memory: in total, whatever number of programs
+//! they are spread over.
 
+use crate::meter::Held;
 use leasehold_kernel::Errno;
+use leasehold_lease::Memory;
 use leasehold_reclaim::GroupId;
 use std::collections::HashMap;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// What is shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +22,8 @@ pub(crate) enum Shared {
     Places,
     /// Elements of tables.
     TableElements,
+    /// Pages of the host's memory outside linear memories and the arena.
+    HostPages,
 }
 
 /// An amount of which `taken` is in use.
@@ -30,6 +38,7 @@ struct Share {
 struct Tree {
     places: Share,
     table_elements: Share,
+    host_pages: Share,
 }
 
 impl Tree {
@@ -37,6 +46,7 @@ impl Tree {
         match shared {
             Shared::Places => &mut self.places,
             Shared::TableElements => &mut self.table_elements,
+            Shared::HostPages => &mut self.host_pages,
         }
     }
 }
@@ -57,35 +67,44 @@ impl Shares {
         }
     }
 
-    /// A top-level tenant begins; its lease allows `table_elements`.
-    pub(crate) fn open(&mut self, root: GroupId, table_elements: u64) {
+    /// A top-level tenant begins with what its lease allows.
+    pub(crate) fn open(&mut self, root: GroupId, lease: &Memory) {
         let share = |most| Share { most, taken: 0 };
         let tree = Tree {
             places: share(self.most_places),
-            table_elements: share(table_elements),
+            table_elements: share(lease.table_elements),
+            host_pages: share(lease.host_limit().get() / PAGE),
         };
         self.trees.insert(root, tree);
     }
 
-    /// Takes `n` for the tenant whose top-level group is `root`.
+    /// Takes what `n` of something take of its shares, for the tenant whose top-level group is `root`.
     ///
     /// # Errors
     /// [`Errno::Limit`] when that is more than its share; nothing has changed then.
-    pub(crate) fn take(&mut self, root: GroupId, shared: Shared, n: u64) -> Result<(), Errno> {
+    pub(crate) fn take(&mut self, root: GroupId, held: Held, n: u64) -> Result<(), Errno> {
         let tree = self.trees.get_mut(&root).ok_or(Errno::Gone)?;
-        let share = tree.share(shared);
-        if n > share.most - share.taken {
+        let takes = held.takes();
+        let fits = takes.iter().all(|&(shared, each)| {
+            let share = tree.share(shared);
+            each.saturating_mul(n) <= share.most - share.taken
+        });
+        if !fits {
             return Err(Errno::Limit);
         }
-        share.taken += n;
+        for &(shared, each) in takes {
+            tree.share(shared).taken += each * n;
+        }
         Ok(())
     }
 
-    /// Puts `n` back; nothing happens once the tenant has ended.
-    pub(crate) fn give(&mut self, root: GroupId, shared: Shared, n: u64) {
+    /// Puts back what `n` of something took; nothing happens once the tenant has ended.
+    pub(crate) fn give(&mut self, root: GroupId, held: Held, n: u64) {
         if let Some(tree) = self.trees.get_mut(&root) {
-            let share = tree.share(shared);
-            share.taken = share.taken.saturating_sub(n);
+            for &(shared, each) in held.takes() {
+                let share = tree.share(shared);
+                share.taken = share.taken.saturating_sub(each * n);
+            }
         }
     }
 

@@ -149,6 +149,11 @@ impl Starting {
     /// What the client is told of an error.
     fn refusal(&self, error: BuildError) -> StartError {
         match error {
+            BuildError::Lease(Errno::Limit) => StartError::Full(
+                "one tenant may have a quarter of the memories, and what `memory.table_elements` and \
+                 `memory.host` say"
+                    .to_owned(),
+            ),
             BuildError::Lease(errno) => StartError::Lease {
                 budget_ns: self.budget_ns,
                 reason: errno.to_string(),

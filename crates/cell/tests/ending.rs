@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Started, cell, guest, lease, start, start_held, until};
+use common::{Started, cell, guest, lease, start, start_held, try_start, until};
 use leasehold_cell::stack::STACK_PAGES;
 use leasehold_cell::{Ended, Exit, Lease, ProcessorState, StartError, StartRequest, Surroundings};
+use leasehold_lease::ByteSize;
 use std::time::Duration;
 
 /// What must hold of every end.
@@ -100,6 +101,30 @@ fn a_guest_that_asks_for_more_than_its_lease_is_refused_and_goes_on() {
         );
         check(&ended, tight);
     }
+}
+
+#[test]
+fn the_hosts_memory_is_limited_for_a_tenant_in_total() {
+    let cell = cell();
+    // Each task has a stack and may have a call in flight, whatever the budget pays for.
+    let mut small = lease(2_000_000, 8 << 10);
+    small.memory.host = ByteSize::new(16 << 20);
+    let tenant = start(&cell, "object-bomb.wasm", &["task", "200", "spin"], small);
+    tenant.wait_for("ready");
+    let statement = tenant.kill().statement.expect("asked for");
+    let stores = statement.rows.iter().find(|row| row.name == "store");
+    let stores = stores.expect("charged").count;
+    assert!(
+        (2..=11).contains(&stores),
+        "{stores} stacks of 1.5 MiB in 16 MiB"
+    );
+
+    let mut tiny = lease(2_000_000, 8 << 10);
+    tiny.memory.host = ByteSize::new(64 << 10);
+    let refused = try_start(&cell, "object-bomb.wasm", tiny)
+        .err()
+        .expect("refused");
+    assert!(refused.to_string().contains("memory.host"), "{refused}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod advise;
 mod attack;
 mod calibrate;
 mod confinement;
+mod costs;
 mod demo;
 mod exit;
 mod host_steps;

@@ -2,6 +2,7 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
+use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
 use crate::leases::{self, EndBound};
@@ -60,6 +61,11 @@ pub(crate) struct Arguments {
     /// Let it have more than is reserved: limit=SIZE,swap=FILE[,kind=hard|firm].
     #[arg(long, value_name = "KEY=VALUE,…")]
     paging: Option<PagingFlag>,
+
+    /// Limit on the host's memory besides: stacks, calls in flight, handles [default: as --memory, at
+    /// least 128MiB].
+    #[arg(long, value_name = "SIZE")]
+    host_memory: Option<ByteSize>,
 
     /// Limit on open files, set aside for a tenant with a directory [default: 128].
     #[arg(long, value_name = "N", value_parser = Files::open)]
@@ -174,12 +180,14 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     if arguments.json {
         let mut json = report::json(&tenant, &ended, &bound, &confined);
         json["host_steps"] = host_steps::json(&cell.steps());
+        json["end_costs"] = costs::json(&cell.costs());
         eprintln!("{json}");
     } else if arguments.report {
         let steps = host_steps::text(&cell.steps());
         eprint!(
-            "{}{steps}",
-            report::text(&tenant, &ended, &bound, &confined)
+            "{}{steps}{}",
+            report::text(&tenant, &ended, &bound, &confined),
+            costs::text(&cell.costs())
         );
     }
     if let Exit::Lease(_) = ended.exit {
@@ -232,6 +240,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         reserve: arguments.memory,
         paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
+        host_memory: arguments.host_memory,
         open_files: arguments.open_files,
         cpu: arguments.cpu,
     };

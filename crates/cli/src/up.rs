@@ -8,6 +8,7 @@ mod table;
 
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
+use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
 use crate::leases::{self, EndBound};
@@ -260,13 +261,15 @@ pub(crate) fn main(
     if arguments.json {
         let mut json = report::json(&tenants, elapsed, &admitted, &host, &areas);
         json["host_steps"] = host_steps::json(&cell.steps());
+        json["end_costs"] = costs::json(&cell.costs());
         println!("{json}");
     } else {
         let text = match view {
             View::Processor => report::text(&tenants, elapsed, &admitted, &host, width, &areas),
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
-        eprint!("{text}{}", host_steps::text(&cell.steps()));
+        let steps = host_steps::text(&cell.steps());
+        eprint!("{text}{steps}{}", costs::text(&cell.costs()));
     }
     let failed = tenants.iter().any(|tenant| match &tenant.ended {
         Some(Ended { exit, .. }) => match exit {

@@ -359,6 +359,7 @@ fn parse_memory(
         match entry.name() {
             "reserve" => values.reserve = Some(entry.quantity()?),
             "limit" => values.limit = Some(entry.quantity()?),
+            "host" => values.host = Some(entry.quantity()?),
             "kind" => {
                 values.kind = Some(entry.keyword(MemoryKind::ALLOWED, MemoryKind::named)?);
             }

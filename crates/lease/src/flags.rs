@@ -36,6 +36,8 @@ pub struct LeaseFlags {
     pub paging: Option<Paging>,
     /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
     pub table_elements: Option<u64>,
+    /// Replaces `memory.host`.
+    pub host_memory: Option<ByteSize>,
     /// Replaces `files.open`; parse it with [`Files::open`](crate::Files::open).
     pub open_files: Option<u32>,
     /// Replaces `cpu` as a whole: a budget means nothing without its period.
@@ -52,6 +54,7 @@ impl LeaseFlags {
         lease.memory.reserve = self.reserve.unwrap_or(base.memory.reserve);
         lease.memory.paging = self.paging.or(base.memory.paging);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
+        lease.memory.host = self.host_memory.or(base.memory.host);
         lease.cpu = self.cpu.or(base.cpu);
         lease.files.open = self.open_files.unwrap_or(base.files.open);
         lease

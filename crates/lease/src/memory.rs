@@ -19,6 +19,9 @@ pub struct Memory {
     /// The limit on the elements of all tables of the tenant together, enforced at growth;
     /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
     pub table_elements: u64,
+    /// The limit on the host's memory that the tenant may take besides: stacks, instances, calls in
+    /// flight, handles. `None`: [`Memory::host_limit`] follows from the reservation.
+    pub host: Option<ByteSize>,
 }
 
 impl Memory {
@@ -30,8 +33,11 @@ impl Memory {
     /// once.
     pub const MIN_PAGING_RESERVE: ByteSize = ByteSize::new(64 << 10).expect("64 KiB is in range");
 
+    /// The least limit on the host's memory of a tenant whose lease does not state one.
+    const MIN_HOST: ByteSize = ByteSize::new(128 << 20).expect("128 MiB is in range");
+
     pub(crate) const KEYS: &'static str =
-        "reserve, limit, kind, shared, swap, mappings, table_elements";
+        "reserve, limit, kind, shared, swap, mappings, table_elements, host";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
     pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
@@ -43,6 +49,13 @@ impl Memory {
         let limit = self.paging.map(|paging| paging.limit);
         limit.map_or(self.reserve, |limit| limit.max(self.reserve))
     }
+
+    /// How much of the host's memory the tenant can take besides its linear memory: as much as is
+    /// reserved, and at least 128 MiB, unless the lease says.
+    #[must_use]
+    pub fn host_limit(&self) -> ByteSize {
+        self.host.unwrap_or(self.reserve.max(Self::MIN_HOST))
+    }
 }
 
 impl Default for Memory {
@@ -52,6 +65,7 @@ impl Default for Memory {
             reserve: RESERVE,
             paging: None,
             table_elements: 1_000_000,
+            host: None,
         }
     }
 }
@@ -246,6 +260,7 @@ pub(crate) struct MemoryValues {
     pub(crate) swap: Option<PathBuf>,
     pub(crate) mappings: Option<u32>,
     pub(crate) table_elements: Option<u64>,
+    pub(crate) host: Option<ByteSize>,
 }
 
 /// A value that the others do not allow.
@@ -303,6 +318,7 @@ impl MemoryValues {
                 mappings: self.mappings.unwrap_or(Paging::MAPPINGS),
             }),
             table_elements: self.table_elements.unwrap_or(defaults.table_elements),
+            host: self.host,
         };
         Ok((memory, self.swap))
     }

@@ -31,7 +31,7 @@ dirs = [
     { host = "/srv", guest = "/srv" },
 ]
 reclaim = { budget = "500us", call_bytes = "1MiB" }
-memory = { reserve = "16MiB", table_elements = 100_000 }
+memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB" }
 cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
 files = { open = 20 }
 "#;
@@ -65,6 +65,7 @@ files = { open = 20 }
                 reserve: size(16 << 20),
                 paging: None,
                 table_elements: 100_000,
+                host: Some(size(32 << 20)),
             },
             cpu: Some(
                 cpu(2_000_000, 10_000_000)
@@ -255,7 +256,8 @@ fn the_lease_without_flags_is_50_ms_and_1_gib() {
         Memory {
             reserve: size(1 << 30),
             paging: None,
-            table_elements: 1_000_000
+            table_elements: 1_000_000,
+            host: None
         }
     );
 }
@@ -276,6 +278,7 @@ fn a_flag_replaces_its_value_and_no_other() {
                 mappings: Paging::MAPPINGS,
             }),
             table_elements: 4,
+            host: None,
         },
         cpu: Some(cpu(1_000, 10_000)),
         files: Files { open: 6 },

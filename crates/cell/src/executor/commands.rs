@@ -6,6 +6,7 @@ use crate::cell::{Command, Connect, StartError, StartRequest};
 use crate::clock::monotonic_ns;
 use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
+use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, places};
 use crate::host::fs::account::Account;
@@ -20,6 +21,7 @@ use crate::starting::{Client, Starting};
 use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
+use leasehold_reclaim::Statement;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,10 +78,7 @@ impl Executor {
                 self.end_root(key, cause);
             }
             Command::Statement(key, reply) => {
-                let statement = self
-                    .alive(key)
-                    .and_then(|tenant| local::with(|l| l.kernel.statement(tenant).ok()));
-                let _ = reply.send(statement);
+                let _ = reply.send(self.statement(key));
             }
             Command::Processors(keys, reply) => {
                 let _ = reply.send(keys.iter().map(|key| self.processor(*key)).collect());
@@ -89,6 +88,9 @@ impl Executor {
             }
             Command::Steps(reply) => {
                 let _ = reply.send(watch::uses());
+            }
+            Command::Costs(reply) => {
+                let _ = reply.send(local::with(|local| local.prices.costs()));
             }
             Command::Control(reply) => {
                 let _ = reply.send(self.control_share.uses().collect());
@@ -145,6 +147,8 @@ impl Executor {
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
         let budget_ns = lease.reclaim.budget.get();
+        let class = CostClass::of_root(lease.memory.paging.is_some());
+        let price = local::with(|local| local.prices.price(class));
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
         let promise = match request.surroundings.dirs.is_empty() {
@@ -159,9 +163,10 @@ impl Executor {
             }
         };
         let (tenant, group) = local::with(|local| {
+            let budget_ns = price.buys(budget_ns);
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
-            local.shares.open(root, lease.memory.table_elements);
+            local.shares.open(root, &lease.memory);
             let files = Account::new(lease.files.open, promise, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
@@ -196,6 +201,8 @@ impl Executor {
             key,
             Root {
                 tenant,
+                class,
+                price,
                 share,
                 promised,
                 upkeep,
@@ -255,6 +262,14 @@ impl Executor {
         }
     }
 
+    /// A tenant's account, at the price that it pays.
+    fn statement(&self, key: u64) -> Option<Statement> {
+        let tenant = self.alive(key)?;
+        let price = self.roots.get(&key)?.price;
+        let statement = local::with(|local| local.kernel.statement(tenant).ok())?;
+        Some(price.of_statement(statement))
+    }
+
     /// What a tenant has got of the processor.
     fn processor(&self, key: u64) -> Option<Processor> {
         let root = self.roots.get(&key)?;
@@ -282,9 +297,9 @@ impl Executor {
 }
 
 /// How many component-model handles a program may have: what a sixteenth of the budget pays for,
-/// at most a million.
+/// at most 65,536.
 fn handles(budget_ns: u64, page_ps: u64) -> u64 {
-    (share_of(budget_ns, 16, page_ps) / HANDLE_BYTES).clamp(1 << 10, 1 << 20)
+    (share_of(budget_ns, 16, page_ps) / HANDLE_BYTES).clamp(1 << 10, 1 << 16)
 }
 
 /// Bytes of the host's memory whose pages a part of the budget pays for.

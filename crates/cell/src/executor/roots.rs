@@ -5,6 +5,7 @@ use super::Executor;
 use crate::cell::Ended;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
+use crate::drift::{CostClass, Price};
 use crate::ending::{Belongings, Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
 use crate::local::{self, Holdings};
@@ -29,6 +30,9 @@ const FILES_PAUSE_NS: u64 = 50_000;
 /// A top-level tenant, until everything was taken back from it and its descendants.
 pub(super) struct Root {
     pub(super) tenant: TenantId,
+    /// What its end is charged as, and at which price.
+    pub(super) class: CostClass,
+    pub(super) price: Price,
     pub(super) share: Share,
     /// Its reservation can be kept.
     pub(super) promised: Option<Promised>,
@@ -155,10 +159,13 @@ impl Executor {
         let tenancy = group.and_then(memory::end);
         let mut controlled = None;
         let mut is_background_root = false;
+        let mut class = CostClass::EndOfChild;
+        let price = self.roots.get(&key).map_or(Price::BASE, |root| root.price);
         if let Some(root) = self.roots.get_mut(&key)
             && root.tenant == tenant
         {
             root.ended = true;
+            class = root.class;
             is_background_root = root.pace.is_some();
             self.executions
                 .dispatcher
@@ -174,6 +181,8 @@ impl Executor {
             .is_some_and(|controlled| controlled.detailed);
         let reply = controlled.map(|controlled| controlled.ended);
         let belongings = Belongings {
+            class,
+            price,
             tenancy,
             memory,
             files,
