@@ -106,12 +106,12 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
             "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements",
+             shared, swap, mappings, table_elements, host",
         ),
         (
             &sound_tenant_with("memory.pages = \"1GiB\""),
             "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements",
+             shared, swap, mappings, table_elements, host",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),

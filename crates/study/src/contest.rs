@@ -19,7 +19,7 @@ use leasehold_cell::{
     Realtime, Shielding, StartRequest, Supply, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu};
-use leasehold_reserve::Nanos;
+use leasehold_reserve::{Contract, Nanos};
 
 use crate::objects;
 use crate::study::Options;
@@ -95,6 +95,20 @@ impl Contest {
         self.cell
             .load(&self.guests.join(name).with_extension("wasm"))
             .with_context(|| format!("the guest {name} (guests/build makes it)"))
+    }
+
+    /// What the guest `name` asks of the processor under a reservation in the form of `--cpu`, or in the
+    /// background, with the host steps that it can reach.
+    ///
+    /// # Errors
+    /// If it has not been built, or there is no such reservation.
+    pub(crate) fn claim(&self, name: &str, cpu: Option<&str>) -> Result<Contract> {
+        let lease = Lease {
+            cpu: cpu.map(|cpu| reservation(name, cpu)).transpose()?,
+            ..Lease::default()
+        };
+        let (_, longest_step_ns) = self.cell.longest_step(&*self.load(name)?, &lease);
+        Ok(leasehold_cell::claim(&lease, longest_step_ns))
     }
 
     /// Starts `program` with numbers for arguments, under a processor reservation in the form of

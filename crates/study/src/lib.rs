@@ -62,6 +62,7 @@ pub mod freshness;
 pub mod herd;
 pub mod host;
 pub mod interference;
+pub mod jobs;
 pub mod kill;
 pub mod lanes;
 mod mapping;

@@ -15,6 +15,7 @@ use crate::decide::Decide;
 use crate::freshness::Freshness;
 use crate::herd::Herd;
 use crate::interference::Interference;
+use crate::jobs::Jobs;
 use crate::kill::Kill;
 use crate::media::Media;
 use crate::memory_speed::MemorySpeed;
@@ -88,6 +89,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Kill,
         &Rogue,
         &Freshness,
+        &Jobs,
         &Interference,
         &Batching,
         &Herd,

@@ -1,0 +1,305 @@
+//! `jobs`: what admission promises, on a real cell (SPR §III-G).
+//!
+//! Random sets of reservations that the admission test takes, with what scheduling and host steps were
+//! measured to take. One of them is a victim's: it does a job of the length that admission says is
+//! left of its budget, again and again. The others belong to adversaries, which cut their budgets
+//! into pieces, use them up at one instant or never stop; one more spins in the background. No job may
+//! take longer than its response bound. (The same in virtual time, of 100,000 sets with every cost at its
+//! limit: `crates/reserve/tests/costs_kept.rs`.)
+
+use std::time::Duration;
+
+use anyhow::Result;
+use leasehold_cell::Shielding;
+use leasehold_cell::profile::PreemptionCosts;
+use leasehold_reserve::admission::{Overhead, Verdict, admit};
+use leasehold_reserve::{Contract, Nanos, Order};
+
+use crate::contest::{self, Contest};
+use crate::objects;
+use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::report::{Finding, Report, row};
+use crate::reservation::{MS, US};
+use crate::samples::{Samples, Spread};
+use crate::study::{Options, Study};
+use crate::unit::Unit;
+
+/// The study; see the [module](self).
+pub struct Jobs;
+
+/// The sequence starts here, so that a run draws what the run before it drew.
+const SEED: u64 = 0x6a6f_6273_6a6f_6273;
+/// Most adversaries with a reservation.
+const RIVALS: u64 = 6;
+/// Of what is left of the victim's budget, in hundredths, what a job takes: the rest is for what the
+/// probe does to sleep and to print.
+const FILL: u64 = 90;
+/// Of so many jobs, one may take longer than its bound: whatever the host does is in both.
+const JOBS_PER_LATE: f64 = 1_000.0;
+/// Periods from one job to the next: the whole budget is there when a job begins, even if the one before
+/// was late by a period.
+const PERIODS: u64 = 3;
+
+struct Scale {
+    sets: u64,
+    jobs: usize,
+}
+
+const FULL: Scale = Scale {
+    sets: 200,
+    jobs: 100,
+};
+const QUICK: Scale = Scale { sets: 3, jobs: 20 };
+
+/// A reservation of a set, and the guest that has it.
+struct Server {
+    guest: &'static str,
+    arguments: Vec<u64>,
+    cpu: String,
+}
+
+/// A set that the admission test takes.
+struct Set {
+    rivals: Vec<Server>,
+    victim: String,
+    period: Nanos,
+    /// What the admission test says of the victim.
+    bound: Nanos,
+    useful: Nanos,
+}
+
+/// What became of the jobs of the sets with so many adversaries.
+#[derive(Default)]
+struct Tally {
+    sets: u64,
+    jobs: u64,
+    /// Longer than the bound.
+    late: u64,
+    /// Longer than the period.
+    missed: u64,
+    /// Budgets that were served later than they were due, of adversaries too.
+    budgets_missed: u64,
+    /// Thousandths of the bound.
+    used: Samples,
+}
+
+impl Study for Jobs {
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn paper(&self) -> &'static str {
+        "SPR §III-G"
+    }
+
+    fn about(&self) -> &'static str {
+        "Jobs of the length that admission leaves of a budget, beside adversaries in random admitted \
+         sets on a real cell: how long they take, and the bound."
+    }
+
+    fn run(&self, options: &Options) -> Result<Report> {
+        let scale = if options.quick { &QUICK } else { &FULL };
+        let profile = objects::profile(options)?;
+        let measured = profile.preemption.as_ref();
+        let overhead = Overhead {
+            per_preemption: measured.map_or(0, PreemptionCosts::per_preemption_ns),
+        };
+        let mut progress = Progress::new(self.name(), scale.sets);
+        let mut random = Random::new(SEED);
+        let mut tallies: Vec<Tally> = (0..=RIVALS).map(|_| Tally::default()).collect();
+        for _ in 0..scale.sets {
+            let contest = Contest::new(options, Shielding::Shielded, RIVALS as u32 + 3)?;
+            let set = Set::draw(&mut random, &contest, overhead)?;
+            set.play(&contest, scale, &mut tallies[set.rivals.len()])?;
+            progress.step();
+        }
+        let mut report = Report::new(self, options);
+        for (rivals, tally) in tallies
+            .iter()
+            .enumerate()
+            .filter(|(_, tally)| tally.sets > 0)
+        {
+            let used = |thousandths: Option<u64>| thousandths.map(|n| n as f64 / 1_000.0);
+            report.rows.push(row([
+                ("adversaries", rivals.into()),
+                ("sets", tally.sets.into()),
+                ("jobs", tally.jobs.into()),
+                ("late", tally.late.into()),
+                ("missed", tally.missed.into()),
+                ("budgets_missed", tally.budgets_missed.into()),
+                ("used_ratio_p50", used(tally.used.p50()).into()),
+                ("used_ratio_p99", used(tally.used.p99()).into()),
+                ("used_ratio_max", used(tally.used.max()).into()),
+            ]));
+        }
+        let sum = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>() as f64;
+        let allowed = (sum(|tally| tally.jobs) / JOBS_PER_LATE).floor();
+        report.findings = vec![
+            Finding::at_most(
+                "jobs of useful length that took longer than their response bound",
+                Unit::Count,
+                Some(sum(|tally| tally.late)),
+                allowed,
+            ),
+            Finding::at_most(
+                "jobs of useful length that took longer than their period",
+                Unit::Count,
+                Some(sum(|tally| tally.missed)),
+                allowed,
+            ),
+        ];
+        report.notes.push(format!(
+            "seed {SEED:#x}; a preemption is admitted with {}; a job takes {FILL} % of what is left of \
+             a budget; a spinning guest is in the background",
+            Unit::Nanoseconds.humane(overhead.per_preemption as f64)
+        ));
+        report.notes.push(contest::note(options)?);
+        report.figure = figure(&tallies);
+        Ok(report)
+    }
+}
+
+impl Set {
+    /// Draws sets until the admission test takes one and something is left of the victim's budget.
+    fn draw(random: &mut Random, contest: &Contest, overhead: Overhead) -> Result<Self> {
+        loop {
+            let rivals: Vec<Server> = (0..1 + random.below(RIVALS))
+                .map(|_| Server::draw(random))
+                .collect();
+            let period = random.log_uniform(5 * MS, 50 * MS);
+            let budget = period * (10 + random.below(30)) / 100;
+            let priority = 10 + random.below(90);
+            // A region bounds how often it can be preempted.
+            let region = budget / (1 + random.below(8));
+            let victim = format!(
+                "budget={budget}ns,period={period}ns,priority={priority},nonpreemptive={region}ns"
+            );
+            let mut contracts = vec![contest.claim("job-probe", Some(&victim))?];
+            for rival in &rivals {
+                contracts.push(contest.claim(rival.guest, Some(&rival.cpu))?);
+            }
+            contracts.push(contest.claim("spin", None)?);
+            if let Some((bound, useful)) = admitted(&contracts, overhead) {
+                return Ok(Self {
+                    rivals,
+                    victim,
+                    period,
+                    bound,
+                    useful,
+                });
+            }
+        }
+    }
+
+    fn play(&self, contest: &Contest, scale: &Scale, tally: &mut Tally) -> Result<()> {
+        let _background = contest.enter_unreserved("spin", &[])?;
+        let mut rivals = Vec::new();
+        for rival in &self.rivals {
+            let program = contest.load(rival.guest)?;
+            rivals.push(contest.enter(rival.guest, &program, &rival.arguments, &rival.cpu)?);
+        }
+        let work = self.useful * FILL / 100;
+        let every = PERIODS * self.period;
+        let probe = contest.load("job-probe")?;
+        let victim = contest.enter("job-probe", &probe, &[every, work], &self.victim)?;
+        let expected = Duration::from_nanos(every * (scale.jobs as u64 + 2));
+        // What starting took of a budget may not be back at the first job.
+        let responses = victim.await_lines("response", scale.jobs + 1, expected)?;
+        tally.sets += 1;
+        for &response in responses.iter().skip(1).take(scale.jobs).flatten() {
+            tally.jobs += 1;
+            if response > self.bound {
+                let Self {
+                    victim,
+                    bound,
+                    useful,
+                    ..
+                } = self;
+                tracing::warn!(response, bound, useful, victim, "later than its bound");
+            }
+            tally.late += u64::from(response > self.bound);
+            tally.missed += u64::from(response > self.period);
+            tally.used.record(response * 1_000 / self.bound.max(1));
+        }
+        for contestant in rivals.iter().chain([&victim]) {
+            tally.budgets_missed += contestant.supply()?.misses;
+        }
+        Ok(())
+    }
+}
+
+/// The response bound of the first contract and what is left of its budget, if all are admitted.
+fn admitted(contracts: &[Contract], overhead: Overhead) -> Option<(Nanos, Nanos)> {
+    let report = admit(contracts, Order::FixedPriority, overhead);
+    let with_reservation = contracts
+        .iter()
+        .filter(|contract| !contract.is_background());
+    let verdicts = &report.servers[..with_reservation.count()];
+    if !verdicts.iter().all(Verdict::schedulable) {
+        return None;
+    }
+    let useful = verdicts[0].loss.useful?;
+    // Little is left of a budget that scheduling eats up.
+    (useful >= contracts[0].budget() / 4).then_some((verdicts[0].response?, useful))
+}
+
+impl Server {
+    fn draw(random: &mut Random) -> Self {
+        let period = random.log_uniform(2 * MS, 100 * MS);
+        let budget = (period * (2 + random.below(20)) / 100).max(300 * US);
+        let (guest, arguments) = match random.below(3) {
+            0 => ("spin", Vec::new()),
+            1 => {
+                let pieces = 2 + random.below(10);
+                let phase = random.below(period);
+                let run = budget / pieces;
+                (
+                    "replenishment-storm",
+                    vec![pieces, run, 50 * US + random.below(MS), period, phase],
+                )
+            }
+            _ => ("thundering-herd", vec![period]),
+        };
+        let priority = 10 + random.below(90);
+        Self {
+            guest,
+            arguments,
+            cpu: format!("budget={budget}ns,period={period}ns,priority={priority}"),
+        }
+    }
+}
+
+fn figure(tallies: &[Tally]) -> Figure {
+    let series = |name: &str, of: fn(&Samples) -> Option<u64>| Series {
+        name: name.to_owned(),
+        points: tallies
+            .iter()
+            .enumerate()
+            .filter_map(|(rivals, tally)| {
+                let value = of(&tally.used)? as f64 / 1_000.0;
+                let spread = Spread {
+                    median: value,
+                    p5: value,
+                    p95: value,
+                };
+                Some((rivals as f64, spread))
+            })
+            .collect(),
+    };
+    Figure {
+        title: "Jobs of useful length beside adversaries".to_owned(),
+        panels: vec![Panel {
+            y: Axis::linear("response ÷ bound", Unit::Ratio),
+            marks: Marks::Curves {
+                x: Axis::linear("adversaries with a reservation", Unit::Count),
+                series: vec![
+                    series("median", Samples::p50),
+                    series("p99", Samples::p99),
+                    series("longest", Samples::max),
+                ],
+            },
+        }],
+    }
+}
