@@ -141,14 +141,11 @@ pub struct StartRequest {
 /// Why a tenant could not be started. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The lease does not pay for an empty tenant with this program.
-    #[error(
-        "the reclamation budget of {budget_ns} ns does not pay for starting the program: {reason}"
-    )]
+    /// The lease does not pay for an empty tenant with this program, or does not allow as much of
+    /// something as the program begins with.
+    #[error("the lease does not allow the start: {reason}")]
     Lease {
-        /// The budget, ns.
-        budget_ns: u64,
-        /// What it did not pay for.
+        /// Which of its values is too small.
         reason: String,
     },
     /// Its processor reservation cannot be set up.
@@ -177,8 +174,7 @@ impl StartError {
         match errno {
             Errno::Limit => Self::Full(errno.to_string()),
             _ => Self::Lease {
-                budget_ns,
-                reason: errno.to_string(),
+                reason: format!("`reclaim.budget` is {budget_ns} ns: {errno}"),
             },
         }
     }

@@ -149,15 +149,13 @@ impl Starting {
     /// What the client is told of an error.
     fn refusal(&self, error: BuildError) -> StartError {
         match error {
-            BuildError::Lease(Errno::Limit) => StartError::Full(
-                "one tenant may have a quarter of the memories, and what `memory.table_elements` and \
-                 `memory.host` say"
-                    .to_owned(),
-            ),
-            BuildError::Lease(errno) => StartError::Lease {
-                budget_ns: self.budget_ns,
-                reason: errno.to_string(),
+            BuildError::Lease(Errno::Limit) => StartError::Lease {
+                reason:
+                    "`memory.table_elements` or `memory.host` is too small, or one tenant would \
+                         have more than a quarter of the cell's memories"
+                        .to_owned(),
             },
+            BuildError::Lease(errno) => StartError::refused(self.budget_ns, errno),
             BuildError::Directory { .. } | BuildError::Data { .. } => {
                 StartError::Surroundings(error.to_string())
             }

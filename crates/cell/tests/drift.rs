@@ -72,7 +72,7 @@ fn a_lease_that_pays_no_more_at_the_new_price_is_refused() {
     }
     let refused = try_start(&cell, "spin.wasm", lease(tight, 2 << 10));
     let error = refused.err().expect("refused").to_string();
-    assert!(error.contains("reclamation budget"), "{error}");
+    assert!(error.contains("reclaim.budget"), "{error}");
 }
 
 #[test]

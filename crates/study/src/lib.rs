@@ -51,6 +51,7 @@
 pub mod alloc;
 pub mod batching;
 pub mod bulk;
+pub mod calls;
 pub mod child;
 pub mod clock;
 mod clocks;

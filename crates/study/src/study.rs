@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::alloc::Alloc;
 use crate::batching::Batching;
 use crate::bulk::Bulk;
+use crate::calls::Calls;
 use crate::deadline::Deadline;
 use crate::decide::Decide;
 use crate::freshness::Freshness;
@@ -85,6 +86,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &TeardownPages,
         &Alloc,
         &Startup,
+        &Calls,
         &Deadline,
         &Kill,
         &Rogue,

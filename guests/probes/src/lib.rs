@@ -6,6 +6,7 @@
 //! 2. **It uses what any tenant may use**: a clock, a sleep, standard output.
 #![no_std]
 
+pub mod calls;
 mod quantiles;
 
 pub use quantiles::Quantiles;
