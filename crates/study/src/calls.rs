@@ -104,7 +104,7 @@ impl Study for Calls {
         report.notes.push(format!(
             "medians of {rounds} runs each, in turns; files on {}; warm: every file and name was used \
              before; path_open includes fd_close, path_unlink_file its creation, path_create_directory its \
-             removal; wasmtime with epoch interruption",
+             removal; wasmtime with epoch interruption, its files held by the calling thread as in `wasmtime run`",
             bench.directory.path().display()
         ));
         report.figure = figure(&points);
@@ -222,6 +222,7 @@ impl Bench {
                 dirs: vec![(directory.to_owned(), "/".to_owned())],
                 stdin: Vec::new(),
                 limits: self.limits,
+                blocking: true,
             },
         )?;
         running.wait_for_output("\n", PATIENCE)?;

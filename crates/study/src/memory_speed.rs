@@ -269,6 +269,7 @@ impl Host {
                     dirs: Vec::new(),
                     stdin: Vec::new(),
                     limits: *limits,
+                    blocking: false,
                 };
                 let (exit, times) = stock.start(program, invocation)?.wait(PATIENCE)?;
                 ensure!(exit == stock::Exit::Code(0), "it ended: {exit:?}");

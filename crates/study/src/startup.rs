@@ -202,6 +202,7 @@ impl Bench {
                         dirs: Vec::new(),
                         stdin: guest.stdin.to_vec(),
                         limits: self.limits,
+                        blocking: false,
                     },
                 )?;
                 let (exit, times) = running.wait(PATIENCE)?;

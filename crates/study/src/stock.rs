@@ -74,6 +74,9 @@ pub struct Invocation {
     pub stdin: Vec<u8>,
     /// Limits of its store.
     pub limits: Limits,
+    /// Whether calls for files hold its thread instead of going to another one, as `wasmtime run` has
+    /// it: faster, and the thread is not there for other programs meanwhile.
+    pub blocking: bool,
 }
 
 /// An engine with its runtime and linkers.
@@ -200,6 +203,7 @@ impl Stock {
         let stdout = MemoryOutputPipe::new(OUTPUT_BYTES);
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(&invocation.args)
+            .allow_blocking_current_thread(invocation.blocking)
             .stdin(MemoryInputPipe::new(invocation.stdin))
             .stdout(stdout.clone());
         for (host, guest) in &invocation.dirs {
@@ -536,6 +540,7 @@ mod tests {
             dirs: Vec::new(),
             stdin: Vec::new(),
             limits: LIMITS,
+            blocking: false,
         };
         stock.start(&program, invocation).expect("started")
     }

@@ -324,6 +324,7 @@ fn in_stock(
             dirs: vec![(host.to_owned(), guest.to_owned())],
             stdin: attack.stdin.clone(),
             limits: LIMITS,
+            blocking: false,
         },
     )?;
     Ok(Living::Wasmtime(running))

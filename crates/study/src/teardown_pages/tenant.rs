@@ -165,6 +165,7 @@ impl InStock {
                 dirs: Vec::new(),
                 stdin: Vec::new(),
                 limits: LIMITS,
+                blocking: false,
             },
         )?;
         running.wait_for_output(READY, PATIENCE)?;
