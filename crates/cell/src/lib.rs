@@ -114,4 +114,6 @@ pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
-pub use wasi::stdio::{Capture, Destination, Input, Output, flush as flush_output};
+pub use wasi::stdio::{
+    Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
+};

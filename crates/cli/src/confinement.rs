@@ -2,6 +2,7 @@
 //! tenant is given one of them.
 
 use crate::exit::Failure;
+use crate::log;
 use leasehold_cell::user_files;
 use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
 use leasehold_lease::TenantSpec;
@@ -66,7 +67,9 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
         true => Locking::Frames,
         false => Locking::Never,
     };
-    leasehold_confine::enter(arguments.mode(), places(needs), locking).map_err(failed)
+    let confined = leasehold_confine::enter(arguments.mode(), places(needs), locking);
+    log::never_blocks();
+    confined.map_err(failed)
 }
 
 /// The controller gives up what only the start of the cell took.

@@ -11,7 +11,9 @@ mod exit;
 mod host_steps;
 mod leases;
 mod lockscope;
+mod log;
 mod memory_admission;
+mod output;
 mod overhead;
 mod report;
 mod run;
@@ -22,7 +24,6 @@ mod up;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Runs untrusted WebAssembly under contract: `kill` has a deadline.
 #[derive(Debug, Parser)]
@@ -66,11 +67,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("LEASEHOLD_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    log::begin();
     let arguments = Arguments::parse();
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {

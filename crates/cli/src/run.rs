@@ -6,13 +6,14 @@ use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
 use crate::leases::{self, EndBound};
+use crate::output;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
-    StartRequest, Surroundings, flush_output,
+    StartRequest, Surroundings,
 };
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
@@ -169,7 +170,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         },
     }
     .map_err(failure)?;
-    flush_output();
+    output::finish(ended.exit == Exit::Killed, &[]);
 
     match &ended.exit {
         Exit::Trap(message) => eprintln!("leasehold: the program trapped: {message}"),

@@ -13,13 +13,14 @@ use crate::exit::Failure;
 use crate::host_steps;
 use crate::leases::{self, EndBound};
 use crate::memory_admission::MemoryVerdict;
+use crate::output;
 use crate::overhead::{HostSteps, HostTime};
 use crate::run::{failure, load, surroundings};
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
     Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest,
-    TenantHandle, flush_output,
+    TenantHandle,
 };
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -251,7 +252,7 @@ pub(crate) fn main(
         std::thread::sleep(LOOK);
     }
     let elapsed = began.elapsed();
-    outputs.flush();
+    outputs.finish(killed);
     let width = screen.size().map(|(width, _)| width);
     screen.show(&[]);
     let host = OnHost {
@@ -348,14 +349,16 @@ impl Outputs {
         }
     }
 
-    /// Waits until all of it is out.
-    fn flush(&self) {
-        flush_output();
-        for output in [&self.stdout, &self.stderr] {
-            if let Output::To(destination) = output {
-                destination.flush();
-            }
-        }
+    /// Waits until all of it is out, as [`output::finish`] does.
+    fn finish(&self, killed: bool) {
+        let destinations: Vec<_> = [&self.stdout, &self.stderr]
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::To(destination) => Some(destination),
+                _ => None,
+            })
+            .collect();
+        output::finish(killed, &destinations);
     }
 }
 

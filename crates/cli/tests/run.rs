@@ -253,6 +253,35 @@ fn a_damaged_profile_is_measured_again() {
 }
 
 #[test]
+fn a_kill_has_a_deadline_although_what_was_written_is_not_read() {
+    let leasehold = Leasehold::new();
+    let flood = leasehold.write(
+        "flood.wat",
+        r#"(module
+             (import "wasi_snapshot_preview1" "fd_write"
+               (func $write (param i32 i32 i32 i32) (result i32)))
+             (memory (export "memory") 1)
+             (data (i32.const 0) "\10\00\00\00\00\80\00\00")
+             (func (export "_start")
+               (loop (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+                 (br 0))))"#,
+    );
+    let mut child = leasehold
+        .command(&["run", "--kill-after", "100ms", &flood])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    // Nothing reads it meanwhile.
+    let stdout = child.stdout.take().expect("a pipe");
+    let output = child.wait_with_output().expect("ends");
+    drop(stdout);
+    assert_eq!(output.status.code(), Some(137), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("not all output was read"), "{error}");
+}
+
+#[test]
 fn either_mechanism_preempts_a_program_that_never_returns() {
     let leasehold = Leasehold::new();
     let hello = guest("hello.wasm").display().to_string();

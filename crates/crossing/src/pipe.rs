@@ -72,6 +72,29 @@ impl Pipe {
         Some(n)
     }
 
+    /// Writes all of `bytes`, or nothing if they do not fit or the destination has failed; whether it
+    /// did. Never blocks.
+    pub fn write_whole(&self, bytes: &[u8]) -> bool {
+        let mut state = lock(&self.shared.0);
+        if state.broken || bytes.len() > CAPACITY - state.bytes.len() {
+            return false;
+        }
+        state.bytes.extend(bytes);
+        state.written += bytes.len() as u64;
+        drop(state);
+        self.shared.1.notify_all();
+        true
+    }
+
+    /// Bytes that were written and are not out yet; none once the destination has failed.
+    pub fn unwritten(&self) -> u64 {
+        let state = lock(&self.shared.0);
+        match state.broken {
+            true => 0,
+            false => state.written - state.drained,
+        }
+    }
+
     /// True if `ready` holds now; otherwise `waker` is called when the pipe has changed.
     pub fn poll(&self, waker: &Waker, ready: impl Fn(Progress) -> bool) -> bool {
         let mut state = lock(&self.shared.0);
@@ -232,6 +255,15 @@ mod tests {
         assert_eq!(pipe.write(&[1]), Some(0));
         assert_eq!(pipe.room(), Some(0));
         assert!(!pipe.poll(Waker::noop(), |progress| progress.room > 0));
+    }
+
+    #[test]
+    fn a_line_is_written_whole_or_not_at_all() {
+        let pipe = Pipe::new();
+        assert!(pipe.write_whole(&vec![1; CAPACITY - 2]));
+        assert!(!pipe.write_whole(&[2; 3]));
+        assert!(pipe.write_whole(&[2; 2]));
+        assert_eq!(pipe.unwritten(), CAPACITY as u64);
     }
 
     #[test]

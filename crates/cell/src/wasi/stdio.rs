@@ -8,6 +8,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdinStream as _, StdoutStream};
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe, SinkOutputStream};
@@ -63,6 +64,11 @@ impl Destination {
     pub fn flush(&self) {
         self.0.flush_blocking();
     }
+
+    /// Writes all of `bytes`, or nothing if there is no room for them now; whether it did. Never blocks.
+    pub fn put(&self, bytes: &[u8]) -> bool {
+        self.0.write_whole(bytes)
+    }
 }
 
 /// What a tenant wrote, kept in memory. Clones share it.
@@ -88,6 +94,25 @@ pub fn flush() {
         if let Some(pipe) = process.get() {
             pipe.flush_blocking();
         }
+    }
+}
+
+/// Waits for at most `patience` until everything that tenants wrote to this process' own standard
+/// output and standard error, and to these destinations, is out; whether it is.
+pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    let own = [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get);
+    let pipes: Vec<&Pipe> = own
+        .chain(destinations.iter().map(|destination| &destination.0))
+        .collect();
+    loop {
+        if pipes.iter().all(|pipe| pipe.unwritten() == 0) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
