@@ -23,24 +23,17 @@ pub enum CostClass {
     End,
     /// The end of a top-level tenant that pages.
     EndOfPaging,
-    /// The end of a child, before that of its top-level tenant.
-    EndOfChild,
 }
 
 impl CostClass {
     /// All classes.
-    pub const ALL: [CostClass; 3] = [
-        CostClass::End,
-        CostClass::EndOfPaging,
-        CostClass::EndOfChild,
-    ];
+    pub const ALL: [CostClass; 2] = [CostClass::End, CostClass::EndOfPaging];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             CostClass::End => "end",
             CostClass::EndOfPaging => "end of a tenant that pages",
-            CostClass::EndOfChild => "end of a child",
         }
     }
 

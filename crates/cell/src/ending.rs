@@ -52,7 +52,7 @@ pub(crate) struct Ending {
     cause: Cause,
     reply: Option<Sender<Ended>>,
     statement: Option<Statement>,
-    class: CostClass,
+    class: Option<CostClass>,
     price: Price,
     /// What was charged, at the price of the profile.
     charged_ns: u64,
@@ -89,8 +89,9 @@ enum Phase {
 
 /// What an ending tenant was charged at, and what a top-level tenant has besides what every tenant has.
 pub(crate) struct Belongings {
-    /// What its end is charged as.
-    pub(crate) class: CostClass,
+    /// What its end is charged as, if it is a top-level tenant. (A child that ends alone is work of its
+    /// tenant like any other; its charge is a part of its tenant's end.)
+    pub(crate) class: Option<CostClass>,
     /// What it was charged, as a factor on the profile.
     pub(crate) price: Price,
     /// Its memory reservation.
@@ -196,7 +197,8 @@ impl Ending {
                 Phase::Return => self.give_back(programs, pools),
                 Phase::Done => {}
             }
-            if self.phase != phase || !go_on() {
+            // While another thread closes its files there is nothing to do.
+            if self.phase != phase || self.waits_for_files() || !go_on() {
                 break;
             }
         }
@@ -285,6 +287,22 @@ impl Ending {
         !matches!(self.phase, Phase::Sever)
     }
 
+    /// Compares what the end took with what was charged for it.
+    fn observe(&self, class: CostClass, measured_ns: u64) {
+        let raised = local::with(|local| {
+            let prices = &mut local.prices;
+            let drifted = prices.observe(class, measured_ns, self.charged_ns, self.price);
+            drifted.then(|| prices.price(class))
+        });
+        if let Some(price) = raised {
+            tracing::warn!(
+                class = class.name(),
+                price = price.factor(),
+                "ends take longer than the profile says: new leases are charged more"
+            );
+        }
+    }
+
     /// Tells the controller, if there is one. `supply` is what the tenant got of the processor,
     /// and so many `pauses` there were in giving its pages back.
     pub(crate) fn report(self, supply: Supply, pauses: u64) {
@@ -307,19 +325,8 @@ impl Ending {
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");
         }
-        let raised = local::with(|local| {
-            let measured_ns = reclaimed.returned.cpu_ns;
-            let prices = &mut local.prices;
-            prices
-                .observe(self.class, measured_ns, self.charged_ns, self.price)
-                .then(|| prices.price(self.class))
-        });
-        if let Some(price) = raised {
-            tracing::warn!(
-                class = self.class.name(),
-                price = price.factor(),
-                "ends take longer than the profile says: new leases are charged more"
-            );
+        if let Some(class) = self.class {
+            self.observe(class, reclaimed.returned.cpu_ns);
         }
         if let Some(reply) = self.reply {
             // The controller may have lost interest.

@@ -345,6 +345,13 @@ fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
         path: path.to_owned(),
         source,
     };
+    // A pipe may never answer, and a device has no end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )));
+    }
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     // One byte more than is allowed tells a file that is too large, a device included.

@@ -57,10 +57,6 @@ fn new_leases_are_charged_more_when_ends_cost_more_than_was_charged() {
     assert_eq!(of_ends.samples, 202);
     assert!(of_ends.drifts > 0 && of_ends.exceeded > 0, "{of_ends:?}");
     assert!(of_ends.price.factor() > 2.0, "{of_ends:?}");
-    let of_children = costs
-        .iter()
-        .find(|costs| costs.class == CostClass::EndOfChild);
-    assert_eq!(of_children.expect("a class").samples, 0);
 }
 
 #[test]
@@ -73,6 +69,20 @@ fn a_lease_that_pays_no_more_at_the_new_price_is_refused() {
     let refused = try_start(&cell, "spin.wasm", lease(tight, 2 << 10));
     let error = refused.err().expect("refused").to_string();
     assert!(error.contains("reclaim.budget"), "{error}");
+}
+
+#[test]
+fn no_price_follows_the_ends_of_children() {
+    let cell = Cell::start(CellConfig::new(far_too_cheap())).expect("a cell starts");
+    let tenant = start(
+        &cell,
+        "tenant-tree.wasm",
+        &["3", "3", "exit"],
+        lease(50_000, 8 << 10),
+    );
+    tenant.handle.wait().expect("ends");
+    let samples: u64 = cell.costs().iter().map(|costs| costs.samples).sum();
+    assert_eq!(samples, 1);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod shared;
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::output::{say, tell};
 use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
 use anyhow::Context as _;
@@ -158,7 +159,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let enough = |trial: &Trial| trial.time_ns.is_some_and(|time| time <= slowest_ns);
     let (trials, best) = smallest(linear, arguments.points, enough, |reserve| {
         if !arguments.json {
-            eprintln!("leasehold: trying {}", size(reserve));
+            say!("leasehold: trying {}", size(reserve));
         }
         match reserve < linear {
             true => subject.trial(reserve, linear),
@@ -187,9 +188,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         std::fs::write(path, svg).with_context(|| path.display().to_string())?;
     }
     if arguments.json {
-        println!("{}", advice.json());
+        tell!("{}", advice.json());
     } else {
-        print!("{}", advice.text());
+        tell!(part "{}", advice.text());
     }
     Ok(ExitCode::from(u8::from(best.is_none())))
 }

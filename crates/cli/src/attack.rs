@@ -2,6 +2,7 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::output::{say, tell};
 use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use leasehold_attack::{
@@ -79,7 +80,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         write(&arguments.out, find)?;
     }
     if arguments.json {
-        println!("{}", as_json(&found, seed));
+        tell!("{}", as_json(&found, seed));
     } else {
         print(&found, seed, &arguments.out);
     }
@@ -95,7 +96,7 @@ fn drawn_seed() -> u64 {
 fn play(bench: &Bench) -> Result<ExitCode, Failure> {
     let plan = plan(&read_all(std::io::stdin())?, "standard input")?;
     let observation = leasehold_attack::play(&plan, bench)?;
-    println!(
+    tell!(
         "{}",
         serde_json::to_string(&observation).context("an observation")?
     );
@@ -107,15 +108,15 @@ fn replay(player: &Player, file: &Path, json: bool) -> Result<ExitCode, Failure>
         .map_err(|error| Failure::Missing(format!("{}: {error}", file.display())))?;
     let observation = player.play(&plan(&text, &file.display().to_string())?)?;
     if json {
-        println!(
+        tell!(
             "{}",
             serde_json::to_string_pretty(&observation).context("an observation")?
         );
     } else {
         if let Some(refused) = &observation.refused {
-            println!("not started: {refused}");
+            tell!("not started: {refused}");
         }
-        println!("{}", measures(observation.measures().iter()));
+        tell!("{}", measures(observation.measures().iter()));
     }
     let measures = observation.measures();
     Ok(exit(measures.iter().filter(|measure| measure.ratio > 1.0)))
@@ -172,7 +173,7 @@ impl Shown {
             return;
         }
         self.last = Some(Instant::now());
-        eprint!(
+        say!(part
             "\r{:>5.0} s  {} attacks  {} finds  nearest {:.2} \x1b[K",
             progress.elapsed.as_secs_f64(),
             progress.played,
@@ -183,7 +184,7 @@ impl Shown {
 
     fn end(&self) {
         if self.last.is_some() {
-            eprintln!();
+            say!("");
         }
     }
 }
@@ -216,22 +217,23 @@ fn measures<'a>(measures: impl Iterator<Item = &'a Measure>) -> Table {
 }
 
 fn print(found: &Found, seed: u64, out: &Path) {
-    println!(
+    tell!(
         "{} attacks played, {} of them refused at the start; seed {seed}",
-        found.played, found.refused
+        found.played,
+        found.refused
     );
     if found.finds.is_empty() {
-        println!("no promise was broken; nearest to it came");
-        println!(
+        tell!("no promise was broken; nearest to it came");
+        tell!(
             "{}",
             measures(found.nearest.iter().map(|(_, measure)| measure))
         );
         return;
     }
-    println!("{}", measures(found.finds.iter().map(|find| &find.measure)));
+    tell!("{}", measures(found.finds.iter().map(|find| &find.measure)));
     for find in &found.finds {
         let path = out.join(find.measure.name);
-        println!(
+        tell!(
             "{} ({} of {} times): leasehold attack --replay {}",
             find.measure.name,
             find.times.0,

@@ -1,6 +1,7 @@
 //! `leasehold calibrate`: what reclaiming and preempting cost on this host.
 
 use crate::exit::Failure;
+use crate::output::{say, tell};
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::Held;
@@ -42,9 +43,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             return Err(Failure::Configuration(message));
         };
         let drifts = check(&stored, Effort::Full, &mut progress)?;
-        println!("{}", drift_table(&drifts));
+        tell!("{}", drift_table(&drifts));
         let holds = drifts.iter().all(|drift| drift.holds);
-        println!(
+        tell!(
             "{}",
             if holds {
                 "the profile holds"
@@ -68,19 +69,19 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     }
     if arguments.json {
         let json = serde_json::to_string_pretty(&measured).map_err(anyhow::Error::from)?;
-        println!("{json}");
+        tell!("{json}");
     } else {
-        println!("{}", cost_table(&measured));
-        println!(
+        tell!("{}", cost_table(&measured));
+        tell!(
             "A lease is charged {FACTOR} × the median. A tenant's end is charged {} more, {FACTOR} × what \
              this host adds\nto a piece of work at most, but for one in 10,000.",
             nanos(measured.margin_ns())
         );
         if let Some(costs) = &measured.preemption {
-            println!("{}", preemption_text(costs));
+            tell!("{}", preemption_text(costs));
         }
         if let Some(path) = path {
-            println!("Stored in {}", path.display());
+            tell!("Stored in {}", path.display());
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -98,17 +99,17 @@ pub(crate) fn profile_or_calibrate(
         Some(Ok(Some(profile))) => return Ok((profile, path)),
         Some(Ok(None)) => {}
         Some(Err(error @ (ProfileError::Damaged { .. } | ProfileError::Foreign { .. }))) => {
-            eprintln!("leasehold: {error}");
+            say!("leasehold: {error}");
         }
         Some(Err(error)) => return Err(configuration(error)),
         None => {
-            eprintln!("leasehold: no place for a profile: neither XDG_STATE_HOME nor HOME is set")
+            say!("leasehold: no place for a profile: neither XDG_STATE_HOME nor HOME is set")
         }
     }
-    eprintln!("leasehold: measuring what reclaiming and preempting cost on this host (once)");
+    say!("leasehold: measuring what reclaiming and preempting cost on this host (once)");
     let measured = measured_by_child()?;
     if let Some(Err(error)) = path.as_deref().map(|path| measured.save(path)) {
-        eprintln!("leasehold: the profile is not kept: {error}");
+        say!("leasehold: the profile is not kept: {error}");
     }
     Ok((measured, path))
 }
@@ -134,7 +135,7 @@ fn measured_by_child() -> Result<Profile, Failure> {
 /// The stored profile, if there is one of this host; says why if there is one that is not.
 pub(crate) fn profile_if_usable(profile: Option<&Path>) -> Option<Profile> {
     load(&path(profile)?).unwrap_or_else(|reason| {
-        eprintln!("leasehold: {reason}");
+        say!("leasehold: {reason}");
         None
     })
 }
@@ -160,7 +161,7 @@ fn configuration(error: ProfileError) -> Failure {
 }
 
 fn progress(what: &str) {
-    eprintln!("  measuring {what}");
+    say!("  measuring {what}");
 }
 
 fn picos(ps: u64) -> String {

@@ -3,6 +3,7 @@
 
 use crate::exit::Failure;
 use crate::log;
+use crate::mounts::Mounts;
 use leasehold_cell::user_files;
 use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
 use leasehold_lease::TenantSpec;
@@ -148,27 +149,45 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
 /// Refuses a directory that contains a guarded place or lies in one, by whatever name.
 fn check_directories(needs: &Needs<'_>) -> Result<(), Failure> {
     let guarded = guarded(needs);
+    let mounts = Mounts::read().map_err(|error| Failure::Host(error.into()))?;
     for tenant in needs.tenants {
         for directory in &tenant.dirs {
             let ours = Chain::of(&directory.host);
-            for Guarded { what, path } in &guarded {
-                let theirs = Chain::of(path);
-                let relation = match () {
-                    () if ours.lies_in(&theirs) => "lies in",
-                    () if theirs.lies_in(&ours) => "contains",
-                    () => continue,
-                };
+            let refused = |relation: &str| {
                 let key = match needs.origin {
                     Origin::File(file) => {
                         format!("{}: tenant.{}.dirs", file.display(), tenant.name)
                     }
                     Origin::Flags => "--dir".to_owned(),
                 };
-                return Err(Failure::Configuration(format!(
-                    "{key}: found {found:?}, which {relation} {what} ({path}); allowed: a directory \
-                     that neither contains it nor lies in it",
+                Failure::Configuration(format!(
+                    "{key}: found {found:?}, which {relation}; allowed: a directory that neither \
+                     contains it nor lies in it",
                     found = directory.host.display().to_string(),
-                    path = path.display(),
+                ))
+            };
+            let real = directory.host.canonicalize();
+            let mounted = |place: &Path| {
+                let ours = real.as_ref().ok();
+                let reaching = ours.zip(place.canonicalize().ok());
+                reaching.is_some_and(|(ours, place)| mounts.reaches(ours, &place).is_some())
+            };
+            for Guarded { what, path } in &guarded {
+                let theirs = Chain::of(path);
+                let relation = match () {
+                    () if ours.lies_in(&theirs) => "lies in",
+                    () if theirs.lies_in(&ours) => "contains",
+                    () if mounted(path) => "has, through a mount,",
+                    () => continue,
+                };
+                return Err(refused(&format!("{relation} {what} ({})", path.display())));
+            }
+            if let Ok(real) = &real
+                && let Some(point) = mounts.reaches_type(real, "proc")
+            {
+                return Err(refused(&format!(
+                    "reaches the kernel's view of this process ({})",
+                    point.display()
                 )));
             }
         }

@@ -3,6 +3,7 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::output::tell;
 use crate::report::nanos;
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
@@ -108,17 +109,17 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     }
     drop(progress);
 
-    println!("{}", table(&guests, &shown));
-    println!("{LEGEND}");
+    tell!("{}", table(&guests, &shown));
+    tell!("{LEGEND}");
     if let Some(late) = longer_than_predicted(&guests, &shown) {
-        println!("{late}");
+        tell!("{late}");
     }
     if let Some(directory) = arguments.out.parent() {
         std::fs::create_dir_all(directory).map_err(anyhow::Error::from)?;
     }
     let svg = figure(&guests, &shown).to_svg()?;
     std::fs::write(&arguments.out, svg).map_err(anyhow::Error::from)?;
-    println!("Picture: {}", arguments.out.display());
+    tell!("Picture: {}", arguments.out.display());
     Ok(ExitCode::SUCCESS)
 }
 

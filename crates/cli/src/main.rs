@@ -1,5 +1,7 @@
 //! The `leasehold` program: run untrusted WebAssembly under contract, measure the contract.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod admit;
 mod advise;
 mod attack;
@@ -13,6 +15,7 @@ mod leases;
 mod lockscope;
 mod log;
 mod memory_admission;
+mod mounts;
 mod output;
 mod overhead;
 mod report;
@@ -21,6 +24,7 @@ mod simulate;
 mod study;
 mod up;
 
+use crate::output::say;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,9 +89,14 @@ fn main() -> ExitCode {
         Command::Child(arguments) => study::child(arguments),
     };
     match result {
+        Ok(_) if output::is_lost() => {
+            let failure = exit::Failure::Host(anyhow::anyhow!("standard output cannot be written"));
+            say!("leasehold: {failure}");
+            failure.code()
+        }
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("leasehold: {failure}");
+            say!("leasehold: {failure}");
             failure.code()
         }
     }

@@ -1,8 +1,67 @@
-//! What tenants wrote and nothing has read yet, when all of them have ended.
+//! What the program writes: results on standard output, everything else on standard error; and what
+//! tenants wrote and nothing has read yet, when all of them have ended.
+//!
+//! Standard output that cannot be written is a failure of the command, found at its end
+//! ([`is_lost`]); unless its reader has gone, which is what `| head` does. Standard error that cannot
+//! be written is no failure: there is nothing left to say it to.
 
 use crate::log;
 use leasehold_cell::{Destination, flush_output, flush_output_within};
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to standard output, and a line's end unless it is a part.
+macro_rules! tell {
+    (part $($text:tt)*) => { $crate::output::result(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::result(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Writes to standard error, and a line's end unless it is a part.
+macro_rules! say {
+    (part $($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub(crate) use {say, tell};
+
+/// What [`tell`] writes.
+pub(crate) fn result(text: Arguments<'_>) {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_fmt(text).and_then(|()| stdout.flush());
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        LOST.store(true, Relaxed);
+    }
+}
+
+/// What [`say`] writes.
+pub(crate) fn note(text: Arguments<'_>) {
+    // In one piece: other threads write there, too.
+    let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
+}
+
+/// A message in which a program may have chosen names: what would move a terminal's cursor is shown as
+/// an escape, and each line but the first is indented, so that none can be taken for another message.
+pub(crate) fn plain(message: &str) -> String {
+    let mut plain = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' => plain.push_str("\n  "),
+            '\t' => plain.push(character),
+            _ if character.is_control() => plain.extend(character.escape_default()),
+            _ => plain.push(character),
+        }
+    }
+    plain
+}
+
+/// Whether a result could not be written.
+pub(crate) fn is_lost() -> bool {
+    LOST.load(Relaxed)
+}
 
 /// How long the output of tenants that were killed is waited for: a kill has a deadline, whether
 /// somebody reads or not.
@@ -20,10 +79,21 @@ pub(crate) fn finish(killed: bool, destinations: &[&Destination]) {
     let is_out = flush_output_within(destinations, PATIENCE);
     let is_logged = log::flush_within(PATIENCE);
     if !is_out {
-        eprintln!("leasehold: not all output was read");
+        say!("leasehold: not all output was read");
     }
     // Where the log is not read, this would not be read either.
     if is_logged && log::lost() > 0 {
-        eprintln!("leasehold: {} lines of the log were lost", log::lost());
+        say!("leasehold: {} lines of the log were lost", log::lost());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_name_can_neither_move_the_cursor_nor_look_like_another_message() {
+        let shown = plain("in \x1b[2J\nleasehold: all is well\r");
+        assert_eq!(shown, "in \\u{1b}[2J\n  leasehold: all is well\\r");
     }
 }

@@ -7,6 +7,7 @@ use crate::exit::Failure;
 use crate::host_steps;
 use crate::leases::{self, EndBound};
 use crate::output;
+use crate::output::{plain, say};
 use crate::overhead::{HostSteps, HostTime};
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
@@ -173,19 +174,24 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     output::finish(ended.exit == Exit::Killed, &[]);
 
     match &ended.exit {
-        Exit::Trap(message) => eprintln!("leasehold: the program trapped: {message}"),
-        Exit::Lease(message) => eprintln!("leasehold: the lease does not pay for it: {message}"),
-        Exit::Memory(message) => eprintln!("leasehold: {message}"),
+        Exit::Trap(message) => say!("leasehold: the program trapped: {}", plain(message)),
+        Exit::Lease(message) => {
+            say!(
+                "leasehold: the lease does not pay for it: {}",
+                plain(message)
+            );
+        }
+        Exit::Memory(message) => say!("leasehold: {}", plain(message)),
         Exit::Code(_) | Exit::Killed => {}
     }
     if arguments.json {
         let mut json = report::json(&tenant, &ended, &bound, &confined);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        eprintln!("{json}");
+        say!("{json}");
     } else if arguments.report {
         let steps = host_steps::text(&cell.steps());
-        eprint!(
+        say!(part
             "{}{steps}{}",
             report::text(&tenant, &ended, &bound, &confined),
             costs::text(&cell.costs())

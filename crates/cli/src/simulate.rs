@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use crate::leases;
+use crate::output::say;
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lease::{Activity, Cpu, LeaseFile, Nanoseconds, Order, TenantSpec, Workload};
@@ -325,7 +326,7 @@ impl<'a> Scene<'a> {
 
     fn write_pictures(&self, arguments: &Arguments, trace: &Trace) -> Result<(), Failure> {
         if trace.dropped() > 0 {
-            eprintln!(
+            say!(
                 "leasehold: the trace has the first {} events; {} more were left out",
                 trace.events().len(),
                 trace.dropped()

@@ -2,6 +2,7 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::output::{say, tell};
 use leasehold_study::{Options, Report};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub(crate) struct ChildArguments {
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     if arguments.name == "list" {
         for study in leasehold_study::all() {
-            println!(
+            tell!(
                 "{:<12} {:<22} {}",
                 study.name(),
                 study.paper(),
@@ -84,7 +85,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         Some(study) => leasehold_study::run(study, &options, &mut out)?.holds(),
         None => {
             let outcomes = leasehold_study::run_all(&options, &mut out)?;
-            eprintln!("{}", options.out_dir.join("index.html").display());
+            say!("{}", options.out_dir.join("index.html").display());
             if let Some(failed) = outcomes.iter().find(|outcome| outcome.report.is_err()) {
                 return Err(Failure::Host(anyhow::anyhow!(
                     "study {} failed",

@@ -14,6 +14,7 @@ use crate::host_steps;
 use crate::leases::{self, EndBound};
 use crate::memory_admission::MemoryVerdict;
 use crate::output;
+use crate::output::{say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::run::{failure, load, surroundings};
 use leasehold_cell::memory::MemoryUse;
@@ -197,7 +198,7 @@ pub(crate) fn main(
     let limit = RealtimeLimit::of_host();
     confinement::started()?;
     match cell.realtime() {
-        Realtime::Refused(reason) => eprintln!(
+        Realtime::Refused(reason) => say!(
             "leasehold: the system refused real-time priority ({reason}): reservations hold among \
              the tenants, but other programs of this host can delay them all"
         ),
@@ -205,7 +206,7 @@ pub(crate) fn main(
             let reserved = leases::claims(&file.tenants, &steps).reserved;
             let reserved: Vec<Contract> = reserved.into_iter().flatten().collect();
             if let Some(limit) = limit.filter(|limit| limit.stops(&reserved)) {
-                eprintln!("leasehold: {limit}");
+                say!("leasehold: {limit}");
             }
         }
         Realtime::NotAsked => {}
@@ -263,14 +264,14 @@ pub(crate) fn main(
         let mut json = report::json(&tenants, elapsed, &admitted, &host, &areas);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        println!("{json}");
+        tell!("{json}");
     } else {
         let text = match view {
             View::Processor => report::text(&tenants, elapsed, &admitted, &host, width, &areas),
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
         let steps = host_steps::text(&cell.steps());
-        eprint!("{text}{steps}{}", costs::text(&cell.costs()));
+        say!(part "{text}{steps}{}", costs::text(&cell.costs()));
     }
     let failed = tenants.iter().any(|tenant| match &tenant.ended {
         Some(Ended { exit, .. }) => match exit {

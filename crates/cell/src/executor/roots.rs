@@ -159,13 +159,13 @@ impl Executor {
         let tenancy = group.and_then(memory::end);
         let mut controlled = None;
         let mut is_background_root = false;
-        let mut class = CostClass::EndOfChild;
+        let mut class = None;
         let price = self.roots.get(&key).map_or(Price::BASE, |root| root.price);
         if let Some(root) = self.roots.get_mut(&key)
             && root.tenant == tenant
         {
             root.ended = true;
-            class = root.class;
+            class = Some(root.class);
             is_background_root = root.pace.is_some();
             self.executions
                 .dispatcher

@@ -322,7 +322,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
         // Even if something was written: it will not be read.
         Err(_) => {
             transfer.done = 0;
-            Err(Errno::Io.into())
+            Err(Errno::Pipe.into())
         }
     }
 }

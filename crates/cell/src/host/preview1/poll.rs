@@ -80,6 +80,9 @@ impl Subscription {
 
     /// When this subscription is due on the monotonic clock, if it is for a clock.
     fn deadline(&self, now: u64) -> Result<u64, Errno> {
+        if self.flags & !ABSOLUTE != 0 {
+            return Err(Errno::Inval);
+        }
         match (self.id, self.flags & ABSOLUTE != 0) {
             (CLOCK_REALTIME | CLOCK_MONOTONIC, false) => Ok(now.saturating_add(self.timeout)),
             (CLOCK_MONOTONIC, true) => Ok(self.timeout),
