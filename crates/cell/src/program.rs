@@ -30,7 +30,7 @@ pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
 /// Most core instances that one run of a program may make. wasmtime gives all instances of a
 /// store back one by one, so their number must be small; real components have up to about 40.
-pub const MAX_INSTANCES: u64 = 1_000;
+pub const MAX_INSTANCES: u64 = 256;
 
 /// Most bytes of active data segments that starting a program may copy. More than
 /// [`DATA`](crate::steps::caps::DATA) of a module are copied by the guest itself, in steps. A JavaScript or
@@ -297,6 +297,17 @@ impl Program {
         validate(&binary)?;
         let image = separated(&binary, &survey(&binary)?.inventory)?.1;
         Ok(image)
+    }
+
+    /// The host steps that the program in a file can reach, without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// `Read`, what keeps the file from being WebAssembly, and `World`.
+    pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
+        let binary = read(path)?;
+        let binary = to_binary(&binary)?;
+        Reach::of_binary(&binary, &survey(&binary)?.inventory)
     }
 
     pub(crate) fn new(

@@ -523,7 +523,7 @@ const ENDS_A_CHILD: &str = r#"(module
 
 #[test]
 fn a_table_grows_by_a_bounded_number_of_elements_at_once_an_empty_one_too() {
-    for (declared, elements, grows) in [(0, 16_384, 1), (0, 16_385, 0), (1, 16_385, 0)] {
+    for (declared, elements, grows) in [(0, 4_096, 1), (0, 4_097, 0), (1, 4_097, 0)] {
         let text = format!(
             r#"(module
               (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))

@@ -90,6 +90,9 @@ impl Executor {
             Command::Steps(reply) => {
                 let _ = reply.send(watch::uses());
             }
+            Command::Samples(reply) => {
+                let _ = reply.send(watch::take_samples());
+            }
             Command::Control(reply) => {
                 let _ = reply.send(self.control_share.uses().collect());
             }

@@ -221,7 +221,7 @@ impl Executor {
                     .block(root.upkeep, now, Some(until));
                 return;
             } else if !root.leavings.is_clean() {
-                let _step = begin(step!("cell", "clean"));
+                let _step = begin(step!("cell", "end: give back"));
                 self.pools.clean(&mut root.leavings, STEP_PAGES);
                 root.gave_back_since(now);
             } else if !root.deaths.is_empty() {

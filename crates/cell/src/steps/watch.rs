@@ -13,7 +13,7 @@ use super::table::{RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::thread_cpu_ns;
 use crate::profile::Profile;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use wasmtime::CallHook;
 
@@ -34,6 +34,19 @@ pub struct StepUse {
     /// had taken the processor from the cell.
     pub disturbed: u64,
 }
+
+/// How long the steps of one row took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSamples {
+    /// The row.
+    pub row: RowId,
+    /// Each step, ns of wall time, in the order in which they were taken: the first
+    /// few thousand since the samples were taken away last.
+    pub ns: Vec<u64>,
+}
+
+/// Samples that are kept of a row.
+const SAMPLES: usize = 4096;
 
 /// The counts of a row. Times in ticks.
 struct Count {
@@ -106,6 +119,8 @@ struct Watch {
     /// Ticks after which it is read again.
     span: Cell<u64>,
     rate: Cell<Option<Rate>>,
+    /// Each step of each row, ticks, while steps are sampled: for calibration.
+    samples: RefCell<Option<Vec<Vec<u64>>>>,
 }
 
 /// How old the reading of the thread's processor time may be: of the time for which the host took the
@@ -124,6 +139,7 @@ thread_local! {
             base_cpu_ns: Cell::new(0),
             span: Cell::new(u64::MAX),
             rate: Cell::new(None),
+            samples: RefCell::new(None),
         }
     };
 }
@@ -150,7 +166,7 @@ impl Watch {
         }
     }
 
-    /// A step was longer than the longest before it, or than its limit.
+    /// A step was longer than the longest before it, or than its limit; or steps are sampled.
     #[cold]
     fn note(&self, count: &Count, took: u64) {
         let limit = count.limit.get();
@@ -162,6 +178,14 @@ impl Watch {
             count.exceeded.set(count.exceeded.get() + 1);
         }
         count.longest.set(took.max(count.longest.get()));
+        if let Some(samples) = &mut *self.samples.borrow_mut() {
+            // Every step is noted.
+            let samples = &mut samples[self.at.get().row.0 as usize];
+            if samples.len() < SAMPLES {
+                samples.push(took);
+            }
+            return;
+        }
         count.notable.set(count.longest.get().min(limit));
     }
 
@@ -201,6 +225,30 @@ pub(crate) fn enter(profile: &Profile) {
             watch.counts[row.0 as usize].limit.set(rate.ticks(limit_ns));
         }
     });
+}
+
+/// From now on this thread keeps how long each step took.
+pub(crate) fn sample() {
+    WATCH.with(|watch| {
+        watch.samples.replace(Some(vec![Vec::new(); TABLE.len()]));
+    });
+}
+
+/// Takes away the samples of the rows that have any.
+pub(crate) fn take_samples() -> Vec<StepSamples> {
+    WATCH.with(|watch| {
+        let (mut samples, rate) = (watch.samples.borrow_mut(), watch.rate.get());
+        let (Some(samples), Some(rate)) = (&mut *samples, rate) else {
+            return Vec::new();
+        };
+        let rows = RowId::all().zip(samples);
+        rows.filter(|(_, ticks)| !ticks.is_empty())
+            .map(|(row, ticks)| StepSamples {
+                row,
+                ns: ticks.drain(..).map(|ticks| rate.ns(ticks)).collect(),
+            })
+            .collect()
+    })
 }
 
 /// The engine goes from the guest to the host or back.
