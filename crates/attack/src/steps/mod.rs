@@ -147,6 +147,11 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
             ..own("tasks and children", include_str!("tasks.wat"))
         },
         Measured {
+            runs: 5,
+            strings: false,
+            ..own("waiters", include_str!("waiters.wat"))
+        },
+        Measured {
             runs: 2,
             times: true,
             ..own("instructions", &bulk)
@@ -194,8 +199,8 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
     let many = |bytes: usize| (0..STRING_COUNT.most).map(move |_| "x".repeat(bytes));
     let (args, env) = match strings {
         true => (
-            many(127).collect(),
-            many(125).map(|value| ("x".to_owned(), value)).collect(),
+            many(255).collect(),
+            many(253).map(|value| ("x".to_owned(), value)).collect(),
         ),
         false => (vec!["steps".to_owned()], Vec::new()),
     };
@@ -289,8 +294,22 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::run_all;
+    use crate::offer::Offers;
     use leasehold_cell::calibrate::Effort;
     use leasehold_cell::steps::{Longest, RowId};
+
+    #[test]
+    fn everything_that_a_program_can_import_has_a_row() {
+        let offers = Offers::all().expect("well-formed");
+        let all = offers.core.iter().chain(&offers.component);
+        let missing: Vec<_> = all
+            .filter(|offer| {
+                let interface = offer.module.split('@').next();
+                RowId::find(interface.unwrap_or_default(), &offer.name).is_none()
+            })
+            .collect();
+        assert_eq!(missing, Vec::<&crate::Offer>::new());
+    }
 
     #[test]
     fn every_row_is_measured_that_says_so() {

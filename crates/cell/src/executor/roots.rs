@@ -7,6 +7,7 @@ use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
 use crate::ending::{Belongings, Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
+use crate::heap::keep_freed;
 use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
@@ -332,7 +333,7 @@ impl Executor {
             } => {
                 let _step = begin(step!("cell", "task end"));
                 if let Some(remains) = remains.take() {
-                    drop(remains);
+                    keep_freed(|| drop(remains));
                     self.pools.claim(leavings);
                 } else {
                     self.pools.clean(leavings, STEP_PAGES);

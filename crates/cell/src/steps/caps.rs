@@ -89,7 +89,7 @@ pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 pub const STRINGS: Cap = Cap::new("bytes of strings", 64 * KIB, Beyond::Refused);
 
 /// Arguments of a tenant, or variables of its environment: each is a block of the host's heap.
-pub const STRING_COUNT: Cap = Cap::new("strings", 512, Beyond::Refused);
+pub const STRING_COUNT: Cap = Cap::new("strings", 256, Beyond::Refused);
 
 /// Bytes of the arguments of a task or a child tenant.
 pub const ARGUMENTS: Cap = Cap::new("bytes of arguments", 4096, Beyond::Error);
@@ -133,6 +133,9 @@ pub const WINDOW: Cap = Cap::new(
 
 /// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
 pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
+
+/// Elements of active segments that the engine copies for one program.
+pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
 
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);

@@ -1,10 +1,10 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES,
-    NAME, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS,
-    STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER,
-    TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, IOVECS, MESSAGE,
+    MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
+    REGION_COPY, SCRUBS, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS,
+    TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -136,6 +136,9 @@ impl RowId {
             (EXIT, _) => (EXIT, "exit"),
             (WALL, _) => (WALL, "now"),
             (interface, _) if interface.starts_with(SOCKETS) => (ENGINE, "instruction"),
+            // No program is given one that it could drop.
+            ("wasi:cli/terminal-input", _) => ("wasi:cli/terminal-stdin", "get-terminal-stdin"),
+            ("wasi:cli/terminal-output", _) => ("wasi:cli/terminal-stdout", "get-terminal-stdout"),
             // Parts of a step, as far as the engine does them.
             (ENGINE, "data segments" | "element segments") => (ENGINE, "instantiate"),
             _ => return self,
@@ -233,7 +236,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 268] = [
+static ROWS: [Row; 269] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -336,8 +339,8 @@ static ROWS: [Row; 268] = [
     row("wasi:cli/terminal-stdin", "get-terminal-stdin").takes(ENTRY),
     row("wasi:cli/terminal-stdout", "get-terminal-stdout").takes(ENTRY),
     row("wasi:cli/terminal-stderr", "get-terminal-stderr").takes(ENTRY),
-    row("wasi:cli/terminal-input", "[resource-drop]terminal-input").unmeasured(),
-    row("wasi:cli/terminal-output", "[resource-drop]terminal-output").unmeasured(),
+    row("wasi:cli/terminal-input", "[resource-drop]terminal-input"),
+    row("wasi:cli/terminal-output", "[resource-drop]terminal-output"),
     // Clocks and random numbers.
     row(MONOTONIC, "now"),
     row(MONOTONIC, "resolution"),
@@ -606,13 +609,17 @@ static ROWS: [Row; 268] = [
     row("leasehold:kernel/region", "write").caps(&[REGION_COPY]),
     row(KERNEL, "region_create_mapped")
         .caps(&[PAGES])
-        .takes(&[Held::Memory, Held::PagedPage]).unmeasured(),
-    row(KERNEL, "region_map").takes(&[Held::Memory, Held::PagedPage]).unmeasured(),
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
+    row(KERNEL, "region_map")
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
     row(KERNEL, "region_map_at").caps(&[PAGES]).unmeasured(),
     row(KERNEL, "data_length").caps(&[NAME]).unmeasured(),
     row(KERNEL, "data_map")
         .caps(&[NAME, PAGES])
-        .takes(&[Held::Memory, Held::PagedPage]).unmeasured(),
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
     row(KERNEL, "timer_create").holds("a slot of the arena"),
     row("leasehold:kernel/timer", "create").holds("a slot of the arena"),
     row(KERNEL, "timer_set"),
@@ -622,21 +629,27 @@ static ROWS: [Row; 268] = [
     row(KERNEL, "task_start").caps(&[ARGUMENTS]).takes(PROGRAM),
     row("leasehold:kernel/task", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM).unmeasured(),
+        .takes(PROGRAM)
+        .unmeasured(),
     row(KERNEL, "task_wait"),
     row("leasehold:kernel/task", "wait").unmeasured(),
     row(KERNEL, "task_stop"),
     row("leasehold:kernel/task", "stop").unmeasured(),
     row(KERNEL, "tenant_create").holds("a group"),
-    row("leasehold:kernel/tenant", "create").holds("a group").unmeasured(),
+    row("leasehold:kernel/tenant", "create")
+        .holds("a group")
+        .unmeasured(),
     row(KERNEL, "tenant_start")
         .caps(&[ARGUMENTS])
         .takes(PROGRAM),
     row("leasehold:kernel/tenant", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM).unmeasured(),
+        .takes(PROGRAM)
+        .unmeasured(),
     row(KERNEL, "tenant_grant").holds("a slot of the arena"),
-    row("leasehold:kernel/tenant", "grant").holds("a slot of the arena").unmeasured(),
+    row("leasehold:kernel/tenant", "grant")
+        .holds("a slot of the arena")
+        .unmeasured(),
     row(KERNEL, "tenant_wait"),
     row("leasehold:kernel/tenant", "wait").unmeasured(),
     row(KERNEL, "tenant_end"),
@@ -653,7 +666,7 @@ static ROWS: [Row; 268] = [
         .takes(&[Held::TableElement]),
     row(ENGINE, "instantiate").takes(PROGRAM),
     row(ENGINE, "data segments").caps(&[DATA]),
-    row(ENGINE, "element segments").caps(&[TABLE_BULK]),
+    row(ENGINE, "element segments").caps(&[ELEMENTS]),
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
     row(ENGINE, "store drop"),
@@ -672,5 +685,6 @@ static ROWS: [Row; 268] = [
     row(CELL, "end: sever").caps(&[SCRUBS]),
     row(CELL, "end: give back").caps(&[PAGES]),
     row(CELL, "task end"),
+    row(CELL, "wake"),
     row(CELL, "timers").caps(&[TIMERS]),
 ];
