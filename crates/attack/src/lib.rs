@@ -26,6 +26,7 @@ mod scene;
 mod score;
 mod search;
 mod shrink;
+pub mod steps;
 
 pub use offer::{Flat, Meaning, Offer, Offers};
 pub use plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};

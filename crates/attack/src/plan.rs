@@ -131,7 +131,7 @@ pub enum Place {
     Outside,
     /// 1,024 buffers of 64 KiB each.
     Vectors,
-    /// 1,024 copies of the handle in the slot of the last call.
+    /// 1,024 copies of the handle that the last call returned, or has in its slot.
     Handles,
     /// Zeros.
     Zeros,

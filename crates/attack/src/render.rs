@@ -1,6 +1,6 @@
 //! A plan as a program in the text format.
 //!
-//! The first 64 KiB of the memory are laid out as the constants below say; what is above is letters, a slash
+//! The first 128 KiB of the memory are laid out as the constants below say; what is above is letters, a slash
 //! after every 63 of them.
 
 use crate::component;
@@ -17,10 +17,10 @@ const OUTSIDE: u32 = 6032;
 const VECTORS: u32 = 8192;
 const HANDLES: u32 = 16384;
 const ZEROS: u32 = 20480;
-const REST: u32 = 65536;
+const REST: u32 = 2 * 65536;
 
 /// Pages of 64 KiB that an attacker begins with.
-const PAGES: u32 = 17;
+const PAGES: u32 = 18;
 
 /// The program of a plan: the text of its core module, and what a cell loads.
 ///
@@ -46,6 +46,8 @@ struct Writer<'a> {
     text: String,
     /// The call that is written next.
     next: u32,
+    /// Whether the last call returned a number, and not by its slot.
+    returned: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -67,6 +69,7 @@ impl<'a> Writer<'a> {
             imports,
             text: String::new(),
             next: 0,
+            returned: false,
         })
     }
 
@@ -218,11 +221,12 @@ impl<'a> Writer<'a> {
         let (parameters, result) = (offer.parameters.clone(), offer.result);
         let slot = self.next % u32::from(SLOTS);
         if call.arguments.contains(&Argument::At(Place::Handles)) {
-            let last = slot_address(self.next.wrapping_sub(1));
-            writeln!(
-                self.text,
-                "      (call $handles (i32.load offset=4 (i32.const {last})))"
-            )?;
+            let last = self.next.wrapping_sub(1);
+            let handle = match self.returned {
+                true => format!("(i32.wrap_i64 (global.get $r{}))", last % u32::from(SLOTS)),
+                false => format!("(i32.load offset=4 (i32.const {}))", slot_address(last)),
+            };
+            writeln!(self.text, "      (call $handles {handle})")?;
         }
         let mut given = String::new();
         for (number, (flat, _)) in parameters.iter().enumerate() {
@@ -240,6 +244,7 @@ impl<'a> Writer<'a> {
             )?,
             Some(Flat::F32 | Flat::F64) => writeln!(self.text, "      (drop {called})")?,
         }
+        self.returned = result.is_some();
         self.next += 1;
         Ok(())
     }
@@ -323,7 +328,7 @@ fn preparation() -> String {
     (if (result i32) (i32.lt_u (local.get $list) (i32.const {last}))
       (then (i32.load (local.get $list))) (else (i32.const 0))))
 ",
-        rest_bytes = (PAGES - 1) * 65536,
+        rest_bytes = PAGES * 65536 - REST,
         end = PAGES * 65536,
         last = PAGES * 65536 - 4,
     )

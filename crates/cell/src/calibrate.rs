@@ -357,7 +357,7 @@ const TABLE: &str = r#"(module (memory (export "memory") 0)
   (func (export "_start")
     (table.fill $t (i32.const 0) (ref.func $f) (i32.const 500000))))"#;
 
-const INSTANCES: u64 = 900;
+const INSTANCES: u64 = 90;
 
 fn instances(count: u64) -> String {
     let more = "(core instance (instantiate $m))".repeat(usize::try_from(count).unwrap_or(0));

@@ -26,7 +26,7 @@ use crate::program::{Form, Program, ProgramError};
 use crate::promises::Promises;
 use crate::realtime::{self, Realtime};
 use crate::starting::Client;
-use crate::steps::{CEILING_NS, RowId, StepUse, caps, step, watch};
+use crate::steps::{RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
@@ -77,6 +77,9 @@ pub struct CellConfig {
     /// What the cell has of the host's memory. `None`: it holds nothing, reservations are limits,
     /// and no tenant pages.
     pub memory: Option<HeldMemory>,
+    /// Whether the cell keeps how long each host step took, for calibration
+    /// ([`Cell::take_step_samples`]).
+    pub sample_steps: bool,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,
 }
@@ -99,13 +102,11 @@ impl CellConfig {
             shielding: Shielding::Shielded,
             ends: Some(ends_contract()),
             memory: None,
+            sample_steps: false,
             code_cache: None,
         }
     }
 }
-
-/// The row of lifting, which a lease's `call_bytes` makes longer.
-const LIFT: RowId = step!("engine", "instruction");
 
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
@@ -276,6 +277,8 @@ pub(crate) enum Command {
     Steps(Sender<Vec<StepUse>>),
     /// What ends cost, beside what they are charged.
     Costs(Sender<Vec<ClassCosts>>),
+    /// How long host steps took, if that is kept.
+    Samples(Sender<Vec<StepSamples>>),
     /// What tenants share.
     Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
@@ -293,7 +296,7 @@ impl Command {
             Self::Processors(..) => ControlKind::Processors,
             Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
             Self::Connect(_) => ControlKind::Connect,
-            Self::Steps(_) | Self::Costs(_) => ControlKind::Steps,
+            Self::Steps(_) | Self::Samples(_) | Self::Costs(_) => ControlKind::Steps,
             Self::Control(_) => ControlKind::Control,
             Self::Shutdown => ControlKind::Shutdown,
         }
@@ -554,19 +557,17 @@ impl Cell {
         answer.recv().unwrap_or_default()
     }
 
+    /// How long the host steps took since this was asked last, in a cell that keeps it
+    /// ([`CellConfig::sample_steps`]): of each row the first few thousand.
+    pub fn take_step_samples(&self) -> Vec<StepSamples> {
+        let (reply, answer) = channel();
+        self.send(Command::Samples(reply));
+        answer.recv().unwrap_or_default()
+    }
+
     /// The longest host step that a tenant with this program and lease can reach on this host, ns.
     pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
-        let pages = lease.memory.paging.is_some();
-        let (row, ns) = program.reach().longest(&self.profile, pages);
-        match lease.reclaim.call_bytes.map(|bytes| bytes.get()) {
-            // Lifting takes time for each byte.
-            Some(bytes) if bytes > caps::CALL.most => {
-                let times = bytes.div_ceil(caps::CALL.most);
-                let lifted = CEILING_NS.saturating_mul(times);
-                (if lifted > ns { LIFT } else { row }, ns.max(lifted))
-            }
-            _ => (row, ns),
-        }
+        program.reach().longest_under(&self.profile, lease)
     }
 
     /// What tenants that page share now, and how they use it. A look is also an observation for
@@ -658,10 +659,16 @@ fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     let args = surroundings.args.iter().map(|arg| arg.len() + 1);
     let variables = surroundings.env.iter();
     let env = variables.map(|(name, value)| name.len() + value.len() + 2);
-    for (what, bytes) in [
-        ("arguments", args.sum::<usize>()),
-        ("environment", env.sum()),
+    for (what, bytes, count) in [
+        ("arguments", args.sum::<usize>(), surroundings.args.len()),
+        ("environment", env.sum(), surroundings.env.len()),
     ] {
+        if count > caps::STRING_COUNT.size() {
+            return Err(StartError::Surroundings(format!(
+                "the {what} are {count} strings; the limit is {}",
+                caps::STRING_COUNT.most
+            )));
+        }
         if bytes > caps::STRINGS.size() {
             return Err(StartError::Surroundings(format!(
                 "the {what} have {bytes} bytes; the limit is {}",
@@ -707,6 +714,9 @@ fn run(
     };
     local::enter(local::Local::new(config, io));
     watch::enter(&config.profile);
+    if config.sample_steps {
+        watch::sample();
+    }
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
             Preemption::new(&engine, config.preemption)

@@ -15,6 +15,7 @@ use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::drift::{CostClass, Price};
 use crate::execution::{Exit, Remains};
+use crate::heap::keep_freed;
 use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
@@ -210,7 +211,7 @@ impl Ending {
         if let Some(program) = self.stopped.pop() {
             let _step = begin(step!("engine", "store drop"));
             // Outside `local::with`: it runs the destructors of host calls.
-            drop(program);
+            keep_freed(|| drop(program));
             pools.claim(&mut self.leavings);
             return;
         }

@@ -14,7 +14,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
-use crate::steps::caps::{RANDOM_LIST, STRINGS, TRAP_MESSAGE};
+use crate::steps::caps::{STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
@@ -39,7 +39,7 @@ const PAGE: u64 = 4096;
 pub(crate) const HANDLE_BYTES: u64 = 32;
 
 /// Most arguments of an execution, and most variables: a program copies either in one step.
-const MOST_STRINGS: usize = 4096;
+const MOST_STRINGS: usize = STRING_COUNT.size();
 
 /// A directory of the host that a tenant may use.
 #[derive(Debug, Clone)]
@@ -400,7 +400,6 @@ impl Surrounding {
             wasi.args(&surroundings.args)
                 .envs(&surroundings.env)
                 .monotonic_clock(CellClock)
-                .max_random_size(RANDOM_LIST.most)
                 .allow_tcp(false)
                 .allow_udp(false)
                 .allow_ip_name_lookup(false);

@@ -8,8 +8,8 @@
 
 use wasmparser::{
     CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
-    ComponentOuterAliasKind, ComponentTypeRef, DataKind, ElementItems, ElementKind, Encoding,
-    ExternalKind, Instance, Parser, Payload, TypeRef,
+    ComponentOuterAliasKind, ComponentTypeRef, DataKind, Element, ElementItems, ElementKind,
+    Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef,
 };
 
 use crate::program::ProgramError;
@@ -44,11 +44,14 @@ pub struct Inventory {
     pub table_elements: u64,
     /// Bytes of active data segments, copied in one go when an instance is made.
     pub data_bytes: u64,
+    /// Elements of active segments that are copied in one go when an instance is made: those that the
+    /// compiler cannot lay out beforehand.
+    pub elements: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 7;
+    pub(crate) const WORDS: usize = 8;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -60,6 +63,7 @@ impl Inventory {
             self.tables,
             self.table_elements,
             self.data_bytes,
+            self.elements,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -80,6 +84,7 @@ impl Inventory {
             tables,
             table_elements,
             data_bytes,
+            elements,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -89,6 +94,7 @@ impl Inventory {
             tables,
             table_elements,
             data_bytes,
+            elements,
         })
     }
 
@@ -100,6 +106,7 @@ impl Inventory {
         self.tables = self.tables.saturating_add(other.tables);
         self.table_elements = self.table_elements.saturating_add(other.table_elements);
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.elements = self.elements.saturating_add(other.elements);
     }
 }
 
@@ -111,6 +118,8 @@ pub(crate) struct Survey {
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
     pub(crate) exports: Vec<String>,
+    /// Tables that the module imports which is being walked.
+    imported_tables: u32,
 }
 
 /// An index space entry: `None` is an item whose definition is not in the program.
@@ -144,6 +153,7 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
                 encoding: Encoding::Module,
                 ..
             } => {
+                survey.imported_tables = 0;
                 stack.push(Frame::Module(Inventory {
                     instances: 1,
                     instance_bytes: INSTANCE_BYTES,
@@ -205,6 +215,9 @@ fn in_module(
                     }
                     _ => module.instance_bytes += GLOBAL_BYTES,
                 }
+                if matches!(import.ty, TypeRef::Table(_)) {
+                    survey.imported_tables = survey.imported_tables.saturating_add(1);
+                }
                 if outermost {
                     survey
                         .imports
@@ -234,14 +247,23 @@ fn in_module(
             }
         }
         Payload::ElementSection(section) => {
+            let mut is_laid_out = true;
             for element in section {
                 let element = element?;
+                // The compiler stops at the first segment that it does not understand.
+                is_laid_out &= is_known(&element, survey.imported_tables);
                 let items = match element.items {
                     ElementItems::Functions(items) => items.count(),
                     ElementItems::Expressions(_, items) => items.count(),
                 };
-                if matches!(element.kind, ElementKind::Passive) {
-                    module.instance_bytes += ELEMENT_BYTES * u64::from(items);
+                match element.kind {
+                    ElementKind::Passive => {
+                        module.instance_bytes += ELEMENT_BYTES * u64::from(items);
+                    }
+                    ElementKind::Active { .. } if !is_laid_out => {
+                        module.elements = module.elements.saturating_add(items.into());
+                    }
+                    ElementKind::Active { .. } | ElementKind::Declared => {}
                 }
             }
         }
@@ -264,6 +286,32 @@ fn in_module(
         _ => {}
     }
     Ok(())
+}
+
+/// The longest table that the compiler lays out.
+const LAID_OUT: u64 = 1 << 20;
+
+/// Whether the compiler knows where an element segment goes, and lays the table out itself: nothing is
+/// copied for it when an instance is made. What is not active is not copied either.
+fn is_known(element: &Element<'_>, imported_tables: u32) -> bool {
+    let ElementKind::Active {
+        table_index,
+        offset_expr,
+    } = &element.kind
+    else {
+        return true;
+    };
+    let ElementItems::Functions(items) = &element.items else {
+        return false;
+    };
+    let mut offset = offset_expr.get_operators_reader();
+    match (offset.read(), offset.read()) {
+        (Ok(Operator::I32Const { value }), Ok(Operator::End)) => {
+            let top = u64::from(value.cast_unsigned()) + u64::from(items.count());
+            table_index.unwrap_or(0) >= imported_tables && top <= LAID_OUT
+        }
+        _ => false,
+    }
 }
 
 fn in_component(

@@ -18,26 +18,75 @@
 //!
 //! Everything is returned after `E + S(C)`, where `S` is the longest time in which a reservation supplies
 //! `C` ([`reclaimed_within`](leasehold_reserve::admission::reclaimed_within)): the tenant's own, and its
-//! reclamation budget; or, for a background tenant, the cell's [for ends](ends_contract), and the sum of
+//! reclamation budget; or, for a background tenant, the cell's [for ends](reservation_for_ends), and the sum of
 //! the reclamation budgets of the background tenants whose end was asked for before, and its own.
 
 use crate::control_share::kills_within;
 pub use crate::preempt::RETRY_NS;
-use leasehold_reserve::admission::Verdict;
+use leasehold_reserve::admission::{Overhead, Verdict, fits};
 use leasehold_reserve::{Contract, Order, Priority};
 
 /// The longest that the cell takes to obey one kill, ns; assumed.
 pub const KILL_NS: u64 = 50_000;
 
+/// Budgets and periods that are tried for the reservation for ends, ns: the largest share first.
+const ENDS_SHARES: [(u64, u64); 5] = [
+    (4_000_000, 20_000_000),
+    (2_000_000, 20_000_000),
+    (1_000_000, 20_000_000),
+    (1_000_000, 50_000_000),
+    (1_000_000, 100_000_000),
+];
+
+/// Non-preemptive regions that are tried for it, ns: the shortest first.
+const ENDS_REGIONS: [u64; 4] = [100_000, 250_000, 500_000, 1_000_000];
+
 /// What is reserved for the ends of background tenants unless the cell is told otherwise: 1 ms in every
-/// 20 ms, below all tenants that have a reservation.
-///
-/// # Panics
-/// Never: it is a contract.
+/// 20 ms, below all tenants that have a reservation, in regions of 500 µs.
 pub fn ends_contract() -> Contract {
-    Contract::new(1_000_000, 20_000_000)
-        .expect("a budget that is shorter than its period")
+    ends(1_000_000, 20_000_000, 500_000)
+}
+
+/// The reservation for ends with this budget, period and non-preemptive region, ns. Only a region bounds
+/// how often a server of the lowest priority is preempted. Its budget comes back in one piece, since a
+/// dispatch is paid for each.
+fn ends(budget: u64, period: u64, region: u64) -> Contract {
+    Contract::new(budget, period)
+        .and_then(|contract| contract.with_replenishments(1)?.with_nonpreemptive(region))
+        .unwrap_or_else(|_| Contract::background(0))
         .with_priority(Priority(0))
+}
+
+/// The reservation for the ends of background tenants that can be kept beside what else is reserved
+/// (`others`, what is in the background included), where the steps of an end take `longest_step_ns` at the
+/// most: the largest share of which scheduling leaves half or more, in the shortest regions for which it
+/// does. `None` if there is no such share.
+///
+/// Cost: that of up to 20 admission tests.
+pub fn reservation_for_ends(
+    others: &[Contract],
+    longest_step_ns: u64,
+    order: Order,
+    overhead: Overhead,
+) -> Option<Contract> {
+    let mut all = others.to_vec();
+    for (budget, period) in ENDS_SHARES {
+        for region in ENDS_REGIONS.into_iter().filter(|region| *region <= budget) {
+            let contract = ends(budget, period, region).with_longest_step(longest_step_ns);
+            all.push(contract);
+            let useful = overhead
+                .losses(&all, order)
+                .last()
+                .and_then(|loss| loss.useful);
+            let is_kept = useful.is_some_and(|useful| useful >= budget / 2)
+                && fits(&overhead.charged(&all), order);
+            all.pop();
+            if is_kept {
+                return Some(contract);
+            }
+        }
+    }
+    None
 }
 
 /// What delays the effect of a kill.
@@ -76,9 +125,9 @@ pub fn kill_bound(
 
 #[cfg(test)]
 mod tests {
-    use super::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound};
-    use leasehold_reserve::Order;
+    use super::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends};
     use leasehold_reserve::admission::{Overhead, admit};
+    use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
     fn the_bound_is_the_sum_of_its_parts() {
@@ -94,5 +143,68 @@ mod tests {
         // Two whole budgets: 19 ms until there is budget, then one period, and the response to the last.
         let bound = kill_bound(&delay, order, (&ends, &report.servers[0]), 2_000_000);
         assert_eq!(bound, Some(effect + 19_000_000 + 20_000_000 + 20_000_000));
+    }
+
+    const OVERHEAD: Overhead = Overhead {
+        per_preemption: 130_000,
+    };
+    const STEP: u64 = 100_000;
+
+    #[test]
+    fn ends_beside_ordinary_reservations_are_bounded_in_either_order() {
+        for order in [Order::FixedPriority, Order::EarliestDeadline] {
+            for budgets in [&[2_000_000][..], &[2_000_000; 3], &[]] {
+                let reserved = (1..).zip(budgets).map(|(priority, budget)| {
+                    let contract = Contract::new(*budget, 10_000_000).expect("a contract");
+                    let contract = contract.with_priority(Priority(priority));
+                    contract.with_longest_step(STEP)
+                });
+                let background = Contract::background(STEP);
+                let mut all: Vec<_> = reserved.chain([background]).collect();
+                let ends = reservation_for_ends(&all, STEP, order, OVERHEAD).expect("room");
+                all.push(ends);
+                let report = admit(&all, order, OVERHEAD);
+                assert!(report.schedulable());
+                let verdict = report.servers.last().expect("that of ends");
+                let within = verdict.served_within(&ends, order, 10_000_000);
+                assert!(
+                    within < Some(1_000_000_000),
+                    "{order:?} {ends:?}: {within:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_regions_of_ends_are_as_short_as_scheduling_allows() {
+        let order = Order::FixedPriority;
+        let above = Contract::new(1_000_000, 10_000_000).expect("a contract");
+        let above = [above.with_priority(Priority(1))];
+        let region = |per_preemption| {
+            let overhead = Overhead { per_preemption };
+            let ends = reservation_for_ends(&above, STEP, order, overhead);
+            ends.map(|ends| ends.nonpreemptive())
+        };
+        assert_eq!(region(10_000), Some(100_000));
+        assert_eq!(region(130_000), Some(500_000));
+        assert_eq!(region(2_000_000), None);
+    }
+
+    #[test]
+    fn where_reservations_leave_little_room_ends_have_less_and_where_none_nothing() {
+        let share = |budget| {
+            let contract = Contract::new(budget, 20_000_000).expect("a contract");
+            let contract = contract.with_priority(Priority(1));
+            reservation_for_ends(&[contract], STEP, Order::FixedPriority, OVERHEAD)
+        };
+        let budgets = [10_000_000, 17_000_000, 18_800_000, 19_500_000].map(share);
+        let budgets = budgets.map(|ends| ends.map(|ends| (ends.budget(), ends.period())));
+        let expected = [
+            Some((4_000_000, 20_000_000)),
+            Some((2_000_000, 20_000_000)),
+            Some((1_000_000, 50_000_000)),
+            None,
+        ];
+        assert_eq!(budgets, expected);
     }
 }

@@ -107,7 +107,9 @@ pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, Price};
 pub use execution::{Directory, Exit, Surroundings};
-pub use kill_bound::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound};
+pub use kill_bound::{
+    KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,
+};
 pub use leasehold_lease::Lease;
 pub use leasehold_reclaim::{Mode, Statement};
 pub use leasehold_reserve::{Order, Shielding, Supply};

@@ -1,6 +1,7 @@
 //! The cell's pools together: linear-memory slots and fiber stacks, and what of them still has to
 //! be cleaned.
 
+use crate::heap::Blocks;
 use crate::memory::{self, Left, Memories, Tenancy};
 use crate::range_pool::Claim;
 use crate::slot::SlotPool;
@@ -29,12 +30,17 @@ pub(crate) struct Leavings {
     stacks: Claim,
     /// Memories of a tenant that pages.
     paged: Vec<Left>,
+    /// Large blocks of the host's heap.
+    blocks: Blocks,
 }
 
 impl Leavings {
     /// Whether all of it is clean.
     pub(crate) fn is_clean(&self) -> bool {
-        self.slots.is_empty() && self.stacks.is_empty() && self.paged.is_empty()
+        self.slots.is_empty()
+            && self.stacks.is_empty()
+            && self.paged.is_empty()
+            && self.blocks.is_empty()
     }
 
     /// The memories that page go with the reservation of their tenant, which is being taken back.
@@ -69,6 +75,7 @@ impl Pools {
         self.slots.claim(&mut leavings.slots);
         self.stacks.claim(&mut leavings.stacks);
         memory::claim(&mut leavings.paged);
+        leavings.blocks.claim();
     }
 
     /// Cleans up to `pages` pages, slots first; returns how many.
@@ -76,6 +83,8 @@ impl Pools {
         if !leavings.paged.is_empty() {
             memory::detach(&mut leavings.paged, pages as u32);
             pages
+        } else if !leavings.blocks.is_empty() {
+            leavings.blocks.clean(pages)
         } else if leavings.slots.is_empty() {
             self.stacks.clean_claimed(&mut leavings.stacks, pages)
         } else {

@@ -36,7 +36,7 @@ const COST_MAX_PS: u64 = 1_000_000_000_000;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,10 +57,54 @@ pub struct Profile {
     /// How long a fault waits for the disk; `None` if it was not measured.
     #[serde(default)]
     pub transfer: Option<TransferCosts>,
-    /// The longest steps of the rows that were measured at their caps, ns, by their
-    /// [titles](crate::steps::Row::title).
+    /// How long the steps of rows take at their caps, by the [titles](crate::steps::Row::title) of the
+    /// rows. The step of a row that is not here may take as long as the [ceiling](CEILING_NS).
     #[serde(default)]
-    pub steps: BTreeMap<String, u64>,
+    pub steps: BTreeMap<String, StepTime>,
+}
+
+/// How long the steps of one row take, measured at its caps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTime {
+    /// How many steps were measured.
+    pub samples: u64,
+    /// Median, ns.
+    pub p50_ns: u64,
+    /// 99th percentile, ns; of fewer than 100, the longest.
+    pub p99_ns: u64,
+    /// The longest, ns.
+    pub longest_ns: u64,
+}
+
+/// The shortest bound on a step, ns: what a few misses of the processor's caches take.
+const STEP_FLOOR_NS: u64 = 5_000;
+
+impl StepTime {
+    /// The quantiles of these samples, ns; `None` if there are none.
+    pub fn of(samples: Vec<u64>) -> Option<Self> {
+        let longest_ns = samples.iter().copied().max()?;
+        let count = samples.len() as u64;
+        let Latency { p50_ns, p99_ns } = Latency::of(samples);
+        Some(Self {
+            samples: count,
+            p50_ns,
+            p99_ns,
+            longest_ns,
+        })
+    }
+
+    /// How long a step of the row may be, ns: [`FACTOR`] times the 99th percentile, at least 5 µs, and
+    /// never above [`CEILING_NS`].
+    pub fn bound_ns(&self) -> u64 {
+        let bound = self.p99_ns.saturating_mul(FACTOR);
+        bound.clamp(STEP_FLOOR_NS, CEILING_NS)
+    }
+
+    /// Whether the steps take longer than the ceiling allows.
+    pub const fn exceeds(&self) -> bool {
+        self.p99_ns > CEILING_NS
+    }
 }
 
 /// What a host adds to the processor time of a piece of work: its interrupts and, if it is a virtual
@@ -301,12 +345,19 @@ impl Profile {
     pub fn longest_step_ns(&self, row: RowId) -> u64 {
         match row.row().longest {
             Longest::Fault => self.longest_fault_ns(),
-            Longest::Ceiling if self.steps.is_empty() => CEILING_NS,
-            Longest::Ceiling => {
-                let measured = self.steps.get(&row.row().title());
-                measured.copied().unwrap_or(CEILING_NS)
-            }
+            Longest::Ceiling => self
+                .step_time(row)
+                .map_or(CEILING_NS, |time| time.bound_ns()),
         }
+    }
+
+    /// How long the steps of a row take, if that was measured: those of the row that it is
+    /// [counted as](RowId::counted_as).
+    pub fn step_time(&self, row: RowId) -> Option<StepTime> {
+        if self.steps.is_empty() {
+            return None;
+        }
+        self.steps.get(&row.counted_as().row().title()).copied()
     }
 
     /// What the host itself may add to a step, ns: its interrupts, and the time for which it stops a
@@ -467,7 +518,8 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use super::{ASSUMED_MARGIN_NS, FORMAT, Interruption, Profile, ProfileError};
+    use super::{ASSUMED_MARGIN_NS, FORMAT, Interruption, Profile, ProfileError, StepTime};
+    use crate::steps::{CEILING_NS, RowId};
 
     #[test]
     fn a_tenant_is_charged_twice_what_the_host_adds_to_an_end() {
@@ -510,6 +562,37 @@ mod tests {
         };
         let added = |profile: &mut Profile| profile.interruption = Some(interruption);
         absurd(&added, "interruption: found");
+    }
+
+    #[test]
+    fn a_row_takes_twice_its_99th_percentile_and_no_more_than_the_ceiling() {
+        let row = RowId::find("wasi:io/poll", "poll").expect("a row");
+        let mut profile = Profile::free();
+        assert_eq!(profile.longest_step_ns(row), CEILING_NS, "not measured");
+        let mut measured = |p99_ns| {
+            let mut samples = vec![p99_ns; 100];
+            // One of 101 may be longer.
+            samples.push(10 * p99_ns);
+            let time = StepTime::of(samples).expect("samples");
+            profile.steps.insert(row.row().title(), time);
+            (profile.longest_step_ns(row), time.exceeds())
+        };
+        assert_eq!(measured(100), (5_000, false));
+        assert_eq!(measured(20_000), (40_000, false));
+        assert_eq!(measured(70_000), (100_000, false));
+        assert_eq!(measured(170_000), (100_000, true));
+    }
+
+    #[test]
+    fn a_function_of_an_interface_that_is_linked_as_a_whole_takes_what_its_longest_does() {
+        let row = |name| RowId::find("wasi:filesystem/types", name).expect("a row");
+        let mut profile = Profile::free();
+        let time = StepTime::of(vec![30_000]).expect("a sample");
+        let open = row("[method]descriptor.open-at");
+        profile.steps.insert(open.row().title(), time);
+        let bound = |name| profile.longest_step_ns(row(name));
+        assert_eq!(bound("[method]descriptor.stat"), 60_000);
+        assert_eq!(bound("[method]descriptor.read-directory"), CEILING_NS);
     }
 
     #[test]

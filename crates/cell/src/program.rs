@@ -23,14 +23,14 @@ use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, survey};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
-use crate::steps::{Missing, Reach};
+use crate::steps::{Missing, Reach, caps};
 
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
 /// Most core instances that one run of a program may make. wasmtime gives all instances of a
 /// store back one by one, so their number must be small; real components have up to about 40.
-pub const MAX_INSTANCES: u64 = 1_000;
+pub const MAX_INSTANCES: u64 = 100;
 
 /// Most bytes of active data segments that starting a program may copy. More than
 /// [`DATA`](crate::steps::caps::DATA) of a module are copied by the guest itself, in steps. A JavaScript or
@@ -110,6 +110,15 @@ pub enum ProgramError {
     TooMuchData {
         /// How many, over all instances; saturates.
         bytes: u64,
+    },
+    /// More elements of active segments that the engine copies than it may in one step.
+    #[error(
+        "copies {count} elements to tables of which the compiler does not know the contents; the limit is {}",
+        caps::ELEMENTS.most
+    )]
+    TooManyElements {
+        /// How many, over all instances; saturates.
+        count: u64,
     },
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
@@ -265,6 +274,10 @@ impl Program {
         if bytes > MAX_DATA_BYTES {
             return Err(ProgramError::TooMuchData { bytes });
         }
+        let count = survey.inventory.elements;
+        if count > caps::ELEMENTS.most {
+            return Err(ProgramError::TooManyElements { count });
+        }
         let (binary, image) = match form {
             Form::Whole => (binary, None),
             Form::ImageApart => {
@@ -297,6 +310,17 @@ impl Program {
         validate(&binary)?;
         let image = separated(&binary, &survey(&binary)?.inventory)?.1;
         Ok(image)
+    }
+
+    /// The host steps that the program in a file can reach, without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// `Read`, what keeps the file from being WebAssembly, and `World`.
+    pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
+        let binary = read(path)?;
+        let binary = to_binary(&binary)?;
+        Reach::of_binary(&binary, &survey(&binary)?.inventory)
     }
 
     pub(crate) fn new(

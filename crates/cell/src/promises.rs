@@ -53,11 +53,14 @@ impl Promises {
         let others = kept.iter().map(|(contract, _)| *contract);
         let all = others.chain([contract]);
         let (background, mut all): (Vec<_>, Vec<_>) = all.partition(Contract::is_background);
-        all.extend(background.into_iter().max_by_key(Contract::longest_step));
+        let background = background.into_iter().max_by_key(Contract::longest_step);
+        all.extend(background);
         if !fits(&self.overhead.charged(&all), self.order) {
             return None;
         }
-        all.extend(self.ends);
+        // An end takes steps of the tenant that ends.
+        let step = background.map_or(0, |background| background.longest_step());
+        all.extend(self.ends.map(|ends| ends.with_longest_step(step)));
         let ends_fit = fits(&self.overhead.charged(&all), self.order);
         self.ends_fit.store(ends_fit, Relaxed);
         let promise = Arc::new(());

@@ -171,6 +171,49 @@ fn nested(levels: u32, width: u32) -> String {
     )
 }
 
+/// What the guests of the tests import, and what nothing offers.
+#[test]
+fn the_steps_that_a_program_reaches_are_known_before_it_is_compiled() {
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests");
+    let engine = engine();
+    let mut seen = (0, 0);
+    for entry in std::fs::read_dir(guests).expect("guests").flatten() {
+        let path = entry.path();
+        let is_small = entry.metadata().is_ok_and(|found| found.len() < 400 << 10);
+        if !is_small || path.extension() != Some("wasm".as_ref()) {
+            continue;
+        }
+        let Ok(program) = Program::load(&engine, &path, None) else {
+            continue;
+        };
+        let reach = Program::reach_in(&path).expect("a program");
+        assert!(reach == *program.reach(), "{}", path.display());
+        match program.code() {
+            Code::Module(_) => seen.0 += 1,
+            Code::Component(_) => seen.1 += 1,
+        }
+    }
+    assert!(seen.0 > 3 && seen.1 > 1, "{seen:?}");
+}
+
+#[test]
+fn elements_that_the_compiler_cannot_lay_out_are_few() {
+    let elements = |offset: &str, items: &str, count| {
+        let items = items.repeat(count);
+        format!(
+            "(module (table 100000 funcref) (func $f)
+               (func (export \"_start\")) (elem {offset} {items}))"
+        )
+    };
+    let known = load(&elements("(i32.const 7)", "$f ", 50_000)).expect("laid out");
+    assert_eq!(known.inventory().elements, 0);
+    let named = |count| elements("(i32.const 7) funcref", "(ref.func $f) ", count);
+    let few = load(&named(4_096)).expect("few");
+    assert_eq!(few.inventory().elements, 4_096);
+    let refusal = refusal(&named(4_097));
+    assert!(refusal.contains("copies 4097 elements"), "{refusal}");
+}
+
 #[test]
 fn instances_of_nested_components_are_counted() {
     let program = load(&nested(3, 4)).expect("valid");
@@ -185,7 +228,7 @@ fn an_instance_bomb_is_refused_before_it_is_compiled() {
     // 20^90 instances: the count saturates, and nothing expands it.
     let refusal = refusal(&nested(90, 20));
     assert!(
-        refusal.contains("core instances; the limit is 1000"),
+        refusal.contains("core instances; the limit is 100"),
         "{refusal}"
     );
 }

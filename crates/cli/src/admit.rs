@@ -2,7 +2,7 @@
 
 use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
-use crate::leases::{self, EndBound};
+use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
@@ -68,14 +68,15 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
-    let set = Set::of(&file, order, HostSteps::of(fault, profile.as_ref()));
+    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref());
+    let set = Set::of(&file, order, steps);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
     };
     let report = admit(&set.contracts, leases::order(order), overhead.overhead());
     let memory = MemoryVerdict::of(&file);
-    let bounds = leases::end_bounds(&file.tenants, &set.steps, overhead, leases::order(order));
+    let ends = Ends::of(&file.tenants, &set.steps, overhead, leases::order(order));
     let outcome = Outcome {
         file: &file,
         overhead,
@@ -88,7 +89,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         set,
         report,
         memory,
-        bounds,
+        ends,
     };
     let said = match arguments.json {
         true => format!("{}\n", outcome.json()),
@@ -163,8 +164,8 @@ struct Outcome<'a> {
     memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
-    /// On the end of each tenant.
-    bounds: Vec<EndBound>,
+    /// The ends of the tenants.
+    ends: Ends,
 }
 
 impl Outcome<'_> {
@@ -268,18 +269,17 @@ impl Outcome<'_> {
                 "nothing is left for the host steps of background tenants"
             );
         }
-        if let Some(bound) = self.bounds.first() {
+        if let Some(bound) = self.ends.bounds.first() {
             let _ = writeln!(
                 text,
                 "nothing of a tenant runs any more {} after its kill, all of them killed at once",
                 nanos(bound.effect_ns)
             );
         }
-        let mut background = self.file.tenants.iter().zip(&self.bounds);
+        let mut background = self.file.tenants.iter().zip(&self.ends.bounds);
         if let Some((_, bound)) = background.find(|(tenant, _)| tenant.lease.cpu.is_none()) {
-            let ends = leasehold_cell::ends_contract();
-            let _ = match bound.returned_ns {
-                Some(most) => writeln!(
+            let _ = match self.ends.reservation.zip(bound.returned_ns) {
+                Some((ends, most)) => writeln!(
                     text,
                     "ends in the background have {} in every {}: everything is returned within {}",
                     nanos(ends.budget()),
@@ -305,8 +305,16 @@ impl Outcome<'_> {
     fn longest_steps(&self) -> Vec<(String, String)> {
         let mut steps: Vec<(String, Vec<&str>)> = Vec::new();
         for tenant in &self.file.tenants {
-            let (row, time) = self.set.steps.longest(tenant);
-            let step = format!("{}, {}", row.row().title(), nanos(time));
+            let longest = self.set.steps.longest(tenant);
+            let step = format!(
+                "{}, {}{}",
+                longest.row.row().title(),
+                nanos(longest.ns),
+                match longest.is_of_program {
+                    true => "",
+                    false => " (any program: that of the lease cannot be read)",
+                }
+            );
             match steps.iter_mut().find(|(found, _)| *found == step) {
                 Some((_, names)) => names.push(&tenant.name),
                 None => steps.push((step, vec![&tenant.name])),
@@ -325,8 +333,15 @@ impl Outcome<'_> {
 
     /// The longest host step of a tenant, for programs.
     fn step_json(&self, tenant: &TenantSpec) -> Value {
-        let (row, time) = self.set.steps.longest(tenant);
-        json!({ "row": row.row().title(), "longest_ns": time })
+        let longest = self.set.steps.longest(tenant);
+        json!({
+            "row": longest.row.row().title(),
+            "longest_ns": longest.ns,
+            "program": match longest.is_of_program {
+                true => "read",
+                false => "any",
+            },
+        })
     }
 
     fn summary(&self) -> String {
@@ -386,8 +401,15 @@ impl Outcome<'_> {
             "fault_source": self.set.fault.map(HostTime::source),
             "tenants": tenants,
             "would_fit": self.shortfalls.iter().map(advice).collect::<Vec<_>>(),
-            "kill_effect_bound_ns": self.bounds.first().map(|bound| bound.effect_ns),
-            "kill_bounds_ns": self.bounds.iter().map(|bound| bound.returned_ns).collect::<Vec<_>>(),
+            "kill_effect_bound_ns": self.ends.bounds.first().map(|bound| bound.effect_ns),
+            "ends": self.ends.reservation.map(|ends| {
+                json!({
+                    "budget_ns": ends.budget(),
+                    "period_ns": ends.period(),
+                    "nonpreemptive_ns": ends.nonpreemptive(),
+                })
+            }),
+            "kill_bounds_ns": self.ends.bounds.iter().map(|bound| bound.returned_ns).collect::<Vec<_>>(),
             "headroom": headroom,
             "memory": self.memory.json(),
         })

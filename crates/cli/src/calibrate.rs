@@ -4,9 +4,13 @@ use crate::exit::Failure;
 use crate::output::{say, tell};
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
+use leasehold_attack::steps;
 use leasehold_cell::Held;
 use leasehold_cell::calibrate::{Drift, Effort, calibrate, check};
-use leasehold_cell::profile::{FACTOR, Latency, PreemptionCosts, Profile, ProfileError};
+use leasehold_cell::profile::{FACTOR, Latency, PreemptionCosts, Profile, ProfileError, StepTime};
+use leasehold_cell::steps::{CEILING_NS, RowId};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -44,7 +48,11 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         };
         let drifts = check(&stored, Effort::Full, &mut progress)?;
         tell!("{}", drift_table(&drifts));
-        let holds = drifts.iter().all(|drift| drift.holds);
+        let longer = longer_steps(&stored, &steps::measure(Effort::Full, &mut progress)?);
+        for line in &longer {
+            tell!("{line}");
+        }
+        let holds = drifts.iter().all(|drift| drift.holds) && longer.is_empty();
         tell!(
             "{}",
             if holds {
@@ -63,7 +71,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         true => None,
         false => Some(path.ok_or_else(nowhere)?),
     };
-    let measured = calibrate(Effort::Full, &mut progress)?;
+    let mut measured = calibrate(Effort::Full, &mut progress)?;
+    measured.steps = steps::measure(Effort::Full, &mut progress)?;
     if let Some(path) = &path {
         measured.save(path).map_err(configuration)?;
     }
@@ -80,6 +89,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         if let Some(costs) = &measured.preemption {
             tell!("{}", preemption_text(costs));
         }
+        tell!("{}", steps_text(&measured));
         if let Some(path) = path {
             tell!("Stored in {}", path.display());
         }
@@ -224,6 +234,54 @@ fn preemption_text(costs: &PreemptionCosts) -> String {
         decision = part(costs.decision),
         switch = part(costs.switch),
     )
+}
+
+/// What was measured of host steps: how many rows, the longest of them, and those that are too long.
+fn steps_text(profile: &Profile) -> String {
+    /// How many rows are shown.
+    const SHOWN: usize = 5;
+    let mut rows: Vec<(&String, &StepTime)> = profile.steps.iter().collect();
+    rows.sort_by_key(|(_, time)| std::cmp::Reverse(time.p99_ns));
+    let is_measured = |row: &RowId| profile.step_time(*row).is_some();
+    let (measured, all) = (
+        RowId::all().filter(is_measured).count(),
+        RowId::all().count(),
+    );
+    let longest = rows.iter().take(SHOWN);
+    let longest = longest.map(|(title, time)| format!("{title} {}", nanos(time.p99_ns)));
+    let longest: Vec<_> = longest.collect();
+    let ceiling = nanos(CEILING_NS);
+    let mut text = format!(
+        "Host steps: {measured} of {all} rows have a time, {FACTOR} × what 99 of 100 steps took at most at \
+         the caps; the others\nmay take {ceiling}. The longest: {}.",
+        longest.join(", "),
+    );
+    for (title, time) in rows.iter().filter(|(_, time)| time.exceeds()) {
+        let p99 = nanos(time.p99_ns);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\nThe step {title} takes {p99}: MORE than the {ceiling} that it may."
+        );
+    }
+    text
+}
+
+/// The rows whose steps take longer now than the stored profile allows, a line for each.
+fn longer_steps(stored: &Profile, now: &BTreeMap<String, StepTime>) -> Vec<String> {
+    let both = now
+        .iter()
+        .filter_map(|(title, now)| Some((title, stored.steps.get(title)?, now)));
+    let longer = both.filter(|(_, stored, now)| {
+        let allowed = stored.bound_ns().max(FACTOR * stored.p99_ns);
+        now.p99_ns > allowed
+    });
+    longer
+        .map(|(title, stored, now)| {
+            let (stored, now) = (nanos(stored.p99_ns), nanos(now.p99_ns));
+            format!("the host step {title} takes {now}, stored were {stored}")
+        })
+        .collect()
 }
 
 fn drift_table(drifts: &[Drift]) -> Table {

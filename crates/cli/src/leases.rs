@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
-use leasehold_cell::{KillDelay, ends_contract, kill_bound};
+use leasehold_cell::{KillDelay, kill_bound, reservation_for_ends};
 use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
 use leasehold_pager::PAGE;
 use leasehold_reserve::admission::admit;
@@ -34,9 +34,10 @@ pub(crate) struct Claims {
     background: Option<Contract>,
 }
 
-/// What these tenants ask of the processor, with host steps as long as that.
+/// What these tenants ask of the processor, with their longest host steps.
 pub(crate) fn claims(tenants: &[TenantSpec], steps: &HostSteps) -> Claims {
-    let claim = |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, steps.longest(tenant).1);
+    let claim =
+        |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, steps.longest(tenant).ns);
     let is_reserved = |tenant: &TenantSpec| tenant.lease.cpu.is_some();
     // One of them at a time is in a step.
     let background = tenants.iter().filter(|tenant| !is_reserved(tenant));
@@ -69,49 +70,62 @@ pub(crate) struct EndBound {
     pub(crate) returned_ns: Option<u64>,
 }
 
-/// The bounds on the ends of these tenants, in their order. Those of background tenants have one if
-/// what the cell reserves for ends can be kept beside the reservations.
-pub(crate) fn end_bounds(
-    tenants: &[TenantSpec],
-    steps: &HostSteps,
-    preemption: HostTime,
-    order: Order,
-) -> Vec<EndBound> {
-    let claims = claims(tenants, steps);
-    let delay = KillDelay {
-        longest_step_ns: tenants
-            .iter()
-            .map(|tenant| steps.longest(tenant).1)
-            .max()
-            .unwrap_or(0),
-        preemption_ns: preemption.time().get(),
-        kills: tenants.len() as u64,
-    };
-    let mut all = claims.all();
-    let without = admit(&all, order, preemption.overhead());
-    all.push(ends_contract());
-    let with = admit(&all, order, preemption.overhead());
-    let ends = all
-        .last()
-        .zip(with.servers.last())
-        .filter(|_| with.schedulable());
-    // The reservation for ends is one more that the others have to share the processor with.
-    let report = if ends.is_some() { &with } else { &without };
-    let reclaim = |tenant: &TenantSpec| tenant.lease.reclaim.budget.get();
-    let background = tenants.iter().filter(|tenant| tenant.lease.cpu.is_none());
-    let all_background = background.map(reclaim).fold(0, u64::saturating_add);
-    let mut reserved = report.servers.iter();
-    let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
-        let (supply, reclaim) = match contract {
-            Some(contract) => (Some(contract).zip(reserved.next()), reclaim(tenant)),
-            None => (ends, all_background),
+/// What a cell of these tenants has for ends.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    /// The bounds on the ends of the tenants, in their order.
+    pub(crate) bounds: Vec<EndBound>,
+    /// What is reserved for the ends of background tenants; `None` if there is no room for it beside the
+    /// reservations.
+    pub(crate) reservation: Option<Contract>,
+}
+
+impl Ends {
+    /// Chooses the reservation for the ends of those tenants that have none, and bounds all ends.
+    pub(crate) fn of(
+        tenants: &[TenantSpec],
+        steps: &HostSteps,
+        preemption: HostTime,
+        order: Order,
+    ) -> Self {
+        let claims = claims(tenants, steps);
+        let delay = KillDelay {
+            longest_step_ns: tenants
+                .iter()
+                .map(|tenant| steps.longest(tenant).ns)
+                .max()
+                .unwrap_or(0),
+            preemption_ns: preemption.time().get(),
+            kills: tenants.len() as u64,
         };
-        EndBound {
-            effect_ns: delay.effect_ns(),
-            returned_ns: supply.and_then(|supply| kill_bound(&delay, order, supply, reclaim)),
+        let mut all = claims.all();
+        let reservation = claims.background.and_then(|background| {
+            let step = background.longest_step();
+            reservation_for_ends(&all, step, order, preemption.overhead())
+        });
+        // It is one more that the others have to share the processor with.
+        all.extend(reservation);
+        let report = admit(&all, order, preemption.overhead());
+        let ends = reservation.as_ref().zip(report.servers.last());
+        let reclaim = |tenant: &TenantSpec| tenant.lease.reclaim.budget.get();
+        let background = tenants.iter().filter(|tenant| tenant.lease.cpu.is_none());
+        let all_background = background.map(reclaim).fold(0, u64::saturating_add);
+        let mut reserved = report.servers.iter();
+        let bound = |(tenant, contract): (&TenantSpec, &Option<Contract>)| {
+            let (supply, reclaim) = match contract {
+                Some(contract) => (Some(contract).zip(reserved.next()), reclaim(tenant)),
+                None => (ends, all_background),
+            };
+            EndBound {
+                effect_ns: delay.effect_ns(),
+                returned_ns: supply.and_then(|supply| kill_bound(&delay, order, supply, reclaim)),
+            }
+        };
+        Self {
+            bounds: tenants.iter().zip(&claims.reserved).map(bound).collect(),
+            reservation,
         }
-    };
-    tenants.iter().zip(&claims.reserved).map(bound).collect()
+    }
 }
 
 /// The order that a lease file states.

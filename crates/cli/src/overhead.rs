@@ -1,11 +1,14 @@
 //! What one preemption takes from a tenant, how long a fault of a tenant that pages holds the
 //! processor, and how we know.
 
-use leasehold_cell::profile::{ASSUMED_FAULT_NS, Profile};
+use leasehold_cell::Program;
+use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowId};
 use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_reserve::admission::Overhead;
+use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 
 /// What is assumed of a host that was not calibrated: above the 99th percentile that was measured
 /// from timer to scheduler in a virtual machine, 41 us.
@@ -70,41 +73,72 @@ impl HostTime {
 }
 
 /// The longest host steps of tenants: for so long one holds the processor although another wants it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct HostSteps {
-    /// The longest of a tenant that does not page.
-    step: (RowId, u64),
+    /// Of each tenant, by its name.
+    longest: HashMap<String, LongestStep>,
     fault: HostTime,
-    /// The row of a fault.
-    faulting: RowId,
+}
+
+/// The longest host step of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LongestStep {
+    /// The row.
+    pub(crate) row: RowId,
+    /// How long it may be, ns.
+    pub(crate) ns: u64,
+    /// Whether the tenant's program was read. If not, it is the longest that any program reaches.
+    pub(crate) is_of_program: bool,
 }
 
 impl HostSteps {
-    /// The longest steps of any program, as the profile has them.
-    pub(crate) fn of(fault: HostTime, profile: Option<&Profile>) -> Self {
-        let free = Profile::free();
-        let profile = profile.unwrap_or(&free);
-        let reach = Reach::any();
-        Self {
-            step: reach.longest(profile, false),
-            fault,
-            faulting: reach.longest(profile, true).0,
+    /// The longest steps of these tenants, as the profile has them: those that their programs reach.
+    /// Each program is read once; of one that cannot be read, any is assumed.
+    pub(crate) fn of(tenants: &[TenantSpec], fault: HostTime, profile: Option<&Profile>) -> Self {
+        let mut profile = profile.cloned().unwrap_or_else(Profile::free);
+        profile.transfer = Some(transfer(fault.time().get()));
+        let mut reaches: HashMap<&Path, Option<Reach>> = HashMap::new();
+        let mut known = HashMap::new();
+        let any = Reach::any();
+        let mut longest = HashMap::new();
+        for tenant in tenants {
+            let path = tenant.component.as_path();
+            let (memory, reclaim) = (&tenant.lease.memory, &tenant.lease.reclaim);
+            // Nothing else of a lease matters.
+            let key = (path, memory.paging.is_some(), reclaim.call_bytes);
+            let step = *known.entry(key).or_insert_with(|| {
+                let reach = reaches
+                    .entry(path)
+                    .or_insert_with(|| Program::reach_in(path).ok());
+                let of = reach.as_ref().unwrap_or(&any);
+                let (row, ns) = of.longest_under(&profile, &tenant.lease);
+                LongestStep {
+                    row,
+                    ns,
+                    is_of_program: reach.is_some(),
+                }
+            });
+            longest.insert(tenant.name.clone(), step);
         }
+        Self { longest, fault }
     }
 
-    /// The longest step of a tenant, ns, and its row.
-    pub(crate) fn longest(&self, tenant: &TenantSpec) -> (RowId, u64) {
-        let fault = self.fault.time().get();
-        if tenant.lease.memory.paging.is_some() && fault > self.step.1 {
-            (self.faulting, fault)
-        } else {
-            self.step
-        }
+    /// The longest step of one of the tenants.
+    pub(crate) fn longest(&self, tenant: &TenantSpec) -> LongestStep {
+        self.longest[&tenant.name]
     }
 
     /// How long a fault takes.
     pub(crate) const fn fault(&self) -> HostTime {
         self.fault
+    }
+}
+
+/// A transfer that makes a fault take so long, ns.
+fn transfer(fault_ns: u64) -> TransferCosts {
+    TransferCosts {
+        read: Latency::of(vec![fault_ns]),
+        write: Latency::of(Vec::new()),
     }
 }
 

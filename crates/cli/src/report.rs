@@ -61,8 +61,8 @@ pub(crate) fn text(
          measured             {measured:>12}   processor time, everything returned: {within} the prediction\n\
          slot reusable after  {reusable:>12}   processor time\n\
          wall time            {wall:>12}   from the kill until everything was returned: {kept}\n\
-           effect             {effect:>12}   until nothing of it ran any more: bound {effect_bound}\n\
-           reusable           {reusable_wall:>12}\n\
+\x20 effect             {effect:>12}   until nothing of it ran any more: bound {effect_bound}\n\
+\x20 reusable           {reusable_wall:>12}\n\
          severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n\
          {confined}\n",
         name = tenant.name,

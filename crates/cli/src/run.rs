@@ -5,9 +5,8 @@ use crate::confinement::{self, Needs, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::leases::{self, EndBound};
-use crate::output;
-use crate::output::{plain, say};
+use crate::leases::{self, Ends};
+use crate::output::{self, plain, say};
 use crate::overhead::{HostSteps, HostTime};
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
@@ -128,10 +127,12 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         }
     }
     let (profile, path) = profile_or_calibrate(profile)?;
-    let bound = end_bound(&tenant, &profile);
+    let ends = ends(&tenant, &profile);
+    let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
+    config.ends = ends.reservation.or(config.ends);
     if let Some(mechanism) = arguments.preempt {
         config.preemption = mechanism;
     }
@@ -205,11 +206,12 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
 }
 
 /// How long the end of the only tenant of a cell takes at most.
-fn end_bound(tenant: &TenantSpec, profile: &Profile) -> EndBound {
+fn ends(tenant: &TenantSpec, profile: &Profile) -> Ends {
     let preemption = HostTime::of_preemption(None, Some(profile));
-    let steps = HostSteps::of(HostTime::of_fault(None, Some(profile)), Some(profile));
+    let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    leases::end_bounds(tenants, &steps, preemption, Order::FixedPriority)[0]
+    let steps = HostSteps::of(tenants, fault, Some(profile));
+    Ends::of(tenants, &steps, preemption, Order::FixedPriority)
 }
 
 /// What to run: the flags over the lease file over the defaults.

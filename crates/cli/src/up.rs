@@ -11,7 +11,7 @@ use crate::confinement::{self, Needs, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::leases::{self, EndBound};
+use crate::leases::{self, EndBound, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::output;
 use crate::output::{say, tell};
@@ -138,8 +138,8 @@ struct Admitted {
     schedulable: bool,
     /// The key of the first reservation that cannot be kept, and what was found there.
     unkept: Option<String>,
-    /// How long the end of each tenant takes at most, wall time from its kill.
-    bounds: Vec<EndBound>,
+    /// How long the ends of the tenants take at most, and what is reserved for them.
+    ends: Ends,
 }
 
 pub(crate) fn main(
@@ -165,7 +165,7 @@ pub(crate) fn main(
     let (profile, path) = profile_or_calibrate(profile)?;
     let overhead = HostTime::of_preemption(arguments.overhead, Some(&profile));
     let fault = HostTime::of_fault(None, Some(&profile));
-    let steps = HostSteps::of(fault, Some(&profile));
+    let steps = HostSteps::of(&file.tenants, fault, Some(&profile));
     let admitted = Admitted::of(&file, overhead, &steps);
     if !admitted.schedulable && !arguments.unadmitted {
         return Err(Failure::Refused(format!(
@@ -185,6 +185,7 @@ pub(crate) fn main(
     config.memory = leases::held_memory(&file.tenants, file.memory);
     config.realtime = true;
     config.admission = !arguments.unadmitted;
+    config.ends = admitted.ends.reservation.or(config.ends);
     let confined = confinement::enter(
         arguments.confinement,
         &Needs {
@@ -298,7 +299,7 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
 impl Admitted {
     /// Within this time of its kill nothing of a tenant runs any more, ns.
     fn effect_ns(&self) -> u64 {
-        self.bounds.first().map_or(0, |bound| bound.effect_ns)
+        self.ends.bounds.first().map_or(0, |bound| bound.effect_ns)
     }
 
     fn of(file: &LeaseFile, overhead: HostTime, steps: &HostSteps) -> Self {
@@ -317,13 +318,13 @@ impl Admitted {
                     "tenant.{name}.cpu: found {budget} in every {period}: "
                 ))
             });
-        let bounds = leases::end_bounds(&file.tenants, steps, overhead, order);
+        let ends = Ends::of(&file.tenants, steps, overhead, order);
         Self {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
             unkept,
-            bounds,
+            ends,
         }
     }
 }
@@ -371,7 +372,7 @@ fn start<'a>(
     outputs: &Outputs,
 ) -> Result<Vec<Running<'a>>, Failure> {
     let mut running = Vec::with_capacity(file.tenants.len());
-    for (spec, bound) in file.tenants.iter().zip(&admitted.bounds) {
+    for (spec, bound) in file.tenants.iter().zip(&admitted.ends.bounds) {
         let mut surroundings = surroundings(spec);
         surroundings.stdin = Input::Empty;
         surroundings.stdout = outputs.stdout.clone();

@@ -1,5 +1,7 @@
 //! `leasehold admit` as a person meets it: what it prints, and its exit codes.
 
+use leasehold_cell::profile::{Profile, StepTime};
+use leasehold_cell::steps::RowId;
 use serde_json::Value;
 use std::fmt::Write;
 use std::process::{Command, Output};
@@ -107,6 +109,59 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
         of("reclaimed_ns")[2],
         (13_000_000 + 7_440_000) + 10_440_000 - (3_000_000 - 1_200_000)
     );
+}
+
+#[test]
+fn a_tenant_is_charged_with_the_steps_that_its_program_reaches() {
+    let time = |p99_ns| StepTime::of(vec![p99_ns]).expect("a sample");
+    let mut profile = Profile::free();
+    for row in RowId::all() {
+        profile.steps.insert(row.row().title(), time(10_000));
+    }
+    let random = "wasi_snapshot_preview1 random_get";
+    profile.steps.insert(random.to_owned(), time(40_000));
+    // Nobody else can write to it.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
+    let path = place.path().join("profile.json");
+    profile.save(&path).expect("saved");
+
+    let tenants = ["random", "plain", "missing"].map(|name| {
+        let text = tenant(name, "cpu = { budget = \"1ms\", period = \"10ms\" }");
+        text.replace(".wasm", ".wat")
+    });
+    let leases = Leases::new(&tenants.concat());
+    let program = |name: &str, import: &str| {
+        let text = format!("(module {import} (func (export \"_start\")))");
+        std::fs::write(leases.directory.path().join(name), text).expect("written");
+    };
+    program("plain.wat", "");
+    program(
+        "random.wat",
+        "(import \"wasi_snapshot_preview1\" \"random_get\" (func (param i32 i32) (result i32)))",
+    );
+    let json = leases.json(&["--profile", path.to_str().expect("a name")]);
+    let step = |at: usize| {
+        let step = &json["tenants"][at]["step"];
+        let (row, time) = (step["row"].as_str(), step["longest_ns"].as_u64());
+        (row.map(str::to_owned), time, step["program"].clone())
+    };
+    assert_eq!(
+        step(0),
+        (Some(random.to_owned()), Some(80_000), "read".into())
+    );
+    assert_eq!((step(1).1, step(1).2), (Some(20_000), "read".into()));
+    assert_eq!((step(2).1, step(2).2), (Some(80_000), "any".into()));
+}
+
+#[test]
+fn ends_in_the_background_are_bounded_beside_reservations() {
+    let cpu = "cpu = { budget = \"2ms\", period = \"10ms\", priority = 10 }";
+    let leases = Leases::new(&[tenant("reserved", cpu), tenant("idle", "")].concat());
+    for order in ["fixed-priority", "earliest-deadline"] {
+        let json = leases.json(&["--order", order]);
+        assert!(json["ends"]["budget_ns"].is_u64(), "{json}");
+        assert!(json["kill_bounds_ns"][1].is_u64(), "{json}");
+    }
 }
 
 /// What makes a tenant page.

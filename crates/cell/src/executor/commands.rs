@@ -92,6 +92,9 @@ impl Executor {
             Command::Costs(reply) => {
                 let _ = reply.send(local::with(|local| local.prices.costs()));
             }
+            Command::Samples(reply) => {
+                let _ = reply.send(watch::take_samples());
+            }
             Command::Control(reply) => {
                 let _ = reply.send(self.control_share.uses().collect());
             }

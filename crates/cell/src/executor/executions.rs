@@ -270,6 +270,7 @@ impl Executor {
     /// Tells the scheduler what the kernel has found out meanwhile: who can go on, and whose
     /// timers fire when.
     pub(super) fn pass_on(&mut self) {
+        let _step = begin(step!("cell", "wake"));
         let now = monotonic_ns();
         while let Some((ExecutionId(execution), _)) = local::with(|local| {
             let wake = local.kernel.next_wake()?;

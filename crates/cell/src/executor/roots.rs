@@ -8,6 +8,7 @@ use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
 use crate::ending::{Belongings, Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
+use crate::heap::keep_freed;
 use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
@@ -230,7 +231,7 @@ impl Executor {
                     .block(root.upkeep, now, Some(until));
                 return;
             } else if !root.leavings.is_clean() {
-                let _step = begin(step!("cell", "clean"));
+                let _step = begin(step!("cell", "end: give back"));
                 self.pools.clean(&mut root.leavings, STEP_PAGES);
                 root.gave_back_since(now);
             } else if !root.deaths.is_empty() {
@@ -341,7 +342,7 @@ impl Executor {
             } => {
                 let _step = begin(step!("cell", "task end"));
                 if let Some(remains) = remains.take() {
-                    drop(remains);
+                    keep_freed(|| drop(remains));
                     self.pools.claim(leavings);
                 } else {
                     self.pools.clean(leavings, STEP_PAGES);

@@ -59,10 +59,10 @@ const KIB: u64 = 1024;
 pub const CALL: Cap = Cap::new("bytes lifted", 128 * KIB, Beyond::Trap);
 
 /// Pollables in a list, and subscriptions of `poll_oneoff`.
-pub const POLL_LIST: Cap = Cap::new("pollables", 1024, Beyond::Trap);
+pub const POLL_LIST: Cap = Cap::new("pollables", 512, Beyond::Trap);
 
 /// Subscriptions of one `poll_oneoff`.
-pub const SUBSCRIPTIONS: Cap = Cap::new("subscriptions", 1024, Beyond::Error);
+pub const SUBSCRIPTIONS: Cap = Cap::new("subscriptions", 512, Beyond::Error);
 
 /// Random bytes that one step makes.
 pub const RANDOM_STEP: Cap = Cap::new("random bytes", 16 * KIB, Beyond::Steps);
@@ -88,6 +88,9 @@ pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 /// Bytes of a tenant's arguments, or of its environment.
 pub const STRINGS: Cap = Cap::new("bytes of strings", 64 * KIB, Beyond::Refused);
 
+/// Arguments of a tenant, or variables of its environment: each is a block of the host's heap.
+pub const STRING_COUNT: Cap = Cap::new("strings", 256, Beyond::Refused);
+
 /// Bytes of the arguments of a task or a child tenant.
 pub const ARGUMENTS: Cap = Cap::new("bytes of arguments", 4096, Beyond::Error);
 
@@ -104,8 +107,9 @@ pub const MESSAGE_CAPABILITIES: Cap = Cap::new(
 /// Bytes that one call copies between a region and a guest.
 pub const REGION_COPY: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
 
-/// Bytes of a region that is copied, and of a channel's buffer: they are cleared when it is made.
-pub const COPIED_REGION: Cap = Cap::new("bytes of a region", 1024 * KIB, Beyond::Error);
+/// Bytes of a region that is copied, and of a channel's buffer: they are cleared when it is made, and may lie
+/// on pages that the host has to find first.
+pub const COPIED_REGION: Cap = Cap::new("bytes of a region", 128 * KIB, Beyond::Error);
 
 /// Descriptors and streams of an execution in the engine's resource table: dropping its store closes
 /// them in one step.
@@ -118,7 +122,7 @@ pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 pub const TABLE_BULK: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
 
 /// Elements by which one instruction grows a table.
-pub const TABLE_GROWTH: Cap = Cap::new("elements", 16 * KIB, Beyond::Error);
+pub const TABLE_GROWTH: Cap = Cap::new("elements", 4 * KIB, Beyond::Error);
 
 /// Names of directory entries in the window that one step reads, bytes.
 pub const WINDOW: Cap = Cap::new(
@@ -129,6 +133,9 @@ pub const WINDOW: Cap = Cap::new(
 
 /// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
 pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
+
+/// Elements of active segments that the engine copies for one program.
+pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
 
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);

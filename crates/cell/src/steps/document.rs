@@ -1,6 +1,6 @@
 //! The table of host steps as a page of the book.
 
-use super::table::{CEILING_NS, Longest, Row, TABLE};
+use super::table::{CEILING_NS, Longest, RowId};
 use std::fmt::Write as _;
 
 /// What stands above the table.
@@ -12,8 +12,10 @@ Generated from the table in `crates/cell/src/steps/table.rs`; a test keeps it eq
 Everything that a cell's thread does for a guest is a host step with a row here. A program that imports
 what has no row is refused. The functions enforce the caps, but for the known gaps of the [invariants](invariants.md#7-a-guest-cannot-panic-the-host-block-a-cell-allocate-uncharged-or-reach-another-tenant). A step is timed from where the engine leaves
 the guest to where it goes back, the canonical ABI included and the guest's own allocator excluded; one that
-is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). Where the column
-says *ceiling*, the bound is stated, not calibrated, unless the profile has a measured value. The longest
+is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). `leasehold calibrate`
+[measures](reference/profile.md#host-steps) the rows at their caps: where the column says *measured*, a step may
+take what the profile has, and the ceiling without one; *as* another row, if both are counted under that one;
+*ceiling*, if the row is not measured. No bound is above the ceiling. The longest
 row that a program reaches is its tenant's longest step in the admission test.
 ";
 
@@ -22,22 +24,26 @@ pub fn document() -> String {
     let mut page = format!("{HEAD}\nThe ceiling is {} µs.\n\n", CEILING_NS / 1000);
     page.push_str("| interface | step | caps: beyond them | longest | takes | holds | runs on |\n");
     page.push_str("|---|---|---|---|---|---|---|\n");
-    for row in TABLE {
-        line(&mut page, row);
+    for id in RowId::all() {
+        line(&mut page, id);
     }
     page
 }
 
-fn line(page: &mut String, row: &Row) {
+fn line(page: &mut String, id: RowId) {
+    let row = id.row();
     let caps = row.caps.iter().map(|cap| {
         let (most, what, beyond) = (cap.most, cap.what, cap.beyond.name());
         format!("{most} {what}: {beyond}")
     });
     let caps: Vec<_> = caps.collect();
     let takes: Vec<_> = row.takes.iter().map(|held| held.name()).collect();
+    let counted = id.counted_as();
     let longest = match row.longest {
-        Longest::Ceiling => "ceiling",
-        Longest::Fault => "a fault of this host",
+        Longest::Fault => "a fault of this host".to_owned(),
+        Longest::Ceiling if !row.is_measured => "ceiling".to_owned(),
+        Longest::Ceiling if counted != id => format!("as `{}`", counted.row().name),
+        Longest::Ceiling => "measured".to_owned(),
     };
     // Writing to a string cannot fail.
     let _ = writeln!(

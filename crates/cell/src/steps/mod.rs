@@ -27,5 +27,5 @@ pub use caps::{Beyond, Cap};
 pub use reach::{Missing, Reach};
 pub(crate) use table::step;
 pub use table::{CEILING_NS, Longest, Row, RowId, Runs, TABLE};
-pub use watch::StepUse;
+pub use watch::{StepSamples, StepUse};
 pub(crate) use watch::{begin, mark};

@@ -1,12 +1,20 @@
 //! The host steps that a program can reach, and the longest of them.
 
-use super::table::{CELL, ENGINE, KERNEL, Longest, RowId, TABLE};
+use super::caps;
+use super::table::{CELL, ENGINE, KERNEL, Longest, RowId, TABLE, step};
+use crate::engine_config::FEATURES;
 use crate::inventory::Inventory;
 use crate::profile::Profile;
-use crate::program::Code;
+use crate::program::{Code, ProgramError};
+use leasehold_lease::Lease;
 use std::collections::BTreeSet;
+use wasmparser::component_types::ComponentEntityType;
+use wasmparser::{Parser, ValidPayload, Validator};
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
+
+/// The row of lifting, which a lease's `call_bytes` makes longer.
+const LIFT: RowId = step!("engine", "instruction");
 
 /// The rows that a program can reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,26 +59,68 @@ impl Reach {
                 }
             }
         }
-        if !found.missing.is_empty() {
-            return Err(Missing(found.missing));
-        }
-        let tasks = [(KERNEL, "task_start"), ("leasehold:kernel/task", "start")];
-        let starts_tasks = tasks
-            .iter()
-            .filter_map(|(interface, name)| RowId::find(interface, name))
-            .any(|row| found.rows.contains(&row));
-        found.rows.extend(RowId::all().filter(|id| {
-            let row = id.row();
-            match (row.interface, row.name) {
-                (ENGINE, "memory.grow") => inventory.memories > 0,
-                (ENGINE, "data segments") => inventory.data_bytes > 0,
-                (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
-                (CELL, "task end") => starts_tasks,
-                (ENGINE | CELL, _) => true,
-                _ => false,
+        found.rows_with(inventory)
+    }
+
+    /// The same of a program that was not compiled. Its function bodies are not looked at.
+    ///
+    /// # Errors
+    /// When the bytes are no program, or an import has no row.
+    pub(crate) fn of_binary(binary: &[u8], inventory: &Inventory) -> Result<Self, ProgramError> {
+        let mut found = Found::default();
+        let mut names = Vec::new();
+        let mut validator = Validator::new_with_features(FEATURES);
+        let mut depth = 0;
+        for payload in Parser::new(0).parse_all(binary) {
+            let payload = payload?;
+            let valid = validator.payload(&payload)?;
+            match payload {
+                wasmparser::Payload::Version { .. } => depth += 1,
+                wasmparser::Payload::ImportSection(section) if depth == 1 => {
+                    for import in section.into_imports() {
+                        let import = import?;
+                        found.add(import.module, import.name);
+                    }
+                }
+                wasmparser::Payload::ComponentImportSection(section) if depth == 1 => {
+                    for import in section {
+                        names.push(import?.name.name.to_owned());
+                    }
+                }
+                _ => {}
             }
-        }));
-        Ok(Self(found.rows.into_iter().collect()))
+            let ValidPayload::End(types) = valid else {
+                continue;
+            };
+            depth -= 1;
+            if depth > 0 {
+                continue;
+            }
+            for name in &names {
+                match types
+                    .as_ref()
+                    .component_item_for_import(name)
+                    .map(|item| item.ty)
+                {
+                    Some(ComponentEntityType::Instance(instance)) => {
+                        let interface = unversioned(name);
+                        for (name, export) in &types[instance].exports {
+                            match export.ty {
+                                ComponentEntityType::Func(_) => found.add(interface, name),
+                                // Of types only resources have rows.
+                                ComponentEntityType::Type { .. } => {
+                                    found.add_resource(interface, name);
+                                }
+                                _ => {}
+                            }
+                        }
+                    }
+                    Some(ComponentEntityType::Type { .. }) => {}
+                    _ => found.missing.push(name.clone()),
+                }
+            }
+        }
+        Ok(found.rows_with(inventory)?)
     }
 
     /// The whole table: what a program can reach of which nothing is known.
@@ -81,6 +131,20 @@ impl Reach {
     /// The rows, in the order of the [`TABLE`].
     pub fn rows(&self) -> impl Iterator<Item = RowId> {
         self.0.iter().copied()
+    }
+
+    /// The longest step of a tenant with this lease on this host, and its time, ns: the longest of the
+    /// rows, those of paging only if the lease pages, and of lifting in proportion if the lease lets a
+    /// call have more bytes than the cap.
+    pub fn longest_under(&self, profile: &Profile, lease: &Lease) -> (RowId, u64) {
+        let (row, ns) = self.longest(profile, lease.memory.paging.is_some());
+        let bytes = lease.reclaim.call_bytes.map_or(0, |bytes| bytes.get());
+        if bytes <= caps::CALL.most {
+            return (row, ns);
+        }
+        let times = bytes.div_ceil(caps::CALL.most);
+        let lifted = profile.longest_step_ns(LIFT).saturating_mul(times);
+        (if lifted > ns { LIFT } else { row }, ns.max(lifted))
     }
 
     /// The longest of the rows on this host, for a tenant that pages or does not, and its time, ns.
@@ -115,6 +179,30 @@ struct Found {
 }
 
 impl Found {
+    /// The rows of the imports, and those that every program with this inventory has.
+    fn rows_with(mut self, inventory: &Inventory) -> Result<Reach, Missing> {
+        if !self.missing.is_empty() {
+            return Err(Missing(self.missing));
+        }
+        let tasks = [(KERNEL, "task_start"), ("leasehold:kernel/task", "start")];
+        let starts_tasks = tasks
+            .iter()
+            .filter_map(|(interface, name)| RowId::find(interface, name))
+            .any(|row| self.rows.contains(&row));
+        self.rows.extend(RowId::all().filter(|id| {
+            let row = id.row();
+            match (row.interface, row.name) {
+                (ENGINE, "memory.grow") => inventory.memories > 0,
+                (ENGINE, "data segments") => inventory.data_bytes > 0,
+                (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
+                (CELL, "task end") => starts_tasks,
+                (ENGINE | CELL, _) => true,
+                _ => false,
+            }
+        }));
+        Ok(Reach(self.rows.into_iter().collect()))
+    }
+
     fn add(&mut self, interface: &str, name: &str) {
         match RowId::find(interface, name) {
             // What the engine and the cell do by themselves cannot be imported.

@@ -1,9 +1,10 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, Cap, DATA, FRAMES, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES,
-    PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, STRINGS,
-    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, IOVECS, MESSAGE,
+    MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
+    REGION_COPY, SCRUBS, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS,
+    TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -28,12 +29,16 @@ pub struct Row {
     pub takes: &'static [Held],
     /// The threads that it runs on.
     pub runs: Runs,
+    /// Whether `leasehold calibrate` measures it, or the row that it is
+    /// [counted as](RowId::counted_as). If not, it keeps the ceiling.
+    pub is_measured: bool,
 }
 
 /// The longest step of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Longest {
-    /// [`CEILING_NS`], unless the profile has a value that was measured at the caps.
+    /// [`CEILING_NS`], unless the profile has a [time](crate::profile::StepTime) that was measured at the
+    /// caps.
     Ceiling,
     /// What a page fault that waits for the disk takes on this host: a quantity of the profile.
     Fault,
@@ -68,7 +73,13 @@ impl Row {
             holds: "",
             takes: &[],
             runs: Runs::Cell,
+            is_measured: true,
         }
+    }
+
+    const fn unmeasured(mut self) -> Self {
+        self.is_measured = false;
+        self
     }
 
     const fn caps(mut self, caps: &'static [Cap]) -> Self {
@@ -110,6 +121,29 @@ impl RowId {
     /// The row.
     pub fn row(self) -> &'static Row {
         &TABLE[self.0 as usize]
+    }
+
+    /// The row under which its steps are counted, and its time is measured: interfaces that the engine's
+    /// library brings as a whole count under one row. It is the row itself for all others.
+    pub fn counted_as(self) -> Self {
+        let row = self.row();
+        let (interface, name) = match (row.interface, row.name) {
+            // Listings are the cell's own.
+            (FILES, name) if name.contains("directory-entry") => return self,
+            (FILES, "[method]descriptor.read-directory") => return self,
+            (FILES, _) => (FILES, "[method]descriptor.open-at"),
+            (ENVIRONMENT, _) => (ENVIRONMENT, "get-environment"),
+            (EXIT, _) => (EXIT, "exit"),
+            (WALL, _) => (WALL, "now"),
+            (interface, _) if interface.starts_with(SOCKETS) => (ENGINE, "instruction"),
+            // No program is given one that it could drop.
+            ("wasi:cli/terminal-input", _) => ("wasi:cli/terminal-stdin", "get-terminal-stdin"),
+            ("wasi:cli/terminal-output", _) => ("wasi:cli/terminal-stdout", "get-terminal-stdout"),
+            // Parts of a step, as far as the engine does them.
+            (ENGINE, "data segments" | "element segments") => (ENGINE, "instantiate"),
+            _ => return self,
+        };
+        Self::find(interface, name).unwrap_or(self)
     }
 
     /// All rows in the order of the table.
@@ -178,7 +212,9 @@ const IO_ERROR: &str = "wasi:io/error";
 const IO_POLL: &str = "wasi:io/poll";
 const IO_STREAMS: &str = "wasi:io/streams";
 const MONOTONIC: &str = "wasi:clocks/monotonic-clock";
+const WALL: &str = "wasi:clocks/wall-clock";
 const FILES: &str = "wasi:filesystem/types";
+const SOCKETS: &str = "wasi:sockets/";
 const TCP: &str = "wasi:sockets/tcp";
 const UDP: &str = "wasi:sockets/udp";
 const LOOKUP: &str = "wasi:sockets/ip-name-lookup";
@@ -202,10 +238,10 @@ pub static TABLE: &[Row] = &ROWS;
 
 static ROWS: [Row; 269] = [
     // WASI preview 1.
-    row(PREVIEW1, "args_get").caps(&[STRINGS]),
-    row(PREVIEW1, "args_sizes_get").caps(&[STRINGS]),
-    row(PREVIEW1, "environ_get").caps(&[STRINGS]),
-    row(PREVIEW1, "environ_sizes_get").caps(&[STRINGS]),
+    row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
+    row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
+    row(PREVIEW1, "environ_get").caps(&[STRINGS, STRING_COUNT]),
+    row(PREVIEW1, "environ_sizes_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "clock_res_get"),
     row(PREVIEW1, "clock_time_get"),
     row(PREVIEW1, "fd_advise").io(),
@@ -292,8 +328,8 @@ static ROWS: [Row; 269] = [
     row(PREVIEW1, "sock_send").caps(&[IOVECS]),
     row(PREVIEW1, "sock_shutdown"),
     // WASI preview 2: the command line.
-    row(ENVIRONMENT, "get-environment").caps(&[STRINGS]),
-    row(ENVIRONMENT, "get-arguments").caps(&[STRINGS]),
+    row(ENVIRONMENT, "get-environment").caps(&[STRINGS, STRING_COUNT]),
+    row(ENVIRONMENT, "get-arguments").caps(&[STRINGS, STRING_COUNT]),
     row(ENVIRONMENT, "initial-cwd"),
     row(EXIT, "exit"),
     row(EXIT, "exit-with-code"),
@@ -310,8 +346,8 @@ static ROWS: [Row; 269] = [
     row(MONOTONIC, "resolution"),
     row(MONOTONIC, "subscribe-instant").holds("a slot of the arena"),
     row(MONOTONIC, "subscribe-duration").holds("a slot of the arena"),
-    row("wasi:clocks/wall-clock", "now"),
-    row("wasi:clocks/wall-clock", "resolution"),
+    row(WALL, "now"),
+    row(WALL, "resolution"),
     row("wasi:random/random", "get-random-bytes").caps(&[RANDOM_LIST]),
     row("wasi:random/random", "get-random-u64"),
     row("wasi:random/insecure", "get-insecure-random-bytes").caps(&[RANDOM_LIST]),
@@ -458,7 +494,7 @@ static ROWS: [Row; 269] = [
     row(FILES, "[resource-drop]directory-entry-stream").io(),
     row(FILES, "filesystem-error-code"),
     row("wasi:filesystem/preopens", "get-directories")
-        .caps(&[STRINGS])
+        .caps(&[STRINGS, STRING_COUNT])
         .takes(ENTRY),
     // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
@@ -537,8 +573,12 @@ static ROWS: [Row; 269] = [
     row("leasehold:kernel/semaphore", "down"),
     row(KERNEL, "semaphore_try_down"),
     row("leasehold:kernel/semaphore", "try-down"),
-    row(KERNEL, "channel_create").holds("a slot of the arena"),
-    row("leasehold:kernel/channel", "create").holds("a slot of the arena"),
+    row(KERNEL, "channel_create")
+        .caps(&[COPIED_REGION])
+        .holds("a slot of the arena"),
+    row("leasehold:kernel/channel", "create")
+        .caps(&[COPIED_REGION])
+        .holds("a slot of the arena"),
     row(KERNEL, "channel_send")
         .caps(&[MESSAGE, MESSAGE_CAPABILITIES])
         .holds("a message in the arena"),
@@ -556,10 +596,10 @@ static ROWS: [Row; 269] = [
     row(KERNEL, "channel_try_receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
     row("leasehold:kernel/channel", "try-receive").caps(&[MESSAGE, MESSAGE_CAPABILITIES]),
     row(KERNEL, "region_create")
-        .caps(&[REGION_COPY])
+        .caps(&[COPIED_REGION])
         .holds("bytes of the arena"),
     row("leasehold:kernel/region", "create")
-        .caps(&[REGION_COPY])
+        .caps(&[COPIED_REGION])
         .holds("bytes of the arena"),
     row(KERNEL, "region_length"),
     row("leasehold:kernel/region", "length"),
@@ -569,13 +609,17 @@ static ROWS: [Row; 269] = [
     row("leasehold:kernel/region", "write").caps(&[REGION_COPY]),
     row(KERNEL, "region_create_mapped")
         .caps(&[PAGES])
-        .takes(&[Held::Memory, Held::PagedPage]),
-    row(KERNEL, "region_map").takes(&[Held::Memory, Held::PagedPage]),
-    row(KERNEL, "region_map_at").caps(&[PAGES]),
-    row(KERNEL, "data_length").caps(&[NAME]),
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
+    row(KERNEL, "region_map")
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
+    row(KERNEL, "region_map_at").caps(&[PAGES]).unmeasured(),
+    row(KERNEL, "data_length").caps(&[NAME]).unmeasured(),
     row(KERNEL, "data_map")
         .caps(&[NAME, PAGES])
-        .takes(&[Held::Memory, Held::PagedPage]),
+        .takes(&[Held::Memory, Held::PagedPage])
+        .unmeasured(),
     row(KERNEL, "timer_create").holds("a slot of the arena"),
     row("leasehold:kernel/timer", "create").holds("a slot of the arena"),
     row(KERNEL, "timer_set"),
@@ -585,27 +629,33 @@ static ROWS: [Row; 269] = [
     row(KERNEL, "task_start").caps(&[ARGUMENTS]).takes(PROGRAM),
     row("leasehold:kernel/task", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM),
+        .takes(PROGRAM)
+        .unmeasured(),
     row(KERNEL, "task_wait"),
-    row("leasehold:kernel/task", "wait"),
+    row("leasehold:kernel/task", "wait").unmeasured(),
     row(KERNEL, "task_stop"),
-    row("leasehold:kernel/task", "stop"),
+    row("leasehold:kernel/task", "stop").unmeasured(),
     row(KERNEL, "tenant_create").holds("a group"),
-    row("leasehold:kernel/tenant", "create").holds("a group"),
+    row("leasehold:kernel/tenant", "create")
+        .holds("a group")
+        .unmeasured(),
     row(KERNEL, "tenant_start")
         .caps(&[ARGUMENTS])
         .takes(PROGRAM),
     row("leasehold:kernel/tenant", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM),
+        .takes(PROGRAM)
+        .unmeasured(),
     row(KERNEL, "tenant_grant").holds("a slot of the arena"),
-    row("leasehold:kernel/tenant", "grant").holds("a slot of the arena"),
+    row("leasehold:kernel/tenant", "grant")
+        .holds("a slot of the arena")
+        .unmeasured(),
     row(KERNEL, "tenant_wait"),
-    row("leasehold:kernel/tenant", "wait"),
+    row("leasehold:kernel/tenant", "wait").unmeasured(),
     row(KERNEL, "tenant_end"),
-    row("leasehold:kernel/tenant", "end"),
+    row("leasehold:kernel/tenant", "end").unmeasured(),
     row(KERNEL, "tenant_statement"),
-    row("leasehold:kernel/tenant", "statement"),
+    row("leasehold:kernel/tenant", "statement").unmeasured(),
     // What the engine does without being called by name.
     row(ENGINE, "instruction")
         .caps(&[CALL, BULK, TABLE_BULK])
@@ -616,25 +666,25 @@ static ROWS: [Row; 269] = [
         .takes(&[Held::TableElement]),
     row(ENGINE, "instantiate").takes(PROGRAM),
     row(ENGINE, "data segments").caps(&[DATA]),
-    row(ENGINE, "element segments").caps(&[TABLE_BULK]),
+    row(ENGINE, "element segments").caps(&[ELEMENTS]),
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
     row(ENGINE, "store drop"),
     // What the cell does for a tenant.
     row(CELL, "fault").fault(),
-    row(CELL, "attach"),
-    row(CELL, "detach").caps(&[PAGES]),
-    row(CELL, "withdraw regions").caps(&[PAGES]),
+    row(CELL, "attach").unmeasured(),
+    row(CELL, "detach").caps(&[PAGES]).unmeasured(),
+    row(CELL, "withdraw regions").caps(&[PAGES]).unmeasured(),
     row(CELL, "admit"),
     row(CELL, "start: charge").takes(PROGRAM),
-    row(CELL, "start: share").caps(&[PAGES]),
-    row(CELL, "start: surround").caps(&[STRINGS]),
+    row(CELL, "start: share").caps(&[PAGES]).unmeasured(),
+    row(CELL, "start: surround").caps(&[STRINGS, STRING_COUNT]),
     row(CELL, "start: open a directory"),
     row(CELL, "start: assemble"),
     row(CELL, "end: begin"),
     row(CELL, "end: sever").caps(&[SCRUBS]),
     row(CELL, "end: give back").caps(&[PAGES]),
     row(CELL, "task end"),
+    row(CELL, "wake"),
     row(CELL, "timers").caps(&[TIMERS]),
-    row(CELL, "clean").caps(&[PAGES]),
 ];

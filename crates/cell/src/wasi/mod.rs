@@ -15,6 +15,7 @@
 pub(crate) mod clocks;
 pub(crate) mod directory;
 pub(crate) mod poll;
+mod random;
 mod rep;
 pub(crate) mod stdio;
 pub(crate) mod streams;
@@ -29,7 +30,9 @@ use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, filesystem, random, sockets};
+use wasmtime_wasi::p2::bindings::{
+    cli, clocks as clocks_wit, filesystem, random as random_wit, sockets,
+};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -76,15 +79,9 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
         guest.filesystem()
     })?;
 
-    random::random::add_to_linker::<Guest, WasiRandom>(l, |guest| {
-        mark(step!("wasi:random/random", "get-random-bytes"));
-        guest.ctx().ctx.random()
-    })?;
-    random::insecure::add_to_linker::<Guest, WasiRandom>(l, |guest| {
-        mark(step!("wasi:random/insecure", "get-insecure-random-bytes"));
-        guest.ctx().ctx.random()
-    })?;
-    random::insecure_seed::add_to_linker::<Guest, WasiRandom>(l, |guest| {
+    random_wit::random::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    random_wit::insecure::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    random_wit::insecure_seed::add_to_linker::<Guest, WasiRandom>(l, |guest| {
         mark(step!("wasi:random/insecure-seed", "insecure-seed"));
         guest.ctx().ctx.random()
     })?;

@@ -30,7 +30,7 @@ fn with_channel(body: &str) -> Exit {
            (import \"wasi_snapshot_preview1\" \"proc_exit\" (func $exit (param i32)))
            (memory (export \"memory\") 512)
            (func (export \"_start\") (local $channel i32)
-             (local.set $channel (i32.wrap_i64 (call $create (i32.const 1048576))))
+             (local.set $channel (i32.wrap_i64 (call $create (i32.const 131072))))
              {body}))"
     );
     let cell = cell();
@@ -67,7 +67,7 @@ fn a_poll_list_of_120_000_borrows_traps_in_the_call() {
         panic!("not a trap")
     };
     assert!(
-        message.contains("fuel") || message.contains("at most 1024"),
+        message.contains("fuel") || message.contains("at most 512"),
         "{message}"
     );
 }

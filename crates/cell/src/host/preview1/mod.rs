@@ -20,7 +20,7 @@ pub(crate) use state::{Environment, Preopen, State};
 use super::answer::{Answer, to_guest};
 use super::io;
 use crate::guest::Guest;
-use crate::steps::{mark, step};
+use crate::steps::{mark, step, watch};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -81,8 +81,9 @@ async fn elsewhere(caller: &mut Caller<'_, Guest>, work: Work) -> Answer {
     finish(caller)
 }
 
-/// Has others run whose turn it is, if it is somebody's.
+/// Has others run whose turn it is, if it is somebody's. What comes after it is another step.
 async fn make_way() {
+    watch::next();
     if !crate::preempt::fired() {
         return;
     }

@@ -1,0 +1,325 @@
+//! The rows of host steps, measured at their caps: what `leasehold calibrate` stores of them.
+//!
+//! Programs made of [recipes](recipe) call each function with arguments at its caps, many times, in a cell
+//! that keeps how long every step took. Functions that are counted under one row have programs of their own,
+//! so that the dearest is not lost among the others: the row takes what its dearest program does. What the
+//! engine and the cell do by themselves is measured over all programs, and over some that hold as much as a
+//! tenant can.
+
+mod recipe;
+
+use crate::offer::Offers;
+use crate::plan::{Ending, Form, Plan};
+use crate::render::render;
+use anyhow::{Context, Result};
+use leasehold_cell::calibrate::Effort;
+use leasehold_cell::profile::{Profile, StepTime};
+use leasehold_cell::program::MAX_INSTANCES;
+use leasehold_cell::steps::caps::{BULK, DATA, STRING_COUNT, TABLE_BULK};
+use leasehold_cell::steps::{RowId, StepSamples};
+use leasehold_cell::{
+    Capture, Cell, CellConfig, Destination, Directory, Exit, Lease, Output, Program, StartRequest,
+    Surroundings,
+};
+use leasehold_lease::{ByteSize, Nanoseconds};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The fewest steps of one program that say something of a function.
+const FEWEST: usize = 5;
+
+/// How long a program may run.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long all of them may take: what was not measured by then keeps the ceiling.
+const TIME: Duration = Duration::from_secs(15);
+
+/// The rows of what `bulk.wat` times, by its indices.
+const TIMED: [(&str, &str); 3] = [
+    ("engine", "memory.grow"),
+    ("engine", "table.grow"),
+    ("engine", "instruction"),
+];
+
+/// A program of the measurement, and how often it is run.
+struct Measured {
+    name: String,
+    bytes: Vec<u8>,
+    runs: usize,
+    /// Whether its arguments and variables are at their caps.
+    strings: bool,
+    /// How long it may run before it is killed.
+    time: Duration,
+    /// Whether it writes what it has timed itself.
+    times: bool,
+}
+
+/// Measures the rows on this host, at most for 15 s; tells `progress` what is being measured. The result is
+/// what a profile has of them, by the titles of the rows. Rows that are not in it were not measured.
+///
+/// # Errors
+/// When a cell cannot be started, or a recipe is malformed.
+pub fn measure(
+    effort: Effort,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BTreeMap<String, StepTime>> {
+    Ok(run_all(effort, progress)?.0)
+}
+
+/// Also says which programs did not run to their end.
+fn run_all(
+    effort: Effort,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(BTreeMap<String, StepTime>, Vec<String>)> {
+    let mut config = CellConfig::new(Profile::free());
+    config.sample_steps = true;
+    config.realtime = true;
+    let cell = Cell::start(config)?;
+    let (began, mut failed) = (Instant::now(), Vec::new());
+    let mut seen = Seen::default();
+    for (what, programs) in [
+        ("starts and ends", own_programs(effort)),
+        ("host calls of modules", recipes(Form::Core, effort)?),
+        (
+            "host calls of components",
+            recipes(Form::Component, effort)?,
+        ),
+    ] {
+        progress(what);
+        for measured in programs {
+            if began.elapsed() > TIME {
+                failed.push(format!("{}: no time left", measured.name));
+                continue;
+            }
+            let program = cell
+                .compile(&measured.bytes)
+                .with_context(|| measured.name.clone())?;
+            for _ in 0..measured.runs {
+                match run(&cell, &program, &measured) {
+                    Ok(timed) => seen.add(timed),
+                    Err(error) => failed.push(format!("{}: {error:#}", measured.name)),
+                }
+            }
+            seen.add(cell.take_step_samples());
+        }
+    }
+    Ok((seen.times(), failed))
+}
+
+/// Programs that hold much, or do what no recipe can say.
+fn own_programs(effort: Effort) -> Vec<Measured> {
+    let runs = match effort {
+        Effort::Quick => 3,
+        Effort::Full => 40,
+    };
+    let instances = "(core instance (instantiate $m))".repeat(MAX_INSTANCES as usize - 1);
+    let component = format!(
+        r#"(component
+             (core module $m (memory 1) (table 16 funcref) (func (export "run") (result i32) i32.const 0))
+             (core module $n (func (export "run") (result i32) i32.const 0))
+             (core instance $i (instantiate $m)) {}
+             (func $run (result (result)) (canon lift (core func $i "run")))
+             (instance $r (export "run" (func $run)))
+             (export "wasi:cli/run@0.2.0" (instance $r)))"#,
+        instances.replace("$m", "$n")
+    );
+    let bulk = include_str!("bulk.wat")
+        .replace("ELEMENTS", &"$f ".repeat(TABLE_BULK.size()))
+        .replace("DATA", &"x".repeat(BULK.size()));
+    let heavy = include_str!("heavy.wat").replace("DATA", &"x".repeat(DATA.size()));
+    let spin =
+        r#"(module (memory (export "memory") 1) (func (export "_start") (loop $l (br $l))))"#;
+    let own = |name: &str, text: &str| Measured {
+        name: name.to_owned(),
+        bytes: text.as_bytes().to_vec(),
+        runs,
+        strings: true,
+        time: PATIENCE,
+        times: false,
+    };
+    vec![
+        own("much", &heavy),
+        own("instances", &component),
+        Measured {
+            runs: 1,
+            strings: false,
+            ..own("tasks and children", include_str!("tasks.wat"))
+        },
+        Measured {
+            runs: 5,
+            strings: false,
+            ..own("waiters", include_str!("waiters.wat"))
+        },
+        Measured {
+            runs: 2,
+            times: true,
+            ..own("instructions", &bulk)
+        },
+        Measured {
+            time: Duration::from_millis(3),
+            runs: 10,
+            ..own("a loop", spin)
+        },
+    ]
+}
+
+fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
+    let offers = Offers::all()?;
+    let plans = recipe::plans(form, &offers)?;
+    let measured = |mut plan: Plan| -> Result<Measured> {
+        if let (Effort::Quick, Some(last)) = (effort, plan.blocks.last_mut()) {
+            last.repeat = last.repeat.div_ceil(10).max(last.repeat.min(6));
+        }
+        // What ends its program is called once in each.
+        let once = plan.blocks.iter().all(|block| block.repeat == 1);
+        plan.ending = Ending::Return;
+        let name = plan.blocks.last().map(|block| format!("{:?}", block.steps));
+        Ok(Measured {
+            name: name.unwrap_or_default(),
+            bytes: render(&plan, &offers)?.1,
+            runs: if once { 10 } else { 1 },
+            strings: true,
+            time: PATIENCE,
+            times: false,
+        })
+    };
+    plans.into_iter().map(measured).collect()
+}
+
+/// Runs a program to its end; returns what it timed itself.
+fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<StepSamples>> {
+    let strings = measured.strings;
+    let written = Capture::new(1 << 20);
+    let directory = tempfile::tempdir()?;
+    let mut lease = Lease::default();
+    lease.reclaim.budget = Nanoseconds::new(1_000_000_000).context("a budget")?;
+    lease.memory.reserve = ByteSize::new(64 << 20).context("a size")?;
+    // As many as there may be, as long as all may be together.
+    let many = |bytes: usize| (0..STRING_COUNT.most).map(move |_| "x".repeat(bytes));
+    let (args, env) = match strings {
+        true => (
+            many(255).collect(),
+            many(253).map(|value| ("x".to_owned(), value)).collect(),
+        ),
+        false => (vec!["steps".to_owned()], Vec::new()),
+    };
+    let handle = cell.start_tenant(StartRequest {
+        program: program.clone(),
+        lease,
+        surroundings: Surroundings {
+            args,
+            env,
+            dirs: vec![Directory {
+                host: directory.path().to_owned(),
+                guest: "/".to_owned(),
+                write: true,
+            }],
+            stdout: match measured.times {
+                true => Output::Capture(written.clone()),
+                false => Output::To(Destination::new("steps", std::io::sink())),
+            },
+            ..Surroundings::default()
+        },
+        detailed: false,
+    })?;
+    let ended = match handle.wait_for(measured.time)? {
+        Some(ended) => ended,
+        None => {
+            handle.kill();
+            handle.wait()?
+        }
+    };
+    match ended.exit {
+        Exit::Code(_) => Ok(timed(&written.bytes())),
+        // To trap is what some are for, or never to return.
+        Exit::Trap(message) if message.contains("unreachable") => Ok(Vec::new()),
+        Exit::Killed if measured.time < PATIENCE => Ok(Vec::new()),
+        other => Err(anyhow::anyhow!("{other:?}")),
+    }
+}
+
+/// What `bulk.wat` wrote; nothing of what others did.
+fn timed(written: &[u8]) -> Vec<StepSamples> {
+    let (pairs, _) = written.as_chunks::<8>();
+    let pairs = pairs.iter().map(|pair| u64::from_le_bytes(*pair));
+    let pairs: Vec<(u64, u64)> = pairs.map(|pair| (pair & 0xffff_ffff, pair >> 32)).collect();
+    let rows = (0..).zip(TIMED);
+    let samples = rows.filter_map(|(index, (interface, name))| {
+        let own = pairs.iter().filter(|(which, _)| *which == index);
+        Some(StepSamples {
+            row: RowId::find(interface, name)?,
+            ns: own.map(|(_, ns)| *ns).collect(),
+        })
+    });
+    samples.filter(|samples| !samples.ns.is_empty()).collect()
+}
+
+/// What was measured so far.
+#[derive(Default)]
+struct Seen {
+    /// The dearest program of each row.
+    dearest: HashMap<RowId, StepTime>,
+    /// All steps of the rows of which a program takes few.
+    few: HashMap<RowId, Vec<u64>>,
+}
+
+impl Seen {
+    /// Adds the steps of one program.
+    fn add(&mut self, samples: Vec<StepSamples>) {
+        for StepSamples { row, ns } in samples {
+            let by_itself = matches!(row.row().interface, "engine" | "cell");
+            if by_itself || ns.len() < FEWEST {
+                self.few.entry(row).or_default().extend(ns);
+            } else if let Some(time) = StepTime::of(ns) {
+                let dearest = self.dearest.entry(row).or_insert(time);
+                if time.p99_ns > dearest.p99_ns {
+                    *dearest = time;
+                }
+            }
+        }
+    }
+
+    fn times(mut self) -> BTreeMap<String, StepTime> {
+        for (row, ns) in self.few {
+            if let (true, Some(time)) = (ns.len() >= FEWEST, StepTime::of(ns)) {
+                self.dearest.entry(row).or_insert(time);
+            }
+        }
+        let rows = self.dearest.into_iter();
+        rows.map(|(row, time)| (row.row().title(), time)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_all;
+    use crate::offer::Offers;
+    use leasehold_cell::calibrate::Effort;
+    use leasehold_cell::steps::{Longest, RowId};
+
+    #[test]
+    fn everything_that_a_program_can_import_has_a_row() {
+        let offers = Offers::all().expect("well-formed");
+        let all = offers.core.iter().chain(&offers.component);
+        let missing: Vec<_> = all
+            .filter(|offer| {
+                let interface = offer.module.split('@').next();
+                RowId::find(interface.unwrap_or_default(), &offer.name).is_none()
+            })
+            .collect();
+        assert_eq!(missing, Vec::<&crate::Offer>::new());
+    }
+
+    #[test]
+    fn every_row_is_measured_that_says_so() {
+        let (times, failed) = run_all(Effort::Quick, &mut |_| {}).expect("measured");
+        assert_eq!(failed, Vec::<String>::new());
+        let missing: Vec<String> = RowId::all()
+            .filter(|row| row.row().is_measured && row.row().longest == Longest::Ceiling)
+            .filter(|row| !times.contains_key(&row.counted_as().row().title()))
+            .map(|row| row.row().title())
+            .collect();
+        assert_eq!(missing, Vec::<String>::new());
+    }
+}
