@@ -158,11 +158,17 @@ impl Executor {
                 Some(promise.map_err(|refused| StartError::Full(refused.to_string()))?)
             }
         };
+        let thread = match promise.is_some() {
+            true => Some(local::with(|local| local.io.pool.promise())),
+            false => None,
+        };
+        let thread = thread.transpose();
+        let thread = thread.map_err(|refused| StartError::Full(refused.to_string()))?;
         let (tenant, group) = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, lease.memory.table_elements);
-            let files = Account::new(lease.files.open, promise, local.io.clone());
+            let files = Account::new(lease.files.open, promise, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })

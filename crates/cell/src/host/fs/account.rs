@@ -2,7 +2,7 @@
 //! them on other threads.
 
 use super::limit::Promise;
-use crate::host::io::Io;
+use crate::host::io::{Io, pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
@@ -26,12 +26,19 @@ pub(crate) struct Account {
     io: Arc<Io>,
     #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
     promise: Option<Promise>,
+    #[expect(dead_code, reason = "held to be dropped, when the last job is done")]
+    thread: Option<pool::Promise>,
 }
 
 impl Account {
-    /// The account of a tenant that may have `limit` descriptors, which it was promised if it can have
-    /// any.
-    pub(crate) fn new(limit: u32, promise: Option<Promise>, io: Arc<Io>) -> Self {
+    /// The account of a tenant that may have `limit` descriptors. These and a thread were promised to it
+    /// if it can have any.
+    pub(crate) fn new(
+        limit: u32,
+        promise: Option<Promise>,
+        thread: Option<pool::Promise>,
+        io: Arc<Io>,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -41,6 +48,7 @@ impl Account {
             cpu_ns: AtomicU64::new(0),
             io,
             promise,
+            thread,
         }
     }
 
