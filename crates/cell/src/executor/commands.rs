@@ -7,7 +7,7 @@ use crate::clock::monotonic_ns;
 use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::ending::Cause;
-use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, places};
+use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
 use crate::local;
@@ -15,7 +15,6 @@ use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
-use crate::program::Code;
 use crate::starting::{Client, Starting};
 use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
@@ -147,23 +146,14 @@ impl Executor {
         let budget_ns = lease.reclaim.budget.get();
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
-        let promise = match request.surroundings.dirs.is_empty() {
-            // There is nothing that it could open.
-            true => None,
-            false => {
-                let promise = Promise::make(match request.program.code() {
-                    Code::Module(_) => lease.files.open,
-                    Code::Component(_) => places(lease.files.open),
-                });
-                Some(promise.map_err(|refused| StartError::Full(refused.to_string()))?)
-            }
-        };
-        let thread = match promise.is_some() {
-            true => Some(local::with(|local| local.io.pool.promise())),
-            false => None,
-        };
-        let thread = thread.transpose();
-        let thread = thread.map_err(|refused| StartError::Full(refused.to_string()))?;
+        let (mut promise, mut thread) = (None, None);
+        // Without a directory there is nothing that it could open.
+        if !request.surroundings.dirs.is_empty() {
+            let open = Promise::make(lease.files.open);
+            promise = Some(open.map_err(|refused| StartError::Full(refused.to_string()))?);
+            let one = local::with(|local| local.io.pool.promise());
+            thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
+        }
         let (tenant, group) = local::with(|local| {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
@@ -237,7 +227,6 @@ impl Executor {
             limits: Limits {
                 call_bytes,
                 handles: handles(budget_ns, self.page_ps),
-                open_files: request.lease.files.open,
             },
         });
         let execution = local::with(|local| {

@@ -175,3 +175,49 @@ fn a_fifo_without_another_end_delays_neither_other_tenants_nor_an_end() {
         }
     }
 }
+
+/// What a component wrote that was started with these arguments in a directory with a file `given`.
+fn component(name: &str, count: u32, lease: Lease) -> (Ended, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("given"), vec![1; 100_000]).expect("written");
+    let cell = cell();
+    let program = cell.load(&super::common::guest(name)).expect("it loads");
+    let surroundings = Surroundings {
+        args: vec![name.to_owned(), count.to_string()],
+        ..beneath(directory.path(), false)
+    };
+    let (ended, output) = run(&cell, program, lease, surroundings);
+    (ended, String::from_utf8(output).expect("text"))
+}
+
+#[test]
+fn a_component_that_has_opened_all_that_it_may_is_refused_more() {
+    // All but the directory of the lease.
+    let (ended, output) = component("file-bomb-p2.wasm", 0, files(1000));
+    assert_eq!(ended.exit, Exit::Code(0), "{output}");
+    assert!(output.starts_with("got 999 refused"), "{output}");
+    assert!(output.contains("insufficient-memory"), "{output}");
+    let charged = ended.statement.expect("it was asked for");
+    let descriptors = charged.rows.iter().find(|row| row.name == "descriptor");
+    assert!(descriptors.is_some_and(|row| row.count >= 1000));
+}
+
+#[test]
+fn ten_thousand_streams_hold_no_more_memory_than_is_charged() {
+    let (ended, output) = component("stream-bomb-p2.wasm", 10_000, files(16));
+    assert_eq!(ended.exit, Exit::Code(0), "{output}");
+    assert!(output.starts_with("got 9"), "{output}");
+    assert!(output.contains("insufficient-memory"), "{output}");
+    let charged = ended.statement.expect("it was asked for");
+    let count = |name: &str| {
+        let row = charged.rows.iter().find(|row| row.name == name);
+        row.map_or(0, |row| row.count)
+    };
+    assert!(count("wasi_entry") <= 1024);
+    // What is in memory is read when it is asked for, and kept nowhere.
+    let (one, _) = component("stream-bomb-p2.wasm", 1, files(16));
+    let charged = one.statement.expect("it was asked for");
+    let row = charged.rows.iter().find(|row| row.name == "host_page");
+    let pages = count("host_page") - row.map_or(0, |row| row.count);
+    assert!(pages <= 1024, "{pages} pages");
+}

@@ -1,11 +1,110 @@
 //! What changes a directory.
 
-use super::path::{Site, parent, without_slashes};
+use super::account::Account;
+use super::attempt::Try;
+use super::descriptor::{Class, Node};
+use super::path::{self, Site, parent, without_slashes};
 use crate::host::kernel;
 use rustix::fs::{AtFlags, Timespec};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// What a change takes of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The last name of a file may go, and so the file: what that frees is bounded by its size only.
+    Removes,
+    /// No file goes.
+    Keeps,
+}
+
+/// Whether a change of what `path` leads to takes a bounded time on the cell's thread.
+fn is_prompt(account: &Arc<Account>, start: &Node, path: &CStr, effect: Effect) -> bool {
+    if start.class != Class::Memory {
+        return false;
+    }
+    if effect == Effect::Keeps {
+        return true;
+    }
+    let site = Site::Cell(Class::Memory);
+    match path::status(site, start.as_fd(), path, false) {
+        Ok((_, None)) => true,
+        Ok((_, Some(file))) => {
+            account.discard(file);
+            false
+        }
+        // The call will say so, too.
+        Err(_) => true,
+    }
+}
+
+/// Does `work` with a path that begins at `start`.
+pub(crate) fn attempt(
+    account: &Arc<Account>,
+    start: &Arc<Node>,
+    path: &CStr,
+    effect: Effect,
+    work: impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()> + Send + 'static,
+) -> Try<()> {
+    if is_prompt(account, start, path, effect) {
+        let site = Site::Cell(Class::Memory);
+        match work(site, start.as_fd(), path) {
+            Err(errno) if site.is_undecided(errno) => {}
+            result => return Try::Done(result),
+        }
+    }
+    let (start, path) = (start.clone(), path.to_owned());
+    Try::elsewhere(move || work(Site::Blocking, start.as_fd(), &path))
+}
+
+/// Does `work` with two paths, the second of which may name a file that goes.
+pub(crate) fn attempt_pair(
+    account: &Arc<Account>,
+    (from, old): (&Arc<Node>, &CStr),
+    (to, new): (&Arc<Node>, &CStr),
+    work: impl Fn(Site, &Pair<'_>) -> Result<()> + Send + 'static,
+) -> Try<()> {
+    if from.class == Class::Memory && is_prompt(account, to, new, Effect::Removes) {
+        let site = Site::Cell(Class::Memory);
+        let pair = Pair {
+            from: from.as_fd(),
+            old,
+            to: to.as_fd(),
+            new,
+        };
+        match work(site, &pair) {
+            Err(errno) if site.is_undecided(errno) => {}
+            result => return Try::Done(result),
+        }
+    }
+    let (from, to) = (from.clone(), to.clone());
+    let (old, new) = (old.to_owned(), new.to_owned());
+    Try::elsewhere(move || {
+        let pair = Pair {
+            from: from.as_fd(),
+            old: &old,
+            to: to.as_fd(),
+            new: &new,
+        };
+        // Between two file systems the kernel says what means an escape elsewhere.
+        work(Site::Blocking, &pair)
+    })
+}
+
+/// What the symbolic link that `path` leads to says.
+pub(crate) fn attempt_read_link(start: &Arc<Node>, path: &CStr) -> Try<Vec<u8>> {
+    if start.class == Class::Memory {
+        let site = Site::Cell(Class::Memory);
+        match read_link(site, start.as_fd(), path) {
+            Err(errno) if site.is_undecided(errno) => {}
+            result => return Try::Done(result),
+        }
+    }
+    let (start, path) = (start.clone(), path.to_owned());
+    Try::elsewhere(move || read_link(Site::Blocking, start.as_fd(), &path))
+}
 
 /// Creates the directory `path`.
 pub(crate) fn create_directory(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
@@ -30,7 +129,7 @@ pub(crate) fn symlink(site: Site, target: &CStr, start: BorrowedFd<'_>, path: &C
 }
 
 /// What the symbolic link `path` says.
-pub(crate) fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> {
+fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> {
     let (directory, name) = parent(site, start, path)?;
     let target = kernel::read_link(directory, &name)?;
     if target.starts_with(b"/") {
@@ -85,6 +184,6 @@ pub(crate) fn set_times(
     follow: bool,
     times: [Timespec; 2],
 ) -> Result<()> {
-    let file = super::path::locate(site, start, path, follow)?;
+    let file = path::locate(site, start, path, follow)?;
     kernel::set_times(file.as_fd(), times)
 }

@@ -15,9 +15,10 @@ mod poll;
 mod process;
 mod state;
 
-pub(crate) use state::{Environment, Preopen, State};
+pub(crate) use state::{Environment, State};
 
 use super::answer::{Answer, to_guest};
+use super::fs::attempt::Try;
 use super::io;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
@@ -40,6 +41,29 @@ enum Attempt {
     Done,
     /// It might wait: another thread does it.
     Elsewhere(Work),
+}
+
+/// Tells the guest what was answered, now or when it is.
+fn respond<T: Send + 'static>(
+    caller: &mut Caller<'_, Guest>,
+    tried: Try<T>,
+    finish: impl FnOnce(&mut Caller<'_, Guest>, T) -> Answer + Send + 'static,
+) -> Answer<Attempt> {
+    match tried {
+        Try::Done(result) => {
+            finish(caller, result?)?;
+            Ok(Attempt::Done)
+        }
+        Try::Elsewhere(work) => Ok(Attempt::Elsewhere(Box::new(move || {
+            let result = work();
+            Box::new(move |caller| finish(caller, result?))
+        }))),
+    }
+}
+
+/// The same where there is nothing to tell but whether it failed.
+fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
+    respond(caller, tried, |_, ()| Ok(()))
 }
 
 /// The future of a call.
