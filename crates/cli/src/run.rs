@@ -14,7 +14,8 @@ use leasehold_cell::{
     StartRequest, Surroundings, flush_output,
 };
 use leasehold_lease::{
-    ByteSize, Cpu, DataSet, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
+    ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
+    TenantSpec,
 };
 use leasehold_reserve::Order;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,15 @@ pub(crate) struct Arguments {
     /// Limit on open files, set aside for a tenant with a directory [default: 128].
     #[arg(long, value_name = "N", value_parser = Files::open)]
     open_files: Option<u32>,
+
+    /// Bytes that it may add to disks through its directories [default: 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    disk_bytes: Option<ByteSize>,
+
+    /// Files, directories and links that it may add to its directories [default: 10000].
+    #[arg(long, value_name = "N", value_parser = Disk::files)]
+    disk_files: Option<u32>,
+
     /// Limit on table elements, in total [default: 1000000].
     #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
     table_elements: Option<u64>,
@@ -233,6 +243,8 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
         open_files: arguments.open_files,
+        disk_bytes: arguments.disk_bytes,
+        disk_files: arguments.disk_files,
         cpu: arguments.cpu,
     };
     tenant.lease = flags.over(tenant.lease);

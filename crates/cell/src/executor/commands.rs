@@ -158,7 +158,7 @@ impl Executor {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, lease.memory.table_elements);
-            let files = Account::new(lease.files.open, promise, thread, local.io.clone());
+            let files = Account::new(lease, promise, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })

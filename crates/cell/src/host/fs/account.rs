@@ -1,8 +1,10 @@
 //! What a top-level tenant and its descendants have of the process' descriptors, and what was done for
 //! them on other threads.
 
+use super::disk::Disk;
 use super::limit::Promise;
 use crate::host::io::{Io, pool};
+use leasehold_lease::Lease;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
@@ -24,6 +26,7 @@ pub(crate) struct Account {
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
     io: Arc<Io>,
+    disk: Disk,
     #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
     promise: Option<Promise>,
     #[expect(dead_code, reason = "held to be dropped, when the last job is done")]
@@ -31,10 +34,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of a tenant that may have `limit` descriptors. These and a thread were promised to it
-    /// if it can have any.
+    /// The account of a tenant with this lease. Its descriptors and a thread were promised to it if it can
+    /// have any.
     pub(crate) fn new(
-        limit: u32,
+        lease: &Lease,
         promise: Option<Promise>,
         thread: Option<pool::Promise>,
         io: Arc<Io>,
@@ -42,7 +45,8 @@ impl Account {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            limit,
+            limit: lease.files.open,
+            disk: Disk::new(lease.disk),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
@@ -55,6 +59,11 @@ impl Account {
     /// A number that no other account of the process has.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// What it has added to disks.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     /// The threads that work for it.

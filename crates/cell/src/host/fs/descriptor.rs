@@ -1,13 +1,16 @@
 //! What a guest has open.
 
 use super::attempt::Try;
-use super::path::status_of;
+use super::disk::Identity;
+use super::pages::Lent;
+use super::path::{Site, status_of};
+use super::table::Files;
 use crate::host::kernel;
 use rustix::fs::{Advice, FileType, Statx, StatxFlags, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a file system answers when it is asked not to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +50,10 @@ impl Class {
 pub(crate) struct Node {
     fd: OwnedFd,
     holders: AtomicU32,
+    /// Whose file it is, if what it takes of a disk is counted, and what tells it from others.
+    owner: Option<(Arc<Files>, Identity)>,
+    /// Pages that it has grown by.
+    grown: Mutex<Option<Lent>>,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
 }
@@ -54,6 +61,14 @@ pub(crate) struct Node {
 impl AsFd for Node {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some((files, identity)) = self.owner.take() {
+            files.account().disk().closing(identity, self.fd.as_fd());
+        }
     }
 }
 
@@ -77,9 +92,30 @@ impl Node {
         Self {
             fd,
             holders: AtomicU32::new(1),
+            owner: None,
+            grown: Mutex::new(None),
             kind,
             class,
         }
+    }
+
+    /// The same, whose growth these files count; of which this is known.
+    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
+        if self.kind == FileType::RegularFile {
+            let identity = files.account().disk().opened(status);
+            self.owner = Some((files.clone(), identity));
+        }
+        self
+    }
+
+    /// The files that it is one of, if what it takes of a disk is counted.
+    pub(super) fn files(&self) -> Option<&Arc<Files>> {
+        self.owner.as_ref().map(|(files, _)| files)
+    }
+
+    /// Pages that it has grown by.
+    pub(super) fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
+        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts one more that holds it.
@@ -131,7 +167,15 @@ impl Node {
     /// Changes its size, which may free any number of pages.
     pub(crate) fn set_size(self: &Arc<Self>, size: u64) -> Try<()> {
         let node = self.clone();
-        Try::elsewhere(move || kernel::resize(node.as_fd(), size))
+        Try::elsewhere(move || node.resize(Site::Blocking, size).unwrap_or(Ok(())))
+    }
+
+    /// Changes its size; `None` on the cell's thread if it has to wait.
+    pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
+        match self.files() {
+            Some(files) => files.account().disk().resize(site, self.as_fd(), size),
+            None => Some(kernel::resize(self.as_fd(), size)),
+        }
     }
 
     /// Waits until it is on the disk.

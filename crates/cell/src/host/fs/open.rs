@@ -1,10 +1,9 @@
 //! Opening files beneath a directory.
 
-use super::account::Account;
 use super::attempt::Try;
 use super::descriptor::{Class, Mode, Node};
 use super::path::{self, Site};
-use crate::host::kernel;
+use super::table::Files;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
@@ -48,27 +47,22 @@ impl Request {
         Ok(())
     }
 
-    /// Opens the file that `path` leads to from `start`.
-    pub(crate) fn attempt(
-        self,
-        account: &Arc<Account>,
-        start: &Arc<Node>,
-        path: &CStr,
-    ) -> Try<Node> {
-        if !account.is_backed_up() {
-            match self.open_promptly(account, start, path) {
+    /// Opens the file that `path` leads to from `start`, as one of `files`.
+    pub(crate) fn attempt(self, files: &Arc<Files>, start: &Arc<Node>, path: &CStr) -> Try<Node> {
+        if !files.account().is_backed_up() {
+            match self.open_promptly(files, start, path) {
                 Ok(Some(node)) => return Try::Done(Ok(node)),
                 Ok(None) => {}
                 Err(errno) => return Try::Done(Err(errno)),
             }
         }
-        let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
+        let (files, start, path) = (files.clone(), start.clone(), path.to_owned());
         Try::elsewhere(move || {
             // Files that the tenant has closed are really closed before it gets others.
-            while account.is_backed_up() {
+            while files.account().is_backed_up() {
                 std::thread::sleep(CLOSING);
             }
-            self.open(&start, &path)
+            self.open(&files, &start, &path)
         })
     }
 
@@ -85,55 +79,79 @@ impl Request {
         flags
     }
 
-    /// What creates a file.
-    fn creating(&self) -> OFlags {
-        let mut flags = OFlags::empty();
-        if self.create {
-            flags |= OFlags::CREATE;
-            if self.exclusive {
-                flags |= OFlags::EXCL;
-            }
-        }
-        flags
-    }
-
-    /// Opens the file where one may block.
-    fn open(&self, start: &Node, path: &CStr) -> Result<Node> {
-        let mut flags = self.flags() | self.creating();
-        if self.truncate {
-            flags |= OFlags::TRUNC;
-        }
-        let node = path::open(Site::Blocking, start.as_fd(), path, flags)?;
-        match self.directory && !node.is_directory() {
-            true => Err(Errno::NOTDIR),
-            false => Ok(node),
-        }
-    }
-
-    /// Opens the file on the cell's thread; `None` if it might wait.
-    fn open_promptly(
+    /// Opens the file, and creates it if that is asked for and it is not there. `None` on the cell's
+    /// thread if it has to wait.
+    fn open_or_create(
         &self,
-        account: &Arc<Account>,
+        site: Site,
+        files: &Arc<Files>,
         start: &Node,
         path: &CStr,
     ) -> Result<Option<Node>> {
+        let disk = files.account().disk();
+        // What is opened is known before something else can remove it.
+        let Some(_together) = disk.together(site) else {
+            return Ok(None);
+        };
+        let open = |flags| path::open(site, start.as_fd(), path, self.flags() | flags);
+        let opened = match (self.create, self.exclusive) {
+            (true, true) => Err(Errno::NOENT),
+            _ => open(OFlags::empty()),
+        };
+        let opened = match opened {
+            Err(errno) if self.create && !site.is_undecided(errno) => {
+                // The kernel says why it was not opened, or creates it.
+                disk.take_file()?;
+                let how = match self.exclusive {
+                    true => OFlags::CREATE | OFlags::EXCL,
+                    false => OFlags::CREATE,
+                };
+                open(how).inspect_err(|_| disk.give_file())
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok((node, status)) => Ok(Some(node.of(files, &status))),
+            Err(errno) if site.is_undecided(errno) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Opens the file where one may block.
+    fn open(&self, files: &Arc<Files>, start: &Node, path: &CStr) -> Result<Node> {
+        let opened = self.open_or_create(Site::Blocking, files, start, path)?;
+        // Nothing is undecided there.
+        let node = opened.ok_or(Errno::AGAIN)?;
+        if self.directory && !node.is_directory() {
+            return Err(Errno::NOTDIR);
+        }
+        if self.truncate && node.kind == FileType::RegularFile {
+            node.resize(Site::Blocking, 0).unwrap_or(Ok(()))?;
+        }
+        Ok(node)
+    }
+
+    /// Opens the file on the cell's thread; `None` if it might wait.
+    fn open_promptly(&self, files: &Arc<Files>, start: &Node, path: &CStr) -> Result<Option<Node>> {
         let site = match start.class {
             Class::Slow => return Ok(None),
             class => Site::Cell(class),
         };
-        let mut flags = self.flags();
-        match start.class {
-            Class::Memory => flags |= self.creating(),
-            // A file that is there has to be found only.
+        // Where something may wait for a disk, a file that is there has to be found only.
+        let found = match start.class {
+            Class::Memory => *self,
             _ if self.create && self.exclusive => return Ok(None),
             _ if self.truncate => return Ok(None),
-            _ => {}
-        }
-        let node = match path::open(site, start.as_fd(), path, flags) {
-            Ok(node) => node,
-            Err(errno) if site.is_undecided(errno) => return Ok(None),
+            _ => Self {
+                create: false,
+                ..*self
+            },
+        };
+        let node = match found.open_or_create(site, files, start, path) {
+            Ok(Some(node)) => node,
+            Ok(None) => return Ok(None),
             // It was not asked to create.
-            Err(_) if self.create && start.class != Class::Memory => return Ok(None),
+            Err(_) if self.create && !found.create => return Ok(None),
             Err(errno) => return Err(errno),
         };
         // A file that is not kept may be a large one whose last name has gone meanwhile.
@@ -141,17 +159,15 @@ impl Request {
             Err(Errno::NOTDIR)
         } else if self.truncate && node.kind == FileType::RegularFile {
             // What a small file frees takes no time.
-            match node.is_cheap_to_close() {
-                true => match kernel::resize(node.as_fd(), 0) {
-                    Ok(()) => return Ok(Some(node)),
-                    Err(errno) => Err(errno),
-                },
-                false => Ok(None),
+            match node.is_cheap_to_close().then(|| node.resize(site, 0)) {
+                Some(Some(Ok(()))) => return Ok(Some(node)),
+                Some(Some(Err(errno))) => Err(errno),
+                Some(None) | None => Ok(None),
             }
         } else {
             return Ok(Some(node));
         };
-        account.discard(node);
+        files.account().discard(node);
         refused
     }
 }

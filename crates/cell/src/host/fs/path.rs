@@ -69,7 +69,7 @@ impl Site {
     }
 }
 
-/// Opens what `path` leads to.
+/// Opens what `path` leads to; the file and its status.
 ///
 /// Nothing waits for the other end of a FIFO: it is opened as if `O_NONBLOCK` were asked for.
 pub(crate) fn open(
@@ -77,15 +77,15 @@ pub(crate) fn open(
     directory: BorrowedFd<'_>,
     path: &CStr,
     flags: OFlags,
-) -> Result<Node> {
+) -> Result<(Node, Statx)> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = kernel::open(directory, path, flags, site.resolve())?;
-    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE)?;
+    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
     let class = match site {
         Site::Cell(class) => class,
         Site::Blocking => Class::of(fd.as_fd())?,
     };
-    Ok(Node::new(fd, kind_of(&status), class))
+    Ok((Node::new(fd, kind_of(&status), class), status))
 }
 
 /// The fields of a status that guests see.

@@ -5,6 +5,7 @@
 
 use super::account::Account;
 use super::descriptor::{Descriptor, Node, Open};
+use super::pages::Pages;
 use crate::local;
 use crate::meter::Held;
 use leasehold_kernel::TenantId;
@@ -29,9 +30,15 @@ pub(crate) struct Files {
     open: AtomicU32,
     /// Those of them that are no directories.
     not_directories: AtomicU32,
+    pages: Arc<Pages>,
 }
 
 impl Files {
+    /// What they take of the lease besides descriptors.
+    pub(crate) fn pages(&self) -> &Arc<Pages> {
+        &self.pages
+    }
+
     /// The account of the tenant.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
@@ -95,6 +102,7 @@ impl Table {
                 account,
                 open: AtomicU32::new(0),
                 not_directories: AtomicU32::new(0),
+                pages: Arc::new(Pages::new(tenant, execution)),
             }),
             chunks: Vec::new(),
             next: 0,

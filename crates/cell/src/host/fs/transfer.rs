@@ -2,6 +2,8 @@
 
 use super::STEP;
 use super::descriptor::{Class, Node};
+use super::disk::Growth;
+use super::path::Site;
 use crate::clock::monotonic_ns;
 use crate::host::answer::{Answer, Fail};
 use crate::host::kernel;
@@ -230,20 +232,26 @@ pub(crate) fn write_promptly(
     let Some(permit) = Permit::for_write(node, step.len()) else {
         return Ok(Tried::Blocks);
     };
-    let mut result = Err(Errno::FAULT);
-    if reach == Reach::Direct {
-        // SAFETY: the step was made of `memory`.
-        result = unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) };
-    }
-    if result == Err(Errno::FAULT) {
-        result = BETWEEN.with_borrow_mut(|between| {
+    let growth = Growth::take(node, step.len())?;
+    let written = growth.write(Site::Cell(node.class), node, || {
+        if reach == Reach::Direct {
+            // SAFETY: the step was made of `memory`.
+            match unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) } {
+                Err(Errno::FAULT) => {}
+                result => return Ok(result),
+            }
+        }
+        BETWEEN.with_borrow_mut(|between| {
             between.clear();
             buffers.gather(memory, step.len(), between)?;
             Ok::<_, Fail>(write_from(node, between, offset, flags))
-        })?;
-    }
+        })
+    });
     permit.used();
-    Ok(tried(result)?)
+    match written {
+        None => Ok(Tried::Blocks),
+        Some(written) => Ok(tried(written??)?),
+    }
 }
 
 /// Reads into `buffer` at `offset`, if that does not wait. A step: no more than [`STEP`] bytes.
@@ -268,9 +276,15 @@ pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) ->
     let Some(permit) = Permit::for_write(node, bytes.len()) else {
         return Ok(Tried::Blocks);
     };
-    let result = write_from(node, bytes, offset, append_flag(append));
+    let growth = Growth::take(node, bytes.len())?;
+    let written = growth.write(Site::Cell(node.class), node, || {
+        write_from(node, bytes, offset, append_flag(append))
+    });
     permit.used();
-    tried(result)
+    match written {
+        None => Ok(Tried::Blocks),
+        Some(written) => tried(written?),
+    }
 }
 
 fn append_flag(append: bool) -> libc::c_int {
@@ -306,28 +320,43 @@ pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes bytes at `offset`, or to the end, where one may block.
-pub(crate) fn write(node: &Node, bytes: &[u8], offset: u64, append: bool) -> Result<usize> {
-    write_from(node, bytes, offset, append_flag(append))
+/// Writes bytes at `offset`, or to the end, where one may block; what they take was taken before.
+pub(crate) fn write(
+    node: &Node,
+    bytes: &[u8],
+    offset: u64,
+    append: bool,
+    growth: Growth,
+) -> Result<usize> {
+    let written = growth.write(Site::Blocking, node, || {
+        write_from(node, bytes, offset, append_flag(append))
+    });
+    // It waits there.
+    written.unwrap_or(Err(Errno::AGAIN))?
 }
 
-/// Writes all of `bytes` at `offset`, or to the end, where one may block. What was written before a
-/// failure stays.
+/// Writes all of `bytes` at `offset`, or to the end, where one may block; what they take was taken before.
+/// What was written before a failure stays.
 pub(crate) fn write_all(
     node: &Node,
     mut bytes: &[u8],
     mut offset: u64,
     append: bool,
+    growth: Growth,
 ) -> Result<()> {
-    while !bytes.is_empty() {
-        let written = write(node, bytes, offset, append)?;
-        if written == 0 {
-            return Err(Errno::IO);
+    let written = growth.write(Site::Blocking, node, || {
+        while !bytes.is_empty() {
+            let written = write_from(node, bytes, offset, append_flag(append))?;
+            if written == 0 {
+                return Err(Errno::IO);
+            }
+            bytes = &bytes[written..];
+            offset = offset.saturating_add(written as u64);
         }
-        bytes = &bytes[written..];
-        offset = offset.saturating_add(written as u64);
-    }
-    Ok(())
+        Ok(())
+    });
+    // It waits there.
+    written.unwrap_or(Err(Errno::AGAIN))?
 }
 
 /// That the cell's thread may write to a file now.

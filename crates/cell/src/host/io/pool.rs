@@ -373,6 +373,7 @@ mod tests {
     use super::{MOST_FURTHER, MOST_PER_TENANT, MOST_THREADS};
     use crate::host::fs::account::Account;
     use crate::host::io::{Io, run};
+    use leasehold_lease::Lease;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Barrier};
     use std::time::Duration;
@@ -381,7 +382,7 @@ mod tests {
 
     fn account(io: &Arc<Io>) -> Option<Arc<Account>> {
         let promise = io.pool.promise().ok()?;
-        Some(Arc::new(Account::new(1, None, Some(promise), io.clone())))
+        Some(Arc::new(Account::new(&Lease::default(), None, Some(promise), io.clone())))
     }
 
     /// Puts jobs that return only when the sender is dropped.

@@ -9,7 +9,7 @@ use super::memory::parts;
 use super::{Attempt, respond, respond_plainly};
 use crate::guest::Guest;
 use crate::host::answer::Answer;
-use crate::host::fs::change::{self, Effect, Pair};
+use crate::host::fs::change::{self, Effect, PairChange};
 use crate::host::fs::descriptor::{Descriptor, Mode, Open};
 use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, Site, with_c_str};
@@ -60,7 +60,7 @@ pub(super) fn create_directory(
         caller,
         fd,
         (path, length),
-        Effect::Keeps,
+        Effect::Adds,
         change::create_directory,
     )
 }
@@ -75,7 +75,7 @@ pub(super) fn remove_directory(
         caller,
         fd,
         (path, length),
-        Effect::Keeps,
+        Effect::RemovesDirectory,
         change::remove_directory,
     )
 }
@@ -106,7 +106,7 @@ pub(super) fn symlink(
         caller,
         fd,
         (path, length),
-        Effect::Keeps,
+        Effect::Adds,
         move |site, start, path| change::symlink(site, &target, start, path),
     )
 }
@@ -143,7 +143,7 @@ fn change_pair(
     caller: &mut Caller<'_, Guest>,
     Paths { old, new }: Paths,
     is_allowed: bool,
-    work: impl Fn(Site, &Pair<'_>) -> rustix::io::Result<()> + Send + 'static,
+    change: PairChange,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
@@ -157,7 +157,7 @@ fn change_pair(
                 return Err(Errno::Inval.into());
             }
             let (old, new) = ((&from.node, old), (&to.node, new));
-            Ok(change::attempt_pair(state.account(), old, new, work))
+            Ok(change::attempt_pair(state.account(), old, new, change))
         })
     })?;
     respond_plainly(caller, tried)
@@ -178,7 +178,7 @@ pub(super) fn link(
         old: (old_fd, old, old_length),
         new: (new_fd, new, new_length),
     };
-    change_pair(caller, paths, !follow, change::link)
+    change_pair(caller, paths, !follow, PairChange::Link)
 }
 
 pub(super) fn rename(
@@ -194,7 +194,7 @@ pub(super) fn rename(
         old: (old_fd, old, old_length),
         new: (new_fd, new, new_length),
     };
-    change_pair(caller, paths, true, change::rename)
+    change_pair(caller, paths, true, PairChange::Rename)
 }
 
 pub(super) fn filestat_get(
@@ -299,7 +299,7 @@ pub(super) fn open(
         request.check(may_change)?;
         let start = start.node.clone();
         let taken = state.table.take()?;
-        let tried = request.attempt(state.account(), &start, path);
+        let tried = request.attempt(state.table.files(), &start, path);
         Ok((tried, taken, may_change))
     })?;
     respond(caller, tried, move |caller, node| {

@@ -4,8 +4,9 @@ use super::convert::{advice, identity, metadata_hash, stat, times};
 use super::input::FileInput;
 use super::output::{FileOutput, Place};
 use super::{Streamed, directory, fail};
-use crate::host::fs::change::{self, Effect};
+use crate::host::fs::change::{self, Effect, PairChange};
 use crate::host::fs::descriptor::{Mode, Open};
+use crate::host::fs::disk::Growth;
 use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, MOST_BYTES};
 use crate::host::fs::transfer::{self, Tried};
@@ -234,8 +235,9 @@ impl HostDescriptor for Wasi<'_> {
             Tried::Moved(written) => written,
             Tried::Blocks => {
                 let account = self.account()?;
+                let growth = Growth::take(&node, bytes.len()).map_err(fail)?;
                 let write = io::run(&account, move || {
-                    transfer::write(&node, &bytes, offset, false)
+                    transfer::write(&node, &bytes, offset, false, growth)
                 });
                 write.await.map_err(fail)?
             }
@@ -270,7 +272,7 @@ impl HostDescriptor for Wasi<'_> {
             &account,
             &start,
             &path,
-            Effect::Keeps,
+            Effect::Adds,
             change::create_directory,
         );
         self.finish(tried).await
@@ -335,7 +337,7 @@ impl HostDescriptor for Wasi<'_> {
             return Err(ErrorCode::Invalid.into());
         }
         let (account, old, new) = (self.account()?, c_path(old)?, c_path(new)?);
-        let tried = change::attempt_pair(&account, (&from, &old), (&to, &new), change::link);
+        let tried = change::attempt_pair(&account, (&from, &old), (&to, &new), PairChange::Link);
         self.finish(tried).await
     }
 
@@ -351,11 +353,11 @@ impl HostDescriptor for Wasi<'_> {
         let (start, may_change) = self.directory(&fd)?;
         let request = request(path_flags, open_flags, flags);
         request.check(may_change).map_err(fail)?;
-        let (account, path) = (self.account()?, c_path(path)?);
+        let path = c_path(path)?;
         let system = self.system().map_err(FsError::trap)?;
         let taken = system.table.take();
         let taken = taken.map_err(|_| ErrorCode::InsufficientMemory)?;
-        let tried = request.attempt(&account, &start, &path);
+        let tried = request.attempt(system.table.files(), &start, &path);
         let open = Open {
             node: Arc::new(self.finish(tried).await?),
             mode: request.mode,
@@ -389,7 +391,7 @@ impl HostDescriptor for Wasi<'_> {
             &account,
             &start,
             &path,
-            Effect::Keeps,
+            Effect::RemovesDirectory,
             change::remove_directory,
         );
         self.finish(tried).await
@@ -408,7 +410,7 @@ impl HostDescriptor for Wasi<'_> {
         let from = self.writable_directory(&fd)?;
         let to = self.writable_directory(&to)?;
         let (account, old, new) = (self.account()?, c_path(old)?, c_path(new)?);
-        let tried = change::attempt_pair(&account, (&from, &old), (&to, &new), change::rename);
+        let tried = change::attempt_pair(&account, (&from, &old), (&to, &new), PairChange::Rename);
         self.finish(tried).await
     }
 
@@ -425,7 +427,7 @@ impl HostDescriptor for Wasi<'_> {
             &account,
             &start,
             &path,
-            Effect::Keeps,
+            Effect::Adds,
             move |site, start, path| change::symlink(site, &target, start, path),
         );
         self.finish(tried).await

@@ -4,8 +4,8 @@
 //! page at a time; or, when the guest waits for it, as much as it asked for.
 
 use super::Streamed;
-use super::buffers::{Lent, PAGE};
 use crate::host::fs::descriptor::{Class, Node};
+use crate::host::fs::pages::{Lent, PAGE};
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl FileInput {
     fn read_ahead(&mut self, size: usize) -> StreamResult<()> {
         let (node, position) = (self.node()?.clone(), self.position);
         let size = size.clamp(1, PAGE);
-        self.state = match self.file.buffers.lend(size) {
+        self.state = match self.file.files.pages().lend(size) {
             Err(errno) => State::Failed(errno),
             Ok(lent) => State::Reading(io::run(self.file.account(), move || {
                 (transfer::read(&node, size, position), lent)

@@ -5,9 +5,8 @@
 //! `insufficient-memory`, and a FIFO is opened without waiting for its other end.
 //!
 //! A descriptor is a number in the execution's [table](Table), as in preview 1. Streams are in the engine's
-//! resource table, and hold no bytes between calls but for what waits ([`buffers`]).
+//! resource table, and hold no bytes between calls but for what waits ([`pages`](crate::host::fs::pages)).
 
-mod buffers;
 mod convert;
 mod descriptor;
 pub(crate) mod directory;
@@ -23,7 +22,6 @@ use crate::host::fs::preopen::Preopen;
 use crate::host::fs::table::{Files, Table};
 use crate::steps::caps::TRANSFER;
 use crate::steps::{mark, step};
-use buffers::Buffers;
 use convert::{code, io_code};
 use leasehold_kernel::{Errno, TenantId};
 use std::sync::Arc;
@@ -39,7 +37,6 @@ pub(crate) struct FileSystem {
     table: Table,
     /// The directories of the lease: their numbers in the table, which no guest is given.
     preopens: Vec<u32>,
-    buffers: Arc<Buffers>,
     /// Most bytes of a transfer.
     most: usize,
 }
@@ -64,7 +61,6 @@ impl FileSystem {
         Ok(Self {
             table,
             preopens,
-            buffers: Arc::new(Buffers::new(tenant, execution)),
             // At most 64 KiB.
             most: call_bytes.clamp(1, TRANSFER.most) as usize,
         })
@@ -87,7 +83,6 @@ struct Streamed {
     /// There until it is dropped.
     node: Option<Arc<Node>>,
     files: Arc<Files>,
-    buffers: Arc<Buffers>,
     /// Most bytes of a transfer.
     most: usize,
     writes: bool,
@@ -99,7 +94,6 @@ impl Streamed {
         Self {
             node: Some(node.clone()),
             files: system.table.files().clone(),
-            buffers: system.buffers.clone(),
             most: system.most,
             writes,
         }

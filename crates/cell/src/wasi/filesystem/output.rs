@@ -4,8 +4,9 @@
 //! charged until it is.
 
 use super::Streamed;
-use super::buffers::Lent;
 use super::input::failed;
+use crate::host::fs::disk::Growth;
+use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
 use crate::steps::caps::PERMITTED;
@@ -102,12 +103,13 @@ impl FileOutput {
     fn job(&self, bytes: Bytes) -> Result<impl FnOnce() -> Result<()> + Send + use<>> {
         let node = self.file.node.clone().ok_or(Errno::BADF)?;
         let (offset, end) = (self.place.offset(), self.place.is_end());
-        Ok(move || transfer::write_all(&node, &bytes, offset, end))
+        let growth = Growth::take(&node, bytes.len())?;
+        Ok(move || transfer::write_all(&node, &bytes, offset, end, growth))
     }
 
     /// Begins to write `bytes` elsewhere.
     fn write_later(&mut self, bytes: Bytes) -> Result<()> {
-        let lent = self.file.buffers.lend(bytes.len())?;
+        let lent = self.file.files.pages().lend(bytes.len())?;
         let length = bytes.len();
         let job = self.job(bytes)?;
         let pending = io::run(self.file.account(), move || (job(), lent));
