@@ -6,7 +6,7 @@ use super::limit::Promise;
 use crate::host::io::{Io, pool};
 use leasehold_lease::Lease;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
 
 /// Descriptors of a tenant that may wait to be closed while it opens others. So many more than its
@@ -27,6 +27,8 @@ pub(crate) struct Account {
     cpu_ns: AtomicU64,
     io: Arc<Io>,
     disk: Disk,
+    /// Whether it has had files that may not answer.
+    is_slow: AtomicBool,
     #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
     promise: Option<Promise>,
     #[expect(dead_code, reason = "held to be dropped, when the last job is done")]
@@ -47,6 +49,7 @@ impl Account {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             limit: lease.files.open,
             disk: Disk::new(lease.disk),
+            is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
@@ -106,8 +109,22 @@ impl Account {
 
     fn hand_over(self: &Arc<Self>, files: u32, what: impl Send + 'static, is_urgent: bool) {
         self.closing.fetch_add(files, Ordering::AcqRel);
-        let reaper = &self.io.reaper;
-        reaper.discard(self.clone(), files, Box::new(what), is_urgent);
+        let (account, what) = (self.clone(), Box::new(what));
+        match self.is_slow.load(Ordering::Relaxed) {
+            // Closing one of its files may take for ever.
+            true => self.io.pool.close(account, files, what),
+            false => self.io.reaper.discard(account, files, what, is_urgent),
+        }
+    }
+
+    /// The tenant opens a file of which any call may wait for ever, closing it included.
+    pub(crate) fn expect_slow_files(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether closing any file of the tenant's may take for ever.
+    pub(super) fn has_slow_files(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     /// Whether everything that the tenant had open is closed.

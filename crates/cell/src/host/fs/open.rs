@@ -111,7 +111,12 @@ impl Request {
             opened => opened,
         };
         match opened {
-            Ok((node, status)) => Ok(Some(node.of(files, &status))),
+            Ok((node, status)) => {
+                if node.class == Class::Slow {
+                    files.account().expect_slow_files();
+                }
+                Ok(Some(node.of(files, &status)))
+            }
             Err(errno) if site.is_undecided(errno) => Ok(None),
             Err(errno) => Err(errno),
         }

@@ -4,7 +4,7 @@
 //! water, [`CHUNK`] at a time, before they exist.
 
 use super::account::Account;
-use super::descriptor::{Descriptor, Node, Open};
+use super::descriptor::{Class, Descriptor, Node, Open};
 use super::pages::Pages;
 use crate::local;
 use crate::meter::Held;
@@ -171,6 +171,9 @@ impl Table {
     pub(crate) fn put(&mut self, mut taken: Taken, open: Open) -> u32 {
         // From here on the table gives it back.
         taken.0 = None;
+        if open.node.class == Class::Slow {
+            self.account().expect_slow_files();
+        }
         self.files.opened(&open.node);
         self.insert(Descriptor::Open(open))
     }
@@ -274,7 +277,8 @@ impl Drop for Table {
         let chunks = std::mem::take(&mut self.chunks);
         let open = self.files.open.load(Ordering::Relaxed);
         let not_directories = self.files.not_directories.load(Ordering::Relaxed);
-        if open > FEW || not_directories > 0 || chunks.len() > 1 {
+        let is_slow = self.account().has_slow_files();
+        if open > FEW || not_directories > 0 || chunks.len() > 1 || is_slow {
             self.account().close_last(open, chunks);
         }
         self.account().give(open);

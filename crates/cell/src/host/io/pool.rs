@@ -1,8 +1,8 @@
 //! Threads that may block, shared by the tenants of a cell.
 //!
 //! Jobs wait in a queue of their tenant's. Every tenant that may have jobs is [promised](Promise) a
-//! thread, whatever the calls of others do: no more tenants are promised one than there are threads. Beyond
-//! it a tenant has up to [`MOST_PER_TENANT`] jobs in the hands of threads, as long as no more than
+//! thread for calls and one for closing files, whatever others do: no more are promised than there are.
+//! Beyond them a tenant has up to [`MOST_PER_TENANT`] jobs in the hands of threads, as long as no more than
 //! [`MOST_FURTHER`] threads of a cell are taken in this way. A call that never returns keeps its thread, and
 //! its tenant's promise, also when the tenant has ended.
 //!
@@ -22,7 +22,10 @@ pub(crate) const MOST_PER_TENANT: usize = 4;
 /// Threads of one cell.
 pub(crate) const MOST_THREADS: usize = 512;
 
-/// Threads of them that tenants have beyond the one that each is promised.
+/// Threads that a tenant is promised: for a call, and for closing files.
+const PROMISED: usize = 2;
+
+/// Threads that tenants have beyond those.
 const MOST_FURTHER: usize = 128;
 
 /// Threads that wait for jobs; one more ends.
@@ -35,9 +38,37 @@ const STACK_BYTES: usize = 128 << 10;
 pub(super) struct Job {
     account: Arc<Account>,
     work: Box<dyn FnOnce() + Send>,
+    /// Descriptors that are closed when it is done.
+    closes: u32,
 }
 
-/// The jobs of one tenant.
+/// Jobs of one tenant that wait for each other. Files are closed apart from its calls, so that an end does
+/// not wait for calls that never return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Lane {
+    /// The number of the account.
+    tenant: u64,
+    closes: bool,
+}
+
+impl Lane {
+    fn of(job: &Job) -> Self {
+        Self {
+            tenant: job.account.number(),
+            closes: job.closes > 0,
+        }
+    }
+
+    /// Threads that it may have.
+    fn most(self) -> usize {
+        match self.closes {
+            true => 1,
+            false => MOST_PER_TENANT,
+        }
+    }
+}
+
+/// The jobs of one lane.
 #[derive(Default)]
 struct Queue {
     /// In the order in which they came.
@@ -58,15 +89,14 @@ impl Queue {
 
 #[derive(Default)]
 struct State {
-    /// By the numbers of their accounts.
-    tenants: HashMap<u64, Queue>,
-    /// Tenants with a job that have no thread.
-    round: VecDeque<u64>,
-    /// Tenants with a job that have a thread, and could have another.
-    further_round: VecDeque<u64>,
-    /// Tenants that are promised a thread.
+    lanes: HashMap<Lane, Queue>,
+    /// Lanes with a job that have no thread.
+    round: VecDeque<Lane>,
+    /// Lanes with a job that have a thread, and could have another.
+    further_round: VecDeque<Lane>,
+    /// Threads that are promised to tenants.
     promised: usize,
-    /// Threads that tenants have beyond the first of each.
+    /// Threads that lanes have beyond the first of each.
     further: usize,
     threads: usize,
     idle: usize,
@@ -81,83 +111,83 @@ impl State {
     fn put(&mut self, job: Job) -> u64 {
         let number = self.next_job;
         self.next_job += 1;
-        let tenant = job.account.number();
-        let queue = self.tenants.entry(tenant).or_default();
+        let lane = Lane::of(&job);
+        let queue = self.lanes.entry(lane).or_default();
         queue.jobs.insert(number, job);
-        self.settle(tenant);
+        self.settle(lane);
         number
     }
 
-    /// Whether one more thread can be promised, or taken by a tenant that has one.
-    fn has_room(&self) -> bool {
-        self.promised + self.further < MOST_THREADS
+    /// Whether so many more threads can be promised, or taken by lanes that have one.
+    fn has_room(&self, threads: usize) -> bool {
+        self.promised + self.further + threads <= MOST_THREADS
     }
 
-    /// Puts a tenant into the round that it belongs to, or forgets it.
-    fn settle(&mut self, tenant: u64) {
-        let Some(queue) = self.tenants.get_mut(&tenant) else {
+    /// Puts a lane into the round that it belongs to, or forgets it.
+    fn settle(&mut self, lane: Lane) {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
             return;
         };
         if queue.is_over() {
-            self.tenants.remove(&tenant);
+            self.lanes.remove(&lane);
         } else if queue.jobs.is_empty() {
             // It comes back with its next job.
         } else if queue.running == 0 && !queue.in_round {
             queue.in_round = true;
-            self.round.push_back(tenant);
-        } else if (1..MOST_PER_TENANT).contains(&queue.running) && !queue.in_further {
+            self.round.push_back(lane);
+        } else if (1..lane.most()).contains(&queue.running) && !queue.in_further {
             queue.in_further = true;
-            self.further_round.push_back(tenant);
+            self.further_round.push_back(lane);
         }
     }
 
-    fn take_back(&mut self, tenant: u64, job: u64) -> Option<Job> {
-        let job = self.tenants.get_mut(&tenant)?.jobs.remove(&job);
-        self.settle(tenant);
+    fn take_back(&mut self, lane: Lane, job: u64) -> Option<Job> {
+        let job = self.lanes.get_mut(&lane)?.jobs.remove(&job);
+        self.settle(lane);
         job
     }
 
-    /// The next job of a tenant that has no thread; or else of one that may have another.
-    fn next(&mut self) -> Option<(u64, Job)> {
-        while let Some(tenant) = self.round.pop_front() {
-            if let Some(job) = self.begin(tenant, |queue| {
+    /// The next job of a lane that has no thread; or else of one that may have another.
+    fn next(&mut self) -> Option<(Lane, Job)> {
+        while let Some(lane) = self.round.pop_front() {
+            if let Some(job) = self.begin(lane, |queue| {
                 queue.in_round = false;
                 queue.running == 0
             }) {
-                return Some((tenant, job));
+                return Some((lane, job));
             }
         }
         while self.further < MOST_FURTHER
-            && self.has_room()
-            && let Some(tenant) = self.further_round.pop_front()
+            && self.has_room(1)
+            && let Some(lane) = self.further_round.pop_front()
         {
-            if let Some(job) = self.begin(tenant, |queue| {
+            if let Some(job) = self.begin(lane, |queue| {
                 queue.in_further = false;
-                (1..MOST_PER_TENANT).contains(&queue.running)
+                (1..lane.most()).contains(&queue.running)
             }) {
                 self.further += 1;
-                return Some((tenant, job));
+                return Some((lane, job));
             }
         }
         None
     }
 
-    fn begin(&mut self, tenant: u64, may: impl FnOnce(&mut Queue) -> bool) -> Option<Job> {
-        let queue = self.tenants.get_mut(&tenant)?;
+    fn begin(&mut self, lane: Lane, may: impl FnOnce(&mut Queue) -> bool) -> Option<Job> {
+        let queue = self.lanes.get_mut(&lane)?;
         let job = match may(queue) {
             true => queue.jobs.pop_first(),
             false => None,
         };
         queue.running += usize::from(job.is_some());
-        self.settle(tenant);
+        self.settle(lane);
         job.map(|(_, job)| job)
     }
 
-    fn done(&mut self, tenant: u64) {
-        if let Some(queue) = self.tenants.get_mut(&tenant) {
+    fn done(&mut self, lane: Lane) {
+        if let Some(queue) = self.lanes.get_mut(&lane) {
             queue.running -= 1;
             self.further -= usize::from(queue.running > 0);
-            self.settle(tenant);
+            self.settle(lane);
         }
     }
 
@@ -187,7 +217,8 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// That there is a thread for a tenant whenever it has a job, until it is dropped.
+/// That there is a thread for a tenant whenever it has a call that may block, and another whenever it has
+/// files to close, until it is dropped.
 pub(crate) struct Promise(Arc<Shared>);
 
 impl std::fmt::Debug for Promise {
@@ -198,7 +229,7 @@ impl std::fmt::Debug for Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        lock(&self.0.state).promised -= 1;
+        lock(&self.0.state).promised -= PROMISED;
         self.0.wanted.notify_one();
     }
 }
@@ -206,8 +237,8 @@ impl Drop for Promise {
 /// Why a promise cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "all {MOST_THREADS} threads of the cell for calls that may block are promised or taken: {promised} \
-     tenants with directories have one each, and calls of theirs that have not returned {further} more"
+    "all {MOST_THREADS} threads of the cell for calls that may block are promised or taken: tenants with \
+     directories have {promised}, two each, and calls of theirs that have not returned {further} more"
 )]
 pub(crate) struct TooMany {
     promised: usize,
@@ -242,19 +273,19 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Promises a tenant a thread.
+    /// Promises a tenant a thread for its calls, and one for closing files.
     ///
     /// # Errors
     /// When all are promised or taken.
     pub(crate) fn promise(&self) -> Result<Promise, TooMany> {
         let mut state = lock(&self.0.state);
-        if !state.has_room() {
+        if !state.has_room(PROMISED) {
             return Err(TooMany {
                 promised: state.promised,
                 further: state.further,
             });
         }
-        state.promised += 1;
+        state.promised += PROMISED;
         drop(state);
         Ok(Promise(self.0.clone()))
     }
@@ -262,10 +293,23 @@ impl Pool {
     /// Has a thread do `work` when it is the tenant's turn; the number of the job. Neither blocks nor
     /// fails; some microseconds to wake a thread up.
     pub(super) fn put(&self, account: Arc<Account>, work: impl FnOnce() + Send + 'static) -> u64 {
-        let job = Job {
+        self.put_job(Job {
             account,
             work: Box::new(work),
-        };
+            closes: 0,
+        })
+    }
+
+    /// Has a thread drop `what`, with `files` descriptors in it, whatever the tenant's calls do.
+    pub(crate) fn close(&self, account: Arc<Account>, files: u32, what: Box<dyn Send>) {
+        self.put_job(Job {
+            account,
+            work: Box::new(move || drop(what)),
+            closes: files,
+        });
+    }
+
+    fn put_job(&self, job: Job) -> u64 {
         let mut state = lock(&self.0.state);
         let number = state.put(job);
         let lacks = state.lacks_thread();
@@ -279,7 +323,11 @@ impl Pool {
 
     /// Takes a job out of the queue, if no thread has begun it.
     pub(super) fn take_back(&self, account: &Account, job: u64) -> Option<Job> {
-        lock(&self.0.state).take_back(account.number(), job)
+        let lane = Lane {
+            tenant: account.number(),
+            closes: false,
+        };
+        lock(&self.0.state).take_back(lane, job)
     }
 
     /// Threads end when there are no more jobs.
@@ -333,7 +381,7 @@ impl Shared {
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {
-            if let Some((tenant, job)) = state.next() {
+            if let Some((lane, job)) = state.next() {
                 let lacks = state.lacks_thread();
                 drop(state);
                 if lacks {
@@ -341,7 +389,7 @@ impl Shared {
                 }
                 job.run();
                 state = lock(&self.state);
-                state.done(tenant);
+                state.done(lane);
             } else if state.stopped || state.idle == MOST_IDLE {
                 state.threads -= 1;
                 return;
@@ -365,14 +413,15 @@ impl Job {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
         self.account.took(thread_cpu_ns() - began);
+        self.account.closed(self.closes);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_FURTHER, MOST_PER_TENANT, MOST_THREADS};
+    use super::{MOST_FURTHER, MOST_PER_TENANT, MOST_THREADS, PROMISED};
     use crate::host::fs::account::Account;
-    use crate::host::io::{Io, run};
+    use crate::host::io::{Io, Pending, run};
     use leasehold_lease::Lease;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Barrier};
@@ -382,18 +431,21 @@ mod tests {
 
     fn account(io: &Arc<Io>) -> Option<Arc<Account>> {
         let promise = io.pool.promise().ok()?;
-        Some(Arc::new(Account::new(&Lease::default(), None, Some(promise), io.clone())))
+        Some(Arc::new(Account::new(
+            &Lease::default(),
+            None,
+            Some(promise),
+            io.clone(),
+        )))
     }
 
-    /// Puts jobs that return only when the sender is dropped.
-    fn hang(account: &Arc<Account>, jobs: usize) -> Vec<Sender<()>> {
+    /// Jobs that return only when the senders are dropped, and what waits for them.
+    fn hang(account: &Arc<Account>, jobs: usize) -> (Vec<Sender<()>>, Vec<Pending<bool>>) {
         let hangs = (0..jobs).map(|_| {
             let (sender, receiver): (Sender<()>, Receiver<()>) = channel();
-            // It is in the hands of a thread, whatever becomes of what waits for it.
-            std::mem::forget(run(account, move || receiver.recv().is_ok()));
-            sender
+            (sender, run(account, move || receiver.recv().is_ok()))
         });
-        hangs.collect()
+        hangs.unzip()
     }
 
     fn answers(account: &Arc<Account>) -> bool {
@@ -405,7 +457,7 @@ mod tests {
     #[test]
     fn calls_that_never_return_leave_a_thread_to_every_tenant_that_has_started() {
         let io = Arc::new(Io::start().expect("threads"));
-        let others: Vec<_> = (0..100).filter_map(|_| account(&io)).collect();
+        let others: Vec<_> = (0..50).filter_map(|_| account(&io)).collect();
         let mut hanging = Vec::new();
         // As long as tenants are admitted.
         while let Some(hostile) = account(&io) {
@@ -413,18 +465,50 @@ mod tests {
             hanging.push((hostile, hangs));
             assert!(hanging.len() <= MOST_THREADS);
         }
-        assert!(hanging.len() >= MOST_THREADS - MOST_FURTHER - others.len());
+        let least = (MOST_THREADS - MOST_FURTHER) / PROMISED - others.len();
+        assert!(hanging.len() >= least, "{}", hanging.len());
         assert!(others.iter().all(answers));
         // Those that have ended keep what their calls have not given back.
-        let (accounts, hangs): (Vec<_>, Vec<_>) = hanging.into_iter().unzip();
-        drop(accounts);
+        let begun = hanging.into_iter().map(|(_, (begun, _))| begun);
+        let begun: Vec<_> = begun.collect();
         assert!(account(&io).is_none());
-        drop(hangs);
+        drop(begun);
         let began = std::time::Instant::now();
         while account(&io).is_none() {
             assert!(began.elapsed() < SOON);
             std::thread::sleep(Duration::from_millis(1));
         }
+        io.stop();
+    }
+
+    /// A file whose close never returns.
+    struct Hanging(Receiver<()>);
+
+    impl Drop for Hanging {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn a_close_that_never_returns_delays_no_other_tenant_and_no_call_of_its_own() {
+        let io = Arc::new(Io::start().expect("threads"));
+        let [hostile, other, slow] = [(); 3].map(|()| account(&io).expect("a promise"));
+        let (sender, receiver) = channel();
+        hostile.expect_slow_files();
+        slow.expect_slow_files();
+        hostile.close(1, Hanging(receiver));
+        for tenant in [&other, &slow] {
+            tenant.close(1, ());
+            let began = std::time::Instant::now();
+            while !tenant.is_closed() {
+                assert!(began.elapsed() < SOON);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        assert!(answers(&hostile));
+        assert!(!hostile.is_closed());
+        drop(sender);
         io.stop();
     }
 
