@@ -20,9 +20,9 @@ pub(crate) use state::{Environment, State};
 use super::answer::{Answer, to_guest};
 use super::fs::attempt::Try;
 use super::io;
+use super::way::make_way;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use wasmtime::{Caller, Linker, Result};
@@ -103,22 +103,6 @@ async fn elsewhere(caller: &mut Caller<'_, Guest>, work: Work) -> Answer {
     let account = caller.data_mut().preview1()?.account().clone();
     let finish = io::run(&account, work).await;
     finish(caller)
-}
-
-/// Has others run whose turn it is, if it is somebody's.
-async fn make_way() {
-    if !crate::preempt::fired() {
-        return;
-    }
-    let mut made = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut made, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Links functions that never wait.

@@ -8,6 +8,7 @@ use crate::host::fs::descriptor::{Class, Node};
 use crate::host::fs::pages::{Lent, PAGE};
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
+use crate::host::way::make_way;
 use bytes::Bytes;
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
@@ -121,6 +122,8 @@ impl FileInput {
 impl Pollable for FileInput {
     async fn ready(&mut self) {
         if matches!(self.state, State::Idle) {
+            // A guest may wait for a thousand streams.
+            make_way().await;
             let tried = match self.node() {
                 Ok(node) if node.class == Class::Memory && node.is_prompt() => return,
                 Ok(node) => transfer::read_now(node, &mut [0], self.position),
