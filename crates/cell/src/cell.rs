@@ -654,14 +654,21 @@ impl TenantHandle {
     }
 }
 
-/// Whether arguments and variables are within the cap: each is copied in one step.
+/// Whether arguments, variables and names of directories are within the cap: each is copied in one step.
 fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     let args = surroundings.args.iter().map(|arg| arg.len() + 1);
     let variables = surroundings.env.iter();
     let env = variables.map(|(name, value)| name.len() + value.len() + 2);
+    let dirs = surroundings.dirs.iter();
+    let names = dirs.map(|directory| directory.guest.len() + 1);
     for (what, bytes, count) in [
         ("arguments", args.sum::<usize>(), surroundings.args.len()),
         ("environment", env.sum(), surroundings.env.len()),
+        (
+            "names of the directories",
+            names.sum(),
+            surroundings.dirs.len(),
+        ),
     ] {
         if count > caps::STRING_COUNT.size() {
             return Err(StartError::Surroundings(format!(

@@ -6,7 +6,8 @@
 
 use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
-use crate::host::preview1::{self, Environment, Preopen};
+use crate::host::fs::preopen::Preopen;
+use crate::host::preview1::{self, Environment};
 use crate::image::Image;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
@@ -18,6 +19,7 @@ use crate::steps::caps::{STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
+use crate::wasi::filesystem::FileSystem;
 use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use wasmtime::{Engine, Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
-use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView as _};
+use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
 
 const PAGE: u64 = 4096;
 
@@ -72,13 +74,17 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Checks that arguments and variables can be copied in a step.
+    /// Checks that arguments, variables and names of directories can be copied in a step.
     fn check_strings(&self) -> Result<(), Errno> {
         let args = self.args.iter().map(|arg| arg.len() + 1);
         let env = self.env.iter();
         let env = env.map(|(name, value)| name.len() + value.len() + 2);
+        let dirs = self.dirs.iter().map(|directory| directory.guest.len() + 1);
         let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
-        match fits(self.args.len(), args.sum()) && fits(self.env.len(), env.sum()) {
+        match fits(self.args.len(), args.sum())
+            && fits(self.env.len(), env.sum())
+            && fits(self.dirs.len(), dirs.sum())
+        {
             true => Ok(()),
             false => Err(Errno::Limit),
         }
@@ -121,13 +127,6 @@ pub(crate) struct Limits {
     /// Component-model handles: the engine keeps them in tables that a guest can fill without
     /// asking the host.
     pub(crate) handles: u64,
-    pub(crate) open_files: u32,
-}
-
-/// Places for open files and streams of a component that may have so many files: each place may be a
-/// descriptor of the host's.
-pub(crate) fn places(open_files: u32) -> u32 {
-    open_files.saturating_mul(2)
 }
 
 /// An execution that has not ended by itself.
@@ -285,27 +284,20 @@ impl Blueprint {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
         let root = root_of(tenant)?;
-        let (table, preview1) = match self.program.code() {
+        let account = local::with(|local| local.files.get(&root).cloned());
+        let account = account.ok_or(Errno::Gone)?;
+        let (table, preview1, files) = match self.program.code() {
             Code::Module(_) => {
-                let account = local::with(|local| local.files.get(&root).cloned());
-                let state = preview1::State::new(
-                    (tenant, execution),
-                    account.ok_or(Errno::Gone)?,
-                    environment,
-                    preopens,
-                )?;
-                (TableCharge::none(wasi.ctx().table), Some(Box::new(state)))
+                let identity = (tenant, execution);
+                let state = preview1::State::new(identity, account, environment, preopens)?;
+                let table = TableCharge::none(wasi.ctx().table);
+                (table, Some(Box::new(state)), None)
             }
             Code::Component(_) => {
-                let preopens = self.surroundings.dirs.len();
-                let table = TableCharge::start(
-                    wasi.ctx().table,
-                    tenant,
-                    execution,
-                    preopens,
-                    places(self.limits.open_files) as usize,
-                )?;
-                (table, None)
+                let identity = (tenant, execution);
+                let files = FileSystem::new(identity, account, preopens, call_bytes)?;
+                let table = TableCharge::start(wasi.ctx().table, tenant, execution)?;
+                (table, None, Some(Box::new(files)))
             }
         };
         let prepared = self
@@ -334,6 +326,7 @@ impl Blueprint {
             limiter,
             (table, wasi),
             preview1,
+            files,
         );
         let mut store = Store::new(&self.engine, guest);
         let guest = self
@@ -368,7 +361,6 @@ pub(crate) struct Surrounding {
     wasi: WasiCtxBuilder,
     environment: Environment,
     preopens: Vec<Preopen>,
-    is_module: bool,
     /// Still to be opened, the next one last.
     dirs: Vec<Directory>,
     unopened: Vec<(String, PathBuf)>,
@@ -413,7 +405,6 @@ impl Surrounding {
             wasi,
             environment,
             preopens: Vec::new(),
-            is_module,
             dirs,
             unopened,
             data: Vec::new(),
@@ -428,26 +419,15 @@ impl Surrounding {
         let Some(Directory { host, guest, write }) = self.dirs.pop() else {
             return self.open_data();
         };
-        if self.is_module {
-            return match Preopen::open(&host, &guest, write) {
-                Ok(preopen) => {
-                    self.preopens.push(preopen);
-                    Ok(true)
-                }
-                Err(errno) => Err(BuildError::Directory {
-                    path: host,
-                    source: std::io::Error::from(errno).into(),
-                }),
-            };
-        }
-        let permissions = if write {
-            FsPerms::ReadWrite
-        } else {
-            FsPerms::ReadOnly
-        };
-        match self.wasi.preopened_dir(&host, &guest, permissions) {
-            Ok(_) => Ok(true),
-            Err(source) => Err(BuildError::Directory { path: host, source }),
+        match Preopen::open(&host, &guest, write) {
+            Ok(preopen) => {
+                self.preopens.push(preopen);
+                Ok(true)
+            }
+            Err(errno) => Err(BuildError::Directory {
+                path: host,
+                source: errno.into(),
+            }),
         }
     }
 
@@ -480,10 +460,10 @@ impl Surrounding {
 pub(crate) enum BuildError {
     #[error("the lease does not pay for starting it: {0}")]
     Lease(#[from] Errno),
-    #[error("directory {}: {source:#}", path.display())]
+    #[error("directory {}: {source}", path.display())]
     Directory {
         path: PathBuf,
-        source: wasmtime::Error,
+        source: std::io::Error,
     },
     #[error("data set {}: {source}", path.display())]
     Data {
@@ -546,9 +526,7 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
         return Exit::Code(*code);
     }
     if error.is::<wasmtime_wasi::ResourceTableError>() {
-        return Exit::Lease(
-            "out of places or reclamation budget for another descriptor or stream".into(),
-        );
+        return Exit::Lease("out of places or reclamation budget for another stream".into());
     }
     if let Some(errno) = error.downcast_ref::<Errno>() {
         return Exit::Lease(format!("{} ({errno})", message(error)));

@@ -4,8 +4,10 @@ use crate::host::answer::{Answer, Fail};
 use crate::host::preview1;
 use crate::limiter::Limiter;
 use crate::memory::DataSet;
+use crate::wasi::filesystem::FileSystem;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::TenantId;
+use wasmtime::error::Context as _;
 use wasmtime::{AsContextMut, Caller, Extern, Memory};
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::WasiView as _;
@@ -27,6 +29,8 @@ pub(crate) struct Guest {
     wasi: WasiP1Ctx,
     /// The state of preview 1, for a core module.
     preview1: Option<Box<preview1::State>>,
+    /// The files of a component. Dropped after the streams on them, which are in `wasi`.
+    files: Option<Box<FileSystem>>,
     /// The exported memory of a core module, once it was looked up.
     memory: Option<Memory>,
 }
@@ -39,6 +43,7 @@ impl Guest {
         limiter: Limiter,
         (table, wasi): (TableCharge, WasiP1Ctx),
         preview1: Option<Box<preview1::State>>,
+        files: Option<Box<FileSystem>>,
     ) -> Self {
         Self {
             tenant,
@@ -49,6 +54,7 @@ impl Guest {
             table,
             wasi,
             preview1,
+            files,
             memory: None,
         }
     }
@@ -74,6 +80,15 @@ impl Guest {
             Some(state) => Ok(state),
             None => Err(no_preview1()),
         }
+    }
+
+    /// The files of a component.
+    ///
+    /// # Errors
+    /// When the program is a core module, which imports none of their functions.
+    pub(crate) fn files(&mut self) -> wasmtime::Result<&mut FileSystem> {
+        let files = self.files.as_deref_mut();
+        files.context("these files are for components")
     }
 
     /// WASI's state, with room in its table for what one host call can put there.

@@ -19,7 +19,7 @@ use crate::meter::{Held, Meter};
 use crate::preempt;
 use crate::share::Shares;
 use crate::steps::caps::COPIED_REGION;
-use crate::wasi::directory::Listing;
+use crate::wasi::filesystem::directory::Listing;
 use crate::wasi::poll::Source;
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};

@@ -24,12 +24,13 @@ pub enum Held {
     PagedPage,
     /// An element of a table.
     TableElement,
-    /// A place in a table of preview 1's descriptors, filled with an open file.
+    /// A place in a table of descriptors, filled with an open file.
     Descriptor,
-    /// A place in `wasmtime-wasi`'s resource table, filled with the dearest thing it can hold.
+    /// A place in `wasmtime-wasi`'s resource table, filled with what is dearer than a stream: an open
+    /// directory.
     WasiEntry,
     /// A 4 KiB page of the host's heap: what the engine keeps for instances, and what a pending
-    /// host call may hold.
+    /// host call or a stream may hold.
     HostPage,
 }
 

@@ -16,7 +16,8 @@ use leasehold_cell::{
     StartRequest, Surroundings,
 };
 use leasehold_lease::{
-    ByteSize, Cpu, DataSet, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag, TenantSpec,
+    ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
+    TenantSpec,
 };
 use leasehold_reserve::Order;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,15 @@ pub(crate) struct Arguments {
     /// Limit on open files, set aside for a tenant with a directory [default: 128].
     #[arg(long, value_name = "N", value_parser = Files::open)]
     open_files: Option<u32>,
+
+    /// Bytes that it may add to disks through its directories [default: 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    disk_bytes: Option<ByteSize>,
+
+    /// Files, directories and links that it may add to its directories [default: 10000].
+    #[arg(long, value_name = "N", value_parser = Disk::files)]
+    disk_files: Option<u32>,
+
     /// Limit on table elements, in total [default: 1000000].
     #[arg(long, value_name = "N", value_parser = LeaseFlags::table_elements)]
     table_elements: Option<u64>,
@@ -251,6 +261,8 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         table_elements: arguments.table_elements,
         host_memory: arguments.host_memory,
         open_files: arguments.open_files,
+        disk_bytes: arguments.disk_bytes,
+        disk_files: arguments.disk_files,
         cpu: arguments.cpu,
     };
     tenant.lease = flags.over(tenant.lease);

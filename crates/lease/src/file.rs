@@ -9,6 +9,7 @@ use toml::de::DeTable;
 
 use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
+use crate::disk::Disk;
 use crate::error::{LeaseError, excerpt};
 use crate::files::Files;
 use crate::lease::{Lease, Reclaim};
@@ -22,7 +23,7 @@ use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu, files";
+const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu, files, disk";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
@@ -225,6 +226,7 @@ fn parse_tenant(
     let mut memory = (Memory::default(), None);
     let mut cpu = None;
     let mut files = Files::default();
+    let mut disk = Disk::default();
     for entry in node.entries()? {
         match entry.name() {
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
@@ -236,6 +238,7 @@ fn parse_tenant(
             "memory" => memory = parse_memory(&entry, base, swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
             "files" => files = parse_files(&entry)?,
+            "disk" => disk = parse_disk(&entry)?,
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
     }
@@ -255,6 +258,7 @@ fn parse_tenant(
             memory: memory.0,
             cpu,
             files,
+            disk,
         },
     })
 }
@@ -446,6 +450,19 @@ fn parse_files(node: &Node<'_>) -> Result<Files, LeaseError> {
         }
     }
     Ok(files)
+}
+
+fn parse_disk(node: &Node<'_>) -> Result<Disk, LeaseError> {
+    let mut disk = Disk::default();
+    for entry in node.entries()? {
+        match entry.name() {
+            "bytes" => disk.bytes = entry.quantity()?,
+            // The range is of 32 bits.
+            "files" => disk.files = entry.integer(Disk::FILES, Disk::FILES_ALLOWED)? as u32,
+            _ => return Err(entry.unknown(Disk::KEYS)),
+        }
+    }
+    Ok(disk)
 }
 
 /// The workloads of tenants, all of which have to be there.

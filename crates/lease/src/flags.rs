@@ -40,6 +40,10 @@ pub struct LeaseFlags {
     pub host_memory: Option<ByteSize>,
     /// Replaces `files.open`; parse it with [`Files::open`](crate::Files::open).
     pub open_files: Option<u32>,
+    /// Replaces `disk.bytes`.
+    pub disk_bytes: Option<ByteSize>,
+    /// Replaces `disk.files`; parse it with [`Disk::files`](crate::Disk::files).
+    pub disk_files: Option<u32>,
     /// Replaces `cpu` as a whole: a budget means nothing without its period.
     pub cpu: Option<Cpu>,
 }
@@ -57,6 +61,8 @@ impl LeaseFlags {
         lease.memory.host = self.host_memory.or(base.memory.host);
         lease.cpu = self.cpu.or(base.cpu);
         lease.files.open = self.open_files.unwrap_or(base.files.open);
+        lease.disk.bytes = self.disk_bytes.unwrap_or(base.disk.bytes);
+        lease.disk.files = self.disk_files.unwrap_or(base.disk.files);
         lease
     }
 

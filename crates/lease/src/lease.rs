@@ -2,6 +2,7 @@
 
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
+use crate::disk::Disk;
 use crate::files::Files;
 use crate::memory::Memory;
 use crate::nanoseconds::Nanoseconds;
@@ -9,7 +10,9 @@ use crate::nanoseconds::Nanoseconds;
 /// The contract of one tenant.
 ///
 /// The default is the lease of `leasehold run` without flags: a reclamation budget of 50 ms,
-/// 1 GiB of linear memory, 1,000,000 table elements, 128 open files, and no processor reservation. That is enough for an ordinary command and still a deadline; a lease file has to name its budget.
+/// 1 GiB of linear memory, 1,000,000 table elements, 128 open files, 1 GiB and 10,000 files more on
+/// disks, and no processor reservation. That is enough for an ordinary command and still a deadline; a
+/// lease file has to name its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lease {
     /// What taking everything back may cost.
@@ -21,6 +24,8 @@ pub struct Lease {
     pub cpu: Option<Cpu>,
     /// How many files the tenant may have.
     pub files: Files,
+    /// What the tenant may add to a disk.
+    pub disk: Disk,
 }
 
 /// The reservation of time to end the tenant (BRR §III).

@@ -44,6 +44,7 @@
 
 mod byte_size;
 mod cpu;
+mod disk;
 mod error;
 mod file;
 mod files;
@@ -59,6 +60,7 @@ mod workload;
 
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};
+pub use disk::Disk;
 pub use error::LeaseError;
 pub use file::LeaseFile;
 pub use files::Files;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Cpu, Directory, EnvVar, Files, Lease, LeaseFile, LeaseFlags, Memory, MemoryKind,
-    Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
+    ByteSize, Cpu, Directory, Disk, EnvVar, Files, Lease, LeaseFile, LeaseFlags, Memory,
+    MemoryKind, Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
@@ -34,6 +34,7 @@ reclaim = { budget = "500us", call_bytes = "1MiB" }
 memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB" }
 cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
 files = { open = 20 }
+disk = { bytes = "8MiB", files = 30 }
 "#;
     let file = LeaseFile::parse(text, Path::new("/etc/leases/lease.toml")).expect(text);
     let var = |name: &str, value: &str| EnvVar {
@@ -76,6 +77,10 @@ files = { open = 20 }
                     .expect("consistent"),
             ),
             files: Files { open: 20 },
+            disk: Disk {
+                bytes: size(8 << 20),
+                files: 30,
+            },
         },
     };
     assert_eq!(file.tenants, [expected]);
@@ -282,6 +287,10 @@ fn a_flag_replaces_its_value_and_no_other() {
         },
         cpu: Some(cpu(1_000, 10_000)),
         files: Files { open: 6 },
+        disk: Disk {
+            bytes: size(7),
+            files: 8,
+        },
     };
     let none = LeaseFlags::default();
     assert_eq!(none.over(base), base);
@@ -302,6 +311,28 @@ fn a_flag_replaces_its_value_and_no_other() {
     assert_eq!(
         LeaseFlags {
             open_files: Some(10),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
+    expected.disk.bytes = size(10);
+    assert_eq!(
+        LeaseFlags {
+            disk_bytes: Some(size(10)),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
+    expected.disk.files = 0;
+    assert_eq!(
+        LeaseFlags {
+            disk_files: Some(0),
             ..none
         }
         .over(base),

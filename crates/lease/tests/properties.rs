@@ -52,7 +52,8 @@ fn line() -> impl Strategy<Value = String> {
         "cpu\\.(budget|period|nonpreemptive|slice) = \"[0-9]{1,4}(us|ms)\"",
         "cpu\\.(priority|replenishments) = -?[0-9]{1,3}",
         "cpu\\.policy = \"(sporadic|deferrable|x)\"",
-        "(args|env|dirs|data|reclaim|memory|cpu) = [\\[{][^\\n]{0,20}[}\\]]",
+        "disk\\.(bytes|files) = \"?[0-9]{1,12}(MiB)?\"?",
+        "(args|env|dirs|data|reclaim|memory|cpu|disk) = [\\[{][^\\n]{0,20}[}\\]]",
         "[^\\n]{0,30}",
     ]
 }

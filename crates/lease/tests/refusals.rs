@@ -10,7 +10,8 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
                     most 1TiB, such as \"16MiB\"";
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
-const TENANT_KEYS: &str = "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files";
+const TENANT_KEYS: &str =
+    "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files, disk";
 
 fn message(text: &str) -> String {
     LeaseFile::parse(text, Path::new("lease.toml"))
@@ -248,6 +249,27 @@ fn mappings_are_a_count_in_range_of_a_tenant_that_pages() {
     let error = LeaseFile::parse(&text, Path::new("lease.toml")).expect_err(&text);
     let allowed = "allowed: no such key, unless `limit` is more than the reserve";
     assert!(error.to_string().ends_with(allowed), "{error}");
+}
+
+#[test]
+fn what_a_disk_cannot_be_asked_for_is_refused() {
+    const FILES: &str = "allowed: a whole number from 0 to 1000000000";
+    for (line, key, allowed) in [
+        ("disk.bytes = 10", "disk.bytes", "allowed: a size with its"),
+        ("disk.bytes = \"0MiB\"", "disk.bytes", "more than zero"),
+        ("disk.files = -1", "disk.files", FILES),
+        ("disk.files = 1000000001", "disk.files", FILES),
+        ("disk.inodes = 1", "disk.inodes", "allowed: bytes, files"),
+        ("disk = 1", "disk", "allowed: a table"),
+    ] {
+        let message = message(&sound_tenant_with(line));
+        assert!(message.starts_with("lease.toml:4:"), "{message}");
+        assert!(
+            message.contains(&format!(": tenant.a.{key}: found ")),
+            "{message}"
+        );
+        assert!(message.contains(allowed), "{message}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
-use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits, places};
+use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
 use crate::local;
@@ -16,7 +16,6 @@ use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
-use crate::program::Code;
 use crate::starting::{Client, Starting};
 use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
@@ -154,23 +153,20 @@ impl Executor {
         let price = local::with(|local| local.prices.price(class));
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
-        let promise = match request.surroundings.dirs.is_empty() {
-            // There is nothing that it could open.
-            true => None,
-            false => {
-                let promise = Promise::make(match request.program.code() {
-                    Code::Module(_) => lease.files.open,
-                    Code::Component(_) => places(lease.files.open),
-                });
-                Some(promise.map_err(|refused| StartError::Full(refused.to_string()))?)
-            }
-        };
+        let (mut promise, mut thread) = (None, None);
+        // Without a directory there is nothing that it could open.
+        if !request.surroundings.dirs.is_empty() {
+            let open = Promise::make(lease.files.open);
+            promise = Some(open.map_err(|refused| StartError::Full(refused.to_string()))?);
+            let one = local::with(|local| local.io.pool.promise());
+            thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
+        }
         let (tenant, group) = local::with(|local| {
             let budget_ns = price.buys(budget_ns);
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, &lease.memory);
-            let files = Account::new(lease.files.open, promise, local.io.clone());
+            let files = Account::new(lease, promise, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })
@@ -241,7 +237,6 @@ impl Executor {
             limits: Limits {
                 call_bytes,
                 handles: handles(budget_ns, self.page_ps),
-                open_files: request.lease.files.open,
             },
         });
         let execution = local::with(|local| {

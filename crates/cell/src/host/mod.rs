@@ -21,3 +21,4 @@ pub(crate) mod fs;
 pub(crate) mod io;
 pub(crate) mod kernel;
 pub(crate) mod preview1;
+pub(crate) mod way;

@@ -111,9 +111,9 @@ pub const REGION_COPY: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
 /// on pages that the host has to find first.
 pub const COPIED_REGION: Cap = Cap::new("bytes of a region", 128 * KIB, Beyond::Error);
 
-/// Descriptors and streams of an execution in the engine's resource table: dropping its store closes
+/// Streams and error values of an execution in the engine's resource table: dropping its store drops
 /// them in one step.
-pub const ENTRIES: Cap = Cap::new("descriptors and streams", 1024, Beyond::Error);
+pub const ENTRIES: Cap = Cap::new("streams", 1024, Beyond::Error);
 
 /// Bytes of linear memory that one engine instruction touches.
 pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
@@ -127,7 +127,7 @@ pub const TABLE_GROWTH: Cap = Cap::new("elements", 4 * KIB, Beyond::Error);
 /// Names of directory entries in the window that one step reads, bytes.
 pub const WINDOW: Cap = Cap::new(
     "bytes of entries",
-    crate::wasi::WINDOW as u64,
+    crate::host::fs::window::WINDOW as u64,
     Beyond::Steps,
 );
 

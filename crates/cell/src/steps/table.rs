@@ -224,6 +224,8 @@ const fn row(interface: &'static str, name: &'static str) -> Row {
 }
 
 const ENTRY: &[Held] = &[Held::WasiEntry];
+const STREAM: &[Held] = &[Held::WasiEntry, Held::HostPage];
+const DESCRIPTOR: &[Held] = &[Held::Descriptor];
 const PROGRAM: &[Held] = &[
     Held::Store,
     Held::Instance,
@@ -412,18 +414,18 @@ static ROWS: [Row; 269] = [
     row(IO_STREAMS, "[resource-drop]output-stream").io(),
     // Files.
     row(FILES, "[method]descriptor.read-via-stream")
-        .takes(ENTRY)
-        .holds("a buffer of a transfer"),
+        .takes(STREAM)
+        .holds("a page that is read ahead"),
     row(FILES, "[method]descriptor.write-via-stream")
-        .takes(ENTRY)
-        .holds("a buffer of a transfer"),
+        .takes(STREAM)
+        .holds("what waits to be written"),
     row(FILES, "[method]descriptor.append-via-stream")
-        .takes(ENTRY)
-        .holds("a buffer of a transfer"),
+        .takes(STREAM)
+        .holds("what waits to be written"),
     row(FILES, "[method]descriptor.advise").io(),
     row(FILES, "[method]descriptor.sync-data").io(),
-    row(FILES, "[method]descriptor.get-flags").io(),
-    row(FILES, "[method]descriptor.get-type").io(),
+    row(FILES, "[method]descriptor.get-flags"),
+    row(FILES, "[method]descriptor.get-type"),
     row(FILES, "[method]descriptor.set-size").io(),
     row(FILES, "[method]descriptor.set-times").io(),
     row(FILES, "[method]descriptor.sync").io(),
@@ -439,7 +441,7 @@ static ROWS: [Row; 269] = [
         .holds("a buffer of a transfer")
         .io(),
     row(FILES, "[method]descriptor.read-directory")
-        .takes(ENTRY)
+        .takes(DESCRIPTOR)
         .holds("a window of entries")
         .io(),
     row(FILES, "[method]descriptor.create-directory-at")
@@ -484,7 +486,7 @@ static ROWS: [Row; 269] = [
         .io(),
     row(FILES, "[method]descriptor.open-at")
         .caps(&[PATH])
-        .takes(ENTRY)
+        .takes(DESCRIPTOR)
         .holds("a path")
         .io(),
     row(FILES, "[resource-drop]descriptor").io(),
@@ -495,7 +497,7 @@ static ROWS: [Row; 269] = [
     row(FILES, "filesystem-error-code"),
     row("wasi:filesystem/preopens", "get-directories")
         .caps(&[STRINGS, STRING_COUNT])
-        .takes(ENTRY),
+        .takes(DESCRIPTOR),
     // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
     row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),

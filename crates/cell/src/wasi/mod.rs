@@ -1,38 +1,32 @@
 //! WASI preview 2 for command components. (Preview 1 is [`crate::host::preview1`].)
 //!
-//! The interfaces come from `wasmtime-wasi`. Three things are ours, because a guest can multiply
-//! them and freeing them one by one would take time that nobody was charged for:
+//! The interfaces come from `wasmtime-wasi`. Four things are the cell's own, because a guest can
+//! multiply them and freeing them one by one would take time that was charged to no tenant:
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
 //! - **clocks** ([`clocks`]): a sleep is the deadline of the waiting execution, not a timer;
-//! - **directory listings** ([`directory`]): a window of a few kilobytes on the directory, in the
-//!   tenant's arena.
+//! - **files** ([`filesystem`]): descriptors are entries of the execution's own table;
+//! - **directory listings** ([`filesystem::directory`]): a window of a few kilobytes on the
+//!   directory, in the tenant's arena.
 //!
-//! What `wasmtime-wasi` keeps on a tenant's behalf (descriptors, file streams, error values) lives
-//! in its resource table; every place in that table is charged before it can be used
-//! ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
+//! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is
+//! charged before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
 
 pub(crate) mod clocks;
-pub(crate) mod directory;
+pub(crate) mod filesystem;
 pub(crate) mod poll;
 mod random;
 mod rep;
 pub(crate) mod stdio;
 pub(crate) mod streams;
 pub(crate) mod table;
-mod window;
-
-pub(crate) use window::WINDOW;
 
 use crate::guest::Guest;
 use crate::steps::{mark, step};
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
-use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::{
-    cli, clocks as clocks_wit, filesystem, random as random_wit, sockets,
-};
+use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, random as random_wit, sockets};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -69,15 +63,7 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
         guest.clocks()
     })?;
 
-    filesystem::types::add_to_linker::<Guest, WasiFilesystem>(l, |guest| {
-        mark(step!("wasi:filesystem/types", "[method]descriptor.open-at"));
-        guest.filesystem()
-    })?;
-    directory::link(l)?;
-    filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(l, |guest| {
-        mark(step!("wasi:filesystem/preopens", "get-directories"));
-        guest.filesystem()
-    })?;
+    filesystem::link(l)?;
 
     random_wit::random::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     random_wit::insecure::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;

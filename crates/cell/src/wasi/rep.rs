@@ -29,7 +29,7 @@ pub(crate) fn create<T: 'static, R: 'static>(
 /// The object that a number of [`create`] stands for.
 ///
 /// `R` is a resource type of which every representation is made by `create` with this `T`:
-/// pollables are made nowhere but in [`super::poll`], and listings in [`super::directory`].
+/// pollables are made nowhere but in [`super::poll`], and listings in [`super::filesystem::directory`].
 pub(crate) fn find<T: 'static, R: 'static>(
     guest: &Guest,
     resource: &Resource<R>,

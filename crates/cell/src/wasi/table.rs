@@ -1,6 +1,6 @@
 //! The charge for `wasmtime-wasi`'s resource table.
 //!
-//! `wasmtime-wasi` puts a descriptor, stream or error value into the table from inside a host
+//! `wasmtime-wasi` puts a stream or an error value into the table from inside a host
 //! call, where nothing of ours is asked. But every host call has to fetch the table from us
 //! first, and the table has a capacity. So the capacity is always what has been charged for,
 //! and whenever the table is fetched it is made sure that one host call's worth of places is
@@ -14,11 +14,10 @@ use crate::local;
 use crate::meter::Held;
 use crate::steps::caps::ENTRIES;
 use leasehold_kernel::TenantId;
+use wasmtime::component::Resource;
 use wasmtime_wasi::ResourceTable;
 
-/// Places that one host call may take: the largest number any of them pushes (opening a
-/// preview 1 file pushes a descriptor and, on the first call of a guest, three streams and their
-/// terminals).
+/// Places that one host call may take: more than any of them pushes.
 const PER_CALL: usize = 8;
 
 /// Places charged at a time.
@@ -28,8 +27,6 @@ const BATCH: usize = 8 * PER_CALL;
 #[derive(Debug)]
 pub(crate) struct TableCharge {
     charged: usize,
-    /// The most places, since each may be an open file.
-    most: usize,
     /// Calls that can still be made before the table could run short of what was checked.
     calls_left: usize,
 }
@@ -42,13 +39,11 @@ impl TableCharge {
         table.set_max_capacity(0);
         Self {
             charged: 0,
-            most: 0,
             calls_left: 0,
         }
     }
 
-    /// Charges the places that a guest with `preopens` directories takes when it starts; it gets no
-    /// more than `most` besides them.
+    /// Charges the places that a guest takes when it starts.
     ///
     /// # Errors
     /// When the lease does not allow it.
@@ -56,16 +51,12 @@ impl TableCharge {
         table: &mut ResourceTable,
         tenant: TenantId,
         execution: u64,
-        preopens: usize,
-        most: usize,
     ) -> Result<Self, leasehold_kernel::Errno> {
-        let charged = preopens + 2 * PER_CALL;
-        let most = (charged + most).min(ENTRIES.size());
+        let charged = 2 * PER_CALL;
         local::with(|local| local.hold(tenant, execution, Held::WasiEntry, charged as u64))?;
         table.set_max_capacity(charged);
         Ok(Self {
             charged,
-            most,
             calls_left: 0,
         })
     }
@@ -85,7 +76,7 @@ impl TableCharge {
             self.calls_left = usize::from(Self::has_room(table, BATCH)) * (BATCH / PER_CALL - 1);
             return;
         }
-        if self.charged + BATCH > self.most {
+        if self.charged == 0 || self.charged + BATCH > ENTRIES.size() {
             return;
         }
         let charge =
@@ -93,6 +84,18 @@ impl TableCharge {
         if charge.is_ok() {
             self.charged += BATCH;
             table.set_max_capacity(self.charged);
+        }
+    }
+
+    /// Puts what a guest can be refused into the table, unless that leaves no room for what it cannot be
+    /// refused, such as the value of an error.
+    pub(crate) fn put<T: Send + 'static>(
+        table: &mut ResourceTable,
+        what: T,
+    ) -> Option<Resource<T>> {
+        match Self::has_room(table, PER_CALL) {
+            true => table.push(what).ok(),
+            false => None,
         }
     }
 

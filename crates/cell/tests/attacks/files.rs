@@ -5,6 +5,7 @@ use leasehold_cell::{
     Capture, Cell, Directory, Ended, Exit, Lease, Output, Program, StartError, StartRequest,
     Surroundings,
 };
+use leasehold_lease::ByteSize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -174,4 +175,118 @@ fn a_fifo_without_another_end_delays_neither_other_tenants_nor_an_end() {
             assert_eq!(tenant.wait().expect("it ends").exit, Exit::Killed);
         }
     }
+}
+
+/// What a component wrote that was started with these arguments in a directory with a file `given`.
+fn component(name: &str, count: u32, lease: Lease) -> (Ended, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("given"), vec![1; 100_000]).expect("written");
+    let cell = cell();
+    let program = cell.load(&super::common::guest(name)).expect("it loads");
+    let surroundings = Surroundings {
+        args: vec![name.to_owned(), count.to_string()],
+        ..beneath(directory.path(), false)
+    };
+    let (ended, output) = run(&cell, program, lease, surroundings);
+    (ended, String::from_utf8(output).expect("text"))
+}
+
+#[test]
+fn a_component_that_has_opened_all_that_it_may_is_refused_more() {
+    // All but the directory of the lease.
+    let (ended, output) = component("file-bomb-p2.wasm", 0, files(1000));
+    assert_eq!(ended.exit, Exit::Code(0), "{output}");
+    assert!(output.starts_with("got 999 refused"), "{output}");
+    assert!(output.contains("insufficient-memory"), "{output}");
+    let charged = ended.statement.expect("it was asked for");
+    let descriptors = charged.rows.iter().find(|row| row.name == "descriptor");
+    assert!(descriptors.is_some_and(|row| row.count >= 1000));
+}
+
+#[test]
+fn ten_thousand_streams_hold_no_more_memory_than_is_charged() {
+    let (ended, output) = component("stream-bomb-p2.wasm", 10_000, files(16));
+    assert_eq!(ended.exit, Exit::Code(0), "{output}");
+    assert!(output.starts_with("got 9"), "{output}");
+    assert!(output.contains("insufficient-memory"), "{output}");
+    let charged = ended.statement.expect("it was asked for");
+    let count = |name: &str| {
+        let row = charged.rows.iter().find(|row| row.name == name);
+        row.map_or(0, |row| row.count)
+    };
+    assert!(count("wasi_entry") <= 1024);
+    // What is in memory is read when it is asked for, and kept nowhere.
+    let (one, _) = component("stream-bomb-p2.wasm", 1, files(16));
+    let charged = one.statement.expect("it was asked for");
+    let row = charged.rows.iter().find(|row| row.name == "host_page");
+    let pages = count("host_page") - row.map_or(0, |row| row.count);
+    assert!(pages <= 1024, "{pages} pages");
+}
+
+/// A lease of so much of a disk.
+fn disk(bytes: u64, names: u32) -> Lease {
+    let mut lease = files(8);
+    lease.disk.bytes = ByteSize::new(bytes).expect("in range");
+    lease.disk.files = names;
+    lease
+}
+
+/// `EDQUOT`.
+const DQUOT: i32 = 19;
+
+#[test]
+fn a_tenant_takes_no_more_of_a_disk_than_its_lease_says_a_file_without_a_name_included() {
+    for directory in directories() {
+        let (ended, _) = attacks("fill-disk.wat", directory.path(), disk(8 << 20, 2));
+        assert_eq!(ended.exit, Exit::Code(DQUOT));
+        let pages = |count: &str| {
+            let rows = &ended.statement.as_ref().expect("it was asked for").rows;
+            let row = rows.iter().find(|row| row.name == count);
+            row.map_or(0, |row| row.count)
+        };
+        // What the end may have to free was charged before.
+        assert!(pages("host_page") >= 14 << 8, "{}", pages("host_page"));
+        let left = std::fs::metadata(directory.path().join("b")).expect("the second file");
+        assert!(left.len() <= 8 << 20);
+    }
+}
+
+#[test]
+fn a_tenant_makes_no_more_names_than_its_lease_says() {
+    for directory in directories() {
+        let (ended, output) = attacks("name-bomb.wat", directory.path(), disk(1 << 20, 300));
+        assert_eq!(ended.exit, Exit::Code(DQUOT));
+        assert_eq!(refused(&output), (300, DQUOT as u32));
+        let names = std::fs::read_dir(directory.path()).expect("a directory");
+        assert_eq!(names.count(), 300);
+    }
+}
+
+#[test]
+fn a_component_takes_no_more_of_a_disk_than_its_lease_says() {
+    for directory in directories() {
+        let cell = cell();
+        let program = cell.load(&super::common::guest("disk-bomb-p2.wasm"));
+        let surroundings = Surroundings {
+            args: vec!["disk-bomb-p2".to_owned()],
+            ..beneath(directory.path(), true)
+        };
+        let lease = disk(4 << 20, 2);
+        let (ended, output) = run(&cell, program.expect("it loads"), lease, surroundings);
+        let output = String::from_utf8(output).expect("text");
+        assert_eq!(ended.exit, Exit::Code(0), "{output}");
+        assert!(output.contains("refused quota"), "{output}");
+        assert!(output.contains("name: \"quota\""), "{output}");
+        let size = std::fs::metadata(directory.path().join("added")).expect("the file");
+        assert!(((3 << 20)..=(4 << 20)).contains(&size.len()), "{size:?}");
+    }
+}
+
+#[test]
+fn what_a_tenant_is_refused_of_a_disk_its_reclamation_budget_cannot_pay_for() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut lease = lease(10_000, 1 << 10);
+    lease.files.open = 8;
+    let (ended, _) = attacks("fill-disk.wat", directory.path(), lease);
+    assert_eq!(ended.exit, Exit::Code(DQUOT));
 }

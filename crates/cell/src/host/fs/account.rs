@@ -1,10 +1,12 @@
 //! What a top-level tenant and its descendants have of the process' descriptors, and what was done for
 //! them on other threads.
 
+use super::disk::Disk;
 use super::limit::Promise;
-use crate::host::io::Io;
+use crate::host::io::{Io, pool};
+use leasehold_lease::Lease;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
 
 /// Descriptors of a tenant that may wait to be closed while it opens others. So many more than its
@@ -24,29 +26,47 @@ pub(crate) struct Account {
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
     io: Arc<Io>,
+    disk: Disk,
+    /// Whether it has had files that may not answer.
+    is_slow: AtomicBool,
     #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
     promise: Option<Promise>,
+    #[expect(dead_code, reason = "held to be dropped, when the last job is done")]
+    thread: Option<pool::Promise>,
 }
 
 impl Account {
-    /// The account of a tenant that may have `limit` descriptors, which it was promised if it can have
-    /// any.
-    pub(crate) fn new(limit: u32, promise: Option<Promise>, io: Arc<Io>) -> Self {
+    /// The account of a tenant with this lease. Its descriptors and a thread were promised to it if it can
+    /// have any.
+    pub(crate) fn new(
+        lease: &Lease,
+        promise: Option<Promise>,
+        thread: Option<pool::Promise>,
+        io: Arc<Io>,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            limit,
+            limit: lease.files.open,
+            disk: Disk::new(lease.disk),
+            is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
             io,
             promise,
+            thread,
         }
     }
 
     /// A number that no other account of the process has.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// What it has added to disks.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     /// The threads that work for it.
@@ -89,8 +109,22 @@ impl Account {
 
     fn hand_over(self: &Arc<Self>, files: u32, what: impl Send + 'static, is_urgent: bool) {
         self.closing.fetch_add(files, Ordering::AcqRel);
-        let reaper = &self.io.reaper;
-        reaper.discard(self.clone(), files, Box::new(what), is_urgent);
+        let (account, what) = (self.clone(), Box::new(what));
+        match self.is_slow.load(Ordering::Relaxed) {
+            // Closing one of its files may take for ever.
+            true => self.io.pool.close(account, files, what),
+            false => self.io.reaper.discard(account, files, what, is_urgent),
+        }
+    }
+
+    /// The tenant opens a file of which any call may wait for ever, closing it included.
+    pub(crate) fn expect_slow_files(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether closing any file of the tenant's may take for ever.
+    pub(super) fn has_slow_files(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     /// Whether everything that the tenant had open is closed.

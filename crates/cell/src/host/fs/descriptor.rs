@@ -1,10 +1,16 @@
 //! What a guest has open.
 
+use super::attempt::Try;
+use super::disk::Identity;
+use super::pages::Lent;
+use super::path::{Site, status_of};
+use super::table::Files;
 use crate::host::kernel;
-use rustix::fs::{FileType, StatxFlags};
+use rustix::fs::{Advice, FileType, Statx, StatxFlags, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a file system answers when it is asked not to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +43,17 @@ impl Class {
 
 /// An open file of the host's. Its last reference is never dropped on the cell's thread, unless the file
 /// is [small](Node::is_cheap_to_close).
+///
+/// Descriptors, streams and listings hold it, and are counted: when the last of them lets go, the tenant
+/// has one open file less. A job that works on it only refers to it.
 #[derive(Debug)]
 pub(crate) struct Node {
     fd: OwnedFd,
+    holders: AtomicU32,
+    /// Whose file it is, if what it takes of a disk is counted, and what tells it from others.
+    owner: Option<(Arc<Files>, Identity)>,
+    /// Pages that it has grown by.
+    grown: Mutex<Option<Lent>>,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
 }
@@ -50,24 +64,68 @@ impl AsFd for Node {
     }
 }
 
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some((files, identity)) = self.owner.take() {
+            files.account().disk().closing(identity, self.fd.as_fd());
+        }
+    }
+}
+
 /// A file that is no larger frees few pages if its last name has gone: some 40 µs.
 const SMALL: u64 = 256 << 10;
 
 /// Whether closing a file of this status takes a bounded time, whoever else has removed it: it is no
 /// regular file, or a small one.
-pub(crate) fn is_cheap_to_close(status: &rustix::fs::Statx) -> bool {
+pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
 }
 
 /// What kind of file a status is of.
-pub(crate) fn kind_of(status: &rustix::fs::Statx) -> FileType {
+pub(crate) fn kind_of(status: &Statx) -> FileType {
     FileType::from_raw_mode(status.stx_mode.into())
 }
 
 impl Node {
-    /// A file that was opened, of which this is known.
+    /// A file that was opened, of which this is known. There is one that holds it.
     pub(crate) fn new(fd: OwnedFd, kind: FileType, class: Class) -> Self {
-        Self { fd, kind, class }
+        Self {
+            fd,
+            holders: AtomicU32::new(1),
+            owner: None,
+            grown: Mutex::new(None),
+            kind,
+            class,
+        }
+    }
+
+    /// The same, whose growth these files count; of which this is known.
+    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
+        if self.kind == FileType::RegularFile {
+            let identity = files.account().disk().opened(status);
+            self.owner = Some((files.clone(), identity));
+        }
+        self
+    }
+
+    /// The files that it is one of, if what it takes of a disk is counted.
+    pub(super) fn files(&self) -> Option<&Arc<Files>> {
+        self.owner.as_ref().map(|(files, _)| files)
+    }
+
+    /// Pages that it has grown by.
+    pub(super) fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
+        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more that holds it.
+    pub(crate) fn hold(&self) {
+        self.holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one less that holds it; true if there is none left.
+    pub(crate) fn let_go(&self) -> bool {
+        self.holders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     pub(crate) fn is_directory(&self) -> bool {
@@ -86,6 +144,54 @@ impl Node {
                 || self.kind == FileType::RegularFile
                     && kernel::status(self.as_fd(), StatxFlags::TYPE | StatxFlags::SIZE)
                         .is_ok_and(|status| is_cheap_to_close(&status)))
+    }
+
+    /// Its status.
+    pub(crate) fn status(self: &Arc<Self>) -> Try<Statx> {
+        if self.class != Class::Slow {
+            return Try::Done(status_of(self.as_fd()));
+        }
+        let node = self.clone();
+        Try::elsewhere(move || status_of(node.as_fd()))
+    }
+
+    /// Changes the times of its last access and change.
+    pub(crate) fn set_times(self: &Arc<Self>, times: [Timespec; 2]) -> Try<()> {
+        if self.class == Class::Memory {
+            return Try::Done(kernel::set_times(self.as_fd(), times));
+        }
+        let node = self.clone();
+        Try::elsewhere(move || kernel::set_times(node.as_fd(), times))
+    }
+
+    /// Changes its size, which may free any number of pages.
+    pub(crate) fn set_size(self: &Arc<Self>, size: u64) -> Try<()> {
+        let node = self.clone();
+        Try::elsewhere(move || node.resize(Site::Blocking, size).unwrap_or(Ok(())))
+    }
+
+    /// Changes its size; `None` on the cell's thread if it has to wait.
+    pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
+        match self.files() {
+            Some(files) => files.account().disk().resize(site, self.as_fd(), size),
+            None => Some(kernel::resize(self.as_fd(), size)),
+        }
+    }
+
+    /// Waits until it is on the disk.
+    pub(crate) fn sync(self: &Arc<Self>, only_data: bool) -> Try<()> {
+        let node = self.clone();
+        Try::elsewhere(move || match node.is_directory() {
+            // It may be open for finding files only.
+            true => kernel::sync(kernel::open_again(node.as_fd())?.as_fd(), only_data),
+            false => kernel::sync(node.as_fd(), only_data),
+        })
+    }
+
+    /// Says how a part of it will be used; which may read it, or drop it from memory.
+    pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
+        let node = self.clone();
+        Try::elsewhere(move || kernel::advise(node.as_fd(), offset, length, advice))
     }
 }
 
@@ -109,6 +215,18 @@ pub(crate) struct Open {
     pub(crate) nonblocking: bool,
     /// The name under which the lease gives it to the guest, if it does.
     pub(crate) preopen: Option<Box<str>>,
+}
+
+impl Open {
+    /// The same file once more, for another holder in the same table
+    /// ([`Table::put_again`](super::table::Table::put_again)).
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            node: self.node.clone(),
+            preopen: None,
+            ..*self
+        }
+    }
 }
 
 /// What a number of a guest's stands for.

@@ -1,19 +1,26 @@
 //! Files beneath the directories of a lease.
 //!
-//! [`descriptor`] is what a guest has open, in its [`table`]; [`path`] finds files, [`transfer`] moves
-//! bytes, [`status`], [`listing`] and [`change`] are what their names say. Each of them makes the system
-//! calls that it is made of wherever it is called: on the cell's thread where the kernel is told not to
-//! wait, on another where it may.
+//! [`descriptor`] is what a guest has open, in its [`table`]; [`path`] finds files, [`open`] opens them,
+//! [`transfer`] moves bytes, [`status`], [`listing`], [`window`] and [`change`] are what their names say.
+//! Each operation is here once, for preview 1 and for components. It is tried on the cell's thread, where
+//! the kernel is told not to wait, and done on another where it would ([`attempt`]). What it adds to a
+//! [`disk`] is limited.
 
 pub(crate) mod account;
+pub(crate) mod attempt;
 pub(crate) mod change;
 pub(crate) mod descriptor;
+pub(crate) mod disk;
 pub(crate) mod limit;
 pub(crate) mod listing;
+pub(crate) mod open;
+pub(crate) mod pages;
 pub(crate) mod path;
+pub(crate) mod preopen;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod transfer;
+pub(crate) mod window;
 
 /// Most bytes that are read or written in one step: some 15 µs on the file systems of [`descriptor::Class`].
 pub(crate) const STEP: usize = 64 << 10;

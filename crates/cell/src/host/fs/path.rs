@@ -1,5 +1,7 @@
 //! Finding files beneath a directory: the kernel resolves paths, nothing here walks them.
 
+use super::account::Account;
+use super::attempt::Try;
 use super::descriptor::{Class, Node, is_cheap_to_close, kind_of};
 use crate::host::answer::Answer;
 use crate::host::kernel;
@@ -7,6 +9,7 @@ use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use wasmtime_wasi::p1::types::Errno as GuestErrno;
 
 /// Longest path, with the zero at its end: what the kernel takes.
@@ -66,7 +69,7 @@ impl Site {
     }
 }
 
-/// Opens what `path` leads to.
+/// Opens what `path` leads to; the file and its status.
 ///
 /// Nothing waits for the other end of a FIFO: it is opened as if `O_NONBLOCK` were asked for.
 pub(crate) fn open(
@@ -74,15 +77,15 @@ pub(crate) fn open(
     directory: BorrowedFd<'_>,
     path: &CStr,
     flags: OFlags,
-) -> Result<Node> {
+) -> Result<(Node, Statx)> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = kernel::open(directory, path, flags, site.resolve())?;
-    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE)?;
+    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
     let class = match site {
         Site::Cell(class) => class,
         Site::Blocking => Class::of(fd.as_fd())?,
     };
-    Ok(Node::new(fd, kind_of(&status), class))
+    Ok((Node::new(fd, kind_of(&status), class), status))
 }
 
 /// The fields of a status that guests see.
@@ -99,6 +102,31 @@ pub(crate) fn status(
     let status = kernel::status(file.as_fd(), FIELDS)?;
     let kept = (!is_cheap_to_close(&status)).then_some(file);
     Ok((status, kept))
+}
+
+/// The status of what `path` leads to from `start`.
+pub(crate) fn attempt_status(
+    account: &Arc<Account>,
+    start: &Arc<Node>,
+    path: &CStr,
+    follow: bool,
+) -> Try<Statx> {
+    if start.class != Class::Slow {
+        let site = Site::Cell(start.class);
+        match status(site, start.as_fd(), path, follow) {
+            Err(errno) if site.is_undecided(errno) => {}
+            Ok((status, kept)) => {
+                if let Some(file) = kept {
+                    account.discard(file);
+                }
+                return Try::Done(Ok(status));
+            }
+            Err(errno) => return Try::Done(Err(errno)),
+        }
+    }
+    let (start, path) = (start.clone(), path.to_owned());
+    // The file itself is closed there.
+    Try::elsewhere(move || Ok(status(Site::Blocking, start.as_fd(), &path, follow)?.0))
 }
 
 /// The status of an open file.

@@ -4,12 +4,14 @@
 //! water, [`CHUNK`] at a time, before they exist.
 
 use super::account::Account;
-use super::descriptor::{Descriptor, Open};
+use super::descriptor::{Class, Descriptor, Node, Open};
+use super::pages::Pages;
 use crate::local;
 use crate::meter::Held;
 use leasehold_kernel::TenantId;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use wasmtime_wasi::p1::types::Errno;
 
 /// Places that are charged at a time.
@@ -20,19 +22,61 @@ const FEW: u32 = 8;
 
 type Chunk = Box<[Option<Descriptor>; CHUNK]>;
 
+/// The files of one execution, whatever of it holds them. Only the cell's thread changes the numbers.
+#[derive(Debug)]
+pub(crate) struct Files {
+    account: Arc<Account>,
+    /// Files that are open.
+    open: AtomicU32,
+    /// Those of them that are no directories.
+    not_directories: AtomicU32,
+    pages: Arc<Pages>,
+}
+
+impl Files {
+    /// What they take of the lease besides descriptors.
+    pub(crate) fn pages(&self) -> &Arc<Pages> {
+        &self.pages
+    }
+
+    /// The account of the tenant.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    fn opened(&self, node: &Node) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let is_other = u32::from(!node.is_directory());
+        self.not_directories.fetch_add(is_other, Ordering::Relaxed);
+    }
+
+    /// Lets go of a file, and closes it if nothing else holds it: here if that cannot take long. What was
+    /// written may be written out then.
+    pub(crate) fn let_go(&self, node: Arc<Node>, was_written: bool) {
+        if !node.let_go() {
+            return;
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let is_other = u32::from(!node.is_directory());
+        self.not_directories.fetch_sub(is_other, Ordering::Relaxed);
+        if (node.is_directory() || !was_written) && node.is_cheap_to_close() {
+            drop(node);
+        } else {
+            self.account.close(1, node);
+        }
+        self.account.give(1);
+    }
+}
+
 /// What an execution has open.
 pub(crate) struct Table {
     tenant: TenantId,
     execution: u64,
-    account: Arc<Account>,
+    files: Arc<Files>,
     chunks: Vec<Chunk>,
     /// Numbers that were never given out are the ones from here on.
     next: u32,
     free: BinaryHeap<u32>,
-    /// Descriptors of the host's in it.
-    files: u32,
-    /// Those of them that are no directories.
-    not_directories: u32,
 }
 
 /// A descriptor that was taken from the account for a file that is being opened. Dropping it gives it
@@ -49,25 +93,33 @@ impl Drop for Taken {
 }
 
 impl Table {
+    /// A table with nothing in it, and no place that was charged.
+    pub(crate) fn new(tenant: TenantId, execution: u64, account: Arc<Account>) -> Self {
+        Self {
+            tenant,
+            execution,
+            files: Arc::new(Files {
+                account,
+                open: AtomicU32::new(0),
+                not_directories: AtomicU32::new(0),
+                pages: Arc::new(Pages::new(tenant, execution)),
+            }),
+            chunks: Vec::new(),
+            next: 0,
+            free: BinaryHeap::new(),
+        }
+    }
+
     /// A table with the three standard streams.
     ///
     /// # Errors
     /// When the lease does not pay for it.
-    pub(crate) fn new(
+    pub(crate) fn with_streams(
         tenant: TenantId,
         execution: u64,
         account: Arc<Account>,
     ) -> Result<Self, leasehold_kernel::Errno> {
-        let mut table = Self {
-            tenant,
-            execution,
-            account,
-            chunks: Vec::new(),
-            next: 0,
-            free: BinaryHeap::new(),
-            files: 0,
-            not_directories: 0,
-        };
+        let mut table = Self::new(tenant, execution, account);
         table.grow()?;
         for stream in [Descriptor::Stdin, Descriptor::Stdout, Descriptor::Stderr] {
             table.insert(stream);
@@ -75,9 +127,14 @@ impl Table {
         Ok(table)
     }
 
+    /// The files of its execution.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
+    }
+
     /// The account of its tenant.
     pub(crate) fn account(&self) -> &Arc<Account> {
-        &self.account
+        self.files.account()
     }
 
     fn grow(&mut self) -> Result<(), leasehold_kernel::Errno> {
@@ -92,24 +149,43 @@ impl Table {
     /// # Errors
     /// When the tenant has as many as it may, or the lease does not pay for a place.
     pub(crate) fn take(&mut self) -> Result<Taken, Errno> {
-        self.account.take()?;
-        let taken = Taken(Some(self.account.clone()));
+        let account = self.account();
+        account.take()?;
+        let taken = Taken(Some(account.clone()));
+        self.make_room()?;
+        Ok(taken)
+    }
+
+    /// Charges a place, if none is free.
+    fn make_room(&mut self) -> Result<(), Errno> {
         if self.free.is_empty()
             && self.next as usize == self.chunks.len() * CHUNK
             && self.grow().is_err()
         {
             return Err(Errno::Nomem);
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// Puts a file into the place that was taken for it; its number.
     pub(crate) fn put(&mut self, mut taken: Taken, open: Open) -> u32 {
         // From here on the table gives it back.
         taken.0 = None;
-        self.files += 1;
-        self.not_directories += u32::from(!open.node.is_directory());
+        if open.node.class == Class::Slow {
+            self.account().expect_slow_files();
+        }
+        self.files.opened(&open.node);
         self.insert(Descriptor::Open(open))
+    }
+
+    /// Puts a file into the table that something in it holds already; its number.
+    ///
+    /// # Errors
+    /// When the lease does not pay for a place.
+    pub(crate) fn put_again(&mut self, open: Open) -> Result<u32, Errno> {
+        self.make_room()?;
+        open.node.hold();
+        Ok(self.insert(Descriptor::Open(open)))
     }
 
     fn insert(&mut self, descriptor: Descriptor) -> u32 {
@@ -168,18 +244,9 @@ impl Table {
     }
 
     fn dispose(&mut self, closed: Descriptor) {
-        let Descriptor::Open(open) = closed else {
-            return;
-        };
-        self.files -= 1;
-        self.not_directories -= u32::from(!open.node.is_directory());
-        // A file that was written may be written out when it is closed.
-        if (open.node.is_directory() || !open.mode.write) && open.node.is_cheap_to_close() {
-            drop(open);
-        } else {
-            self.account.close(1, open);
+        if let Descriptor::Open(open) = closed {
+            self.files.let_go(open.node, open.mode.write);
         }
-        self.account.give(1);
     }
 
     /// Gives what `from` stands for the number `to`, and closes what that stood for.
@@ -205,12 +272,15 @@ impl Table {
 
 impl Drop for Table {
     /// All that is open goes to the reaper at once, however much it is; but for a few directories, such
-    /// as those of the lease.
+    /// as those of the lease. Streams on its files were dropped before it.
     fn drop(&mut self) {
         let chunks = std::mem::take(&mut self.chunks);
-        if self.files > FEW || self.not_directories > 0 {
-            self.account.close_last(self.files, chunks);
+        let open = self.files.open.load(Ordering::Relaxed);
+        let not_directories = self.files.not_directories.load(Ordering::Relaxed);
+        let is_slow = self.account().has_slow_files();
+        if open > FEW || not_directories > 0 || chunks.len() > 1 || is_slow {
+            self.account().close_last(open, chunks);
         }
-        self.account.give(self.files);
+        self.account().give(open);
     }
 }

@@ -2,6 +2,8 @@
 
 use super::STEP;
 use super::descriptor::{Class, Node};
+use super::disk::Growth;
+use super::path::Site;
 use crate::clock::monotonic_ns;
 use crate::host::answer::{Answer, Fail};
 use crate::host::kernel;
@@ -227,30 +229,62 @@ pub(crate) fn write_promptly(
     append: bool,
 ) -> Answer<Tried> {
     let flags = append_flag(append);
-    let began = match node.class {
-        Class::Memory => None,
-        Class::Cached => match Pace::permits(step.len()) {
-            Some(now) => Some(now),
-            None => return Ok(Tried::Blocks),
-        },
-        Class::Slow => return Ok(Tried::Blocks),
+    let Some(permit) = Permit::for_write(node, step.len()) else {
+        return Ok(Tried::Blocks);
     };
-    let mut result = Err(Errno::FAULT);
-    if reach == Reach::Direct {
-        // SAFETY: the step was made of `memory`.
-        result = unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) };
-    }
-    if result == Err(Errno::FAULT) {
-        result = BETWEEN.with_borrow_mut(|between| {
+    let growth = Growth::take(node, step.len())?;
+    let written = growth.write(Site::Cell(node.class), node, || {
+        if reach == Reach::Direct {
+            // SAFETY: the step was made of `memory`.
+            match unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) } {
+                Err(Errno::FAULT) => {}
+                result => return Ok(result),
+            }
+        }
+        BETWEEN.with_borrow_mut(|between| {
             between.clear();
             buffers.gather(memory, step.len(), between)?;
             Ok::<_, Fail>(write_from(node, between, offset, flags))
-        })?;
+        })
+    });
+    permit.used();
+    match written {
+        None => Ok(Tried::Blocks),
+        Some(written) => Ok(tried(written??)?),
     }
-    if let Some(began) = began {
-        Pace::wrote(began);
+}
+
+/// Reads into `buffer` at `offset`, if that does not wait. A step: no more than [`STEP`] bytes.
+pub(crate) fn read_now(node: &Node, buffer: &mut [u8], offset: u64) -> Result<Tried> {
+    if !node.is_prompt() {
+        return Ok(Tried::Blocks);
     }
-    Ok(tried(result)?)
+    let flags = match node.class {
+        Class::Memory => 0,
+        Class::Cached => libc::RWF_NOWAIT,
+        Class::Slow => return Ok(Tried::Blocks),
+    };
+    tried(read_into(node, buffer, offset, flags))
+}
+
+/// Writes `bytes` at `offset`, or to the end; where that waits for nothing but, at worst, the host's own
+/// bookkeeping. A step: no more than [`STEP`] bytes.
+pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) -> Result<Tried> {
+    if !node.is_prompt() {
+        return Ok(Tried::Blocks);
+    }
+    let Some(permit) = Permit::for_write(node, bytes.len()) else {
+        return Ok(Tried::Blocks);
+    };
+    let growth = Growth::take(node, bytes.len())?;
+    let written = growth.write(Site::Cell(node.class), node, || {
+        write_from(node, bytes, offset, append_flag(append))
+    });
+    permit.used();
+    match written {
+        None => Ok(Tried::Blocks),
+        Some(written) => tried(written?),
+    }
 }
 
 fn append_flag(append: bool) -> libc::c_int {
@@ -286,9 +320,64 @@ pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes bytes at `offset`, or to the end, where one may block.
-pub(crate) fn write(node: &Node, bytes: &[u8], offset: u64, append: bool) -> Result<usize> {
-    write_from(node, bytes, offset, append_flag(append))
+/// Writes bytes at `offset`, or to the end, where one may block; what they take was taken before.
+pub(crate) fn write(
+    node: &Node,
+    bytes: &[u8],
+    offset: u64,
+    append: bool,
+    growth: Growth,
+) -> Result<usize> {
+    let written = growth.write(Site::Blocking, node, || {
+        write_from(node, bytes, offset, append_flag(append))
+    });
+    // It waits there.
+    written.unwrap_or(Err(Errno::AGAIN))?
+}
+
+/// Writes all of `bytes` at `offset`, or to the end, where one may block; what they take was taken before.
+/// What was written before a failure stays.
+pub(crate) fn write_all(
+    node: &Node,
+    mut bytes: &[u8],
+    mut offset: u64,
+    append: bool,
+    growth: Growth,
+) -> Result<()> {
+    let written = growth.write(Site::Blocking, node, || {
+        while !bytes.is_empty() {
+            let written = write_from(node, bytes, offset, append_flag(append))?;
+            if written == 0 {
+                return Err(Errno::IO);
+            }
+            bytes = &bytes[written..];
+            offset = offset.saturating_add(written as u64);
+        }
+        Ok(())
+    });
+    // It waits there.
+    written.unwrap_or(Err(Errno::AGAIN))?
+}
+
+/// That the cell's thread may write to a file now.
+struct Permit(Option<u64>);
+
+impl Permit {
+    /// A permit for so many bytes, unless writing them might wait.
+    fn for_write(node: &Node, bytes: usize) -> Option<Self> {
+        match node.class {
+            Class::Memory => Some(Self(None)),
+            Class::Cached => Pace::permits(bytes).map(|began| Self(Some(began))),
+            Class::Slow => None,
+        }
+    }
+
+    /// The bytes are written.
+    fn used(self) {
+        if let Some(began) = self.0 {
+            Pace::wrote(began);
+        }
+    }
 }
 
 /// How much is written on the cell's thread.

@@ -65,16 +65,10 @@ pub(crate) fn run<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Pending<R> {
     let state = Arc::new(Mutex::new(State::Pending(None)));
-    let pending = Pending {
-        account: account.clone(),
-        state: state.clone(),
-    };
-    account.io().pool.put(account.clone(), move || {
-        if matches!(*lock(&state), State::Over) {
-            return;
-        }
+    let theirs = state.clone();
+    let job = account.io().pool.put(account.clone(), move || {
         let result = work();
-        let mut state = lock(&state);
+        let mut state = lock(&theirs);
         if let State::Pending(waker) = &mut *state {
             let waker = waker.take();
             *state = State::Done(result);
@@ -84,13 +78,19 @@ pub(crate) fn run<R: Send + 'static>(
             }
         }
     });
-    pending
+    Pending {
+        account: account.clone(),
+        job,
+        state,
+    }
 }
 
-/// A job that another thread does. Dropping it leaves the job to that thread.
+/// A job that another thread does. Dropping it takes the job back, or leaves it to the thread that has
+/// begun it.
 #[must_use = "a job is waited for"]
 pub(crate) struct Pending<R: Send + 'static> {
     account: Arc<Account>,
+    job: u64,
     state: Arc<Mutex<State<R>>>,
 }
 
@@ -117,9 +117,15 @@ impl<R: Send + 'static> Future for Pending<R> {
 impl<R: Send + 'static> Drop for Pending<R> {
     fn drop(&mut self) {
         let state = std::mem::replace(&mut *lock(&self.state), State::Over);
-        // It may hold a file, and this is the cell's thread.
-        if let State::Done(result) = state {
-            self.account.discard(result);
+        match state {
+            // Either may hold a file, and this is the cell's thread.
+            State::Done(result) => self.account.discard(result),
+            State::Pending(_) => {
+                if let Some(job) = self.account.io().pool.take_back(&self.account, self.job) {
+                    self.account.discard(job);
+                }
+            }
+            State::Over => {}
         }
     }
 }

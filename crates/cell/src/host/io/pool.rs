@@ -1,14 +1,18 @@
 //! Threads that may block, shared by the tenants of a cell.
 //!
-//! Jobs wait in a queue of their tenant's. A tenant has at most [`MOST_PER_TENANT`] jobs in the hands of
-//! threads, so that one whose calls never return does not take all of them; tenants with jobs take
-//! turns. There is always a thread to spare, up to [`MOST_THREADS`]: a thread that finds no other idle
-//! starts one before it begins a job.
+//! Jobs wait in a queue of their tenant's. Every tenant that may have jobs is [promised](Promise) a
+//! thread for calls and one for closing files, whatever others do: no more are promised than there are.
+//! Beyond them a tenant has up to [`MOST_PER_TENANT`] jobs in the hands of threads, as long as no more than
+//! [`MOST_FURTHER`] threads of a cell are taken in this way. A call that never returns keeps its thread, and
+//! its tenant's promise, also when the tenant has ended.
+//!
+//! There is always a thread to spare, up to [`MOST_THREADS`]. It is made by a thread that does no jobs, so
+//! that it runs wherever the host lets it, with an ordinary priority, whatever thread has put the job.
 
 use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -16,7 +20,13 @@ use std::sync::{Arc, Condvar, Mutex};
 pub(crate) const MOST_PER_TENANT: usize = 4;
 
 /// Threads of one cell.
-pub(crate) const MOST_THREADS: usize = 128;
+pub(crate) const MOST_THREADS: usize = 512;
+
+/// Threads that a tenant is promised: for a call, and for closing files.
+const PROMISED: usize = 2;
+
+/// Threads that tenants have beyond those.
+const MOST_FURTHER: usize = 128;
 
 /// Threads that wait for jobs; one more ends.
 const MOST_IDLE: usize = 4;
@@ -24,84 +34,178 @@ const MOST_IDLE: usize = 4;
 /// A thread's stack: a job is a few system calls deep.
 const STACK_BYTES: usize = 128 << 10;
 
-struct Job {
+/// What is to be done, and for which tenant.
+pub(super) struct Job {
     account: Arc<Account>,
     work: Box<dyn FnOnce() + Send>,
+    /// Descriptors that are closed when it is done.
+    closes: u32,
 }
 
-/// The jobs of one tenant.
+/// Jobs of one tenant that wait for each other. Files are closed apart from its calls, so that an end does
+/// not wait for calls that never return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Lane {
+    /// The number of the account.
+    tenant: u64,
+    closes: bool,
+}
+
+impl Lane {
+    fn of(job: &Job) -> Self {
+        Self {
+            tenant: job.account.number(),
+            closes: job.closes > 0,
+        }
+    }
+
+    /// Threads that it may have.
+    fn most(self) -> usize {
+        match self.closes {
+            true => 1,
+            false => MOST_PER_TENANT,
+        }
+    }
+}
+
+/// The jobs of one lane.
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    /// In the order in which they came.
+    jobs: BTreeMap<u64, Job>,
     running: usize,
-    /// It is in the round.
+    /// It is in the round of those that have no thread.
     in_round: bool,
+    /// It is in the round of those that have one.
+    in_further: bool,
 }
 
 impl Queue {
-    /// Whether it is to take turns and does not yet.
-    fn joins(&mut self) -> bool {
-        let joins = !self.in_round && !self.jobs.is_empty() && self.running < MOST_PER_TENANT;
-        self.in_round |= joins;
-        joins
+    /// Whether there is nothing left of it.
+    fn is_over(&self) -> bool {
+        self.running == 0 && self.jobs.is_empty() && !self.in_round && !self.in_further
     }
 }
 
 #[derive(Default)]
 struct State {
-    /// By the numbers of their accounts.
-    tenants: HashMap<u64, Queue>,
-    /// Tenants with a job that may be begun.
-    round: VecDeque<u64>,
+    lanes: HashMap<Lane, Queue>,
+    /// Lanes with a job that have no thread.
+    round: VecDeque<Lane>,
+    /// Lanes with a job that have a thread, and could have another.
+    further_round: VecDeque<Lane>,
+    /// Threads that are promised to tenants.
+    promised: usize,
+    /// Threads that lanes have beyond the first of each.
+    further: usize,
     threads: usize,
     idle: usize,
+    /// Another thread is to be made.
+    wants_thread: bool,
     stopped: bool,
+    /// The number of the next job.
+    next_job: u64,
 }
 
 impl State {
-    fn put(&mut self, job: Job) {
-        let tenant = job.account.number();
-        let queue = self.tenants.entry(tenant).or_default();
-        queue.jobs.push_back(job);
-        if queue.joins() {
-            self.round.push_back(tenant);
+    fn put(&mut self, job: Job) -> u64 {
+        let number = self.next_job;
+        self.next_job += 1;
+        let lane = Lane::of(&job);
+        let queue = self.lanes.entry(lane).or_default();
+        queue.jobs.insert(number, job);
+        self.settle(lane);
+        number
+    }
+
+    /// Whether so many more threads can be promised, or taken by lanes that have one.
+    fn has_room(&self, threads: usize) -> bool {
+        self.promised + self.further + threads <= MOST_THREADS
+    }
+
+    /// Puts a lane into the round that it belongs to, or forgets it.
+    fn settle(&mut self, lane: Lane) {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        if queue.is_over() {
+            self.lanes.remove(&lane);
+        } else if queue.jobs.is_empty() {
+            // It comes back with its next job.
+        } else if queue.running == 0 && !queue.in_round {
+            queue.in_round = true;
+            self.round.push_back(lane);
+        } else if (1..lane.most()).contains(&queue.running) && !queue.in_further {
+            queue.in_further = true;
+            self.further_round.push_back(lane);
         }
     }
 
-    fn next(&mut self) -> Option<(u64, Job)> {
-        while let Some(tenant) = self.round.pop_front() {
-            let Some(queue) = self.tenants.get_mut(&tenant) else {
-                continue;
-            };
-            queue.in_round = false;
-            if let Some(job) = queue.jobs.pop_front() {
-                queue.running += 1;
-                if queue.joins() {
-                    self.round.push_back(tenant);
-                }
-                return Some((tenant, job));
+    fn take_back(&mut self, lane: Lane, job: u64) -> Option<Job> {
+        let job = self.lanes.get_mut(&lane)?.jobs.remove(&job);
+        self.settle(lane);
+        job
+    }
+
+    /// The next job of a lane that has no thread; or else of one that may have another.
+    fn next(&mut self) -> Option<(Lane, Job)> {
+        while let Some(lane) = self.round.pop_front() {
+            if let Some(job) = self.begin(lane, |queue| {
+                queue.in_round = false;
+                queue.running == 0
+            }) {
+                return Some((lane, job));
+            }
+        }
+        while self.further < MOST_FURTHER
+            && self.has_room(1)
+            && let Some(lane) = self.further_round.pop_front()
+        {
+            if let Some(job) = self.begin(lane, |queue| {
+                queue.in_further = false;
+                (1..lane.most()).contains(&queue.running)
+            }) {
+                self.further += 1;
+                return Some((lane, job));
             }
         }
         None
     }
 
-    fn done(&mut self, tenant: u64) {
-        let Some(queue) = self.tenants.get_mut(&tenant) else {
-            return;
+    fn begin(&mut self, lane: Lane, may: impl FnOnce(&mut Queue) -> bool) -> Option<Job> {
+        let queue = self.lanes.get_mut(&lane)?;
+        let job = match may(queue) {
+            true => queue.jobs.pop_first(),
+            false => None,
         };
-        queue.running -= 1;
-        if queue.joins() {
-            self.round.push_back(tenant);
-        } else if queue.running == 0 && queue.jobs.is_empty() {
-            self.tenants.remove(&tenant);
+        queue.running += usize::from(job.is_some());
+        self.settle(lane);
+        job.map(|(_, job)| job)
+    }
+
+    fn done(&mut self, lane: Lane) {
+        if let Some(queue) = self.lanes.get_mut(&lane) {
+            queue.running -= 1;
+            self.further -= usize::from(queue.running > 0);
+            self.settle(lane);
         }
+    }
+
+    /// Whether another thread is to be made, now that none is idle.
+    fn lacks_thread(&mut self) -> bool {
+        let lacks = self.idle == 0 && self.threads < MOST_THREADS && !self.stopped;
+        self.wants_thread |= lacks;
+        lacks
     }
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    /// There are jobs.
     wanted: Condvar,
+    /// There are too few threads.
+    lacking: Condvar,
 }
 
 /// The threads of a cell that do what may block.
@@ -113,68 +217,179 @@ impl std::fmt::Debug for Pool {
     }
 }
 
+/// That there is a thread for a tenant whenever it has a call that may block, and another whenever it has
+/// files to close, until it is dropped.
+pub(crate) struct Promise(Arc<Shared>);
+
+impl std::fmt::Debug for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Promise").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        lock(&self.0.state).promised -= PROMISED;
+        self.0.wanted.notify_one();
+    }
+}
+
+/// Why a promise cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "all {MOST_THREADS} threads of the cell for calls that may block are promised or taken: tenants with \
+     directories have {promised}, two each, and calls of theirs that have not returned {further} more"
+)]
+pub(crate) struct TooMany {
+    promised: usize,
+    further: usize,
+}
+
 impl Pool {
-    /// A pool with one thread. Its threads run wherever the calling thread may.
+    /// A pool whose threads run wherever the calling thread may.
     ///
     /// # Errors
-    /// When the host refuses a thread.
+    /// When the host refuses a thread, or a thread cannot give up the system calls of the controller.
     pub(super) fn start() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        lock(&shared.state).threads = 1;
-        spawn(&shared, Filter::OfItsKind)?;
-        Ok(Self(shared))
+        let theirs = shared.clone();
+        let (sender, confined) = std::sync::mpsc::channel();
+        std::thread::Builder::new()
+            .name("leasehold-io".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let narrowed = leasehold_confine::narrow(leasehold_confine::Thread::Io);
+                let is_narrow = narrowed.is_ok();
+                // The receiver waits for it.
+                let _ = sender.send(narrowed.map_err(std::io::Error::other));
+                if is_narrow {
+                    theirs.make_threads();
+                }
+            })?;
+        confined.recv().map_err(std::io::Error::other)??;
+        let pool = Self(shared);
+        // The first thread is made before it is needed.
+        pool.0.lack();
+        Ok(pool)
     }
 
-    /// Has a thread do `work` when it is the tenant's turn. Neither blocks nor fails; some microseconds
-    /// to wake a thread up.
-    pub(super) fn put(&self, account: Arc<Account>, work: impl FnOnce() + Send + 'static) {
-        let job = Job {
+    /// Promises a tenant a thread for its calls, and one for closing files.
+    ///
+    /// # Errors
+    /// When all are promised or taken.
+    pub(crate) fn promise(&self) -> Result<Promise, TooMany> {
+        let mut state = lock(&self.0.state);
+        if !state.has_room(PROMISED) {
+            return Err(TooMany {
+                promised: state.promised,
+                further: state.further,
+            });
+        }
+        state.promised += PROMISED;
+        drop(state);
+        Ok(Promise(self.0.clone()))
+    }
+
+    /// Has a thread do `work` when it is the tenant's turn; the number of the job. Neither blocks nor
+    /// fails; some microseconds to wake a thread up.
+    pub(super) fn put(&self, account: Arc<Account>, work: impl FnOnce() + Send + 'static) -> u64 {
+        self.put_job(Job {
             account,
             work: Box::new(work),
-        };
+            closes: 0,
+        })
+    }
+
+    /// Has a thread drop `what`, with `files` descriptors in it, whatever the tenant's calls do.
+    pub(crate) fn close(&self, account: Arc<Account>, files: u32, what: Box<dyn Send>) {
+        self.put_job(Job {
+            account,
+            work: Box::new(move || drop(what)),
+            closes: files,
+        });
+    }
+
+    fn put_job(&self, job: Job) -> u64 {
         let mut state = lock(&self.0.state);
-        state.put(job);
-        // The host may have refused threads before.
-        let alone = state.threads == 0 && !state.stopped;
-        if alone {
-            state.threads = 1;
-        }
+        let number = state.put(job);
+        let lacks = state.lacks_thread();
         drop(state);
-        if alone {
-            self.0.spawn_or_give_up();
+        match lacks {
+            true => self.0.lacking.notify_one(),
+            false => self.0.wanted.notify_one(),
         }
-        self.0.wanted.notify_one();
+        number
+    }
+
+    /// Takes a job out of the queue, if no thread has begun it.
+    pub(super) fn take_back(&self, account: &Account, job: u64) -> Option<Job> {
+        let lane = Lane {
+            tenant: account.number(),
+            closes: false,
+        };
+        lock(&self.0.state).take_back(lane, job)
     }
 
     /// Threads end when there are no more jobs.
     pub(super) fn stop(&self) {
         lock(&self.0.state).stopped = true;
         self.0.wanted.notify_all();
+        self.0.lacking.notify_all();
     }
 }
 
 impl Shared {
-    /// Starts a thread that was counted already.
-    fn spawn_or_give_up(self: &Arc<Self>) {
-        if let Err(error) = spawn(self, Filter::Inherited) {
-            tracing::warn!(%error, "no thread for blocking calls of tenants");
-            lock(&self.state).threads -= 1;
+    /// Has another thread made.
+    fn lack(&self) {
+        lock(&self.state).wants_thread = true;
+        self.lacking.notify_one();
+    }
+
+    /// Makes threads whenever there are too few, until the pool is stopped.
+    fn make_threads(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        while !state.stopped {
+            if !std::mem::take(&mut state.wants_thread) || state.threads == MOST_THREADS {
+                let waits = |state: &mut State| !state.wants_thread && !state.stopped;
+                state = self
+                    .lacking
+                    .wait_while(state, waits)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                continue;
+            }
+            state.threads += 1;
+            drop(state);
+            let made = self.make_thread();
+            state = lock(&self.state);
+            if let Err(error) = made {
+                // The next job asks again.
+                tracing::warn!(%error, "no thread for blocking calls of tenants");
+                state.threads -= 1;
+            }
         }
     }
 
-    fn work(self: &Arc<Self>) {
+    fn make_thread(self: &Arc<Self>) -> std::io::Result<()> {
+        let theirs = self.clone();
+        std::thread::Builder::new()
+            .name("leasehold-io".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || theirs.work())
+            .map(drop)
+    }
+
+    fn work(&self) {
         let mut state = lock(&self.state);
         loop {
-            if let Some((tenant, job)) = state.next() {
-                let spawns = state.idle == 0 && state.threads < MOST_THREADS && !state.stopped;
-                state.threads += usize::from(spawns);
+            if let Some((lane, job)) = state.next() {
+                let lacks = state.lacks_thread();
                 drop(state);
-                if spawns {
-                    self.spawn_or_give_up();
+                if lacks {
+                    self.lacking.notify_one();
                 }
                 job.run();
                 state = lock(&self.state);
-                state.done(tenant);
+                state.done(lane);
             } else if state.stopped || state.idle == MOST_IDLE {
                 state.threads -= 1;
                 return;
@@ -198,32 +413,138 @@ impl Job {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
         self.account.took(thread_cpu_ns() - began);
+        self.account.closed(self.closes);
     }
 }
 
-/// Which system calls a new thread may make.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Filter {
-    /// Those of threads that wait for disks; for the first, which the controller starts.
-    OfItsKind,
-    /// Those of the thread that starts it, which cannot be narrowed twice.
-    Inherited,
-}
+#[cfg(test)]
+mod tests {
+    use super::{MOST_FURTHER, MOST_PER_TENANT, MOST_THREADS, PROMISED};
+    use crate::host::fs::account::Account;
+    use crate::host::io::{Io, Pending, run};
+    use leasehold_lease::Lease;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
 
-fn spawn(shared: &Arc<Shared>, filter: Filter) -> std::io::Result<()> {
-    let theirs = shared.clone();
-    std::thread::Builder::new()
-        .name("leasehold-io".into())
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
-            if filter == Filter::OfItsKind
-                && let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io)
-            {
-                tracing::error!(%error, "a thread for blocking calls is not confined and does none");
-                lock(&theirs.state).threads -= 1;
-                return;
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn account(io: &Arc<Io>) -> Option<Arc<Account>> {
+        let promise = io.pool.promise().ok()?;
+        Some(Arc::new(Account::new(
+            &Lease::default(),
+            None,
+            Some(promise),
+            io.clone(),
+        )))
+    }
+
+    /// Jobs that return only when the senders are dropped, and what waits for them.
+    fn hang(account: &Arc<Account>, jobs: usize) -> (Vec<Sender<()>>, Vec<Pending<bool>>) {
+        let hangs = (0..jobs).map(|_| {
+            let (sender, receiver): (Sender<()>, Receiver<()>) = channel();
+            (sender, run(account, move || receiver.recv().is_ok()))
+        });
+        hangs.unzip()
+    }
+
+    fn answers(account: &Arc<Account>) -> bool {
+        let (sender, receiver) = channel();
+        std::mem::forget(run(account, move || sender.send(()).is_ok()));
+        receiver.recv_timeout(SOON).is_ok()
+    }
+
+    #[test]
+    fn calls_that_never_return_leave_a_thread_to_every_tenant_that_has_started() {
+        let io = Arc::new(Io::start().expect("threads"));
+        let others: Vec<_> = (0..50).filter_map(|_| account(&io)).collect();
+        let mut hanging = Vec::new();
+        // As long as tenants are admitted.
+        while let Some(hostile) = account(&io) {
+            let hangs = hang(&hostile, 2 * MOST_PER_TENANT);
+            hanging.push((hostile, hangs));
+            assert!(hanging.len() <= MOST_THREADS);
+        }
+        let least = (MOST_THREADS - MOST_FURTHER) / PROMISED - others.len();
+        assert!(hanging.len() >= least, "{}", hanging.len());
+        assert!(others.iter().all(answers));
+        // Those that have ended keep what their calls have not given back.
+        let begun = hanging.into_iter().map(|(_, (begun, _))| begun);
+        let begun: Vec<_> = begun.collect();
+        assert!(account(&io).is_none());
+        drop(begun);
+        let began = std::time::Instant::now();
+        while account(&io).is_none() {
+            assert!(began.elapsed() < SOON);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        io.stop();
+    }
+
+    /// A file whose close never returns.
+    struct Hanging(Receiver<()>);
+
+    impl Drop for Hanging {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn a_close_that_never_returns_delays_no_other_tenant_and_no_call_of_its_own() {
+        let io = Arc::new(Io::start().expect("threads"));
+        let [hostile, other, slow] = [(); 3].map(|()| account(&io).expect("a promise"));
+        let (sender, receiver) = channel();
+        hostile.expect_slow_files();
+        slow.expect_slow_files();
+        hostile.close(1, Hanging(receiver));
+        for tenant in [&other, &slow] {
+            tenant.close(1, ());
+            let began = std::time::Instant::now();
+            while !tenant.is_closed() {
+                assert!(began.elapsed() < SOON);
+                std::thread::sleep(Duration::from_millis(1));
             }
-            theirs.work();
-        })
-        .map(drop)
+        }
+        assert!(answers(&hostile));
+        assert!(!hostile.is_closed());
+        drop(sender);
+        io.stop();
+    }
+
+    #[test]
+    fn threads_run_where_the_host_lets_them_and_without_priority_whatever_thread_needs_them() {
+        let io = Arc::new(Io::start().expect("threads"));
+        let all = rustix::thread::sched_getaffinity(None)
+            .expect("an affinity")
+            .count();
+        let theirs = io.clone();
+        let asking = std::thread::spawn(move || {
+            // As a cell's thread is.
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(0);
+            rustix::thread::sched_setaffinity(None, &one).expect("bound to a core");
+            crate::realtime::ask();
+            let account = account(&theirs).expect("a promise");
+            let together = Arc::new(Barrier::new(MOST_PER_TENANT));
+            let (sender, receiver) = channel();
+            for _ in 0..MOST_PER_TENANT {
+                let (sender, together) = (sender.clone(), together.clone());
+                std::mem::forget(run(&account, move || {
+                    together.wait();
+                    let cores = rustix::thread::sched_getaffinity(None).map(|set| set.count());
+                    // SAFETY: no memory is involved.
+                    let policy = unsafe { libc::sched_getscheduler(0) };
+                    sender.send((cores, policy)).is_ok()
+                }));
+            }
+            let found = (0..MOST_PER_TENANT).map(|_| receiver.recv_timeout(SOON));
+            found.collect::<Result<Vec<_>, _>>()
+        });
+        for (cores, policy) in asking.join().expect("no panic").expect("answers") {
+            assert_eq!(cores, Ok(all));
+            assert_eq!(policy, libc::SCHED_OTHER);
+        }
+        io.stop();
+    }
 }

@@ -6,6 +6,7 @@ use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::STEP;
 use crate::host::fs::descriptor::{Class, Descriptor};
+use crate::host::fs::disk::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
@@ -345,8 +346,9 @@ async fn write_elsewhere(
     };
     let (node, append) = (open.node.clone(), open.append);
     let moves = transfer.at.is_none();
+    let growth = Growth::take(&node, bytes.len())?;
     let (written, end) = io::run(&account, move || {
-        let written = transfer::write(&node, &bytes, offset, append)?;
+        let written = transfer::write(&node, &bytes, offset, append, growth)?;
         let end = match moves && append {
             true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
             false => offset.saturating_add(written as u64),

@@ -1,28 +1,16 @@
 //! Functions on descriptors that move no data.
 
 use super::memory::parts;
-use super::{Attempt, Finish};
+use super::{Attempt, respond, respond_plainly};
 use crate::guest::Guest;
 use crate::host::answer::Answer;
 use crate::host::fs::descriptor::{Class, Descriptor, Open};
-use crate::host::fs::path::status_of;
 use crate::host::fs::status::{file_type, of_file, of_stream};
 use crate::host::kernel;
 use rustix::fs::{Advice, FileType, StatxFlags, Timespec, UTIME_NOW, UTIME_OMIT};
 use std::os::fd::AsFd as _;
 use wasmtime::Caller;
 use wasmtime_wasi::p1::types::{Errno, Fdflags, Filetype, Rights};
-
-/// Has another thread do `work`, after which there is nothing to tell the guest but whether it failed.
-pub(super) fn elsewhere(
-    work: impl FnOnce() -> rustix::io::Result<()> + Send + 'static,
-) -> Answer<Attempt> {
-    Ok(Attempt::Elsewhere(Box::new(move || {
-        let result = work();
-        let finish: Finish = Box::new(move |_| Ok(result?));
-        finish
-    })))
-}
 
 pub(super) fn advise(
     caller: &mut Caller<'_, Guest>,
@@ -41,9 +29,8 @@ pub(super) fn advise(
         _ => return Err(Errno::Inval.into()),
     };
     let file = caller.data_mut().preview1()?.file(fd)?;
-    let node = file.node.clone();
-    // It may read a part of the file, or drop it.
-    elsewhere(move || kernel::advise(node.as_fd(), offset, length, advice))
+    let tried = file.node.advise(offset, length, advice);
+    respond_plainly(caller, tried)
 }
 
 pub(super) fn allocate(
@@ -71,13 +58,13 @@ pub(super) fn renumber(caller: &mut Caller<'_, Guest>, from: u32, to: u32) -> An
 }
 
 pub(super) fn datasync(caller: &mut Caller<'_, Guest>, fd: u32) -> Answer<Attempt> {
-    let node = caller.data_mut().preview1()?.file(fd)?.node.clone();
-    elsewhere(move || kernel::sync(node.as_fd(), true))
+    let tried = caller.data_mut().preview1()?.file(fd)?.node.sync(true);
+    respond_plainly(caller, tried)
 }
 
 pub(super) fn sync(caller: &mut Caller<'_, Guest>, fd: u32) -> Answer<Attempt> {
-    let node = caller.data_mut().preview1()?.file(fd)?.node.clone();
-    elsewhere(move || kernel::sync(node.as_fd(), false))
+    let tried = caller.data_mut().preview1()?.file(fd)?.node.sync(false);
+    respond_plainly(caller, tried)
 }
 
 /// What a terminal or another stream is to a guest.
@@ -207,26 +194,20 @@ pub(super) fn filestat_get(
     fd: u32,
     result: u32,
 ) -> Answer<Attempt> {
-    let (mut memory, guest) = parts(caller)?;
-    let state = guest.preview1()?;
+    let state = caller.data_mut().preview1()?;
     let stream = |is_terminal| of_stream(stream_type(is_terminal));
     let status = match state.table.get(fd)? {
         Descriptor::Stdin => stream(state.input.is_terminal()),
         Descriptor::Stdout => stream(state.stdout.is_terminal()),
         Descriptor::Stderr => stream(state.stderr.is_terminal()),
-        Descriptor::Open(open) if open.node.class == Class::Slow => {
-            let node = open.node.clone();
-            return Ok(Attempt::Elsewhere(Box::new(move || {
-                let status = status_of(node.as_fd());
-                Box::new(move |caller| {
-                    let status = of_file(&status?)?;
-                    parts(caller)?.0.write(result, 8, &status)
-                })
-            })));
+        Descriptor::Open(open) => {
+            let tried = open.node.status();
+            return respond(caller, tried, move |caller, status| {
+                parts(caller)?.0.write(result, 8, &of_file(&status)?)
+            });
         }
-        Descriptor::Open(open) => of_file(&status_of(open.node.as_fd())?)?,
     };
-    memory.write(result, 8, &status)?;
+    parts(caller)?.0.write(result, 8, &status)?;
     Ok(Attempt::Done)
 }
 
@@ -239,9 +220,8 @@ pub(super) fn filestat_set_size(
     if !file.may_change {
         return Err(Errno::Perm.into());
     }
-    let node = file.node.clone();
-    // It may free any number of pages.
-    elsewhere(move || kernel::resize(node.as_fd(), size))
+    let tried = file.node.set_size(size);
+    respond_plainly(caller, tried)
 }
 
 const ACCESS: u32 = 1;
@@ -285,12 +265,8 @@ pub(super) fn filestat_set_times(
     if !open.may_change {
         return Err(Errno::Perm.into());
     }
-    if open.node.class == Class::Memory {
-        kernel::set_times(open.node.as_fd(), times)?;
-        return Ok(Attempt::Done);
-    }
-    let node = open.node.clone();
-    elsewhere(move || kernel::set_times(node.as_fd(), times))
+    let tried = open.node.set_times(times);
+    respond_plainly(caller, tried)
 }
 
 pub(super) fn prestat_get(caller: &mut Caller<'_, Guest>, fd: u32, result: u32) -> Answer {
@@ -366,14 +342,12 @@ pub(super) fn seek(
     let base = match whence {
         SET => 0,
         CURRENT => file.position,
-        _ if file.node.class == Class::Slow => {
-            let node = file.node.clone();
-            return Ok(Attempt::Elsewhere(Box::new(move || {
-                let status = kernel::status(node.as_fd(), StatxFlags::SIZE);
-                Box::new(move |caller| move_to(caller, fd, status?.stx_size, offset, result))
-            })));
+        _ => {
+            let tried = file.node.status();
+            return respond(caller, tried, move |caller, status| {
+                move_to(caller, fd, status.stx_size, offset, result)
+            });
         }
-        _ => kernel::status(file.node.as_fd(), StatxFlags::SIZE)?.stx_size,
     };
     move_to(caller, fd, base, offset, result)?;
     Ok(Attempt::Done)

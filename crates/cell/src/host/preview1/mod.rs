@@ -15,13 +15,14 @@ mod poll;
 mod process;
 mod state;
 
-pub(crate) use state::{Environment, Preopen, State};
+pub(crate) use state::{Environment, State};
 
 use super::answer::{Answer, to_guest};
+use super::fs::attempt::Try;
 use super::io;
+use super::way::make_way;
 use crate::guest::Guest;
-use crate::steps::{mark, step, watch};
-use std::future::poll_fn;
+use crate::steps::{mark, step};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use wasmtime::{Caller, Linker, Result};
@@ -40,6 +41,29 @@ enum Attempt {
     Done,
     /// It might wait: another thread does it.
     Elsewhere(Work),
+}
+
+/// Tells the guest what was answered, now or when it is.
+fn respond<T: Send + 'static>(
+    caller: &mut Caller<'_, Guest>,
+    tried: Try<T>,
+    finish: impl FnOnce(&mut Caller<'_, Guest>, T) -> Answer + Send + 'static,
+) -> Answer<Attempt> {
+    match tried {
+        Try::Done(result) => {
+            finish(caller, result?)?;
+            Ok(Attempt::Done)
+        }
+        Try::Elsewhere(work) => Ok(Attempt::Elsewhere(Box::new(move || {
+            let result = work();
+            Box::new(move |caller| finish(caller, result?))
+        }))),
+    }
+}
+
+/// The same where there is nothing to tell but whether it failed.
+fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
+    respond(caller, tried, |_, ()| Ok(()))
 }
 
 /// The future of a call.
@@ -79,23 +103,6 @@ async fn elsewhere(caller: &mut Caller<'_, Guest>, work: Work) -> Answer {
     let account = caller.data_mut().preview1()?.account().clone();
     let finish = io::run(&account, work).await;
     finish(caller)
-}
-
-/// Has others run whose turn it is, if it is somebody's. What comes after it is another step.
-async fn make_way() {
-    watch::next();
-    if !crate::preempt::fired() {
-        return;
-    }
-    let mut made = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut made, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Links functions that never wait.

@@ -4,21 +4,18 @@
     reason = "the functions of preview 1 have those that its interface says"
 )]
 
-use super::descriptors::{elsewhere, flags, times};
+use super::descriptors::{flags, times};
 use super::memory::parts;
-use super::{Attempt, Finish, State};
+use super::{Attempt, respond, respond_plainly};
 use crate::guest::Guest;
 use crate::host::answer::Answer;
-use crate::host::fs::account::Account;
-use crate::host::fs::change::{self, Pair};
-use crate::host::fs::descriptor::{Class, Descriptor, Mode, Node, Open};
+use crate::host::fs::change::{self, Effect, PairChange};
+use crate::host::fs::descriptor::{Descriptor, Mode, Open};
+use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, Site, with_c_str};
 use crate::host::fs::status::of_file;
-use crate::host::kernel;
-use rustix::fs::{FileType, OFlags};
-use rustix::io::Errno as HostErrno;
 use std::ffi::CStr;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wasmtime::Caller;
 use wasmtime_wasi::p1::types::{Errno, Fdflags, Oflags, Rights};
@@ -32,53 +29,25 @@ fn follows(flags: u32) -> Answer<bool> {
     }
 }
 
-/// Whether removing what `path` leads to takes a bounded time here: it frees few pages at most.
-fn is_cheap_to_remove(state: &State, start: &Open, path: &CStr) -> bool {
-    if start.node.class != Class::Memory {
-        return false;
-    }
-    let site = Site::Cell(Class::Memory);
-    match path::status(site, start.node.as_fd(), path, false) {
-        Ok((_, None)) => true,
-        Ok((_, Some(file))) => {
-            state.account().discard(file);
-            false
-        }
-        // The call will say so, too.
-        Err(_) => true,
-    }
-}
-
-/// Whether a change of a directory can be made here.
-fn is_in_memory(_: &State, start: &Open, _: &CStr) -> bool {
-    start.node.class == Class::Memory
-}
-
-/// Does `work` with a path, here if it cannot wait, and on another thread otherwise.
+/// Does `work` with a path.
 fn change(
     caller: &mut Caller<'_, Guest>,
     fd: u32,
     (path, length): (u32, u32),
-    is_prompt: impl FnOnce(&State, &Open, &CStr) -> bool,
+    effect: Effect,
     work: impl Fn(Site, BorrowedFd<'_>, &CStr) -> rustix::io::Result<()> + Send + 'static,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
     let start = state.directory(fd)?;
-    with_c_str(memory.bytes(path, length)?, |path| {
+    let tried = with_c_str(memory.bytes(path, length)?, |path| {
         if !start.may_change {
             return Err(Errno::Perm.into());
         }
-        if is_prompt(state, start, path) {
-            let site = Site::Cell(Class::Memory);
-            match work(site, start.node.as_fd(), path) {
-                Err(errno) if site.is_undecided(errno) => {}
-                result => return Ok(result.map(|()| Attempt::Done)?),
-            }
-        }
-        let (node, path) = (start.node.clone(), path.to_owned());
-        elsewhere(move || work(Site::Blocking, node.as_fd(), &path))
-    })
+        let account = state.account();
+        Ok(change::attempt(account, &start.node, path, effect, work))
+    })?;
+    respond_plainly(caller, tried)
 }
 
 pub(super) fn create_directory(
@@ -91,7 +60,7 @@ pub(super) fn create_directory(
         caller,
         fd,
         (path, length),
-        is_in_memory,
+        Effect::Adds,
         change::create_directory,
     )
 }
@@ -106,7 +75,7 @@ pub(super) fn remove_directory(
         caller,
         fd,
         (path, length),
-        is_in_memory,
+        Effect::RemovesDirectory,
         change::remove_directory,
     )
 }
@@ -117,13 +86,7 @@ pub(super) fn unlink(
     path: u32,
     length: u32,
 ) -> Answer<Attempt> {
-    change(
-        caller,
-        fd,
-        (path, length),
-        is_cheap_to_remove,
-        change::unlink,
-    )
+    change(caller, fd, (path, length), Effect::Removes, change::unlink)
 }
 
 pub(super) fn symlink(
@@ -143,7 +106,7 @@ pub(super) fn symlink(
         caller,
         fd,
         (path, length),
-        is_in_memory,
+        Effect::Adds,
         move |site, start, path| change::symlink(site, &target, start, path),
     )
 }
@@ -164,7 +127,7 @@ pub(super) fn filestat_set_times(
         caller,
         fd,
         (path, length),
-        is_in_memory,
+        Effect::Keeps,
         move |site, start, path| change::set_times(site, start, path, follow, times),
     )
 }
@@ -175,17 +138,17 @@ struct Paths {
     new: (u32, u32, u32),
 }
 
-/// Does `work` with two paths, here if it cannot wait, and on another thread otherwise.
+/// Does `work` with two paths.
 fn change_pair(
     caller: &mut Caller<'_, Guest>,
     Paths { old, new }: Paths,
     is_allowed: bool,
-    work: impl Fn(Site, &Pair<'_>) -> rustix::io::Result<()> + Send + 'static,
+    change: PairChange,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
     let (from, to) = (state.directory(old.0)?, state.directory(new.0)?);
-    with_c_str(memory.bytes(old.1, old.2)?, |old| {
+    let tried = with_c_str(memory.bytes(old.1, old.2)?, |old| {
         with_c_str(memory.bytes(new.1, new.2)?, |new| {
             if !from.may_change || !to.may_change {
                 return Err(Errno::Perm.into());
@@ -193,33 +156,11 @@ fn change_pair(
             if !is_allowed {
                 return Err(Errno::Inval.into());
             }
-            if is_in_memory(state, from, old) && is_cheap_to_remove(state, to, new) {
-                let site = Site::Cell(Class::Memory);
-                let pair = Pair {
-                    from: from.node.as_fd(),
-                    old,
-                    to: to.node.as_fd(),
-                    new,
-                };
-                match work(site, &pair) {
-                    Err(errno) if site.is_undecided(errno) => {}
-                    result => return Ok(result.map(|()| Attempt::Done)?),
-                }
-            }
-            let (from, to) = (from.node.clone(), to.node.clone());
-            let (old, new) = (old.to_owned(), new.to_owned());
-            elsewhere(move || {
-                let pair = Pair {
-                    from: from.as_fd(),
-                    old: &old,
-                    to: to.as_fd(),
-                    new: &new,
-                };
-                // Between two file systems the kernel says what means an escape elsewhere.
-                work(Site::Blocking, &pair)
-            })
+            let (old, new) = ((&from.node, old), (&to.node, new));
+            Ok(change::attempt_pair(state.account(), old, new, change))
         })
-    })
+    })?;
+    respond_plainly(caller, tried)
 }
 
 pub(super) fn link(
@@ -237,7 +178,7 @@ pub(super) fn link(
         old: (old_fd, old, old_length),
         new: (new_fd, new, new_length),
     };
-    change_pair(caller, paths, !follow, change::link)
+    change_pair(caller, paths, !follow, PairChange::Link)
 }
 
 pub(super) fn rename(
@@ -253,7 +194,7 @@ pub(super) fn rename(
         old: (old_fd, old, old_length),
         new: (new_fd, new, new_length),
     };
-    change_pair(caller, paths, true, change::rename)
+    change_pair(caller, paths, true, PairChange::Rename)
 }
 
 pub(super) fn filestat_get(
@@ -265,40 +206,16 @@ pub(super) fn filestat_get(
     result: u32,
 ) -> Answer<Attempt> {
     let follow = follows(look_up)?;
-    let (mut memory, guest) = parts(caller)?;
+    let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
     let start = state.directory(fd)?;
-    let found = with_c_str(memory.bytes(path, length)?, |path| {
-        if start.node.class != Class::Slow {
-            let site = Site::Cell(start.node.class);
-            match path::status(site, start.node.as_fd(), path, follow) {
-                Err(errno) if site.is_undecided(errno) => {}
-                result => return Ok(Ok(result?)),
-            }
-        }
-        Ok(Err(path.to_owned()))
+    let tried = with_c_str(memory.bytes(path, length)?, |path| {
+        let account = state.account();
+        Ok(path::attempt_status(account, &start.node, path, follow))
     })?;
-    match found {
-        Ok((status, kept)) => {
-            if let Some(file) = kept {
-                state.account().discard(file);
-            }
-            memory.write(result, 8, &of_file(&status)?)?;
-            Ok(Attempt::Done)
-        }
-        Err(path) => {
-            let node = start.node.clone();
-            Ok(Attempt::Elsewhere(Box::new(move || {
-                let status = path::status(Site::Blocking, node.as_fd(), &path, follow);
-                // The file itself is closed here.
-                let status = status.map(|(status, _)| status);
-                Box::new(move |caller| {
-                    let status = of_file(&status?)?;
-                    parts(caller)?.0.write(result, 8, &status)
-                })
-            })))
-        }
-    }
+    respond(caller, tried, move |caller, status| {
+        parts(caller)?.0.write(result, 8, &of_file(&status)?)
+    })
 }
 
 /// Writes what a link says into the guest's buffer, as much as fits.
@@ -325,175 +242,36 @@ pub(super) fn read_link(
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let start = guest.preview1()?.directory(fd)?;
-    let found = with_c_str(memory.bytes(path, length)?, |path| {
-        if start.node.class == Class::Memory {
-            let site = Site::Cell(Class::Memory);
-            match change::read_link(site, start.node.as_fd(), path) {
-                Err(errno) if site.is_undecided(errno) => {}
-                result => return Ok(Ok(result?)),
-            }
-        }
-        Ok(Err((start.node.clone(), path.to_owned())))
+    let tried = with_c_str(memory.bytes(path, length)?, |path| {
+        Ok(change::attempt_read_link(&start.node, path))
     })?;
-    match found {
-        Ok(target) => {
-            write_link(caller, target, (buffer, size, result))?;
-            Ok(Attempt::Done)
-        }
-        Err((node, path)) => Ok(Attempt::Elsewhere(Box::new(move || {
-            let target = change::read_link(Site::Blocking, node.as_fd(), &path);
-            Box::new(move |caller| write_link(caller, target?, (buffer, size, result)))
-        }))),
-    }
+    respond(caller, tried, move |caller, target| {
+        write_link(caller, target, (buffer, size, result))
+    })
 }
 
-/// How a file is to be opened.
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    follow: bool,
-    open: Oflags,
-    mode: Mode,
-    append: bool,
-    nonblocking: bool,
-    /// Whether the directory that it is looked for in may be changed.
-    may_change: bool,
+/// Checks how a guest wants a file to be opened.
+fn request(look_up: u32, open: u32, rights: u64, bits: u32) -> Answer<(Request, Fdflags)> {
+    let follow = follows(look_up)?;
+    let open = u16::try_from(open).ok().and_then(Oflags::from_bits);
+    let open = open.ok_or(Errno::Inval)?;
+    let rights = Rights::from_bits(rights).ok_or(Errno::Inval)?;
+    let flags = flags(bits)?;
+    let write = rights.contains(Rights::FD_WRITE);
+    let request = Request {
+        follow,
+        create: open.contains(Oflags::CREAT),
+        exclusive: open.contains(Oflags::EXCL),
+        truncate: open.contains(Oflags::TRUNC),
+        directory: open.contains(Oflags::DIRECTORY),
+        sync: flags.intersects(Fdflags::SYNC | Fdflags::DSYNC | Fdflags::RSYNC),
+        mode: Mode {
+            read: rights.contains(Rights::FD_READ) || !write,
+            write: write || open.intersects(Oflags::CREAT | Oflags::TRUNC),
+        },
+    };
+    Ok((request, flags))
 }
-
-impl Request {
-    /// Checks what a guest asks for.
-    fn new(look_up: u32, open: u32, rights: u64, bits: u32) -> Answer<(Self, Fdflags)> {
-        let follow = follows(look_up)?;
-        let open = u16::try_from(open).ok().and_then(Oflags::from_bits);
-        let open = open.ok_or(Errno::Inval)?;
-        let rights = Rights::from_bits(rights).ok_or(Errno::Inval)?;
-        let flags = flags(bits)?;
-        let write = rights.contains(Rights::FD_WRITE);
-        let request = Self {
-            follow,
-            open,
-            mode: Mode {
-                read: rights.contains(Rights::FD_READ) || !write,
-                write: write || open.intersects(Oflags::CREAT | Oflags::TRUNC),
-            },
-            append: flags.contains(Fdflags::APPEND),
-            nonblocking: flags.contains(Fdflags::NONBLOCK),
-            may_change: false,
-        };
-        Ok((request, flags))
-    }
-
-    /// What speaks against it in a directory that may be changed or not.
-    fn check(&self, flags: Fdflags) -> Answer {
-        if flags.intersects(Fdflags::SYNC | Fdflags::DSYNC | Fdflags::RSYNC) {
-            return Err(Errno::Notsup.into());
-        }
-        let creates = Oflags::CREAT | Oflags::EXCL | Oflags::TRUNC;
-        if self.open.contains(Oflags::DIRECTORY) && self.open.intersects(creates) {
-            return Err(Errno::Inval.into());
-        }
-        if self.mode.write && !self.may_change {
-            return Err(Errno::Perm.into());
-        }
-        Ok(())
-    }
-
-    /// What the kernel is asked for, but for what a path that exists leaves to do.
-    fn flags(&self) -> OFlags {
-        let mut flags = match (self.mode.read, self.mode.write) {
-            (true, true) => OFlags::RDWR,
-            (false, true) => OFlags::WRONLY,
-            (_, false) => OFlags::RDONLY,
-        };
-        if !self.follow {
-            flags |= OFlags::NOFOLLOW;
-        }
-        flags
-    }
-
-    /// What creates a file.
-    fn creating(&self) -> OFlags {
-        let mut flags = OFlags::empty();
-        if self.open.contains(Oflags::CREAT) {
-            flags |= OFlags::CREATE;
-            if self.open.contains(Oflags::EXCL) {
-                flags |= OFlags::EXCL;
-            }
-        }
-        flags
-    }
-
-    /// Opens the file where one may block.
-    fn open(&self, start: &Node, path: &CStr) -> rustix::io::Result<Node> {
-        let mut flags = self.flags() | self.creating();
-        if self.open.contains(Oflags::TRUNC) {
-            flags |= OFlags::TRUNC;
-        }
-        let node = path::open(Site::Blocking, start.as_fd(), path, flags)?;
-        match self.open.contains(Oflags::DIRECTORY) && !node.is_directory() {
-            true => Err(HostErrno::NOTDIR),
-            false => Ok(node),
-        }
-    }
-
-    /// Opens the file on the cell's thread; `None` if it might wait.
-    fn open_promptly(
-        &self,
-        account: &Arc<Account>,
-        start: &Node,
-        path: &CStr,
-    ) -> rustix::io::Result<Option<Node>> {
-        let site = match start.class {
-            Class::Slow => return Ok(None),
-            class => Site::Cell(class),
-        };
-        let mut flags = self.flags();
-        match start.class {
-            Class::Memory => flags |= self.creating(),
-            // A file that is there has to be looked for only.
-            _ if self.open.contains(Oflags::CREAT | Oflags::EXCL) => return Ok(None),
-            _ if self.open.contains(Oflags::TRUNC) => return Ok(None),
-            _ => {}
-        }
-        let node = match path::open(site, start.as_fd(), path, flags) {
-            Ok(node) => node,
-            Err(errno) if site.is_undecided(errno) => return Ok(None),
-            Err(HostErrno::NOENT) if self.open.contains(Oflags::CREAT) => return Ok(None),
-            Err(errno) => return Err(errno),
-        };
-        // A file that is not kept may be a large one whose last name has gone meanwhile.
-        let refused = if self.open.contains(Oflags::DIRECTORY) && !node.is_directory() {
-            Err(HostErrno::NOTDIR)
-        } else if self.open.contains(Oflags::TRUNC) && node.kind == FileType::RegularFile {
-            // What a small file frees takes no time.
-            match node.is_cheap_to_close() {
-                true => match kernel::resize(node.as_fd(), 0) {
-                    Ok(()) => return Ok(Some(node)),
-                    Err(errno) => Err(errno),
-                },
-                false => Ok(None),
-            }
-        } else {
-            return Ok(Some(node));
-        };
-        account.discard(node);
-        refused
-    }
-
-    fn opened(&self, node: Node) -> Open {
-        Open {
-            node: Arc::new(node),
-            mode: self.mode,
-            may_change: self.may_change,
-            position: 0,
-            append: self.append,
-            nonblocking: self.nonblocking,
-            preopen: None,
-        }
-    }
-}
-
-/// For how long a thread waits between two looks at files that are being closed.
-const CLOSING: std::time::Duration = std::time::Duration::from_micros(200);
 
 pub(super) fn open(
     caller: &mut Caller<'_, Guest>,
@@ -507,54 +285,35 @@ pub(super) fn open(
     bits: u32,
     result: u32,
 ) -> Answer<Attempt> {
-    let (mut request, flags) = Request::new(look_up, open, rights, bits)?;
+    let (request, flags) = request(look_up, open, rights, bits)?;
     Rights::from_bits(inheriting).ok_or(Errno::Inval)?;
-    let (mut memory, guest) = parts(caller)?;
+    let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
-    let opened = with_c_str(memory.bytes(path, length)?, |path| {
+    let (tried, taken, may_change) = with_c_str(memory.bytes(path, length)?, |path| {
         let start = match state.table.get(fd)? {
             Descriptor::Open(open) if open.node.is_directory() => open,
             Descriptor::Open(_) => return Err(Errno::Notdir.into()),
             _ => return Err(Errno::Badf.into()),
         };
-        request.may_change = start.may_change;
-        request.check(flags)?;
+        let may_change = start.may_change;
+        request.check(may_change)?;
         let start = start.node.clone();
         let taken = state.table.take()?;
-        let account = state.account().clone();
-        if !account.is_backed_up() {
-            match request.open_promptly(&account, &start, path) {
-                Ok(Some(node)) => return Ok(Ok(state.table.put(taken, request.opened(node)))),
-                Ok(None) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        let path = path.to_owned();
-        Ok(Err(move || {
-            // Files that the tenant has closed are really closed before it gets others.
-            while account.is_backed_up() {
-                std::thread::sleep(CLOSING);
-            }
-            let opened = request.open(&start, &path);
-            let finish: Finish = Box::new(move |caller| {
-                let (mut memory, guest) = parts(caller)?;
-                let state = guest.preview1()?;
-                match opened {
-                    Ok(node) => {
-                        let fd = state.table.put(taken, request.opened(node));
-                        memory.write_u32(result, fd)
-                    }
-                    Err(errno) => Err(errno.into()),
-                }
-            });
-            finish
-        }))
+        let tried = request.attempt(state.table.files(), &start, path);
+        Ok((tried, taken, may_change))
     })?;
-    match opened {
-        Ok(fd) => {
-            memory.write_u32(result, fd)?;
-            Ok(Attempt::Done)
-        }
-        Err(work) => Ok(Attempt::Elsewhere(Box::new(work))),
-    }
+    respond(caller, tried, move |caller, node| {
+        let (mut memory, guest) = parts(caller)?;
+        let open = Open {
+            node: Arc::new(node),
+            mode: request.mode,
+            may_change,
+            position: 0,
+            append: flags.contains(Fdflags::APPEND),
+            nonblocking: flags.contains(Fdflags::NONBLOCK),
+            preopen: None,
+        };
+        let fd = guest.preview1()?.table.put(taken, open);
+        memory.write_u32(result, fd)
+    })
 }

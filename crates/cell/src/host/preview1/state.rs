@@ -1,46 +1,20 @@
 //! What preview 1 keeps for an execution.
 
 use crate::host::fs::account::Account;
-use crate::host::fs::descriptor::{Class, Descriptor, Mode, Node, Open};
+use crate::host::fs::descriptor::{Descriptor, Open};
 use crate::host::fs::listing::{MOST_BYTES, Window};
+use crate::host::fs::preopen::Preopen;
 use crate::host::fs::table::Table;
-use crate::host::kernel;
 use crate::local;
 use crate::meter::Held;
 use crate::wasi::stdio::{Input, Output, Sink};
 use leasehold_kernel::{Errno, TenantId};
-use rustix::fs::FileType;
-use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::sync::Arc;
 use wasmtime_wasi::p1::types::Errno as GuestErrno;
 use wasmtime_wasi::p2::InputStream;
 
 /// Pages of the host's that a window on a directory takes.
 const WINDOW_PAGES: u64 = MOST_BYTES.div_ceil(4096) as u64;
-
-/// A directory of the lease, opened for an execution that is being made.
-pub(crate) struct Preopen {
-    node: Node,
-    name: Box<str>,
-    may_change: bool,
-}
-
-impl Preopen {
-    /// Opens a directory of the host's.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub(crate) fn open(path: &Path, name: &str, may_change: bool) -> rustix::io::Result<Self> {
-        let fd = kernel::open_ambient(path)?;
-        let class = Class::of(fd.as_fd())?;
-        Ok(Self {
-            node: Node::new(fd, FileType::Directory, class),
-            name: name.into(),
-            may_change,
-        })
-    }
-}
 
 /// Arguments, variables and standard streams of an execution.
 #[derive(Default)]
@@ -80,27 +54,9 @@ impl State {
         environment: Environment,
         preopens: Vec<Preopen>,
     ) -> Result<Self, Errno> {
-        let mut table = Table::new(tenant, execution, account)?;
-        for Preopen {
-            node,
-            name,
-            may_change,
-        } in preopens
-        {
-            let taken = table.take().map_err(|_| Errno::Limit)?;
-            let open = Open {
-                node: Arc::new(node),
-                mode: Mode {
-                    read: true,
-                    write: may_change,
-                },
-                may_change,
-                position: 0,
-                append: false,
-                nonblocking: false,
-                preopen: Some(name),
-            };
-            table.put(taken, open);
+        let mut table = Table::with_streams(tenant, execution, account)?;
+        for preopen in preopens {
+            preopen.put_into(&mut table)?;
         }
         Ok(Self {
             tenant,

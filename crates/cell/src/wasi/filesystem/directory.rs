@@ -5,22 +5,24 @@
 //! fixed size on the directory, charged before anything is read into it, and read again when the
 //! guest has come to its end.
 
-use super::rep;
-use super::window::{self, Place, Verdict, WINDOW};
+use super::fail;
 use crate::guest::Guest;
+use crate::host::fs::descriptor::{Class, Node};
+use crate::host::fs::window::{self, Place, Verdict, WINDOW};
+use crate::host::io;
 use crate::local;
-use crate::steps::{mark, step};
+use crate::wasi::rep;
 use leasehold_kernel::Errno;
 use leasehold_reclaim::{Extent, Handle};
 use rustix::fs::FileType;
-use std::fs::File;
-use std::sync::Arc;
-use wasmtime::component::{Linker, Resource, ResourceType};
+use std::os::fd::AsFd as _;
+use wasmtime::Result;
+use wasmtime::component::Resource;
 use wasmtime::error::Context as _;
-use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::Descriptor;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
-use wasmtime_wasi::runtime::spawn_blocking;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
+};
+use wasmtime_wasi::p2::{FsError, FsResult};
 
 /// A listing: entries of (kind, length of the name, name) in `window`, of which `next` is the
 /// next, and where in the directory the next window begins.
@@ -30,78 +32,29 @@ pub(crate) struct Listing {
     used: usize,
     next: usize,
     place: Place,
-    /// The [`Directory`] in the guest's resource table.
+    /// The directory's number in the guest's table, which no other descriptor has.
     directory: u32,
 }
 
-/// The directory of a listing: in the resource table, which is charged for the descriptor that it
-/// keeps open.
-struct Directory(Arc<File>);
-
-const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
-
-/// Replaces the three functions of directory listings in a linker that has
-/// `wasi:filesystem/types`.
-pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
-    linker.allow_shadowing(true);
-    let mut types = linker.instance(INTERFACE)?;
-    types.resource(
-        "directory-entry-stream",
-        ResourceType::host::<Listing>(),
-        |mut store: StoreContextMut<'_, Guest>, rep| {
-            mark(step!(
-                "wasi:filesystem/types",
-                "[resource-drop]directory-entry-stream"
-            ));
-            close(store.data_mut(), &Resource::new_own(rep))
+/// Begins to list the directory with this number; nothing is read yet.
+pub(super) fn open(guest: &mut Guest, directory: u32) -> FsResult<Resource<DirectoryEntryStream>> {
+    let system = guest.files().map_err(FsError::trap)?;
+    let open = system.entry(directory).map_err(FsError::trap)?;
+    let again = open.again();
+    let directory = system.table.put_again(again);
+    // The interface's word for «the host does not have the memory for this».
+    let directory = directory.map_err(|_| ErrorCode::InsufficientMemory)?;
+    let listing = charge(guest, directory);
+    listing.map_err(
+        |_| match guest.files().map(|system| system.table.close(directory)) {
+            Ok(_) => ErrorCode::InsufficientMemory.into(),
+            Err(trap) => FsError::trap(trap),
         },
-    )?;
-    types.func_wrap(
-        "[method]descriptor.read-directory",
-        |mut store: StoreContextMut<'_, Guest>, (directory,): (Resource<Descriptor>,)| {
-            mark(step!(
-                "wasi:filesystem/types",
-                "[method]descriptor.read-directory"
-            ));
-            Ok((open(store.data_mut(), &directory)?,))
-        },
-    )?;
-    types.func_wrap_async(
-        "[method]directory-entry-stream.read-directory-entry",
-        |mut store: StoreContextMut<'_, Guest>, (listing,): (Resource<Listing>,)| {
-            mark(step!(
-                "wasi:filesystem/types",
-                "[method]directory-entry-stream.read-directory-entry"
-            ));
-            Box::new(async move { Ok((read(store.data_mut(), &listing).await?,)) })
-        },
-    )?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-fn open(
-    guest: &mut Guest,
-    directory: &Resource<Descriptor>,
-) -> Result<Result<Resource<Listing>, ErrorCode>> {
-    let table = guest.charged_table();
-    let file = match table.get(directory)? {
-        Descriptor::Dir(directory) => Arc::clone(&directory.dir),
-        Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),
-    };
-    let directory = table.push(Directory(file))?;
-    match charge(guest, directory.rep()) {
-        Ok(listing) => Ok(Ok(listing)),
-        Err(_) => {
-            guest.charged_table().delete(directory)?;
-            // The interface's word for «the host does not have the memory for this».
-            Ok(Err(ErrorCode::InsufficientMemory))
-        }
-    }
+    )
 }
 
 /// Charges for a listing and makes it; nothing has been read.
-fn charge(guest: &Guest, directory: u32) -> Result<Resource<Listing>, Errno> {
+fn charge(guest: &Guest, directory: u32) -> Result<Resource<DirectoryEntryStream>, Errno> {
     let (class, window) = local::with(|local| {
         let group = local.kernel.group_of(guest.tenant)?;
         let window = local.kernel.groups_mut().alloc_bytes(group, WINDOW)?;
@@ -120,23 +73,30 @@ fn charge(guest: &Guest, directory: u32) -> Result<Resource<Listing>, Errno> {
 }
 
 /// The next entry, or `None` after the last; reads another window when it has to.
-async fn read(
+pub(super) async fn read(
     guest: &mut Guest,
-    listing: &Resource<Listing>,
-) -> Result<Result<Option<DirectoryEntry>, ErrorCode>> {
-    let handle = rep::find::<Listing, _>(guest, listing).context("unknown directory listing")?;
+    listing: &Resource<DirectoryEntryStream>,
+) -> FsResult<Option<DirectoryEntry>> {
+    let handle = rep::find::<Listing, _>(guest, listing);
+    let handle = handle.context("unknown directory listing");
+    let handle = handle.map_err(FsError::trap)?;
     loop {
-        let (entry, listing) = next(handle)?;
+        let (entry, listing) = next(handle).map_err(FsError::trap)?;
         let place = match listing.place {
             Place::Before(place) if entry.is_none() => place,
-            _ => return Ok(Ok(entry)),
+            _ => return Ok(entry),
         };
-        let directory = Resource::<Directory>::new_borrow(listing.directory);
-        let directory = Arc::clone(&guest.charged_table().get(&directory)?.0);
-        match spawn_blocking(move || Window::read(&directory, place)).await {
-            Ok(window) => show(handle, &window)?,
-            Err(error) => return Ok(Err(error)),
-        }
+        let system = guest.files().map_err(FsError::trap)?;
+        let open = system.entry(listing.directory).map_err(FsError::trap)?;
+        let node = open.node.clone();
+        let window = match node.class {
+            Class::Memory => Window::read(&node, place),
+            _ => {
+                let account = system.account().clone();
+                io::run(&account, move || Window::read(&node, place)).await
+            }
+        };
+        show(handle, &window.map_err(fail)?).map_err(FsError::trap)?;
     }
 }
 
@@ -181,7 +141,8 @@ fn show(handle: Handle<Listing>, window: &Window) -> Result<()> {
     })
 }
 
-fn close(guest: &mut Guest, listing: &Resource<Listing>) -> Result<()> {
+/// Ends a listing.
+pub(super) fn close(guest: &mut Guest, listing: &Resource<DirectoryEntryStream>) -> Result<()> {
     let Some(handle) = rep::find::<Listing, _>(guest, listing) else {
         return Ok(());
     };
@@ -192,8 +153,8 @@ fn close(guest: &mut Guest, listing: &Resource<Listing>) -> Result<()> {
         Some(listing)
     });
     if let Some(listing) = listing {
-        let directory = Resource::<Directory>::new_own(listing.directory);
-        guest.charged_table().delete(directory)?;
+        let closed = guest.files()?.table.close(listing.directory);
+        closed.map_err(|_| wasmtime::Error::msg("unknown directory"))?;
     }
     Ok(())
 }
@@ -206,10 +167,11 @@ struct Window {
 }
 
 impl Window {
-    /// Reads what begins at `place`. On a thread that may block; it holds no more than a window.
-    fn read(directory: &File, place: u64) -> Result<Window, ErrorCode> {
+    /// Reads what begins at `place`; it holds no more than a window. In memory some 20 µs; elsewhere it
+    /// may block.
+    fn read(directory: &Node, place: u64) -> rustix::io::Result<Window> {
         let mut entries = Vec::with_capacity(WINDOW);
-        let next = window::read(directory, place, |entry| {
+        let next = window::read(directory.as_fd(), place, |entry| {
             if entry.is_dots() {
                 return Ok(Verdict::Left);
             }
@@ -217,7 +179,7 @@ impl Window {
                 return Ok(Verdict::Left);
             };
             let name = entry.text()?.as_bytes();
-            let length = u16::try_from(name.len()).map_err(|_| ErrorCode::NameTooLong)?;
+            let length = u16::try_from(name.len()).map_err(|_| rustix::io::Errno::NAMETOOLONG)?;
             entries.push(encode(descriptor_type(kind)));
             entries.extend_from_slice(&length.to_le_bytes());
             entries.extend_from_slice(name);

@@ -4,71 +4,63 @@
 //! none is read as a whole: a listing has the place where its window ends, which the host's kernel
 //! names by a number, and reads another window from there.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use super::descriptor::kind_of;
+use crate::host::kernel;
+use rustix::fs::{FileType, RawDir, StatxFlags};
+use rustix::io::{Errno, Result};
 use std::ffi::CStr;
-use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 /// Bytes that are read at once: some hundred entries.
 pub(crate) const WINDOW: usize = 3 << 10;
 
 /// How far a directory was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// To before the entry that the host's kernel calls by this number; 0 is the first.
     Before(u64),
     End,
 }
 
 /// One entry.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The directory, to ask for more.
-    pub(super) directory: BorrowedFd<'a>,
-    pub(super) name: &'a CStr,
+    pub(crate) directory: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
     kind: FileType,
 }
 
 impl Entry<'_> {
     /// Whether it is the directory itself or the one above.
-    pub(super) fn is_dots(&self) -> bool {
+    pub(crate) fn is_dots(&self) -> bool {
         self.name == c"." || self.name == c".."
     }
 
     /// What kind of file it is; `None` if it has gone meanwhile.
-    pub(super) fn kind(&self) -> Result<Option<FileType>, ErrorCode> {
+    pub(crate) fn kind(&self) -> Result<Option<FileType>> {
         match self.kind {
             // Not every file system says it.
             FileType::Unknown => {
-                let status = self.status()?;
-                Ok(status.map(|status| FileType::from_raw_mode(status.st_mode)))
+                match kernel::status_at(self.directory, self.name, StatxFlags::TYPE) {
+                    Ok(status) => Ok(Some(kind_of(&status))),
+                    Err(Errno::NOENT) => Ok(None),
+                    Err(errno) => Err(errno),
+                }
             }
             kind => Ok(Some(kind)),
         }
     }
 
-    /// What the host knows of the file, or of the link if it is one; `None` if it has gone
-    /// meanwhile.
-    pub(super) fn status(&self) -> Result<Option<rustix::fs::Stat>, ErrorCode> {
-        match statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(status) => Ok(Some(status)),
-            Err(rustix::io::Errno::NOENT) => Ok(None),
-            Err(errno) => Err(code(errno)),
-        }
-    }
-
     /// Its name, which the interface wants in UTF-8.
-    pub(super) fn text(&self) -> Result<&str, ErrorCode> {
-        self.name
-            .to_str()
-            .map_err(|_| ErrorCode::IllegalByteSequence)
+    pub(crate) fn text(&self) -> Result<&str> {
+        self.name.to_str().map_err(|_| Errno::ILSEQ)
     }
 }
 
 /// What became of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Left out.
     Left,
     /// Taken; there is room for more.
@@ -79,21 +71,21 @@ pub(super) enum Verdict {
 
 /// Shows the entries from `place` on to `visit`, until it has enough or a window of them was read
 /// and at least one taken; returns how far that was. To be called where one may block.
-pub(super) fn read(
-    directory: &File,
+pub(crate) fn read(
+    directory: BorrowedFd<'_>,
     place: u64,
-    mut visit: impl FnMut(&Entry<'_>) -> Result<Verdict, ErrorCode>,
-) -> Result<Place, ErrorCode> {
+    mut visit: impl FnMut(&Entry<'_>) -> Result<Verdict>,
+) -> Result<Place> {
     // A descriptor of its own: the guest's may be for finding files only, and its position is
     // not to be moved.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = openat(directory, c".", flags, Mode::empty()).map_err(code)?;
-    seek(&directory, SeekFrom::Start(place)).map_err(code)?;
+    let directory = kernel::open_again(directory)?;
+    kernel::seek(directory.as_fd(), place)?;
+    kernel::list()?;
     let mut buffer = [MaybeUninit::uninit(); WINDOW];
     let mut found = RawDir::new(&directory, &mut buffer);
     let mut taken = false;
     while let Some(entry) = found.next() {
-        let entry = entry.map_err(code)?;
+        let entry = entry?;
         let next = entry.next_entry_cookie();
         let verdict = visit(&Entry {
             directory: directory.as_fd(),
@@ -109,14 +101,11 @@ pub(super) fn read(
     Ok(Place::End)
 }
 
-fn code(errno: rustix::io::Errno) -> ErrorCode {
-    std::io::Error::from(errno).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Place, Verdict, WINDOW, read};
     use std::fs::File;
+    use std::os::fd::AsFd as _;
     use std::path::Path;
 
     fn directory(files: usize) -> tempfile::TempDir {
@@ -134,7 +123,7 @@ mod tests {
         let mut place = Place::Before(0);
         while let Place::Before(at) = place {
             let before = names.len();
-            place = read(&directory, at, |entry| {
+            place = read(directory.as_fd(), at, |entry| {
                 if entry.is_dots() {
                     return Ok(Verdict::Left);
                 }
@@ -153,6 +142,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_shown_once_whatever_is_taken_at_a_time() {
+        let _turn = crate::host::kernel::faults::Turn::take();
         let directory = directory(1000);
         let mut expected: Vec<_> = (0..1000).map(|file| format!("file-{file}")).collect();
         expected.sort();
@@ -166,6 +156,7 @@ mod tests {
 
     #[test]
     fn an_empty_directory_is_at_its_end_at_once() {
+        let _turn = crate::host::kernel::faults::Turn::take();
         let (names, _) = names(directory(0).path(), usize::MAX);
         assert_eq!(names, Vec::<String>::new());
     }

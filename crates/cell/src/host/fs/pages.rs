@@ -1,0 +1,92 @@
+//! Pages that files take of an execution's lease while it waits or writes.
+//!
+//! What a stream has to keep between calls is charged when that begins: a page of what is read ahead, or as
+//! many as what is to be written has. What a file grows by through a descriptor is charged until that is
+//! closed: if the file's last name has gone by then, closing it frees its pages. Charged at high water:
+//! pages that were given back are used again.
+
+use crate::local;
+use crate::meter::Held;
+use leasehold_kernel::TenantId;
+use rustix::io::{Errno, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+
+/// The pages of one execution.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    tenant: TenantId,
+    execution: u64,
+    /// Only the cell's thread charges more.
+    charged: AtomicU32,
+    used: AtomicU32,
+}
+
+impl Pages {
+    /// No page was charged yet.
+    pub(crate) fn new(tenant: TenantId, execution: u64) -> Self {
+        Self {
+            tenant,
+            execution,
+            charged: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+        }
+    }
+
+    /// Pages for so many bytes. To be called on the cell's thread.
+    ///
+    /// # Errors
+    /// `NOMEM` when the lease does not pay for them.
+    pub(crate) fn lend(self: &Arc<Self>, bytes: usize) -> Result<Lent> {
+        let pages = u32::try_from(bytes.div_ceil(PAGE)).map_err(|_| Errno::NOMEM)?;
+        let used = self.used.load(Ordering::Acquire).checked_add(pages);
+        let used = used.ok_or(Errno::NOMEM)?;
+        let charged = self.charged.load(Ordering::Relaxed);
+        if used > charged {
+            let more = used - charged;
+            let charge = local::with(|local| {
+                local.hold(self.tenant, self.execution, Held::HostPage, more.into())
+            });
+            charge.map_err(|_| Errno::NOMEM)?;
+            self.charged.store(used, Ordering::Relaxed);
+        }
+        self.used.fetch_add(pages, Ordering::AcqRel);
+        Ok(Lent {
+            pages: self.clone(),
+            count: pages,
+        })
+    }
+}
+
+/// Pages that are used until it is dropped, on whatever thread.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pages: Arc<Pages>,
+    count: u32,
+}
+
+impl Lent {
+    /// Moves `count` of its pages, or all of them, to `other`, which is of the same execution.
+    pub(crate) fn move_to(&mut self, other: &mut Option<Lent>, count: u32) {
+        let count = count.min(self.count);
+        self.count -= count;
+        match other {
+            Some(other) => other.count += count,
+            None => {
+                *other = Some(Lent {
+                    pages: self.pages.clone(),
+                    count,
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pages.used.fetch_sub(self.count, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,23 @@
+//! Making way for others between the steps of a host call.
+
+use crate::steps::watch;
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// Has the scheduler run whatever is due before the caller, if the running guest is to be preempted. What
+/// comes after it is another step.
+pub(crate) async fn make_way() {
+    watch::next();
+    if !crate::preempt::fired() {
+        return;
+    }
+    let mut made = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut made, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
