@@ -250,7 +250,7 @@ impl Ending {
         } else if let Some(files) = &self.files {
             if files.is_closed() {
                 // The thread that closed them did it for this end.
-                self.cpu_ns += files.take_cpu_ns();
+                self.cpu_ns += files.take_closing_cpu_ns();
                 self.files = None;
             }
         } else if self.step(programs) == Progress::Done {

@@ -47,11 +47,16 @@ pub struct Inventory {
     /// Elements of active segments that are copied in one go when an instance is made: those that the
     /// compiler cannot lay out beforehand.
     pub elements: u64,
+    /// Globals that are made with the instances, imported ones not counted.
+    pub globals: u64,
+    /// Segments that the engine looks at when an instance is made, one by one: those of elements, and
+    /// passive ones of data.
+    pub segments: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 8;
+    pub(crate) const WORDS: usize = 10;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -64,6 +69,8 @@ impl Inventory {
             self.table_elements,
             self.data_bytes,
             self.elements,
+            self.globals,
+            self.segments,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -85,6 +92,8 @@ impl Inventory {
             table_elements,
             data_bytes,
             elements,
+            globals,
+            segments,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -95,6 +104,8 @@ impl Inventory {
             table_elements,
             data_bytes,
             elements,
+            globals,
+            segments,
         })
     }
 
@@ -107,6 +118,8 @@ impl Inventory {
         self.table_elements = self.table_elements.saturating_add(other.table_elements);
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
         self.elements = self.elements.saturating_add(other.elements);
+        self.globals = self.globals.saturating_add(other.globals);
+        self.segments = self.segments.saturating_add(other.segments);
     }
 }
 
@@ -230,6 +243,7 @@ fn in_module(
         }
         Payload::GlobalSection(section) => {
             module.instance_bytes += GLOBAL_BYTES * u64::from(section.count());
+            module.globals += u64::from(section.count());
         }
         Payload::MemorySection(section) => {
             for memory in section {
@@ -247,6 +261,7 @@ fn in_module(
             }
         }
         Payload::ElementSection(section) => {
+            module.segments += u64::from(section.count());
             let mut is_laid_out = true;
             for element in section {
                 let element = element?;
@@ -270,8 +285,9 @@ fn in_module(
         Payload::DataSection(section) => {
             for data in section {
                 let data = data?;
-                if matches!(data.kind, DataKind::Active { .. }) {
-                    module.data_bytes += data.data.len() as u64;
+                match data.kind {
+                    DataKind::Active { .. } => module.data_bytes += data.data.len() as u64,
+                    DataKind::Passive => module.segments += 1,
                 }
             }
         }

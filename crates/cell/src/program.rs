@@ -120,6 +120,16 @@ pub enum ProgramError {
         /// How many, over all instances; saturates.
         count: u64,
     },
+    /// More of something than the engine may make one by one in the step that makes the instances.
+    #[error("has {count} {what}; the limit is {most}")]
+    TooManyParts {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many, over all instances; saturates.
+        count: u64,
+        /// How many there may be.
+        most: u64,
+    },
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
     Opaque,
@@ -277,6 +287,15 @@ impl Program {
         let count = survey.inventory.elements;
         if count > caps::ELEMENTS.most {
             return Err(ProgramError::TooManyElements { count });
+        }
+        for (cap, count) in [
+            (caps::GLOBALS, survey.inventory.globals),
+            (caps::SEGMENTS, survey.inventory.segments),
+        ] {
+            if count > cap.most {
+                let (what, most) = (cap.what, cap.most);
+                return Err(ProgramError::TooManyParts { what, count, most });
+            }
         }
         let (binary, image) = match form {
             Form::Whole => (binary, None),

@@ -341,6 +341,21 @@ fn what_the_cell_does_not_hold_is_refused_with_what_is_missing() {
 }
 
 #[test]
+fn more_memory_than_the_host_has_is_refused_before_any_is_taken() {
+    let mut config = CellConfig::new(profile());
+    config.memory = Some(HeldMemory {
+        bytes: 1 << 50,
+        for_all: true,
+        swap: None,
+    });
+    let error = Cell::start(config).err().expect("refused").to_string();
+    assert!(
+        error.contains("`cell.memory`: found 1125899906842624 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_cell_that_holds_nothing_has_no_tenants_that_page() {
     let cell = Cell::start(CellConfig::new(profile())).expect("a cell");
     let (request, _) = request(&cell, STORM, &[], paging(MIB, 4 * MIB));

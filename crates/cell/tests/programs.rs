@@ -442,3 +442,25 @@ fn an_entry_made_without_the_secret_is_not_executed() {
     std::fs::set_permissions(path("cache.key"), Permissions::from_mode(0o640)).expect("ours");
     assert!(open_cache(&path("cache")).is_err());
 }
+
+#[test]
+fn what_the_engine_makes_one_by_one_is_limited_for_a_program() {
+    let module = |part: &str, count: usize| {
+        let parts = part.repeat(count);
+        format!("(module {parts} (func $f (export \"_start\")) (memory (export \"memory\") 1))")
+    };
+    for (part, most, what) in [
+        ("(global i32 (i32.const 0))", 8192, "globals"),
+        ("(elem func $f)", 1024, "segments"),
+        ("(data \"x\")", 1024, "segments"),
+        ("(elem declare func $f)", 1024, "segments"),
+    ] {
+        load(&module(part, most)).unwrap_or_else(|error| panic!("{most} of {part}: {error}"));
+        let refused = load(&module(part, most + 1));
+        let error = refused.err().expect("refused").to_string();
+        assert!(
+            error.contains(what) && error.contains(&most.to_string()),
+            "{error}"
+        );
+    }
+}

@@ -14,6 +14,7 @@
 //! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
 //! own because faults are served while that is in use.
 
+mod available;
 mod data;
 mod denied;
 mod growth;
@@ -132,6 +133,14 @@ pub(crate) fn enter(
         let file = SwapFile::create(&swap.path, pages)
             .map_err(|error| anyhow::anyhow!("`memory.swap`: {error}"))?;
         options.store = Some(Box::new(file));
+    }
+    if let Some(available) = available::available()
+        && held.bytes > available
+    {
+        anyhow::bail!(
+            "`cell.memory`: found {} bytes to be held; the host has {available} to spare",
+            held.bytes
+        );
     }
     let paging = Paging::open(options)
         .map_err(|error| anyhow::anyhow!("holding {} bytes of memory: {error}", held.bytes))?;

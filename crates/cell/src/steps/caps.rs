@@ -137,6 +137,17 @@ pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
 /// Elements of active segments that the engine copies for one program.
 pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
 
+/// Globals of one program: the engine makes them one by one. Programs that are linked at run time have one for
+/// each function that they take from elsewhere.
+pub const GLOBALS: Cap = Cap::new("globals", 8192, Beyond::Refused);
+
+/// Segments of elements, and passive ones of data, of one program.
+pub const SEGMENTS: Cap = Cap::new(
+    "segments of elements, and passive ones of data",
+    1024,
+    Beyond::Refused,
+);
+
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);
 
@@ -150,7 +161,7 @@ pub const TRAP_MESSAGE: Cap = Cap::new("bytes of message", 8 * KIB, Beyond::Part
 pub const PAGES: Cap = Cap::new("pages", crate::range_pool::STEP_PAGES as u64, Beyond::Steps);
 
 /// Timers that one step fires.
-pub const TIMERS: Cap = Cap::new("timers", 64, Beyond::Steps);
+pub const TIMERS: Cap = Cap::new("timers", 8, Beyond::Steps);
 
 /// Scrub entries that one step severs.
 pub const SCRUBS: Cap = Cap::new("scrub entries", 16, Beyond::Steps);

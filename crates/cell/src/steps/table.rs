@@ -1,10 +1,10 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, IOVECS, MESSAGE,
+    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, GLOBALS, IOVECS, MESSAGE,
     MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
-    REGION_COPY, SCRUBS, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS,
-    TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH,
+    TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -128,10 +128,6 @@ impl RowId {
     pub fn counted_as(self) -> Self {
         let row = self.row();
         let (interface, name) = match (row.interface, row.name) {
-            // Listings are the cell's own.
-            (FILES, name) if name.contains("directory-entry") => return self,
-            (FILES, "[method]descriptor.read-directory") => return self,
-            (FILES, _) => (FILES, "[method]descriptor.open-at"),
             (ENVIRONMENT, _) => (ENVIRONMENT, "get-environment"),
             (EXIT, _) => (EXIT, "exit"),
             (WALL, _) => (WALL, "now"),
@@ -666,7 +662,9 @@ static ROWS: [Row; 269] = [
     row(ENGINE, "table.grow")
         .caps(&[TABLE_GROWTH])
         .takes(&[Held::TableElement]),
-    row(ENGINE, "instantiate").takes(PROGRAM),
+    row(ENGINE, "instantiate")
+        .caps(&[GLOBALS, SEGMENTS])
+        .takes(PROGRAM),
     row(ENGINE, "data segments").caps(&[DATA]),
     row(ENGINE, "element segments").caps(&[ELEMENTS]),
     row(ENGINE, "yield"),

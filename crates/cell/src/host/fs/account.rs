@@ -25,6 +25,7 @@ pub(crate) struct Account {
     closing: AtomicU32,
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
+    closing_cpu_ns: AtomicU64,
     io: Arc<Io>,
     disk: Disk,
     /// Whether it has had files that may not answer.
@@ -53,6 +54,7 @@ impl Account {
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
+            closing_cpu_ns: AtomicU64::new(0),
             io,
             promise,
             thread,
@@ -142,13 +144,23 @@ impl Account {
         self.closing.fetch_sub(files, Ordering::AcqRel);
     }
 
-    /// Another thread worked for the tenant for so long.
-    pub(crate) fn took(&self, cpu_ns: u64) {
+    /// Another thread made a call for the tenant, for so long.
+    pub(crate) fn called_for(&self, cpu_ns: u64) {
         self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// Another thread closed files of the tenant, for so long.
+    pub(crate) fn closed_for(&self, cpu_ns: u64) {
+        self.closing_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
     /// The processor time of other threads since it was taken last, ns.
     pub(crate) fn take_cpu_ns(&self) -> u64 {
-        self.cpu_ns.swap(0, Ordering::Relaxed)
+        self.cpu_ns.swap(0, Ordering::Relaxed) + self.take_closing_cpu_ns()
+    }
+
+    /// The part of it in which files were closed: an end is not what a call takes that began before.
+    pub(crate) fn take_closing_cpu_ns(&self) -> u64 {
+        self.closing_cpu_ns.swap(0, Ordering::Relaxed)
     }
 }

@@ -17,6 +17,9 @@ const MOST_BUFFERS: u32 = 1024;
 /// Buffers of one step.
 const STEP_BUFFERS: usize = 16;
 
+/// Bytes of one step of a tenant that pages: a page, so that two of them may be touched.
+const PAGED_STEP: usize = 4096;
+
 /// Bytes of a buffer's address and length in the memory of a guest.
 const BUFFER_BYTES: u32 = 8;
 
@@ -28,6 +31,10 @@ pub(crate) struct Buffers {
     index: u32,
     /// Bytes of the buffer at `index` that were used.
     skip: u32,
+    /// Buffers of one step.
+    step_buffers: usize,
+    /// Bytes of one step.
+    step_bytes: usize,
 }
 
 /// The buffers of one step: parts of a guest's memory.
@@ -56,7 +63,16 @@ impl Buffers {
             count: count.min(MOST_BUFFERS),
             index: 0,
             skip: 0,
+            step_buffers: STEP_BUFFERS,
+            step_bytes: usize::MAX,
         }
+    }
+
+    /// The same for a tenant that pages: every page of a buffer may have to be fetched from the disk, so a
+    /// step is one buffer and one page long.
+    pub(crate) fn paged(mut self) -> Self {
+        (self.step_buffers, self.step_bytes) = (1, PAGED_STEP);
+        self
     }
 
     fn buffer(&self, memory: &[u8], index: u32) -> Answer<(u32, u32)> {
@@ -92,6 +108,7 @@ impl Buffers {
 
     /// The buffers of the next step, of at most `most` bytes.
     pub(crate) fn step(&self, memory: &mut [u8], most: usize) -> Answer<Step> {
+        let most = most.min(self.step_bytes);
         let nothing = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -102,7 +119,7 @@ impl Buffers {
             bytes: 0,
         };
         let mut rest = *self;
-        while step.count < STEP_BUFFERS
+        while step.count < self.step_buffers
             && step.bytes < most
             && let Some((start, length)) = rest.next(memory)?
         {

@@ -412,7 +412,11 @@ impl Job {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
-        self.account.took(thread_cpu_ns() - began);
+        let took = thread_cpu_ns() - began;
+        match self.closes {
+            0 => self.account.called_for(took),
+            _ => self.account.closed_for(took),
+        }
         self.account.closed(self.closes);
     }
 }

@@ -127,7 +127,7 @@ fn reap(shared: &(Mutex<State>, Condvar)) {
             let (account, files) = (one.account.clone(), one.files);
             let began = thread_cpu_ns();
             drop(one);
-            account.took(thread_cpu_ns() - began);
+            account.closed_for(thread_cpu_ns() - began);
             account.closed(files);
         }
         state = lock(&shared.0);

@@ -40,10 +40,20 @@ enum Progress {
 }
 
 impl Transfer {
-    fn new(fd: u32, (list, count): (u32, u32), at: Option<u64>, result: u32) -> Self {
+    fn new(
+        guest: &Guest,
+        fd: u32,
+        (list, count): (u32, u32),
+        at: Option<u64>,
+        result: u32,
+    ) -> Self {
+        let buffers = Buffers::new(list, count);
         Self {
             fd,
-            buffers: Buffers::new(list, count),
+            buffers: match guest.limiter.pages() {
+                true => buffers.paged(),
+                false => buffers,
+            },
             at,
             done: 0,
             result,
@@ -256,7 +266,8 @@ pub(super) fn read(
     count: u32,
     result: u32,
 ) -> Call<'_> {
-    read_all(caller, Transfer::new(fd, (list, count), None, result))
+    let transfer = Transfer::new(caller.data(), fd, (list, count), None, result);
+    read_all(caller, transfer)
 }
 
 pub(super) fn pread(
@@ -267,10 +278,8 @@ pub(super) fn pread(
     offset: u64,
     result: u32,
 ) -> Call<'_> {
-    read_all(
-        caller,
-        Transfer::new(fd, (list, count), Some(offset), result),
-    )
+    let transfer = Transfer::new(caller.data(), fd, (list, count), Some(offset), result);
+    read_all(caller, transfer)
 }
 
 // Writing.
@@ -443,7 +452,8 @@ pub(super) fn write(
     count: u32,
     result: u32,
 ) -> Call<'_> {
-    write_all(caller, Transfer::new(fd, (list, count), None, result))
+    let transfer = Transfer::new(caller.data(), fd, (list, count), None, result);
+    write_all(caller, transfer)
 }
 
 pub(super) fn pwrite(
@@ -454,10 +464,8 @@ pub(super) fn pwrite(
     offset: u64,
     result: u32,
 ) -> Call<'_> {
-    write_all(
-        caller,
-        Transfer::new(fd, (list, count), Some(offset), result),
-    )
+    let transfer = Transfer::new(caller.data(), fd, (list, count), Some(offset), result);
+    write_all(caller, transfer)
 }
 
 // Directories.
