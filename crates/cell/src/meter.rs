@@ -32,11 +32,13 @@ pub enum Held {
     /// A 4 KiB page of the host's heap: what the engine keeps for instances, and what a pending
     /// host call or a stream may hold.
     HostPage,
+    /// A 4 KiB page that a file grew by through an open descriptor: closing that may free it.
+    FilePage,
 }
 
 impl Held {
     /// All of them, in the order of [`Held::index`].
-    pub const ALL: [Held; 9] = [
+    pub const ALL: [Held; 10] = [
         Held::Store,
         Held::Instance,
         Held::Memory,
@@ -46,6 +48,7 @@ impl Held {
         Held::Descriptor,
         Held::WasiEntry,
         Held::HostPage,
+        Held::FilePage,
     ];
 
     /// The name under which reports and profiles show it.
@@ -60,6 +63,7 @@ impl Held {
             Held::Descriptor => "descriptor",
             Held::WasiEntry => "wasi_entry",
             Held::HostPage => "host_page",
+            Held::FilePage => "file_page",
         }
     }
 
@@ -71,7 +75,11 @@ impl Held {
             Held::Memory => &[(Shared::Places, 1)],
             Held::TableElement => &[(Shared::TableElements, 1)],
             Held::WasiEntry | Held::HostPage => &[(Shared::HostPages, 1)],
-            Held::Instance | Held::MemoryPage | Held::PagedPage | Held::Descriptor => &[],
+            Held::Instance
+            | Held::MemoryPage
+            | Held::PagedPage
+            | Held::Descriptor
+            | Held::FilePage => &[],
         }
     }
 

@@ -344,13 +344,13 @@ fn what_the_cell_does_not_hold_is_refused_with_what_is_missing() {
 fn more_memory_than_the_host_has_is_refused_before_any_is_taken() {
     let mut config = CellConfig::new(profile());
     config.memory = Some(HeldMemory {
-        bytes: 1 << 50,
+        bytes: 1 << 43,
         for_all: true,
         swap: None,
     });
     let error = Cell::start(config).err().expect("refused").to_string();
     assert!(
-        error.contains("`cell.memory`: found 1125899906842624 bytes"),
+        error.contains("`cell.memory`: found 8796093022208 bytes"),
         "{error}"
     );
 }

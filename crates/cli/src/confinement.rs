@@ -68,9 +68,7 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
         true => Locking::Frames,
         false => Locking::Never,
     };
-    let confined = leasehold_confine::enter(arguments.mode(), places(needs), locking);
-    log::never_blocks();
-    confined.map_err(failed)
+    leasehold_confine::enter(arguments.mode(), places(needs), locking).map_err(failed)
 }
 
 /// The controller gives up what only the start of the cell took.
@@ -78,7 +76,10 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
 /// # Errors
 /// When the kernel refuses it.
 pub(crate) fn started() -> Result<(), Failure> {
-    leasehold_confine::narrow(Thread::Controller).map_err(failed)
+    leasehold_confine::narrow(Thread::Controller).map_err(failed)?;
+    // Its thread is confined like this one; no guest has been started.
+    log::never_blocks();
+    Ok(())
 }
 
 fn failed(error: leasehold_confine::ConfineError) -> Failure {

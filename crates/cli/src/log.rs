@@ -24,7 +24,7 @@ pub(crate) fn begin() {
         .init();
 }
 
-/// From now on lines are written by a thread of their own. To be called before a cell starts, by a thread
+/// From now on lines are written by a thread of their own. To be called before a guest starts, by a thread
 /// whose confinement the new one may have.
 pub(crate) fn never_blocks() {
     THREAD.get_or_init(|| Destination::new("leasehold-log", io::stderr()));

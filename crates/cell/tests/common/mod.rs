@@ -32,6 +32,7 @@ pub(crate) fn profile() -> Profile {
         ("descriptor", 1_000_000),
         ("wasi_entry", 1_000_000),
         ("host_page", 300_000),
+        ("file_page", 600_000),
     ] {
         let replaced = costs.held.insert(name.to_owned(), ps);
         assert!(replaced.is_some(), "no class {name}");

@@ -26,11 +26,6 @@ use std::sync::{
 /// Bytes of a block of `stx_blocks`.
 const BLOCK: u64 = 512;
 
-/// Pages of the heap that a page of a file is charged as: what its last close takes to free it, which is
-/// 0.5 µs on ext4 and up to 1 µs on tmpfs. Twice the price of a page of the heap, which is charged twice, is
-/// a stated ceiling.
-const FREEING: u32 = 2;
-
 /// The bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
     status.stx_blocks.saturating_mul(BLOCK)
@@ -231,7 +226,7 @@ impl Growth {
         };
         // It may begin and end in the middle of a page.
         let most = (bytes.div_ceil(PAGE) + 1) * PAGE;
-        let lent = files.pages().lend(most * FREEING as usize);
+        let lent = files.grown().lend(most);
         let lent = lent.map_err(|_| Errno::DQUOT)?;
         let most = most as u64;
         files.account().disk().take(most)?;
@@ -281,7 +276,6 @@ impl Growth {
             }
         }
         let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
-        let pages = pages.saturating_mul(FREEING);
         taken.lent.move_to(&mut node.grown(), pages);
         Some(Ok(written))
     }

@@ -20,17 +20,19 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) struct Pages {
     tenant: TenantId,
     execution: u64,
+    held: Held,
     /// Only the cell's thread charges more.
     charged: AtomicU32,
     used: AtomicU32,
 }
 
 impl Pages {
-    /// No page was charged yet.
-    pub(crate) fn new(tenant: TenantId, execution: u64) -> Self {
+    /// No page was charged yet; each will be as one of `held`.
+    pub(crate) fn new(tenant: TenantId, execution: u64, held: Held) -> Self {
         Self {
             tenant,
             execution,
+            held,
             charged: AtomicU32::new(0),
             used: AtomicU32::new(0),
         }
@@ -48,7 +50,7 @@ impl Pages {
         if used > charged {
             let more = used - charged;
             let charge = local::with(|local| {
-                local.hold(self.tenant, self.execution, Held::HostPage, more.into())
+                local.hold(self.tenant, self.execution, self.held, more.into())
             });
             charge.map_err(|_| Errno::NOMEM)?;
             self.charged.store(used, Ordering::Relaxed);

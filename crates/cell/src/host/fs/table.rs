@@ -31,12 +31,18 @@ pub(crate) struct Files {
     /// Those of them that are no directories.
     not_directories: AtomicU32,
     pages: Arc<Pages>,
+    grown: Arc<Pages>,
 }
 
 impl Files {
-    /// What they take of the lease besides descriptors.
+    /// What they take of the host's memory besides descriptors.
     pub(crate) fn pages(&self) -> &Arc<Pages> {
         &self.pages
+    }
+
+    /// What they grew by.
+    pub(crate) fn grown(&self) -> &Arc<Pages> {
+        &self.grown
     }
 
     /// The account of the tenant.
@@ -102,7 +108,8 @@ impl Table {
                 account,
                 open: AtomicU32::new(0),
                 not_directories: AtomicU32::new(0),
-                pages: Arc::new(Pages::new(tenant, execution)),
+                pages: Arc::new(Pages::new(tenant, execution, Held::HostPage)),
+                grown: Arc::new(Pages::new(tenant, execution, Held::FilePage)),
             }),
             chunks: Vec::new(),
             next: 0,
