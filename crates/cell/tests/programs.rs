@@ -457,7 +457,7 @@ fn what_the_engine_makes_one_by_one_is_limited_for_a_program() {
     ] {
         load(&module(part, most)).unwrap_or_else(|error| panic!("{most} of {part}: {error}"));
         let refused = load(&module(part, most + 1));
-        let error = refused.err().expect("refused").to_string();
+        let error = refused.expect_err("refused").to_string();
         assert!(
             error.contains(what) && error.contains(&most.to_string()),
             "{error}"
