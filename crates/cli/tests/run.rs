@@ -75,12 +75,19 @@ fn a_program_runs_with_its_output_and_exit_code() {
         assert!(!output.stdout.is_empty());
         assert!(output.stderr.is_empty(), "{output:?}");
     }
-    let exit = leasehold.write(
-        "exit.wat",
-        r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-             (memory (export "memory") 1) (func (export "_start") (call $exit (i32.const 42))))"#,
-    );
-    assert_eq!(leasehold.run(&["run", &exit]).status.code(), Some(42));
+    // All numbers are the program's to use.
+    for code in [42, 126, 200] {
+        let exit = leasehold.write(
+            "exit.wat",
+            format!(
+                r#"(module
+                     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+                     (memory (export "memory") 1)
+                     (func (export "_start") (call $exit (i32.const {code}))))"#
+            ),
+        );
+        assert_eq!(leasehold.run(&["run", &exit]).status.code(), Some(code));
+    }
 }
 
 #[test]
