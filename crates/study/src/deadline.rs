@@ -274,7 +274,7 @@ impl Tally {
 struct Visited {
     groups: u64,
     scrubbed: u64,
-    /// Of linear memories and stacks. Those of the arena are paid for by the objects in it, whose
+    /// Of linear memories, stacks and what the engine keeps. Those of the arena are paid for by the objects in it, whose
     /// number does not tell the pages.
     pages: u64,
 }
@@ -288,10 +288,13 @@ impl Visited {
         };
         // A program's stack is part of what its store costs.
         let stacks = count(Held::Store.name()) * STACK_PAGES as u64;
+        // An element takes 8 bytes, and a table that grew may have room for twice as many.
+        let tables = (2 * count(Held::TableElement.name())).div_ceil(512);
+        let engine = tables + count(Held::HostPage.name());
         Self {
             groups: statement.groups,
             scrubbed: count("scrub entry"),
-            pages: count(Held::MemoryPage.name()) + stacks,
+            pages: count(Held::MemoryPage.name()) + stacks + engine,
         }
     }
 

@@ -408,11 +408,13 @@ struct Pace {
     began: u64,
     bytes: usize,
     not_before: u64,
+    /// For how long other threads write after the next step that takes long, ns.
+    pause_ns: u64,
 }
 
 thread_local! {
     static PACE: Cell<Pace> = const {
-        Cell::new(Pace { began: 0, bytes: 0, not_before: 0 })
+        Cell::new(Pace { began: 0, bytes: 0, not_before: 0, pause_ns: Pace::PAUSE_NS })
     };
 }
 
@@ -421,8 +423,10 @@ impl Pace {
     const MOST: usize = 64 << 20;
     /// A step that took longer has waited for something.
     const LONG_NS: u64 = 1_000_000;
-    /// For how long other threads write then.
-    const PAUSE_NS: u64 = 5_000_000_000;
+    /// For how long other threads write then: a thread without real-time priority may just have been
+    /// preempted. Twice as long each time, until a window passes without.
+    const PAUSE_NS: u64 = 20_000_000;
+    const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
 
     /// The time, if so many bytes may be written now.
     fn permits(bytes: usize) -> Option<u64> {
@@ -430,6 +434,9 @@ impl Pace {
         let mut pace = PACE.get();
         if now - pace.began > Self::WINDOW_NS {
             (pace.began, pace.bytes) = (now, 0);
+            if now > pace.not_before.saturating_add(Self::WINDOW_NS) {
+                pace.pause_ns = Self::PAUSE_NS;
+            }
         }
         pace.bytes += bytes;
         let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
@@ -444,7 +451,8 @@ impl Pace {
         if now - began > Self::LONG_NS {
             let pace = PACE.get();
             PACE.set(Self {
-                not_before: now + Self::PAUSE_NS,
+                not_before: now + pace.pause_ns,
+                pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
                 ..pace
             });
         }
