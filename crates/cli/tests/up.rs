@@ -65,7 +65,14 @@ impl Leases {
         let profile = PROFILE.get_or_init(|| {
             let directory = tempfile::tempdir().expect("directory");
             let path = directory.path().join("profile.json");
-            std::fs::write(path, calibrated::profile()).expect("written");
+            let mut profile: Value = serde_json::from_str(calibrated::profile()).expect("JSON");
+            // Where a preemption was measured in a bad moment, it would take all of a budget: then no
+            // end has a bound.
+            for part in ["interrupt", "decision", "switch"] {
+                let p99 = &mut profile["preemption"][part]["p99_ns"];
+                *p99 = p99.as_u64().expect("a time").min(40_000).into();
+            }
+            std::fs::write(path, profile.to_string()).expect("written");
             directory
         });
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -80,15 +87,6 @@ impl Leases {
 
 fn guests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests")
-}
-
-/// The bound on a tenant's end. There is one wherever scheduling does not take all of what is reserved for it,
-/// as it does on a host that was measured in a bad moment.
-fn bound(json: &Value, tenant: &Value) -> Option<u64> {
-    let bound = tenant["reclaim_bound_ns"].as_u64();
-    let overhead = json["overhead_ns"].as_u64().expect("a time");
-    assert!(bound.is_some() || overhead > 200_000, "{tenant}");
-    bound
 }
 
 #[test]
@@ -117,8 +115,8 @@ fn every_tenant_runs_inside_its_reservation_and_is_reported() {
     assert!(preempted > Some(0), "by the spinner: {preempted:?}");
     assert_eq!(spinner["state"], "killed");
     let wall = spinner["reclaim_wall_ns"].as_u64().expect("a time");
-    let bound = bound(&json, &spinner);
-    assert!(bound.is_none_or(|bound| wall <= bound), "{spinner}");
+    let bound = spinner["reclaim_bound_ns"].as_u64().expect("a time");
+    assert!(wall <= bound, "{spinner}");
     assert!(tenant("idle")["used_ns"].as_u64() > Some(0));
     assert_eq!(tenant("idle")["budget_ns"], Value::Null);
     assert!(tenant("idle")["reclaim_bound_ns"].is_u64(), "{json}");
@@ -156,10 +154,8 @@ fn it_ends_in_time_although_a_tenant_never_returns_to_the_call_it_made() {
             assert_eq!(tenant["state"], "killed", "{attack}: {tenant}");
             let time = |name: &str| tenant[name].as_u64().expect("a time");
             assert!(time("effect_wall_ns") <= time("reclaim_wall_ns"));
-            if let Some(bound) = bound(&json, tenant) {
-                assert!(time("effect_bound_ns") < bound);
-                assert!(time("reclaim_wall_ns") < bound);
-            }
+            assert!(time("effect_bound_ns") < time("reclaim_bound_ns"));
+            assert!(time("reclaim_wall_ns") < time("reclaim_bound_ns"));
             assert!(time("used_ns") > 0, "{attack}: {tenant}");
         }
     }
