@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use leasehold_cell::profile::Profile;
+use leasehold_cell::steps::CEILING_NS;
 use leasehold_cell::{
     Cell, CellConfig, Ended, Exit, Input, KillDelay, Lease, Output, Program, StartError,
-    StartRequest, Surroundings, TenantHandle, claim, ends_contract, kill_bound,
+    StartRequest, Surroundings, TenantHandle, claim, kill_bound, reservation_for_ends,
 };
 use leasehold_lease::{Cpu, Nanoseconds};
 use leasehold_reserve::admission::{Overhead, Report as Admission, admit};
@@ -46,8 +47,9 @@ const LOST: Duration = Duration::from_secs(60);
 const ATTACKS: u64 = 3;
 /// Reclamation budget of an attack.
 const ATTACK_BUDGET_NS: u64 = 20_000_000;
-/// What a tenant with a reservation has.
-const RESERVED: &str = "budget=2ms,period=10ms,priority=10";
+/// What a tenant with a reservation has. Without a region nothing would bound how often its neighbour preempts
+/// it, and so nothing its end.
+const RESERVED: &str = "budget=2ms,period=10ms,priority=10,nonpreemptive=500us";
 /// What the busy neighbour with a reservation has.
 const NEIGHBOUR: &str = "budget=3ms,period=10ms,priority=100";
 const SPIN: &[u8] =
@@ -144,6 +146,7 @@ impl Case<'_> {
         let mut config = CellConfig::new(self.profile.clone());
         config.code_cache = leasehold_cell::user_code_cache();
         config.realtime = true;
+        config.ends = self.ends()?;
         let cell = Cell::start(config)?;
         let guests = Guests::load(&cell, &options.guests_dir, directory)?;
         let attacks = attacks(&cell, &options.guests_dir.join("attacks"))?;
@@ -201,33 +204,54 @@ impl Case<'_> {
         Ok(tally)
     }
 
+    fn overhead(&self) -> Overhead {
+        let measured = self.profile.preemption.as_ref();
+        Overhead {
+            per_preemption: measured.map_or(0, |costs| costs.per_preemption_ns()),
+        }
+    }
+
+    /// What is reserved for ends in the background, as `leasehold up` chooses it, with steps at the
+    /// ceiling: any guest may come.
+    fn ends(&self) -> Result<Option<Contract>> {
+        let mut others = vec![Contract::background(CEILING_NS)];
+        if self.busy {
+            let neighbour = leasehold_cell::contract(&cpu(NEIGHBOUR)?);
+            others.insert(0, neighbour.with_longest_step(CEILING_NS));
+        }
+        let order = Order::FixedPriority;
+        Ok(reservation_for_ends(
+            &others,
+            CEILING_NS,
+            order,
+            self.overhead(),
+        ))
+    }
+
     /// The bound on the end of a tenant beside the neighbours.
     fn bound(&self, cell: &Cell, request: &StartRequest) -> Result<u64> {
         let (order, lease) = (Order::FixedPriority, &request.lease);
         let (_, step_ns) = cell.longest_step(&request.program, lease);
-        let preemption_ns = self
-            .profile
-            .preemption
-            .as_ref()
-            .map_or(0, |costs| costs.per_preemption_ns());
+        let overhead = self.overhead();
         let delay = KillDelay {
             longest_step_ns: step_ns,
-            preemption_ns,
+            preemption_ns: overhead.per_preemption,
             kills: 1,
         };
-        let mut contracts = vec![match self.reserved {
-            true => claim(lease, step_ns),
-            false => ends_contract(),
-        }];
+        let supplier = match self.reserved {
+            true => Some(claim(lease, step_ns)),
+            false => self.ends()?,
+        };
+        let Some(supplier) = supplier else {
+            return Ok(UNBOUNDED_NS);
+        };
+        let mut contracts = vec![supplier];
         if self.busy {
             contracts.push(leasehold_cell::contract(&cpu(NEIGHBOUR)?).with_longest_step(step_ns));
         }
         if self.busy || !self.reserved {
             contracts.push(Contract::background(step_ns));
         }
-        let overhead = Overhead {
-            per_preemption: preemption_ns,
-        };
         let Admission { servers, .. } = admit(&contracts, order, overhead);
         let supply = (&contracts[0], &servers[0]);
         let reclaim = lease.reclaim.budget.get();
