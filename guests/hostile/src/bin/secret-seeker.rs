@@ -2,14 +2,16 @@
 //!
 //! Reads without writing, before anything else: its own stack and data, where the 16 bytes of
 //! PATTERN must not occur; then memory that must be zero: the unused part of its own, BYTES bytes
-//! (1 MiB unless told) that it adds, a fresh region of as many, and what a short message through a
-//! fresh channel leaves of a larger buffer. Prints `looked N` and `found N`, in bytes: those of
+//! (1 MiB unless told) that it adds, fresh regions of as many in all, and what a short message
+//! through a fresh channel leaves of a larger buffer. Prints `looked N` and `found N`, in bytes: those of
 //! every occurrence of the pattern, and every other that is not zero.
 #![no_std]
 #![no_main]
 
 use leasehold_guest::{Channel, Errno, Region, Selector};
-use leasehold_hostile::{Arguments, Line, Secret, exit, grow, own, program, untouched};
+use leasehold_hostile::{
+    Arguments, Line, PAGE_BYTES, Secret, exit, grow, own, program, untouched,
+};
 
 program!(main);
 
@@ -33,7 +35,7 @@ fn main(arguments: &Arguments<'_>) {
         search.expect_zeros(page);
     }
     // Where the lease allows no object, there is nothing to look into.
-    let _ = search.region(bytes);
+    let _ = search.regions(bytes);
     let _ = search.channel();
     Line::print(format_args!("looked {}", search.looked));
     Line::print(format_args!("found {}", search.found));
@@ -56,14 +58,15 @@ impl Search {
         }
     }
 
-    fn region(&mut self, bytes: u64) -> Result<(), Errno> {
-        let region = Region::create(bytes)?;
-        // Not zeros, so that a read that reads nothing is not taken for a fresh region.
-        let mut buffer = [0xa5; BUFFER_BYTES];
-        for offset in (0..bytes).step_by(BUFFER_BYTES) {
-            let part = &mut buffer[..(bytes - offset).min(BUFFER_BYTES as u64) as usize];
-            region.read(offset, part)?;
-            self.expect_zeros(part);
+    fn regions(&mut self, bytes: u64) -> Result<(), Errno> {
+        for _ in 0..bytes.div_ceil(PAGE_BYTES as u64) {
+            let region = Region::create(PAGE_BYTES as u64)?;
+            // Not zeros, so that a read that reads nothing is not taken for a fresh region.
+            let mut buffer = [0xa5; BUFFER_BYTES];
+            for offset in (0..PAGE_BYTES as u64).step_by(BUFFER_BYTES) {
+                region.read(offset, &mut buffer)?;
+                self.expect_zeros(&buffer);
+            }
         }
         Ok(())
     }

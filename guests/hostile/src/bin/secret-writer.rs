@@ -1,8 +1,8 @@
 //! Leaves a secret wherever it can. `secret-writer PATTERN BYTES AFTERMATH`
 //!
 //! PATTERN is 16 bytes in hexadecimal digits. Writes it all over the unused part of its memory,
-//! its stack, BYTES bytes (1 MiB unless told) of new memory, a region of as many, and a channel of
-//! 64 KiB, each as far as the host lets it. Prints how many bytes it wrote.
+//! its stack, BYTES bytes (1 MiB unless told) of new memory, regions of as many in all, and a
+//! channel of 64 KiB, each as far as the host lets it. Prints how many bytes it wrote.
 #![no_std]
 #![no_main]
 
@@ -39,7 +39,7 @@ fn main(arguments: &Arguments<'_>) {
     }
     if let Some(page) = last {
         // What the objects refuse is not written: a smaller lease, a smaller hiding place.
-        written += into_region(page, bytes).unwrap_or(0);
+        written += into_regions(page, bytes);
         written += into_channel(&page[..MESSAGE_BYTES]).unwrap_or(0);
     }
     Line::print(format_args!("wrote {written}"));
@@ -54,13 +54,13 @@ fn on_stack(secret: Secret) -> u64 {
     STACK_BYTES as u64
 }
 
-fn into_region(page: &Page, bytes: u64) -> Result<u64, Errno> {
-    let region = Region::create(bytes)?;
-    for offset in (0..bytes).step_by(PAGE_BYTES) {
-        let length = (bytes - offset).min(PAGE_BYTES as u64) as usize;
-        region.write(offset, &page[..length])?;
-    }
-    Ok(bytes)
+/// Until one is refused.
+fn into_regions(page: &Page, bytes: u64) -> u64 {
+    let regions = bytes.div_ceil(PAGE_BYTES as u64);
+    tally(regions, |_| {
+        Region::create(PAGE_BYTES as u64)?.write(0, page)
+    })
+    .got * PAGE_BYTES as u64
 }
 
 fn into_channel(message: &[u8]) -> Result<u64, Errno> {
