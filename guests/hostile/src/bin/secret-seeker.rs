@@ -9,9 +9,7 @@
 #![no_main]
 
 use leasehold_guest::{Channel, Errno, Region, Selector};
-use leasehold_hostile::{
-    Arguments, Line, PAGE_BYTES, Secret, exit, grow, own, program, untouched,
-};
+use leasehold_hostile::{Arguments, Line, PAGE_BYTES, Secret, exit, grow, own, program, untouched};
 
 program!(main);
 
