@@ -862,7 +862,7 @@ impl Backend for Linux {
         let Some(memory) = memory.take() else { return };
         self.ballast.free_frames(memory.cached.count());
         if let Backing::Store(places) = &memory.backing {
-            for &place in places.iter().filter(|&&place| place != NOWHERE) {
+            for &place in places.touched().filter(|&&place| place != NOWHERE) {
                 self.slots.give_back(place);
             }
             self.unpromise(memory.owner, memory.promised);

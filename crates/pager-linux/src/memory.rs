@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 
-use leasehold_pager::{PAGE, ReservationId};
+use leasehold_pager::{PAGE, ReservationId, Sparse};
 use rustix::io::Errno;
 
 use crate::bits::Bits;
@@ -19,7 +19,7 @@ pub(crate) enum Backing {
     /// Nowhere: they are never evicted.
     None,
     /// In the node's store, at these places.
-    Store(Box<[u32]>),
+    Store(Sparse<u32>),
     /// In a file, which is not written to.
     File(File),
 }

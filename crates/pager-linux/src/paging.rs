@@ -7,7 +7,7 @@ use std::{fmt, io};
 
 use leasehold_pager::{
     Account, AreaId, AttachmentId, Contract, Counts, Ending, PAGE, Pager, Refused, ReservationId,
-    Sharing, Usage,
+    Sharing, Sparse, Usage,
 };
 
 use crate::attached::Role;
@@ -309,13 +309,8 @@ impl Paging {
             promised.map_err(|left| Error::SwapFull { needed, left })?;
             let made = engine.pager.create_area(pages, sharing);
             let made = made.map_err(Error::from).and_then(|id| {
-                let nowhere = vec![NOWHERE; pages as usize];
-                add_area(
-                    engine,
-                    id,
-                    Backing::Store(nowhere.into_boxed_slice()),
-                    owner,
-                )
+                let nowhere = Sparse::new(NOWHERE, pages as usize);
+                add_area(engine, id, Backing::Store(nowhere), owner)
             });
             if made.is_err() {
                 engine.linux().unpromise(owner, pages);

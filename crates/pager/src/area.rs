@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::frame::Frame;
 use crate::lists::{BySharer, List};
+use crate::sparse::Sparse;
 use crate::table::Key;
 use crate::usage::Usage;
 
@@ -72,19 +73,24 @@ pub(crate) struct Area {
     pub(crate) lock: Option<u32>,
     /// Nobody wants what it holds any more.
     pub(crate) abandoned: bool,
-    pub(crate) pages: Vec<PageRecord>,
+    pub(crate) pages: Sparse<PageRecord>,
     /// Attachments, in the order in which they were made.
     pub(crate) attachments: Vec<u32>,
     pub(crate) usage: Usage,
 }
 
 impl Area {
-    pub(crate) fn new(pages: u32, sharing: Sharing) -> Self {
+    /// An area of `pages` pages, which secondary storage holds already if they are `stored`.
+    pub(crate) fn new(pages: u32, sharing: Sharing, stored: bool) -> Self {
+        let untouched = PageRecord {
+            stored,
+            ..UNTOUCHED
+        };
         Area {
             sharing,
             lock: None,
             abandoned: false,
-            pages: alloc::vec![UNTOUCHED; pages as usize],
+            pages: Sparse::new(untouched, pages as usize),
             attachments: Vec::new(),
             usage: Usage::default(),
         }

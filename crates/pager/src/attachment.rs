@@ -1,7 +1,6 @@
 //! Attachments: an area in the address space of a tenant.
 
-use alloc::vec::Vec;
-
+use crate::sparse::Sparse;
 use crate::table::{Key, NIL};
 
 /// Names an attachment: one area under one reservation.
@@ -20,7 +19,7 @@ pub(crate) struct Attachment {
     pub(crate) reservation: u32,
     pub(crate) area: u32,
     /// The mapping of each page, or `NIL`: finding out whether a page is mapped takes one look.
-    pub(crate) table: Vec<u32>,
+    pub(crate) table: Sparse<u32>,
     /// Pages mapped now.
     pub(crate) mapped: u32,
     /// Pages from the first on that stay mapped until it is detached; `None` if it was never to
@@ -35,7 +34,7 @@ impl Attachment {
         Attachment {
             reservation,
             area,
-            table: alloc::vec![NIL; pages as usize],
+            table: Sparse::new(NIL, pages as usize),
             mapped: 0,
             pinned: None,
             swept: 0,

@@ -70,7 +70,7 @@ impl<B: Backend> Pager<B> {
             conserved.into_iter().try_for_each(&mut see)?;
         }
         for (_, area) in self.areas.iter() {
-            for page in &area.pages {
+            for page in area.pages.iter() {
                 if let State::Resident(frame) = page.state {
                     see(frame)?;
                 }

@@ -25,7 +25,7 @@
 //!    to write pages out or of a lock's frames shows when something is
 //!    [reserved](Pager::reserve), [attached](Pager::attach) or [unlocked](Pager::unlock), not at
 //!    a fault ([`Refused`]).
-//! 6. **A fault takes bounded time.** It allocates nothing, looks at 256 mappings and writes one
+//! 6. **A fault takes bounded time.** It allocates a block of 12 KiB at most, looks at 256 mappings and writes one
 //!    [cluster](CLUSTER) at most; lists are intrusive and their moves O(1).
 //! 7. **The baselines are built in.** Reservations without shared-page management, and Linux's
 //!    first-touch rule, can be had per area ([`Sharing`]), to measure against in the same build.
@@ -87,6 +87,7 @@ mod rule;
 mod second_chance;
 mod share;
 pub mod simulate;
+mod sparse;
 mod swap;
 mod table;
 mod usage;
@@ -103,5 +104,6 @@ pub use pager::Pager;
 pub use refused::Refused;
 pub use reservation::{Account, Contract, Counts, Kind, ReservationId};
 pub use rule::{Technique, choose};
+pub use sparse::Sparse;
 pub use swap::CLUSTER;
 pub use usage::Usage;

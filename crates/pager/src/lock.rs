@@ -145,10 +145,8 @@ impl<B: Backend> Pager<B> {
         let target = self.areas.at(index);
         let locked = target.lock.ok_or(Refused::NotLocked)?;
         self.no_sharer_is_ending(index)?;
-        let pages = &target.pages[..locked as usize];
-        let copies = pages
-            .iter()
-            .map(|page| page.sharers.len().saturating_sub(1));
+        let pages = target.pages.iter().take(locked as usize);
+        let copies = pages.map(|page| page.sharers.len().saturating_sub(1));
         let copies = copies.map(u64::from).sum::<u64>();
         // More than a number of frames can be is more than there are.
         self.require_unreserved(u32::try_from(copies).unwrap_or(u32::MAX))?;

@@ -48,6 +48,9 @@ impl<B: Backend> Pager<B> {
 
     /// A node of `frames` frames, all unreserved.
     pub fn new(frames: u32, backend: B) -> Self {
+        let mut mappings = Mappings::new();
+        // Each frame can be mapped once: no reservation makes room for its own when it comes.
+        mappings.grow(frames);
         let (frames, unreserved) = Frames::new(frames);
         Pager {
             backend,
@@ -57,7 +60,7 @@ impl<B: Backend> Pager<B> {
             reservations: Table::new(),
             areas: Table::new(),
             attachments: Table::new(),
-            mappings: Mappings::new(),
+            mappings,
             mappings_needed: 0,
             firm: 0,
         }
@@ -114,10 +117,14 @@ impl<B: Backend> Pager<B> {
     /// # Errors
     /// [`Refused::Empty`] for no pages.
     pub fn create_area(&mut self, pages: u32, sharing: Sharing) -> Result<AreaId, Refused> {
+        self.add_area(pages, sharing, false)
+    }
+
+    fn add_area(&mut self, pages: u32, sharing: Sharing, stored: bool) -> Result<AreaId, Refused> {
         if pages == 0 {
             return Err(Refused::Empty);
         }
-        Ok(AreaId(self.areas.add(Area::new(pages, sharing))))
+        Ok(AreaId(self.areas.add(Area::new(pages, sharing, stored))))
     }
 
     /// Makes an area of `pages` pages that secondary storage holds already, such as those of a
@@ -126,11 +133,7 @@ impl<B: Backend> Pager<B> {
     /// # Errors
     /// [`Refused::Empty`] for no pages.
     pub fn create_stored_area(&mut self, pages: u32, sharing: Sharing) -> Result<AreaId, Refused> {
-        let id = self.create_area(pages, sharing)?;
-        for page in &mut self.areas.at_mut(id.0.index).pages {
-            page.stored = true;
-        }
-        Ok(id)
+        self.add_area(pages, sharing, true)
     }
 
     /// Pages of an area.

@@ -74,7 +74,7 @@ impl Backend for Oblivious {
 }
 
 #[test]
-fn no_fault_allocates_whatever_it_evicts() {
+fn a_fault_allocates_nothing_but_the_first_among_512_pages_whatever_it_evicts() {
     let mut pager = Pager::new(150, Oblivious::default());
     let contracts = [Contract::hard(40), Contract::hard(30), Contract::firm(20)];
     let ids = contracts.map(|contract| pager.reserve(&contract).expect("frames"));
@@ -90,6 +90,7 @@ fn no_fault_allocates_whatever_it_evicts() {
     }
     let before = ALLOCATIONS.get();
     let mut faults = [0u32; 4];
+    let mut first = 0;
     for round in 0..20u32 {
         for step in 0..60 {
             for (at, &attachment) in attachments.iter().enumerate() {
@@ -102,8 +103,13 @@ fn no_fault_allocates_whatever_it_evicts() {
                 }
             }
         }
+        if round == 0 {
+            first = ALLOCATIONS.get();
+        }
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    // A block of each attachment, and of each area.
+    assert!(first - before <= attachments.len() as u64 + 6);
+    assert_eq!(ALLOCATIONS.get() - first, 0);
     assert!(faults.iter().all(|&count| count > 50), "{faults:?}");
     assert!(pager.backend().written > 1_000);
     pager.audit().expect("invariants");

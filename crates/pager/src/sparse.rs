@@ -1,0 +1,118 @@
+//! Tables with an entry for each page of which most were never touched.
+//!
+//! A tenant may attach a gibibyte and touch a page of it. What is known of the pages is made in blocks when
+//! the first page of a block is touched, so that attaching takes the same time whatever is attached.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+/// Entries of a block.
+const BLOCK: usize = 512;
+
+/// A table of fixed length. All entries are the same until they are written to.
+#[derive(Debug, Clone)]
+pub struct Sparse<T> {
+    untouched: T,
+    length: usize,
+    blocks: Vec<Option<Box<[T]>>>,
+}
+
+impl<T: Copy> Sparse<T> {
+    /// A table of `length` entries. Takes one step for each 512 of them, of some nanoseconds.
+    pub fn new(untouched: T, length: usize) -> Self {
+        let mut blocks = Vec::new();
+        blocks.resize_with(length.div_ceil(BLOCK), || None);
+        Self {
+            untouched,
+            length,
+            blocks,
+        }
+    }
+
+    /// Its entries.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// An entry; `None` behind the last one. O(1).
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<&T> {
+        if at >= self.length {
+            return None;
+        }
+        Some(match &self.blocks[at / BLOCK] {
+            Some(block) => &block[at % BLOCK],
+            None => &self.untouched,
+        })
+    }
+
+    /// All entries in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.length).map(|at| &self[at])
+    }
+
+    /// The entries that were written to, and others near them.
+    pub fn touched(&self) -> impl Iterator<Item = &T> {
+        self.blocks.iter().flatten().flat_map(|block| block.iter())
+    }
+}
+
+impl<T: Copy> Index<usize> for Sparse<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, at: usize) -> &T {
+        self.get(at).expect("an entry of the table")
+    }
+}
+
+/// The first write to a block makes it.
+impl<T: Copy> IndexMut<usize> for Sparse<T> {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        assert!(at < self.length, "an entry of the table");
+        let untouched = self.untouched;
+        // Made where it will be: a fault may have a small stack.
+        let block = self.blocks[at / BLOCK]
+            .get_or_insert_with(|| alloc::vec![untouched; BLOCK].into_boxed_slice());
+        &mut block[at % BLOCK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, Sparse};
+    use proptest::prelude::{Strategy, proptest};
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_vector_would(
+            (length, writes) in (1_usize..3 * BLOCK).prop_flat_map(|length| {
+                (proptest::strategy::Just(length), proptest::collection::vec((0..length, 0_u32..9), 0..40))
+            })
+        ) {
+            let (mut table, mut model) = (Sparse::new(7, length), alloc::vec![7; length]);
+            for (at, value) in writes {
+                table[at] = value;
+                model[at] = value;
+            }
+            assert!(table.iter().eq(model.iter()));
+            assert_eq!((table.len(), table.get(length)), (length, None));
+        }
+    }
+
+    #[test]
+    fn what_was_never_written_to_takes_no_block() {
+        let mut table = Sparse::new(0_u64, 1 << 20);
+        assert_eq!(table[1 << 19], 0);
+        assert_eq!(table.touched().count(), 0);
+        table[1 << 19] = 1;
+        assert_eq!(table.touched().count(), BLOCK);
+    }
+}
