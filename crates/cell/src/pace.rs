@@ -16,7 +16,8 @@ use std::mem;
 /// Giving back without a break takes no longer than this, ns.
 const AT_ONCE_NS: u64 = BACKGROUND_SLICE.as_nanos() as u64;
 
-/// What a tenant has given back lately.
+/// What a tenant has given back lately; or how long it was busy with anything else that is to take half of its
+/// time at the most.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// When as much time was left out as was spent on giving back, ns.
@@ -42,7 +43,7 @@ impl Pace {
         now + AT_ONCE_NS.saturating_sub(self.even_at.saturating_sub(now))
     }
 
-    /// Pages were given back from one instant to another.
+    /// Pages were given back, or something like it was done, from one instant to another.
     pub(crate) fn gave_back(&mut self, from: u64, to: u64) {
         self.even_at = self.even_at.max(from) + 2 * (to - from);
     }

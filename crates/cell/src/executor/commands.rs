@@ -2,6 +2,7 @@
 
 use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
+use crate::call_bytes::call_bytes;
 use crate::cell::{Command, Connect, StartError, StartRequest};
 use crate::clock::monotonic_ns;
 use crate::control_share::ControlKind;
@@ -17,7 +18,6 @@ use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::starting::{Client, Starting};
-use crate::steps::caps::CALL;
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use leasehold_reclaim::Statement;
@@ -210,6 +210,7 @@ impl Executor {
                 deaths: VecDeque::new(),
                 leavings: Leavings::default(),
                 pace,
+                firing: Pace::default(),
                 hurried: false,
                 controlled: None,
                 mappings,
@@ -224,10 +225,7 @@ impl Executor {
             return;
         };
         let budget_ns = request.lease.reclaim.budget.get();
-        let call_bytes = match request.lease.reclaim.call_bytes {
-            Some(bytes) => bytes.get(),
-            None => CALL.most,
-        };
+        let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let blueprint = Rc::new(Blueprint {
             engine: self.engine.clone(),
             linkers: self.linkers.clone(),

@@ -25,6 +25,9 @@ use std::sync::mpsc::Sender;
 /// Timers that a tenant's upkeep fires between two looks at the time.
 const TIMERS_PER_STEP: u32 = caps::TIMERS.most as u32;
 
+/// What it takes to wake a tenant's upkeep for a timer, besides firing it, ns: an interrupt and two switches.
+const WAKE_NS: u64 = 10_000;
+
 /// Time between two looks at files that another thread closes for an end.
 const FILES_PAUSE_NS: u64 = 50_000;
 
@@ -50,6 +53,9 @@ pub(super) struct Root {
     pub(super) leavings: Leavings,
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
+    /// How much of its time goes to firing timers: the rest is for its programs, and those of its
+    /// descendants, whichever of them has so many timers.
+    pub(super) firing: Pace,
     /// Whether the reservation for ends is what takes it back now: then without pauses.
     pub(super) hurried: bool,
     pub(super) controlled: Option<Controlled>,
@@ -215,12 +221,17 @@ impl Executor {
     /// and takes back what of it ended: at least one step, and as long as `go_on` says so and
     /// anything is left to do.
     pub(super) fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
+        let mut wake_ns = WAKE_NS;
         while let Some(root) = self.roots.get_mut(&key) {
             let now = monotonic_ns();
             let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
+            let rests = root.firing.pause(now).unwrap_or(0);
+            let deadline = deadline.map(|deadline| deadline.max(rests));
             if deadline.is_some_and(|deadline| deadline <= now) {
                 let _step = begin(step!("cell", "timers"));
                 local::with(|local| local.kernel.expire(root.tenant, now, TIMERS_PER_STEP));
+                root.firing.gave_back(now, monotonic_ns() + wake_ns);
+                wake_ns = 0;
                 self.pass_on();
             } else if root.starting.is_some() {
                 self.step_start(key);

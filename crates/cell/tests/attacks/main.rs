@@ -12,4 +12,5 @@ mod instantiation;
 mod paging;
 mod realloc;
 mod smoke;
+mod timers;
 mod traps;
