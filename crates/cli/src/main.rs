@@ -96,7 +96,8 @@ fn main() -> ExitCode {
         }
         Ok(code) => code,
         Err(failure) => {
-            say!("leasehold: {failure}");
+            // What a file or a program is called, and what it asks for, is in it.
+            say!("leasehold: {}", output::plain(&failure.to_string()));
             failure.code()
         }
     }

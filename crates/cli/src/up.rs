@@ -45,6 +45,10 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// How often it is noted how much of what they share tenants use.
 const OBSERVE: Duration = Duration::from_millis(100);
 
+/// How long tenants that were killed are waited for. What is left of them then, because their own
+/// reservation takes longer, goes with the cell, which takes everything back at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often tenants are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -225,7 +229,7 @@ pub(crate) fn main(
     for tenant in &tenants {
         tenant.handle.go();
     }
-    let (mut killed, mut drawn) = (false, None::<Instant>);
+    let (mut killed, mut drawn) = (None::<Instant>, None::<Instant>);
     let mut areas = Areas::default();
     let mut observed = None::<Instant>;
     while tenants.iter().any(|tenant| tenant.ended.is_none()) {
@@ -235,8 +239,11 @@ pub(crate) fn main(
         let late = arguments
             .time
             .is_some_and(|time| began.elapsed() >= Duration::from_nanos(time.get()));
-        if !killed && (late || interrupted.load(Ordering::Relaxed)) {
-            killed = true;
+        if killed.is_some_and(|killed| killed.elapsed() >= PATIENCE) {
+            break;
+        }
+        if killed.is_none() && (late || interrupted.load(Ordering::Relaxed)) {
+            killed = Some(Instant::now());
             for tenant in &tenants {
                 tenant.handle.kill();
             }
@@ -254,7 +261,7 @@ pub(crate) fn main(
         std::thread::sleep(LOOK);
     }
     let elapsed = began.elapsed();
-    outputs.finish(killed);
+    outputs.finish(killed.is_some());
     let width = screen.size().map(|(width, _)| width);
     screen.show(&[]);
     let host = OnHost {
