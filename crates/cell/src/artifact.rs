@@ -91,9 +91,11 @@ impl Key {
         engine.precompile_compatibility_hash().hash(&mut feed);
         feed.0.update(env!("CARGO_PKG_VERSION"));
         feed.0.update(CONFIG_VERSION.to_le_bytes());
-        if form == Form::ImageApart {
-            feed.0.update(b"image apart");
-        }
+        feed.0.update(match form {
+            Form::Whole => b"whole",
+            Form::Paged => b"paged",
+            Form::ImageApart => b"apart",
+        });
         feed.0.update(program);
         let digits = feed
             .0

@@ -32,6 +32,9 @@ use crate::core_modules::rewrite_core_modules;
 /// Most bytes of linear memory that one instruction touches after rewriting.
 pub const CHUNK: u32 = 16 * 1024;
 
+/// The same of a program for tenants that page: wherever it begins, it lies on two pages.
+pub const PAGED_CHUNK: u32 = 4 * 1024;
+
 /// Most table elements that one instruction touches after rewriting.
 pub const TABLE_CHUNK: u32 = 4 * 1024;
 
@@ -50,7 +53,7 @@ enum Bulk {
     TableInit { table: u32, segment: u32 },
 }
 
-/// Rewrites a module, or every core module in a component.
+/// Rewrites a module, or every core module in a component, in chunks of `chunk` bytes.
 ///
 /// `wasm` must be valid under [`FEATURES`](crate::engine_config::FEATURES): with 64-bit memories
 /// or tables, which those leave out, the result would not validate. Bytes that need no change
@@ -59,13 +62,15 @@ enum Bulk {
 /// # Errors
 ///
 /// The parser's, if `wasm` is not well-formed.
-pub fn chunk_bulk_operations(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_core_modules(wasm, &mut rewrite_module)
+pub fn chunk_bulk_operations(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    rewrite_core_modules(wasm, &mut |module| rewrite_module(module, chunk))
 }
 
 /// What the rewriting of a module has to know about it.
 #[derive(Default)]
 struct Outline {
+    /// Most bytes of linear memory that an instruction may touch.
+    chunk: u32,
     types: u32,
     functions: u32,
     /// Element types of all tables, imported ones first.
@@ -77,8 +82,11 @@ struct Outline {
 }
 
 impl Outline {
-    fn of(wasm: &[u8]) -> Result<Outline, BinaryReaderError> {
-        let mut outline = Outline::default();
+    fn of(wasm: &[u8], chunk: u32) -> Result<Outline, BinaryReaderError> {
+        let mut outline = Outline {
+            chunk,
+            ..Outline::default()
+        };
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {
                 Payload::TypeSection(section) => {
@@ -138,7 +146,7 @@ impl Outline {
             Operator::MemoryInit {
                 mem: memory,
                 data_index: segment,
-            } if self.data_bytes(segment) > CHUNK => Bulk::MemoryInit { memory, segment },
+            } if self.data_bytes(segment) > self.chunk => Bulk::MemoryInit { memory, segment },
             Operator::TableFill { table } => Bulk::TableFill { table },
             Operator::TableCopy {
                 dst_table: to,
@@ -189,8 +197,8 @@ fn sites(outline: &Outline, body: &FunctionBody<'_>) -> Result<Vec<Site>, Binary
     Ok(sites)
 }
 
-fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    let outline = Outline::of(wasm)?;
+fn rewrite_module(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    let outline = Outline::of(wasm, chunk)?;
     let mut calls: BTreeMap<Bulk, u32> = BTreeMap::new();
     let mut bodies: Vec<(Range<usize>, Vec<Site>)> = Vec::new();
     for payload in Parser::new(0).parse_all(wasm) {
@@ -327,9 +335,10 @@ impl Bulk {
         }
     }
 
-    fn chunk(self) -> i32 {
+    /// What one instruction may touch: bytes, `chunk` at the most, or elements.
+    fn most(self, chunk: u32) -> i32 {
         let chunk = match self {
-            Bulk::MemoryFill { .. } | Bulk::MemoryCopy { .. } | Bulk::MemoryInit { .. } => CHUNK,
+            Bulk::MemoryFill { .. } | Bulk::MemoryCopy { .. } | Bulk::MemoryInit { .. } => chunk,
             Bulk::TableFill { .. } | Bulk::TableCopy { .. } | Bulk::TableInit { .. } => TABLE_CHUNK,
         };
         chunk as i32
@@ -419,7 +428,7 @@ fn leave_if_beyond(f: &mut Function, start: u32, bound: Bound) {
 /// before anything is written.
 fn in_chunks(outline: &Outline, bulk: Bulk) -> Function {
     use Instruction as I;
-    let chunk = bulk.chunk();
+    let chunk = bulk.most(outline.chunk);
     let mut function = Function::new([]);
     let f = &mut function;
     f.instruction(&I::Block(BlockType::Empty));

@@ -4,6 +4,7 @@
 //! other threads hold.
 
 use crate::artifact::CodeCache;
+use crate::call_bytes::call_bytes;
 use crate::clock::{Elapsed, monotonic_ns};
 use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
@@ -29,7 +30,7 @@ use crate::starting::Client;
 use crate::steps::{RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
-use leasehold_lease::{Lease, SharedPages};
+use leasehold_lease::Lease;
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Contract, Order, Shielding, Supply};
 use std::path::Path;
@@ -399,7 +400,7 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        Program::load_in(form_for(lease), &self.engine, path, cache).map(Arc::new)
+        Program::load_in(Form::under(lease), &self.engine, path, cache).map(Arc::new)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -407,7 +408,7 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        Program::from_bytes_in(form_for(lease), &self.engine, bytes).map(Arc::new)
+        Program::from_bytes_in(Form::under(lease), &self.engine, bytes).map(Arc::new)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -452,6 +453,7 @@ impl Cell {
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
+        check_paging(&request)?;
         let promised = self.promise(&request)?;
         let client = Client {
             started: started_sender,
@@ -654,6 +656,39 @@ impl TenantHandle {
     }
 }
 
+/// Whether a program is in a form for this tenant. If it pages, no step touches more pages than admission
+/// counts, each of which may have to be fetched from the disk; if not, the program brings its own image.
+fn check_paging(request: &StartRequest) -> Result<(), StartError> {
+    let (program, lease) = (&request.program, &request.lease);
+    let pages = lease.memory.paging.is_some();
+    if pages != program.is_for_paging() && (pages || program.image().is_some()) {
+        return Err(StartError::Program(
+            "it was compiled for another lease, of which only one pages: `Cell::load_for` compiles \
+             for a lease"
+                .to_owned(),
+        ));
+    }
+    if !pages || !program.is_component() {
+        return Ok(());
+    }
+    // The canonical ABI copies a string in one step.
+    let most = call_bytes(lease, true);
+    let Surroundings {
+        args, env, dirs, ..
+    } = &request.surroundings;
+    let pairs = env.iter().flat_map(|(name, value)| [name, value]);
+    let names = dirs.iter().map(|directory| &directory.guest);
+    let mut strings = args.iter().chain(pairs).chain(names);
+    match strings.find(|string| string.len() as u64 > most) {
+        None => Ok(()),
+        Some(string) => Err(StartError::Surroundings(format!(
+            "an argument, variable or name of a directory has {} bytes; `reclaim.call_bytes` of a \
+             component that pages allows {most}",
+            string.len()
+        ))),
+    }
+}
+
 /// Whether arguments, variables and names of directories are within the cap: each is copied in one step.
 fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     let args = surroundings.args.iter().map(|arg| arg.len() + 1);
@@ -684,14 +719,6 @@ fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
         }
     }
     Ok(())
-}
-
-/// The form of a program in which its tenant can share what its lease lets it share.
-fn form_for(lease: &Lease) -> Form {
-    match lease.memory.paging.map(|paging| paging.shared) {
-        None | Some(SharedPages::None) => Form::Whole,
-        Some(SharedPages::Conserve | SharedPages::Lock | SharedPages::Auto) => Form::ImageApart,
-    }
 }
 
 fn processors(inbox: &Inbox<Command>, keys: Vec<u64>) -> Vec<Option<Processor>> {

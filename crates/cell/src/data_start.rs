@@ -11,20 +11,19 @@
 //! 2. *Nothing else changes.* One type and one function are appended, so that no index shifts.
 
 use crate::core_modules::rewrite_core_modules;
-use crate::steps::caps;
 use std::borrow::Cow;
 use std::ops::Range;
 use wasm_encoder::{DataCountSection, DataSection, Encode, Instruction, RawSection, StartSection};
 use wasmparser::{BinaryReaderError, DataKind, Parser, Payload, TypeRef};
 
-/// Rewrites a module, or every core module in a component. Bytes that need no change are returned as
-/// they are.
+/// Rewrites a module, or every core module in a component, if its active segments have more than `most`
+/// bytes. Bytes that need no change are returned as they are.
 ///
 /// # Errors
 ///
 /// The parser's, if `wasm` is not well-formed.
-pub fn copy_data_at_start(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_core_modules(wasm, &mut rewrite_module)
+pub fn copy_data_at_start(wasm: &[u8], most: usize) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    rewrite_core_modules(wasm, &mut |module| rewrite_module(module, most))
 }
 
 /// A data segment: its bytes, and if it is active, its memory and where its offset is computed.
@@ -167,9 +166,9 @@ const fn place(id: u8) -> u8 {
     }
 }
 
-fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+fn rewrite_module(wasm: &[u8], most: usize) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let outline = Outline::of(wasm)?;
-    if outline.active_bytes() <= caps::DATA.size() {
+    if outline.active_bytes() <= most {
         return Ok(wasm.into());
     }
     let body = outline.start_body(wasm);
@@ -281,7 +280,7 @@ mod tests {
             let text =
                 format!("(module {rest} (memory 2) (data (i32.const 1) \"{long}\") (data \"p\"))");
             let wasm = wat::parse_str(&text).expect("a module");
-            let rewritten = copy_data_at_start(&wasm).expect("well-formed");
+            let rewritten = copy_data_at_start(&wasm, 64 << 10).expect("well-formed");
             Validator::new().validate_all(&rewritten).expect("valid");
             assert_eq!(outline(&rewritten), (0, 2, true), "{rest}");
         }
@@ -291,7 +290,7 @@ mod tests {
     fn what_is_short_is_left_as_it_is() {
         let wasm = wat::parse_str("(module (memory 1) (data (i32.const 0) \"short\"))");
         let wasm = wasm.expect("a module");
-        let rewritten = copy_data_at_start(&wasm).expect("well-formed");
+        let rewritten = copy_data_at_start(&wasm, 64 << 10).expect("well-formed");
         assert!(matches!(rewritten, std::borrow::Cow::Borrowed(_)));
     }
 }

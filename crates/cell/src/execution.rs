@@ -8,6 +8,7 @@ use crate::abi::{Linkers, Prepared};
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::{self, Environment};
+use crate::host::way::make_way;
 use crate::image::Image;
 use crate::limiter::{Initial, Limiter};
 use crate::local;
@@ -490,9 +491,11 @@ impl BuildError {
 }
 
 async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
-    let result = match prepared {
-        Prepared::Module(module) => run_module(&mut store, &module).await,
-        Prepared::Component(component) => run_component(&mut store, &component).await,
+    let copied = copy_image(&mut store.data_mut().limiter).await;
+    let result = match (copied, prepared) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Prepared::Module(module)) => run_module(&mut store, &module).await,
+        (Ok(()), Prepared::Component(component)) => run_component(&mut store, &component).await,
     };
     mark(step!("engine", "trap"));
     let exit = match result {
@@ -500,6 +503,17 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
         Err(error) => exit_of(&error, store.data().limiter.refused()),
     };
     Finished { exit, store }
+}
+
+/// Copies the initial memory of a program that has none to share, a page at a step: each may be a fault.
+async fn copy_image(limiter: &mut Limiter) -> wasmtime::Result<()> {
+    loop {
+        mark(step!("cell", "fault"));
+        if !limiter.copy_image_page().map_err(wasmtime::Error::msg)? {
+            return Ok(());
+        }
+        make_way().await;
+    }
 }
 
 async fn run_module(

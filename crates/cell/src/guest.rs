@@ -4,6 +4,7 @@ use crate::host::answer::{Answer, Fail};
 use crate::host::preview1;
 use crate::limiter::Limiter;
 use crate::memory::DataSet;
+use crate::steps::Cap;
 use crate::wasi::filesystem::FileSystem;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::TenantId;
@@ -57,6 +58,11 @@ impl Guest {
             files,
             memory: None,
         }
+    }
+
+    /// Bytes that a call of a component may move, of at most `most`.
+    pub(crate) fn transfer_bytes(&self, most: Cap) -> u64 {
+        most.most.min(self.call_bytes)
     }
 
     /// Whose call it is.

@@ -77,20 +77,18 @@ impl Image {
         self.0.file.try_clone()
     }
 
-    /// Hands out all of it in pieces, each with its offset in the linear memory.
+    /// One of its pages; `None` behind the last one.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn pieces(&self, mut each: impl FnMut(usize, &[u8])) -> io::Result<()> {
-        let mut piece = vec![0; 64 << 10];
-        let bytes = self.0.pages as usize * PAGE;
-        for from in (0..bytes).step_by(piece.len()) {
-            let length = piece.len().min(bytes - from);
-            let part = &mut piece[..length];
-            self.0.file.read_exact_at(part, from as u64)?;
-            each(self.0.first as usize * PAGE + from, part);
+    pub(crate) fn page(&self, page: u32) -> io::Result<Option<[u8; PAGE]>> {
+        if page >= self.0.pages {
+            return Ok(None);
         }
-        Ok(())
+        let mut bytes = [0; PAGE];
+        let from = u64::from(page) * PAGE as u64;
+        self.0.file.read_exact_at(&mut bytes, from)?;
+        Ok(Some(bytes))
     }
 
     /// The image that these segments make, if it is worth sharing.
@@ -187,11 +185,11 @@ mod tests {
         wat::parse_str(format!("(module (memory 64) {segments})")).expect("a module")
     }
 
-    fn contents(image: &Image) -> Vec<(usize, Vec<u8>)> {
-        let mut pieces = Vec::new();
-        let each = |at, piece: &[u8]| pieces.push((at, piece.to_vec()));
-        image.pieces(each).expect("read");
-        pieces
+    fn contents(image: &Image) -> Vec<u8> {
+        (0..)
+            .map_while(|page| image.page(page).expect("read"))
+            .flatten()
+            .collect()
     }
 
     #[test]
@@ -200,7 +198,7 @@ mod tests {
         let (rest, image) = take_image(&wasm).expect("well-formed");
         let image = image.expect("worth sharing");
         assert_eq!((image.first(), image.pages()), (1, 33));
-        let all: Vec<u8> = contents(&image).into_iter().flat_map(|(_, p)| p).collect();
+        let all = contents(&image);
         let at = |address: usize| all[address - 4096];
         assert_eq!([at(4999), at(5000), at(5999)], [0, b'a', b'a']);
         assert_eq!(

@@ -50,6 +50,7 @@ mod arena_backing;
 pub mod artifact;
 pub mod bulk;
 pub mod calibrate;
+mod call_bytes;
 mod cell;
 mod cleaning;
 pub mod clock;

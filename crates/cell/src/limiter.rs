@@ -6,7 +6,7 @@
 
 use crate::image::Image;
 use crate::local;
-use crate::memory;
+use crate::memory::{self, Ahead};
 use crate::meter::Held;
 use crate::steps::caps::TABLE_GROWTH;
 use crate::steps::step;
@@ -33,6 +33,8 @@ pub(crate) struct Limiter {
     page: Held,
     /// What the program's memory holds when it is made, if the program does not put it there.
     image: Option<Image>,
+    /// Its memory, if that has been made before the engine asks for it.
+    ahead: Option<Ahead>,
     instances: usize,
     /// What is still to be made when the program is instantiated; charged.
     initial: Initial,
@@ -108,6 +110,7 @@ impl Limiter {
             root,
             page: memory::page_class(root),
             image,
+            ahead: None,
             instances,
             initial,
             pending: Growth::default(),
@@ -123,6 +126,22 @@ impl Limiter {
     /// Whether its tenant pages.
     pub(crate) fn pages(&self) -> bool {
         matches!(self.page, Held::PagedPage)
+    }
+
+    /// Copies the next page of the program's initial memory to where it will be, if that is not shared
+    /// and the tenant pages; false if nothing is left to copy.
+    ///
+    /// # Errors
+    /// What keeps the memory from being made.
+    pub(crate) fn copy_image_page(&mut self) -> Result<bool, String> {
+        if self.ahead.is_none() {
+            let bytes = self.initial.memory_bytes as usize;
+            let image = self.image.as_ref();
+            let made = image.and_then(|image| memory::make_ahead(self.root, image, bytes));
+            self.ahead = made.transpose()?;
+        }
+        let copied = self.ahead.as_mut().map_or(Ok(false), Ahead::copy_page);
+        copied.map_err(|error| format!("the initial memory of the program: {error}"))
     }
 
     /// Why the last request was refused, if one was.
@@ -165,7 +184,7 @@ impl ResourceLimiter for Limiter {
         }
         if current == 0 {
             // The engine is about to make a memory, unless this is refused.
-            memory::for_tenant(self.root, self.image.clone());
+            memory::for_tenant(self.root, self.image.clone(), self.ahead.take());
         }
         if current == 0 && self.initial.take_memory(desired as u64) {
             return Ok(true);

@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use leasehold_lease::{Lease, SharedPages};
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::artifact::{CodeCache, Key};
-use crate::bulk::chunk_bulk_operations;
+use crate::bulk::{self, chunk_bulk_operations};
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
 use crate::engine_config::FEATURES;
@@ -174,14 +175,45 @@ pub enum Code {
 pub enum Form {
     /// In the code, which copies them when it is started.
     Whole,
+    /// The same, for tenants that page: any page may have to be fetched from the disk, so that no
+    /// instruction touches many.
+    Paged,
     /// In an [image](Image), if they are worth it: for tenants that page, who share it.
     ImageApart,
+}
+
+impl Form {
+    /// The form in which a tenant with this lease can page, and share what the lease lets it share.
+    pub fn under(lease: &Lease) -> Self {
+        match lease.memory.paging.map(|paging| paging.shared) {
+            None => Self::Whole,
+            Some(SharedPages::None) => Self::Paged,
+            Some(SharedPages::Conserve | SharedPages::Lock | SharedPages::Auto) => Self::ImageApart,
+        }
+    }
+
+    /// Bytes of active data segments that the engine may copy when it makes an instance.
+    fn data_bytes(self) -> usize {
+        match self {
+            Self::Whole => caps::DATA.size(),
+            Self::Paged | Self::ImageApart => 0,
+        }
+    }
+
+    /// Bytes of linear memory that an instruction may touch.
+    fn bulk_bytes(self) -> u32 {
+        match self {
+            Self::Whole => bulk::CHUNK,
+            Self::Paged | Self::ImageApart => bulk::PAGED_CHUNK,
+        }
+    }
 }
 
 /// A program that can be instantiated any number of times. Cloning is cheap.
 #[derive(Clone)]
 pub struct Program {
     code: Code,
+    form: Form,
     bodies: Bodies,
     inventory: Inventory,
     reach: Reach,
@@ -238,11 +270,11 @@ impl Program {
         let key = Key::new(engine, &bytes, form);
         if let Some((code, inventory)) = cache.get(engine, &key) {
             let image = match form {
-                Form::Whole => None,
+                Form::Whole | Form::Paged => None,
                 Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
             };
             let reach = Reach::of(engine, &code, &inventory)?;
-            return Ok(Program::new(code, inventory, reach, image));
+            return Ok(Program::new(code, form, inventory, reach, image));
         }
         let program = Program::from_bytes_in(form, engine, &bytes)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
@@ -298,7 +330,7 @@ impl Program {
             }
         }
         let (binary, image) = match form {
-            Form::Whole => (binary, None),
+            Form::Whole | Form::Paged => (binary, None),
             Form::ImageApart => {
                 let (rest, image) = separated(&binary, &survey.inventory)?;
                 (Cow::Owned(rest.into_owned()), image)
@@ -306,15 +338,15 @@ impl Program {
         };
         let binary = drop_long_names(&binary)?;
         let binary = merge_data_segments(&binary)?;
-        let binary = copy_data_at_start(&binary)?;
-        let binary = chunk_bulk_operations(&binary)?;
+        let binary = copy_data_at_start(&binary, form.data_bytes())?;
+        let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
         let reach = Reach::of(engine, &code, &survey.inventory)?;
-        Ok(Program::new(code, survey.inventory, reach, image))
+        Ok(Program::new(code, form, survey.inventory, reach, image))
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -344,6 +376,7 @@ impl Program {
 
     pub(crate) fn new(
         code: Code,
+        form: Form,
         inventory: Inventory,
         reach: Reach,
         image: Option<Image>,
@@ -351,6 +384,7 @@ impl Program {
         Program {
             bodies: Bodies::of(&code),
             code,
+            form,
             inventory,
             reach,
             image,
@@ -375,6 +409,16 @@ impl Program {
     /// The compiled code.
     pub fn code(&self) -> &Code {
         &self.code
+    }
+
+    /// Whether it is a component.
+    pub(crate) fn is_component(&self) -> bool {
+        matches!(self.code, Code::Component(_))
+    }
+
+    /// Whether it was made for tenants that page.
+    pub(crate) fn is_for_paging(&self) -> bool {
+        self.form != Form::Whole
     }
 
     /// What a run takes before its first instruction.

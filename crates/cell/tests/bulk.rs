@@ -179,7 +179,7 @@ proptest! {
             static MODULES: (Engine, Module, Module) = {
                 let engine = engine();
                 let original = everything();
-                let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+                let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
                 assert!(matches!(rewritten, Cow::Owned(_)));
                 let original = Module::new(&engine, &original).expect("valid");
                 let rewritten = Module::new(&engine, &rewritten).expect("still valid");
@@ -238,7 +238,7 @@ const GIBIBYTE_FILL: &str = r#"(module (memory (export "m") 16384)
 #[test]
 fn a_gibibyte_fill_can_be_interrupted_before_every_chunk() {
     let original = wat::parse_str(GIBIBYTE_FILL).expect("valid text");
-    let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+    let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
     let (result, count, ..) = checks(&rewritten, u64::MAX);
     assert_eq!(result, Ok(()));
     // The last chunk is done after the loop.
@@ -250,7 +250,7 @@ fn a_gibibyte_fill_can_be_interrupted_before_every_chunk() {
 #[test]
 fn an_interrupted_fill_stops_where_it_is() {
     let original = wat::parse_str(GIBIBYTE_FILL).expect("valid text");
-    let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+    let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
     let (result, _, mut store, instance) = checks(&rewritten, 20);
     assert_eq!(result, Err(Trap::Interrupt));
     let memory = instance.get_memory(&mut store, "m").expect("exported");
@@ -280,7 +280,7 @@ fn long_table_instructions_can_be_interrupted() {
                 (func $f (export "f") {instruction}))"#
         );
         let original = wat::parse_str(text).expect("valid text");
-        let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+        let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
         let (result, count, ..) = checks(&rewritten, u64::MAX);
         assert_eq!(result, Ok(()), "{instruction}");
         assert!(
@@ -347,7 +347,7 @@ fn largest_step(instruction: &str) -> (usize, usize) {
         watched.last = Some(now);
     }
     let engine = engine();
-    let rewritten = chunk_bulk_operations(&wat::parse_str(text).expect("valid text"))
+    let rewritten = chunk_bulk_operations(&wat::parse_str(text).expect("valid text"), CHUNK)
         .expect("well-formed")
         .into_owned();
     let module = Module::new(&engine, rewritten).expect("still valid");
@@ -418,7 +418,7 @@ fn modules_inside_components_are_rewritten() {
         (core instance (instantiate $unchanged))
         (instance (instantiate $inner)))"#;
     let original = wat::parse_str(text).expect("valid text");
-    let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+    let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
     let engine = engine();
     let checks_of = |wasm: &[u8]| {
         let component = Component::new(&engine, wasm).expect("valid");
@@ -445,7 +445,7 @@ fn what_has_no_bulk_instruction_is_returned_as_it_is() {
         "(component (core module (func)) (component (core module (memory 1))))",
     ] {
         let original = wat::parse_str(text).expect("valid text");
-        let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+        let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
         assert!(matches!(rewritten, Cow::Borrowed(_)), "{text}");
     }
 }
@@ -457,7 +457,7 @@ fn custom_sections_stay_but_for_those_with_offsets_into_functions() {
         (@custom "metadata.code.branch_hint" (after code) "\00")
         (func $fill (memory.fill (i32.const 0) (i32.const 1) (i32.const 2))))"#;
     let original = wat::parse_str(text).expect("valid text");
-    let rewritten = chunk_bulk_operations(&original).expect("well-formed");
+    let rewritten = chunk_bulk_operations(&original, CHUNK).expect("well-formed");
     let customs: Vec<(String, Vec<u8>)> = wasmparser::Parser::new(0)
         .parse_all(&rewritten)
         .filter_map(|payload| match payload.expect("well-formed") {

@@ -24,7 +24,8 @@ fn paging(reserve: u64, limit: u64) -> Lease {
 }
 
 fn request(cell: &Cell, text: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
-    let program = cell.compile(text.as_bytes()).expect("a program");
+    let program = cell.compile_for(text.as_bytes(), &lease);
+    let program = program.expect("a program");
     captured(program, "guest", args, lease)
 }
 
@@ -197,6 +198,87 @@ fn bulk_instructions_and_data_segments_reach_pages_that_are_out() {
     let held = held(MIB, 8 * MIB);
     let ended = run(&held.cell, text, paging(MIB, 4 * MIB));
     assert_eq!(ended.exit, Exit::Code(0));
+}
+
+/// Fills 4 MiB with their addresses, and has 64 KiB of them, which are out by then, copied through a region and
+/// a channel to other places; checks what came.
+const COPIES: &str = r#"(module
+  (import "leasehold_kernel" "region_create" (func $region (param i64) (result i64)))
+  (import "leasehold_kernel" "region_write" (func $write (param i32 i64 i32 i32) (result i64)))
+  (import "leasehold_kernel" "region_read" (func $read (param i32 i64 i32 i32) (result i64)))
+  (import "leasehold_kernel" "channel_create" (func $channel (param i32) (result i64)))
+  (import "leasehold_kernel" "channel_send"
+    (func $send (param i32 i32 i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "channel_receive"
+    (func $receive (param i32 i32 i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "channel_try_send"
+    (func $try_send (param i32 i32 i32 i32 i32) (result i64)))
+  (import "leasehold_kernel" "channel_try_receive"
+    (func $try_receive (param i32 i32 i32 i32 i32) (result i64)))
+  (memory (export "memory") 64)
+  (func $is (param i64 i64) (if (i64.ne (local.get 0) (local.get 1)) (then unreachable)))
+  (func $fill (local $at i32)
+    (loop $next
+      (i32.store (local.get $at) (local.get $at))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 4))) (i32.const 0x400000)))))
+  (func $same (param $to i32) (local $at i32)
+    (loop $next
+      (if (i64.ne (i64.load (i32.add (local.get $to) (local.get $at)))
+                  (i64.load (i32.add (i32.const 12388) (local.get $at))))
+        (then unreachable))
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const 0x10000)))))
+  (func (export "_start") (local $region i32) (local $channel i32)
+    (local.set $region (i32.wrap_i64 (call $region (i64.const 0x10000))))
+    (local.set $channel (i32.wrap_i64 (call $channel (i32.const 0x18000))))
+    (call $fill)
+    (call $is (i64.const 0) (call $write
+      (local.get $region) (i64.const 0) (i32.const 12388) (i32.const 0x10000)))
+    (call $is (i64.const 0) (call $read
+      (local.get $region) (i64.const 0) (i32.const 0x100100) (i32.const 0x10000)))
+    (call $same (i32.const 0x100100))
+    (call $fill)
+    (call $is (i64.const 0) (call $try_send (local.get $channel)
+      (i32.const 12388) (i32.const 0x10000) (i32.const 0) (i32.const 0)))
+    (call $is (i64.const 0x10000) (call $try_receive (local.get $channel)
+      (i32.const 0x200200) (i32.const 0x10000) (i32.const 0) (i32.const 0)))
+    (call $same (i32.const 0x200200))
+    (call $fill)
+    (call $is (i64.const 0) (call $send (local.get $channel)
+      (i32.const 12388) (i32.const 0x10000) (i32.const 0) (i32.const 0)))
+    (call $is (i64.const 0x10000) (call $receive (local.get $channel)
+      (i32.const 0x300300) (i32.const 0x10000) (i32.const 0) (i32.const 0)))
+    (call $same (i32.const 0x300300))))"#;
+
+/// How many steps of a row there were.
+fn steps(cell: &Cell, row: &str) -> u64 {
+    let steps = cell.steps().into_iter();
+    let of = |step: &leasehold_cell::steps::StepUse| step.row.row().title() == row;
+    steps.filter(of).map(|step| step.steps).sum()
+}
+
+#[test]
+fn what_is_copied_for_a_tenant_that_pages_is_copied_a_page_a_step() {
+    let held = held(MIB, 8 * MIB);
+    let ended = run(&held.cell, COPIES, paging(MIB, 5 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (_, counts) = ended.memory.paging.expect("it pages");
+    assert!(counts.major > 6 * 16, "{counts:?}");
+    for call in ["region_write", "region_read", "channel_send"] {
+        // 64 KiB that begin in the midst of a page.
+        let steps = steps(&held.cell, &format!("leasehold_kernel {call}"));
+        assert!(steps >= 17, "{call}: {steps}");
+    }
+}
+
+#[test]
+fn a_program_is_not_run_under_a_lease_that_pages_unless_it_was_compiled_for_one() {
+    let held = held(MIB, 8 * MIB);
+    let program = held.cell.compile(COPIES.as_bytes()).expect("a program");
+    let (request, _) = captured(program, "guest", &[], paging(MIB, 5 * MIB));
+    let refused = held.cell.start_tenant(request);
+    assert!(matches!(refused, Err(StartError::Program(_))));
 }
 
 /// Opens `in` and `out` of its first directory, fills 4 MiB of memory with what `in` holds, again
@@ -424,18 +506,16 @@ fn tasks_and_children_share_the_reservation_of_their_tenant() {
 #[test]
 fn real_programs_run_in_less_than_they_need() {
     let held = held(8 * MIB, 64 * MIB);
-    let program = held
-        .cell
-        .load(&guests().join("thumbnail.wasm"))
-        .expect("the guests are built");
     let picture = |lease: Lease| {
+        let path = guests().join("thumbnail.wasm");
+        let program = held.cell.load_for(&path, &lease);
         let output = Capture::new(1 << 20);
         let input = guests().join("../../guests/test-data/thumbnail/input");
         assert!(input.exists(), "{}", input.display());
         let tenant = held
             .cell
             .start_tenant(StartRequest {
-                program: program.clone(),
+                program: program.expect("the guests are built"),
                 lease,
                 surroundings: Surroundings {
                     args: vec!["thumbnail".into(), "32".into()],

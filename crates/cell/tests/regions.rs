@@ -114,7 +114,9 @@ const ON: &str = "(loop $on (br $on))";
 
 fn request(cell: &Cell, text: &str, lease: Lease) -> StartRequest {
     StartRequest {
-        program: cell.compile(text.as_bytes()).expect("a program"),
+        program: cell
+            .compile_for(text.as_bytes(), &lease)
+            .expect("a program"),
         lease,
         surroundings: Surroundings {
             args: vec!["guest".into()],

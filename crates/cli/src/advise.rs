@@ -231,6 +231,17 @@ fn swap_path(arguments: &Arguments) -> PathBuf {
     arguments.swap.clone().unwrap_or_else(unnamed)
 }
 
+/// The same lease of a tenant that pages within a limit.
+fn paging(mut lease: Lease, limit: ByteSize) -> Lease {
+    lease.memory.paging = Some(Paging {
+        limit,
+        kind: MemoryKind::Hard,
+        shared: SharedPages::None,
+        mappings: Paging::MAPPINGS,
+    });
+    lease
+}
+
 /// The program that is run again and again.
 struct Subject {
     cell: Cell,
@@ -270,22 +281,18 @@ impl Subject {
     /// Loads the program into a new cell and runs it once, which counts for nothing: what no other
     /// run finds cold would make that one look slow, and all reservations fast beside it.
     fn prepare(&mut self, program: &Path) -> Result<(), Failure> {
-        self.program = Some(load(&self.cell, program, &self.lease)?);
+        // As it is for tenants that page, so that all runs are of one program.
+        let paging = paging(self.lease, self.lease.memory.reserve);
+        self.program = Some(load(&self.cell, program, &paging)?);
         self.run(self.lease)?;
         Ok(())
     }
 
     /// Runs the program under a reservation, within a limit that is larger.
     fn trial(&self, reserve: u64, limit: u64) -> Result<Trial, Failure> {
-        let mut lease = self.lease;
         let sized = |bytes| ByteSize::new(bytes).context("the size of a reservation");
+        let mut lease = paging(self.lease, sized(limit)?);
         lease.memory.reserve = sized(reserve)?;
-        lease.memory.paging = Some(Paging {
-            limit: sized(limit)?,
-            kind: MemoryKind::Hard,
-            shared: SharedPages::None,
-            mappings: Paging::MAPPINGS,
-        });
         Ok(self.median(lease)?.under(reserve))
     }
 

@@ -189,13 +189,14 @@ fn faults_of_tenants_that_page_are_in_the_responses_of_the_others() {
     // 3 + 3 · 0.11 + 2.
     let none = (Some(1_220_000), Some(5_330_000), None);
     assert_eq!(responses(slow, "", "500us"), none);
-    // Blocking above, and an overrun of its own: 1 + 0.51 + 0.11; 3 + 0.11 + 0.62 + 2.
-    let paging = (Some(1_620_000), Some(5_730_000), Some(500_000));
-    assert_eq!(responses(&format!("{slow}\n{PAGES}"), "", "500us"), paging);
+    // A step of a component visits six pages at the most: it takes 0.1 and six faults. Blocking above, and
+    // an overrun of its own: 1 + 0.71 + 0.11; 3 + 0.11 + 0.82 + 2.
+    let paging = (Some(1_820_000), Some(5_930_000), Some(100_000));
+    assert_eq!(responses(&format!("{slow}\n{PAGES}"), "", "100us"), paging);
     // Blocking for all.
-    assert_eq!(responses(slow, PAGES, "500us"), paging);
+    assert_eq!(responses(slow, PAGES, "100us"), paging);
     // More than there is room for.
-    assert_eq!(responses(slow, PAGES, "3100us").0, None);
+    assert_eq!(responses(slow, PAGES, "600us").0, None);
 }
 
 #[test]

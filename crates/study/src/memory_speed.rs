@@ -243,7 +243,7 @@ fn paging_cell(
 impl Host {
     fn compile(&self, program: &str) -> Result<Guest> {
         Ok(match self {
-            Self::Cell(cell, _) => Guest::Cell(cell.compile(program.as_bytes())?),
+            Self::Cell(cell, lease) => Guest::Cell(cell.compile_for(program.as_bytes(), lease)?),
             Self::Stock(stock, _) => Guest::Stock(stock.load(program.as_bytes())?),
         })
     }

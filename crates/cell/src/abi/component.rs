@@ -3,13 +3,15 @@
 use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
+use crate::host::way::make_way;
 use crate::local::{self, CellKernel};
-use crate::steps::caps::{COPIED_REGION, MESSAGE, REGION_COPY};
+use crate::steps::caps::{ARGUMENTS, COPIED_REGION, MESSAGE, REGION_COPY, STRING_COUNT};
 use crate::steps::{mark, step};
 use leasehold_kernel::{
     Errno as KernelErrno, Outcome, Received, Rights as KernelRights, Selector, TenantId,
 };
-use wasmtime::component::{HasData, Linker};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{HasData, Linker, WasmList, WasmStr};
 
 mod bindings {
     //! What the engine's macro makes of the WIT package.
@@ -47,7 +49,76 @@ impl HasData for OfGuest {
 /// # Errors
 /// When one is linked twice, which is a defect.
 pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
-    bindings::Guest::add_to_linker::<Guest, OfGuest>(linker, |guest| Caller(guest))
+    bindings::Guest::add_to_linker::<Guest, OfGuest>(linker, |guest| Caller(guest))?;
+    link_lists_of_strings(linker)
+}
+
+/// Links the functions that take a list of strings anew: what the engine lifts as a whole may lie on as many
+/// pages as there are strings, each of which may have to be fetched from the disk.
+fn link_lists_of_strings(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker
+        .instance("leasehold:kernel/task@0.1.0")?
+        .func_wrap_async(
+            "start",
+            |mut store: StoreContextMut<'_, Guest>, (arguments,): (WasmList<WasmStr>,)| {
+                mark(step!("leasehold:kernel/task", "start"));
+                Box::new(async move {
+                    let started = match strings(&mut store, &arguments).await? {
+                        Ok(arguments) => {
+                            task::Host::start(&mut Caller(store.data_mut()), arguments)
+                        }
+                        Err(errno) => Err(errno.into()),
+                    };
+                    Ok((started,))
+                })
+            },
+        )?;
+    linker
+        .instance("leasehold:kernel/tenant@0.1.0")?
+        .func_wrap_async(
+            "start",
+            |mut store: StoreContextMut<'_, Guest>,
+             (child, arguments): (u32, WasmList<WasmStr>)| {
+                mark(step!("leasehold:kernel/tenant", "start"));
+                Box::new(async move {
+                    let started = match strings(&mut store, &arguments).await? {
+                        Ok(arguments) => {
+                            tenant::Host::start(&mut Caller(store.data_mut()), child, arguments)
+                        }
+                        Err(errno) => Err(errno.into()),
+                    };
+                    Ok((started,))
+                })
+            },
+        )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// The strings of a list in the memory of a guest, one a step.
+///
+/// # Errors
+/// [`KernelErrno::TooLarge`] when they are more than a task or a child tenant can be given; a trap when one
+/// is not in the memory, is no text, or is longer than a call may be.
+async fn strings(
+    store: &mut StoreContextMut<'_, Guest>,
+    list: &WasmList<WasmStr>,
+) -> wasmtime::Result<Result<Vec<String>, KernelErrno>> {
+    let (mut strings, mut bytes) = (Vec::new(), 0);
+    for index in 0..list.len() {
+        let Some(string) = list.get(&mut *store, index) else {
+            break;
+        };
+        let string = string?.to_str(&mut *store)?.into_owned();
+        bytes += string.len() + 1;
+        if bytes > ARGUMENTS.size() || strings.len() == STRING_COUNT.size() {
+            return Ok(Err(KernelErrno::TooLarge));
+        }
+        strings.push(string);
+        make_way().await;
+    }
+    Ok(Ok(strings))
 }
 
 impl From<KernelErrno> for Errno {

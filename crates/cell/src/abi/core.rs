@@ -3,9 +3,11 @@
 //! Every function returns an `i64`: zero or more is the result, less than zero the negated error
 //! number. The table of functions is in `docs/guest-abi.md`.
 
+mod buffer;
 mod data;
 mod region;
 
+use self::buffer::Buffer;
 use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
@@ -13,8 +15,7 @@ use crate::local::{self, CellKernel};
 use crate::steps::caps::MESSAGE;
 use crate::steps::{mark, step};
 use leasehold_kernel::{Errno, Received, Rights, Selector, TenantId};
-use std::ops::Range;
-use wasmtime::{Caller, Linker, Memory, Result};
+use wasmtime::{Caller, Linker, Result};
 
 const MODULE: &str = "leasehold_kernel";
 
@@ -40,35 +41,6 @@ fn selector(raw: i32) -> Selector {
 
 fn raw(selector: Selector) -> i64 {
     i64::from(selector.0)
-}
-
-/// A range of guest memory that has been checked to lie inside it.
-struct Buffer {
-    memory: Memory,
-    range: Range<usize>,
-}
-
-impl Buffer {
-    fn new(caller: &mut Call<'_>, start: i32, length: u32) -> Result<Self, Errno> {
-        let memory = Guest::memory(caller).ok_or(Errno::Invalid)?;
-        let start = start as u32 as usize;
-        let end = start.checked_add(length as usize).ok_or(Errno::Invalid)?;
-        if end > memory.data_size(&*caller) {
-            return Err(Errno::Invalid);
-        }
-        Ok(Self {
-            memory,
-            range: start..end,
-        })
-    }
-
-    fn bytes<'a>(&self, caller: &'a Call<'_>) -> &'a [u8] {
-        &self.memory.data(caller)[self.range.clone()]
-    }
-
-    fn bytes_mut<'a>(&self, caller: &'a mut Call<'_>) -> &'a mut [u8] {
-        &mut self.memory.data_mut(caller)[self.range.clone()]
-    }
 }
 
 /// A list of selectors in guest memory.
@@ -230,13 +202,13 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
             Box::new(async move { answer(send(&mut caller, message).await) })
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "channel_try_send",
-        |mut caller: Call<'_>, channel: i32, bytes: i32, length: i32, list: i32, count: i32| {
+        |mut caller: Call<'_>, message: (i32, i32, i32, i32, i32)| {
             mark(step!(MODULE, "channel_try_send"));
 
-            answer(try_send(&mut caller, (channel, bytes, length, list, count)))
+            Box::new(async move { answer(try_send(&mut caller, message).await) })
         },
     )?;
     linker.func_wrap_async(
@@ -248,16 +220,13 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
             Box::new(async move { answer(receive(&mut caller, into).await) })
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "channel_try_receive",
-        |mut caller: Call<'_>, channel: i32, bytes: i32, capacity: i32, list: i32, slots: i32| {
+        |mut caller: Call<'_>, into: (i32, i32, i32, i32, i32)| {
             mark(step!(MODULE, "channel_try_receive"));
 
-            answer(try_receive(
-                &mut caller,
-                (channel, bytes, capacity, list, slots),
-            ))
+            Box::new(async move { answer(try_receive(&mut caller, into).await) })
         },
     )?;
     Ok(())
@@ -274,17 +243,24 @@ async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let bytes = Buffer::new(caller, bytes, length as u32)?;
     let capabilities = capabilities(caller, list, count)?;
     let (tenant, execution) = caller.data().identity();
+    let fetched = match bytes.is_elsewhere(caller) {
+        true => Some(bytes.fetch(caller).await?),
+        false => None,
+    };
     blocking(execution, |kernel, execution| {
         let list = &capabilities.list[..capabilities.count];
-        // Borrowed mutably only to keep the future `Send`: a shared `Caller` is not.
-        let bytes = bytes.bytes_mut(caller);
+        let bytes = match &fetched {
+            Some(fetched) => fetched,
+            // Borrowed mutably only to keep the future `Send`: a shared `Caller` is not.
+            None => &*bytes.bytes_mut(caller),
+        };
         kernel.channel_send(tenant, execution, selector(channel), bytes, list)
     })
     .await?;
     Ok(0)
 }
 
-fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
+async fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let (channel, bytes, length, list, count) = message;
     if u64::from(length as u32) > MESSAGE.most {
         return Err(Errno::TooLarge);
@@ -293,8 +269,13 @@ fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     let capabilities = capabilities(caller, list, count)?;
     let tenant = caller.data().tenant;
     let list = &capabilities.list[..capabilities.count];
-    let bytes = bytes.bytes(caller);
-    local::call(|kernel| kernel.channel_try_send(tenant, selector(channel), bytes, list))?;
+    let send = |bytes: &[u8]| {
+        local::call(|kernel| kernel.channel_try_send(tenant, selector(channel), bytes, list))
+    };
+    match bytes.is_elsewhere(caller) {
+        true => send(&bytes.fetch(caller).await?)?,
+        false => send(bytes.bytes_mut(caller))?,
+    }
     Ok(0)
 }
 
@@ -321,7 +302,39 @@ impl Destination {
         })
     }
 
-    fn deliver(&self, caller: &mut Call<'_>, received: Received) -> i64 {
+    /// The host's memory for the bytes, if not all of the guest's may be touched in one step.
+    fn room(&self, caller: &mut Call<'_>) -> Result<Option<Vec<u8>>, Errno> {
+        match self.bytes.is_elsewhere(caller) {
+            true => self.bytes.room(caller).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// What the kernel writes to.
+    fn parts<'a>(
+        &'a mut self,
+        caller: &'a mut Call<'_>,
+        room: &'a mut Option<Vec<u8>>,
+    ) -> (&'a mut [u8], &'a mut [Selector]) {
+        let bytes = match room {
+            Some(room) => room,
+            None => self.bytes.bytes_mut(caller),
+        };
+        (bytes, &mut self.received[..self.slots])
+    }
+
+    /// Hands over what the kernel has written; returns what the guest is told.
+    async fn deliver(
+        &self,
+        caller: &mut Call<'_>,
+        received: Received,
+        room: Option<Vec<u8>>,
+    ) -> i64 {
+        if let Some(room) = room {
+            self.bytes
+                .put(caller, &room[..received.length as usize])
+                .await;
+        }
         let list = self.list.bytes_mut(caller).chunks_exact_mut(4);
         for (place, selector) in list.zip(&self.received[..received.capabilities as usize]) {
             place.copy_from_slice(&selector.0.to_le_bytes());
@@ -333,39 +346,23 @@ impl Destination {
 async fn receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
     let mut destination = Destination::new(caller, into)?;
     let (tenant, execution) = caller.data().identity();
+    let mut room = destination.room(caller)?;
     let received = blocking(execution, |kernel, execution| {
-        let Destination {
-            bytes,
-            received,
-            slots,
-            ..
-        } = &mut destination;
-        let list = &mut received[..*slots];
-        kernel.channel_receive(
-            tenant,
-            execution,
-            selector(into.0),
-            bytes.bytes_mut(caller),
-            list,
-        )
+        let (bytes, list) = destination.parts(caller, &mut room);
+        kernel.channel_receive(tenant, execution, selector(into.0), bytes, list)
     })
     .await?;
-    Ok(destination.deliver(caller, received))
+    Ok(destination.deliver(caller, received, room).await)
 }
 
-fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
+async fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
     let mut destination = Destination::new(caller, into)?;
     let tenant = caller.data().tenant;
-    let Destination {
-        bytes,
-        received,
-        slots,
-        ..
-    } = &mut destination;
-    let (bytes, list) = (bytes.bytes_mut(caller), &mut received[..*slots]);
+    let mut room = destination.room(caller)?;
+    let (bytes, list) = destination.parts(caller, &mut room);
     let received =
         local::call(|kernel| kernel.channel_try_receive(tenant, selector(into.0), bytes, list))?;
-    Ok(destination.deliver(caller, received))
+    Ok(destination.deliver(caller, received, room).await)
 }
 
 fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {

@@ -52,7 +52,7 @@ pub(super) fn page(effort: Effort) -> Result<u64> {
     });
     let end_of = |text: &str| -> Result<u64> {
         let tenant = cell.start_tenant(StartRequest {
-            program: cell.compile(text.as_bytes())?,
+            program: cell.compile_for(text.as_bytes(), &lease)?,
             lease,
             surroundings: Surroundings::default(),
             detailed: false,

@@ -30,7 +30,7 @@ pub use shared::SharedUse;
 pub use tenancy::{MemoryUse, swap_for};
 
 pub(crate) use data::{DataSet, Mapped, map_data};
-pub(crate) use paged::{Left, Memories, claim, detach};
+pub(crate) use paged::{Ahead, Left, Memories, claim, detach, make_ahead};
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use tenancy::{Tenancy, admit, end, lend, page_class, restore, usage};
 
@@ -91,6 +91,8 @@ struct Creating {
     root: GroupId,
     /// What it holds when it is made.
     image: Option<Image>,
+    /// The memory, if it has been made already.
+    ahead: Option<Ahead>,
 }
 
 thread_local! {
@@ -169,10 +171,10 @@ fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
     MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
 }
 
-/// The next linear memory is for the tenant of this top-level group, and holds `image`. Some
-/// nanoseconds.
-pub(crate) fn for_tenant(root: GroupId, image: Option<Image>) {
-    CREATING.set(Some(Creating { root, image }));
+/// The next linear memory is for the tenant of this top-level group, and holds `image`; it is `ahead`, if
+/// that has been made. Some nanoseconds.
+pub(crate) fn for_tenant(root: GroupId, image: Option<Image>, ahead: Option<Ahead>) {
+    CREATING.set(Some(Creating { root, image, ahead }));
 }
 
 /// Fills frames up that came back to the cell, so that it holds again what it promised: a bounded

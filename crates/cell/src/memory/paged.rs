@@ -18,6 +18,7 @@ use crate::slot::SlotPool;
 use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
+use std::io;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 /// Makes the linear memories of a cell: attached areas for tenants that page, slots for all others.
@@ -35,10 +36,14 @@ unsafe impl MemoryCreator for Memories {
         reserved_size_in_bytes: Option<usize>,
         guard_size_in_bytes: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
-        let creating = CREATING.take();
-        let paged = creating
-            .as_ref()
-            .and_then(|creating| with(|memory| memory.make(creating, minimum)).flatten());
+        let mut creating = CREATING.take();
+        let ahead = creating.as_mut().and_then(|creating| creating.ahead.take());
+        let paged = match ahead {
+            Some(ahead) => Some(ahead.into_memory(minimum)),
+            None => creating
+                .as_ref()
+                .and_then(|creating| with(|memory| memory.make(creating, minimum)).flatten()),
+        };
         let Some(paged) = paged else {
             let slot = self.0.new_memory(
                 ty,
@@ -47,7 +52,6 @@ unsafe impl MemoryCreator for Memories {
                 reserved_size_in_bytes,
                 guard_size_in_bytes,
             )?;
-            fill(&*slot, creating.and_then(|creating| creating.image))?;
             return Ok(slot);
         };
         let fits = !ty.is_64()
@@ -56,29 +60,8 @@ unsafe impl MemoryCreator for Memories {
         if !fits {
             return Err("the engine is not configured for memories that page".to_owned());
         }
-        let paged = paged?;
-        if !paged.shows_image {
-            fill(&paged, creating.and_then(|creating| creating.image))?;
-        }
-        Ok(Box::new(paged))
+        paged.map(|paged| Box::new(paged) as Box<dyn LinearMemory>)
     }
-}
-
-/// Copies what a memory is to hold into it, as the engine does with data segments: that of a tenant
-/// that does not share, and of its second program and later ones, which have the same reservation.
-fn fill(memory: &dyn LinearMemory, image: Option<Image>) -> Result<(), String> {
-    let Some(image) = image else {
-        return Ok(());
-    };
-    let (start, bytes) = (memory.as_ptr(), memory.byte_size());
-    let copied = image.pieces(|offset, piece| {
-        // The last page of an image may be longer than what the program put there.
-        let length = piece.len().min(bytes.saturating_sub(offset));
-        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which
-        // nobody else can know yet.
-        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), start.add(offset), length) };
-    });
-    copied.map_err(|error| format!("the initial memory of the program: {error}"))
 }
 
 /// An area of a linear memory.
@@ -114,8 +97,76 @@ pub(super) struct Prepared {
     pub(super) part: Part,
 }
 
+/// A linear memory that is made before the engine asks for it, so that the image of its program can be
+/// copied into it a page at a step: for all programs of a tenant but the first, which has the image where
+/// others share it.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    memory: PagedMemory,
+    image: Image,
+    /// The page of the image to copy next.
+    next: u32,
+}
+
+/// Makes a linear memory of `bytes` bytes ahead; `None` if its tenant does not page, or has the image
+/// prepared.
+pub(crate) fn make_ahead(
+    root: GroupId,
+    image: &Image,
+    bytes: usize,
+) -> Option<Result<Ahead, String>> {
+    let made = with(|memory| {
+        if memory.tenancies.get(&root)?.prepared.is_some() {
+            return None;
+        }
+        let creating = Creating {
+            root,
+            image: None,
+            ahead: None,
+        };
+        memory.make(&creating, bytes)
+    });
+    let ahead = |memory| Ahead {
+        memory,
+        image: image.clone(),
+        next: 0,
+    };
+    made.flatten().map(|made| made.map(ahead))
+}
+
+impl Ahead {
+    /// Copies the next page of the image, for which one page of the memory may have to be fetched; false
+    /// if all of it is there.
+    ///
+    /// # Errors
+    /// The system's, when the image cannot be read.
+    pub(crate) fn copy_page(&mut self) -> io::Result<bool> {
+        let Some(page) = self.image.page(self.next)? else {
+            return Ok(false);
+        };
+        let offset = (self.image.first() + self.next) as usize * PAGE as usize;
+        // The last page of an image may be longer than what the program put there.
+        let length = page.len().min(self.memory.bytes.saturating_sub(offset));
+        let to = (self.memory.start + offset) as *mut u8;
+        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which nobody
+        // else knows yet.
+        unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), to, length) };
+        self.next += 1;
+        Ok(true)
+    }
+
+    /// The memory, if it is as large as the engine wants it.
+    fn into_memory(self, bytes: usize) -> Result<PagedMemory, String> {
+        match self.memory.bytes == bytes {
+            true => Ok(self.memory),
+            false => Err("the memory was made for another program".to_owned()),
+        }
+    }
+}
+
 /// A linear memory of attached areas. Dropping it leaves them to whoever takes back what its
 /// program left.
+#[derive(Debug)]
 pub(super) struct PagedMemory {
     root: GroupId,
     start: usize,
@@ -123,8 +174,6 @@ pub(super) struct PagedMemory {
     /// `None` once it is left.
     range: Option<Range>,
     parts: Vec<Part>,
-    /// The image of its program is attached to it.
-    shows_image: bool,
 }
 
 impl PagedMemory {
@@ -173,7 +222,6 @@ impl CellMemory {
             bytes: 0,
             range: Some(range),
             parts: Vec::new(),
-            shows_image: image.is_some(),
         };
         match self.fill_in(&mut memory, image, bytes) {
             Ok(()) => Some(Ok(memory)),

@@ -10,7 +10,7 @@ use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
 use crate::inventory::Inventory;
 use crate::preempt::GuestContext;
-use crate::program::{Code, Program};
+use crate::program::{Code, Form, Program};
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
 use crate::steps::Reach;
@@ -299,7 +299,7 @@ impl Host {
             .expect("linked once");
         let module = Module::new(&engine, GUEST).expect("valid");
         let code = Code::Module(module);
-        let program = Program::new(code, Inventory::default(), Reach::any(), None);
+        let program = Program::new(code, Form::Whole, Inventory::default(), Reach::any(), None);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,

@@ -7,7 +7,7 @@
 //!    constants. What is longer at any argument is cut into steps, between which the guest can be
 //!    preempted.
 //! 3. *Part of admission.* The longest row that a program reaches is its tenant's longest step
-//!    ([`Reach::longest`]).
+//!    ([`Reach::longest_under`]).
 //! 4. *Checked for ever.* Each step is timed ([`watch`]) and compared with its row. A step that was
 //!    longer is counted under the name of its row, or under the host's name if the host took the
 //!    processor away meanwhile.
@@ -18,6 +18,7 @@
 
 pub mod caps;
 pub mod document;
+mod pages;
 pub mod reach;
 pub mod table;
 mod ticks;

@@ -1,7 +1,9 @@
 //! The host steps that a program can reach, and the longest of them.
 
 use super::caps;
-use super::table::{CELL, ENGINE, KERNEL, Longest, RowId, TABLE, step};
+use super::pages::visited;
+use super::table::{CELL, ENGINE, KERNEL, Longest, PREVIEW1, RowId, TABLE, step};
+use crate::call_bytes::call_bytes;
 use crate::engine_config::FEATURES;
 use crate::inventory::Inventory;
 use crate::profile::Profile;
@@ -134,27 +136,37 @@ impl Reach {
     }
 
     /// The longest step of a tenant with this lease on this host, and its time, ns: the longest of the
-    /// rows, those of paging only if the lease pages, and of lifting in proportion if the lease lets a
-    /// call have more bytes than the cap.
+    /// rows, and of lifting in proportion if the lease lets a call have more bytes than the cap. If the
+    /// lease pages, a step takes a fault for each [page that it visits](super::pages) besides.
     pub fn longest_under(&self, profile: &Profile, lease: &Lease) -> (RowId, u64) {
-        let (row, ns) = self.longest(profile, lease.memory.paging.is_some());
-        let bytes = lease.reclaim.call_bytes.map_or(0, |bytes| bytes.get());
-        if bytes <= caps::CALL.most {
-            return (row, ns);
-        }
-        let times = bytes.div_ceil(caps::CALL.most);
-        let lifted = profile.longest_step_ns(LIFT).saturating_mul(times);
-        (if lifted > ns { LIFT } else { row }, ns.max(lifted))
+        let pages = lease.memory.paging.is_some();
+        let bytes = call_bytes(lease, self.is_of_component());
+        let fault_ns = if pages { profile.longest_fault_ns() } else { 0 };
+        let timed = |row: RowId| {
+            let times = match row == LIFT {
+                true => bytes.div_ceil(caps::CALL.most).max(1),
+                false => 1,
+            };
+            let work_ns = profile.longest_step_ns(row).saturating_mul(times);
+            let faults_ns = visited(row.row(), bytes).saturating_mul(fault_ns);
+            (row, work_ns.saturating_add(faults_ns))
+        };
+        let reached = self.rows().filter(|row| pages || !is_paging(*row));
+        longest(reached.map(timed))
     }
 
-    /// The longest of the rows on this host, for a tenant that pages or does not, and its time, ns.
-    pub fn longest(&self, profile: &Profile, pages: bool) -> (RowId, u64) {
-        let reached = self.rows().filter(|row| pages || !is_paging(*row));
-        let timed = reached.map(|row| (row, profile.longest_step_ns(row)));
-        // The first of equals.
-        let longest = timed.reduce(|longest, row| if row.1 > longest.1 { row } else { longest });
-        longest.unwrap_or((RowId(0), 0))
+    /// Whether a component reaches them, or anything might.
+    fn is_of_component(&self) -> bool {
+        let of_core = [ENGINE, CELL, KERNEL, PREVIEW1];
+        self.rows()
+            .any(|row| !of_core.contains(&row.row().interface))
     }
+}
+
+/// The longest of these steps, the first of equals.
+fn longest(timed: impl Iterator<Item = (RowId, u64)>) -> (RowId, u64) {
+    let longest = timed.reduce(|longest, row| if row.1 > longest.1 { row } else { longest });
+    longest.unwrap_or((RowId(0), 0))
 }
 
 /// Whether only tenants that page reach the row.

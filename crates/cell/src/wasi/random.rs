@@ -10,7 +10,7 @@ use wasmtime_wasi::p2::bindings::random::{insecure, random};
 impl random::Host for Wasi<'_> {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         mark(step!("wasi:random/random", "get-random-bytes"));
-        bytes(len)
+        bytes(len, self.0.transfer_bytes(RANDOM_LIST))
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
@@ -23,7 +23,7 @@ impl random::Host for Wasi<'_> {
 impl insecure::Host for Wasi<'_> {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         mark(step!("wasi:random/insecure", "get-insecure-random-bytes"));
-        bytes(len)
+        bytes(len, self.0.transfer_bytes(RANDOM_LIST))
     }
 
     fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
@@ -32,9 +32,9 @@ impl insecure::Host for Wasi<'_> {
     }
 }
 
-fn bytes(len: u64) -> wasmtime::Result<Vec<u8>> {
-    if len > RANDOM_LIST.most {
-        bail!("requested len {len:?} exceeds limit {}", RANDOM_LIST.most);
+fn bytes(len: u64, most: u64) -> wasmtime::Result<Vec<u8>> {
+    if len > most {
+        bail!("requested len {len:?} exceeds limit {most}");
     }
     let mut bytes = vec![0; RANDOM_LIST.size().min(len as usize)];
     rand::rng().fill_bytes(&mut bytes);

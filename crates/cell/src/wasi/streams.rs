@@ -35,7 +35,8 @@ impl streams::Host for Wasi<'_> {
 impl streams::HostInputStream for Wasi<'_> {
     fn read(&mut self, stream: Resource<DynInputStream>, len: u64) -> StreamResult<Vec<u8>> {
         mark(step!("wasi:io/streams", "[method]input-stream.read"));
-        streams::HostInputStream::read(self.0.charged_table(), stream, len.min(TRANSFER.most))
+        let most = self.0.transfer_bytes(TRANSFER);
+        streams::HostInputStream::read(self.0.charged_table(), stream, len.min(most))
     }
 
     async fn blocking_read(
@@ -47,17 +48,15 @@ impl streams::HostInputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]input-stream.blocking-read"
         ));
-        streams::HostInputStream::blocking_read(
-            self.0.charged_table(),
-            stream,
-            len.min(TRANSFER.most),
-        )
-        .await
+        let most = self.0.transfer_bytes(TRANSFER);
+        let table = self.0.charged_table();
+        streams::HostInputStream::blocking_read(table, stream, len.min(most)).await
     }
 
     fn skip(&mut self, stream: Resource<DynInputStream>, len: u64) -> StreamResult<u64> {
         mark(step!("wasi:io/streams", "[method]input-stream.skip"));
-        streams::HostInputStream::skip(self.0.charged_table(), stream, len.min(TRANSFER.most))
+        let most = self.0.transfer_bytes(TRANSFER);
+        streams::HostInputStream::skip(self.0.charged_table(), stream, len.min(most))
     }
 
     async fn blocking_skip(
@@ -69,12 +68,9 @@ impl streams::HostInputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]input-stream.blocking-skip"
         ));
-        streams::HostInputStream::blocking_skip(
-            self.0.charged_table(),
-            stream,
-            len.min(TRANSFER.most),
-        )
-        .await
+        let most = self.0.transfer_bytes(TRANSFER);
+        let table = self.0.charged_table();
+        streams::HostInputStream::blocking_skip(table, stream, len.min(most)).await
     }
 
     fn subscribe(&mut self, stream: Resource<DynInputStream>) -> Result<Resource<DynPollable>> {
@@ -95,12 +91,12 @@ impl streams::HostOutputStream for Wasi<'_> {
             "[method]output-stream.check-write"
         ));
         let permitted = streams::HostOutputStream::check_write(self.0.charged_table(), stream)?;
-        Ok(permitted.min(PERMITTED.most))
+        Ok(permitted.min(self.0.transfer_bytes(PERMITTED)))
     }
 
     fn write(&mut self, stream: Resource<DynOutputStream>, bytes: Vec<u8>) -> StreamResult<()> {
         mark(step!("wasi:io/streams", "[method]output-stream.write"));
-        is_permitted(bytes.len() as u64)?;
+        is_permitted(bytes.len() as u64, self.0.transfer_bytes(PERMITTED))?;
         streams::HostOutputStream::write(self.0.charged_table(), stream, bytes)
     }
 
@@ -113,7 +109,7 @@ impl streams::HostOutputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]output-stream.blocking-write-and-flush"
         ));
-        is_permitted(bytes.len() as u64)?;
+        is_permitted(bytes.len() as u64, self.0.transfer_bytes(PERMITTED))?;
         let table = self.0.charged_table();
         streams::HostOutputStream::blocking_write_and_flush(table, stream, bytes).await
     }
@@ -141,7 +137,7 @@ impl streams::HostOutputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]output-stream.write-zeroes"
         ));
-        is_permitted(len)?;
+        is_permitted(len, self.0.transfer_bytes(PERMITTED))?;
         streams::HostOutputStream::write_zeroes(self.0.charged_table(), stream, len)
     }
 
@@ -154,7 +150,7 @@ impl streams::HostOutputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]output-stream.blocking-write-zeroes-and-flush"
         ));
-        is_permitted(len)?;
+        is_permitted(len, self.0.transfer_bytes(PERMITTED))?;
         let table = self.0.charged_table();
         streams::HostOutputStream::blocking_write_zeroes_and_flush(table, stream, len).await
     }
@@ -166,7 +162,8 @@ impl streams::HostOutputStream for Wasi<'_> {
         len: u64,
     ) -> StreamResult<u64> {
         mark(step!("wasi:io/streams", "[method]output-stream.splice"));
-        streams::HostOutputStream::splice(self.0.charged_table(), to, from, len.min(TRANSFER.most))
+        let most = self.0.transfer_bytes(TRANSFER);
+        streams::HostOutputStream::splice(self.0.charged_table(), to, from, len.min(most))
     }
 
     async fn blocking_splice(
@@ -179,8 +176,9 @@ impl streams::HostOutputStream for Wasi<'_> {
             "wasi:io/streams",
             "[method]output-stream.blocking-splice"
         ));
+        let most = self.0.transfer_bytes(TRANSFER);
         let table = self.0.charged_table();
-        streams::HostOutputStream::blocking_splice(table, to, from, len.min(TRANSFER.most)).await
+        streams::HostOutputStream::blocking_splice(table, to, from, len.min(most)).await
     }
 
     async fn drop(&mut self, stream: Resource<DynOutputStream>) -> Result<()> {
@@ -190,11 +188,10 @@ impl streams::HostOutputStream for Wasi<'_> {
 }
 
 /// Refuses to write more than `check-write` ever permits, which the interface says is a trap.
-fn is_permitted(bytes: u64) -> StreamResult<()> {
-    if bytes > PERMITTED.most {
+fn is_permitted(bytes: u64, most: u64) -> StreamResult<()> {
+    if bytes > most {
         return Err(StreamError::trap(&format!(
-            "{bytes} bytes in a write; at most {} are permitted",
-            PERMITTED.most
+            "{bytes} bytes in a write; at most {most} are permitted"
         )));
     }
     Ok(())

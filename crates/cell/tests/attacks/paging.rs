@@ -12,7 +12,9 @@ const LIMIT: u64 = 4 << 20;
 fn attack(cell: &Cell, name: &str, lease: Lease) -> StartRequest {
     let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks");
     StartRequest {
-        program: cell.load(&attacks.join(name)).expect("an attack"),
+        program: cell
+            .load_for(&attacks.join(name), &lease)
+            .expect("an attack"),
         lease,
         surroundings: Surroundings {
             args: vec!["guest".into()],

@@ -3,7 +3,8 @@
 //! Components have no such call: the component model gives its functions no address in the memory of
 //! who calls them.
 
-use super::{Buffer, Call, MODULE, answer};
+use super::buffer::Buffer;
+use super::{Call, MODULE, answer};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
 use crate::memory::{self, DataSet, Mapped};

@@ -3,15 +3,16 @@
 //! Components can only copy: the component model gives its functions no address in the memory of who
 //! calls them.
 
-use super::{Buffer, Call, MODULE, answer, call, raw, selector};
+use super::buffer::Buffer;
+use super::{Call, MODULE, answer, call, raw, selector};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
-use crate::local::{self, CellKernel};
+use crate::local;
 use crate::memory::region::{self, Refusal, Request};
 use crate::meter::Held;
 use crate::steps::caps::{COPIED_REGION, REGION_COPY};
 use crate::steps::{mark, step};
-use leasehold_kernel::{Errno, Selector, TenantId};
+use leasehold_kernel::{Errno, Selector};
 use leasehold_reclaim::GroupId;
 use wasmtime::{Linker, Memory, Result};
 
@@ -70,47 +71,68 @@ fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
                 .map(|length| length as i64)
         })
     })?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "region_read",
-        |mut caller: Call<'_>, region: i32, offset: i64, into: i32, length: i32| {
+        |mut caller: Call<'_>, read: (i32, i64, i32, i32)| {
             mark(step!(MODULE, "region_read"));
 
-            copy(&mut caller, (into, length), |kernel, tenant, bytes| {
-                kernel.region_read(tenant, selector(region), offset as u64, bytes)
-            })
+            Box::new(async move { answer(read_region(&mut caller, read).await) })
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "region_write",
-        |mut caller: Call<'_>, region: i32, offset: i64, from: i32, length: i32| {
+        |mut caller: Call<'_>, write: (i32, i64, i32, i32)| {
             mark(step!(MODULE, "region_write"));
 
-            copy(&mut caller, (from, length), |kernel, tenant, bytes| {
-                kernel.region_write(tenant, selector(region), offset as u64, bytes)
-            })
+            Box::new(async move { answer(write_region(&mut caller, write).await) })
         },
     )?;
     Ok(())
 }
 
-/// Has `by` copy between a region and a range of the caller's memory, in one step.
-fn copy(
-    caller: &mut Call<'_>,
-    (start, length): (i32, i32),
-    by: impl FnOnce(&mut CellKernel, TenantId, &mut [u8]) -> Result<(), Errno>,
-) -> i64 {
-    let tenant = caller.data().tenant;
+/// (region, offset, address, length)
+type Copy = (i32, i64, i32, i32);
+
+/// The range of the caller's memory that is copied from or to.
+fn range(caller: &mut Call<'_>, (_, _, start, length): Copy) -> Result<Buffer, Errno> {
     let length = length as u32;
-    if u64::from(length) > REGION_COPY.most {
-        return answer(Err(Errno::TooLarge));
+    match u64::from(length) <= REGION_COPY.most {
+        true => Buffer::new(caller, start, length),
+        false => Err(Errno::TooLarge),
     }
-    answer(Buffer::new(caller, start, length).and_then(|buffer| {
-        let bytes = buffer.bytes_mut(caller);
-        local::with(|local| by(&mut local.kernel, tenant, bytes))?;
-        Ok(0)
-    }))
+}
+
+/// Copies out of a region, of which all is read in one step.
+async fn read_region(caller: &mut Call<'_>, copy: Copy) -> Result<i64, Errno> {
+    let buffer = range(caller, copy)?;
+    let tenant = caller.data().tenant;
+    let read = |bytes: &mut [u8]| {
+        local::call(|kernel| kernel.region_read(tenant, selector(copy.0), copy.1 as u64, bytes))
+    };
+    if buffer.is_elsewhere(caller) {
+        let mut room = buffer.room(caller)?;
+        read(&mut room)?;
+        buffer.put(caller, &room).await;
+    } else {
+        read(buffer.bytes_mut(caller))?;
+    }
+    Ok(0)
+}
+
+/// Copies into a region, of which all is written in one step.
+async fn write_region(caller: &mut Call<'_>, copy: Copy) -> Result<i64, Errno> {
+    let buffer = range(caller, copy)?;
+    let tenant = caller.data().tenant;
+    let write = |bytes: &[u8]| {
+        local::call(|kernel| kernel.region_write(tenant, selector(copy.0), copy.1 as u64, bytes))
+    };
+    match buffer.is_elsewhere(caller) {
+        true => write(&buffer.fetch(caller).await?)?,
+        false => write(buffer.bytes_mut(caller))?,
+    }
+    Ok(0)
 }
 
 impl From<Refusal> for Errno {

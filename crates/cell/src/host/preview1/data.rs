@@ -325,7 +325,8 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     let Some((start, length)) = transfer.buffers.next(memory.0)? else {
         return Ok(Progress::Over);
     };
-    let bytes = &memory.0[start..start + length.min(STEP)];
+    let length = length.min(transfer.buffers.step(memory.0, STEP)?.len());
+    let bytes = &memory.0[start..start + length];
     match sink.write(bytes) {
         Ok(0) => Ok(Progress::Blocks),
         Ok(bytes) => transfer.moved(memory.0, bytes),
@@ -344,6 +345,7 @@ async fn write_elsewhere(
 ) -> Answer<Progress> {
     let (memory, guest) = parts(caller)?;
     let most = STEP.min(usize::try_from(guest.call_bytes).unwrap_or(STEP));
+    let most = transfer.buffers.step(memory.0, most)?.len();
     let mut bytes = Vec::new();
     transfer.buffers.gather(memory.0, most, &mut bytes)?;
     let state = guest.preview1()?;

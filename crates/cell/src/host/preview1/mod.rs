@@ -154,9 +154,7 @@ macro_rules! stepwise {
 /// When a function is linked twice, which is a defect.
 pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     prompt! { linker:
-        "args_get" => process::args_get, (list: u32, bytes: u32);
         "args_sizes_get" => process::args_sizes_get, (count: u32, bytes: u32);
-        "environ_get" => process::environ_get, (list: u32, bytes: u32);
         "environ_sizes_get" => process::environ_sizes_get, (count: u32, bytes: u32);
         "clock_res_get" => process::clock_res_get, (clock: u32, result: u32);
         "clock_time_get" => process::clock_time_get, (clock: u32, precision: u64, result: u32);
@@ -219,6 +217,8 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         "poll_oneoff" => poll::oneoff,
             (subscriptions: u32, events: u32, count: u32, result: u32);
         "random_get" => process::random_get, (buffer: u32, length: u32);
+        "args_get" => process::args_get, (list: u32, bytes: u32);
+        "environ_get" => process::environ_get, (list: u32, bytes: u32);
     }
     linker.func_wrap(MODULE, "proc_exit", process::proc_exit)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Arguments, clocks, random numbers, and the end.
 
 use super::memory::parts;
-use super::{Call, answered, make_way};
+use super::{Call, State, answered, make_way};
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::steps::{caps, mark, step};
@@ -15,15 +15,13 @@ use wasmtime_wasi::p1::types::Errno;
 fn strings<'a, const N: usize>(
     caller: &mut Caller<'_, Guest>,
     (mut list, mut bytes): (u32, u32),
-    count: usize,
-    string: impl Fn(&'a [String], &'a [(String, String)], usize) -> [&'a [u8]; N],
-    (args, env): (&'a [String], &'a [(String, String)]),
+    strings: impl Iterator<Item = [&'a [u8]; N]>,
 ) -> Answer {
     let (mut memory, _) = parts(caller)?;
-    for index in 0..count {
+    for string in strings {
         memory.write_u32(list, bytes)?;
         list = list.wrapping_add(4);
-        for part in string(args, env, index) {
+        for part in string {
             // Bounded when the execution was made.
             let length = part.len() as u32;
             memory.bytes_mut(bytes, length)?.copy_from_slice(part);
@@ -33,31 +31,94 @@ fn strings<'a, const N: usize>(
     Ok(())
 }
 
-pub(super) fn args_get(caller: &mut Caller<'_, Guest>, list: u32, bytes: u32) -> Answer {
+/// The same for a tenant that pages: a step touches a page, which may have to be fetched from the disk.
+async fn strings_by_pages(
+    caller: &mut Caller<'_, Guest>,
+    (mut list, mut bytes): (u32, u32),
+    strings: Vec<Vec<u8>>,
+) -> Answer {
+    for string in strings {
+        parts(caller)?.0.write_u32(list, bytes)?;
+        list = list.wrapping_add(4);
+        let mut rest = string.as_slice();
+        while !rest.is_empty() {
+            make_way().await;
+            let room = PAGE - bytes % PAGE;
+            let (now, later) = rest.split_at(rest.len().min(room as usize));
+            let length = now.len() as u32;
+            let (mut memory, _) = parts(caller)?;
+            memory.bytes_mut(bytes, length)?.copy_from_slice(now);
+            bytes = bytes.wrapping_add(length);
+            rest = later;
+        }
+        make_way().await;
+    }
+    Ok(())
+}
+
+/// An argument as the guest gets it.
+fn argument(argument: &str) -> [&[u8]; 2] {
+    [argument.as_bytes(), b"\0"]
+}
+
+/// A variable as the guest gets it.
+fn variable((name, value): &(String, String)) -> [&[u8]; 4] {
+    [name.as_bytes(), b"=", value.as_bytes(), b"\0"]
+}
+
+pub(super) fn args_get(mut caller: Caller<'_, Guest>, list: u32, bytes: u32) -> Call<'_> {
+    let to = (list, bytes);
+    if caller.data().limiter.pages() {
+        return by_pages(caller, to, |state| {
+            state
+                .args
+                .iter()
+                .map(|arg| argument(arg).concat())
+                .collect()
+        });
+    }
+    answered(args_at_once(&mut caller, to))
+}
+
+fn args_at_once(caller: &mut Caller<'_, Guest>, to: (u32, u32)) -> Answer {
     let args = std::mem::take(&mut caller.data_mut().preview1()?.args);
-    let answer = strings(
-        caller,
-        (list, bytes),
-        args.len(),
-        |args, _, index| [args[index].as_bytes(), b"\0"],
-        (&args, &[]),
-    );
+    let answer = strings(caller, to, args.iter().map(|arg| argument(arg)));
     caller.data_mut().preview1()?.args = args;
     answer
 }
 
-pub(super) fn environ_get(caller: &mut Caller<'_, Guest>, list: u32, bytes: u32) -> Answer {
+/// Writes strings of the guest's state, a page a step.
+fn by_pages(
+    mut caller: Caller<'_, Guest>,
+    to: (u32, u32),
+    strings: fn(&State) -> Vec<Vec<u8>>,
+) -> Call<'_> {
+    match caller.data_mut().preview1() {
+        Ok(state) => {
+            let strings = strings(state);
+            Box::new(async move { to_guest(strings_by_pages(&mut caller, to, strings).await) })
+        }
+        Err(fail) => answered(Err(fail)),
+    }
+}
+
+pub(super) fn environ_get(mut caller: Caller<'_, Guest>, list: u32, bytes: u32) -> Call<'_> {
+    let to = (list, bytes);
+    if caller.data().limiter.pages() {
+        return by_pages(caller, to, |state| {
+            state
+                .env
+                .iter()
+                .map(|pair| variable(pair).concat())
+                .collect()
+        });
+    }
+    answered(environ_at_once(&mut caller, to))
+}
+
+fn environ_at_once(caller: &mut Caller<'_, Guest>, to: (u32, u32)) -> Answer {
     let env = std::mem::take(&mut caller.data_mut().preview1()?.env);
-    let answer = strings(
-        caller,
-        (list, bytes),
-        env.len(),
-        |_, env, index| {
-            let (name, value) = &env[index];
-            [name.as_bytes(), b"=", value.as_bytes(), b"\0"]
-        },
-        (&[], &env),
-    );
+    let answer = strings(caller, to, env.iter().map(variable));
     caller.data_mut().preview1()?.env = env;
     answer
 }
@@ -137,13 +198,19 @@ pub(super) fn sched_yield(_: &mut Caller<'_, Guest>) -> Answer {
     Ok(())
 }
 
+/// Bytes of guest memory that one step of a tenant that pages touches, on two pages at the most.
+const PAGE: u32 = 4096;
+
 /// Random bytes that are made in one step: some 20 µs.
 const RANDOM_STEP: u32 = caps::RANDOM_STEP.most as u32;
 
 /// Makes the next of the random bytes; how many.
 fn random_step(caller: &mut Caller<'_, Guest>, buffer: u32, length: u32) -> Answer<u32> {
-    let length = length.min(RANDOM_STEP);
-    let (mut memory, _) = parts(caller)?;
+    let (mut memory, guest) = parts(caller)?;
+    let length = length.min(match guest.limiter.pages() {
+        true => PAGE,
+        false => RANDOM_STEP,
+    });
     rand::rng().fill_bytes(memory.bytes_mut(buffer, length)?);
     Ok(length)
 }

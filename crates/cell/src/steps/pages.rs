@@ -1,0 +1,50 @@
+//! The pages of guest memory that a step visits.
+//!
+//! Each may be a fault for a tenant that pages, which waits for the disk. So what a step copies is cut to a
+//! page or two for such a tenant, wherever something is copied that may be long: transfers, strings, random
+//! bytes, messages and regions are moved a page a step, bulk instructions in chunks of a page, and what the
+//! canonical ABI copies for a component is bounded by `call_bytes`.
+
+use super::table::{CELL, ENGINE, KERNEL, PREVIEW1, Row};
+use crate::bulk::PAGED_CHUNK;
+
+const PAGE: u64 = 4096;
+
+/// Of preview 1: 1,024 buffers of a transfer, which may all be empty, or two paths; a page of data, wherever
+/// it begins; and a result.
+const PREVIEW1_PAGES: u64 = 6;
+
+/// Of the kernel, for core modules: a page of a message or of strings, wherever it begins, and capabilities.
+const KERNEL_PAGES: u64 = 4;
+
+/// Of a component, besides what the canonical ABI copies: lists and areas for parameters and results may
+/// begin at the end of a page.
+const COMPONENT_PAGES: u64 = 4;
+
+/// Pages of guest memory that one step of a row visits at the most, for a tenant that pages and of which a
+/// call may hold `call_bytes`.
+pub(super) fn visited(row: &Row, call_bytes: u64) -> u64 {
+    match (row.interface, row.name) {
+        // A copy, wherever its ends are.
+        (ENGINE, "instruction") => 2 * (u64::from(PAGED_CHUNK).div_ceil(PAGE) + 1),
+        (ENGINE | CELL, _) => 0,
+        (PREVIEW1, _) => PREVIEW1_PAGES,
+        (KERNEL, _) => KERNEL_PAGES,
+        _ => call_bytes.div_ceil(PAGE) + COMPONENT_PAGES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visited;
+    use crate::steps::RowId;
+
+    #[test]
+    fn a_step_visits_a_few_pages_whatever_it_is_asked_for() {
+        for id in RowId::all() {
+            assert!(visited(id.row(), 8 << 10) <= 6, "{}", id.row().title());
+        }
+        let send = RowId::find("leasehold:kernel/channel", "send").expect("a row");
+        assert_eq!(visited(send.row(), 128 << 10), 36);
+    }
+}
