@@ -74,6 +74,7 @@ pub mod inventory;
 mod kill_bound;
 mod limiter;
 mod linear_memory;
+pub mod load_limits;
 mod local;
 mod long_names;
 mod mappings;
