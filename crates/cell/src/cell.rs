@@ -23,8 +23,9 @@ use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Form, Program, ProgramError};
-use crate::promises::Promises;
+use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
+use crate::realtime_limit::RealtimeLimit;
 use crate::starting::Client;
 use crate::steps::{RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
@@ -349,9 +350,12 @@ impl Cell {
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         let overhead = dispatch::overhead(&config);
-        let promises = config
-            .admission
-            .then(|| Promises::new(config.order, overhead, config.ends, ends_fit));
+        // Without real-time priority the host takes what it likes.
+        let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);
+        let promises = config.admission.then(|| {
+            let promises = Promises::new(config.order, overhead, config.ends, ends_fit);
+            promises.with_limit(limit.flatten())
+        });
         Ok(Self {
             engine,
             inbox,
@@ -479,14 +483,17 @@ impl Cell {
         let claim = claim(lease, longest_step_ns);
         let promise = match &self.promises {
             None => None,
-            Some(promises) => Some(promises.make(claim).ok_or_else(|| {
-                let what = match lease.cpu {
-                    Some(_) => "it cannot be kept",
-                    None => "its longest host step would hold the processor for too long",
-                };
-                StartError::Processor(format!(
-                    "{what} beside the reservations of the other tenants, or theirs beside it"
-                ))
+            Some(promises) => Some(promises.make(claim).map_err(|unkept| {
+                StartError::Processor(match (unkept, lease.cpu) {
+                    (Unkept::Host(limit), _) => limit.to_string(),
+                    (Unkept::Together, cpu) => format!(
+                        "{} beside the reservations of the other tenants, or theirs beside it",
+                        match cpu {
+                            Some(_) => "it cannot be kept",
+                            None => "its longest host step would hold the processor for too long",
+                        }
+                    ),
+                })
             })?),
         };
         let contract = lease.cpu.map(|_| claim);
