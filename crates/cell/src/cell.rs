@@ -27,7 +27,7 @@ use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
 use crate::starting::Client;
-use crate::steps::{RowId, StepSamples, StepUse, caps, watch};
+use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, SharedPages};
@@ -119,6 +119,7 @@ pub struct Cell {
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
+    raised: Arc<RaisedSteps>,
     profile: Profile,
     held: Option<HeldFrames>,
     /// Dropped when its thread has ended: what its pools may take.
@@ -336,14 +337,15 @@ impl Cell {
         let io = Arc::new(Io::start()?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
+        let raised = Arc::new(RaisedSteps::default());
         let thread = {
             let (engine, inbox, io) = (engine.clone(), inbox.clone(), io.clone());
-            let ends_fit = ends_fit.clone();
+            let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, engine, inbox, (pools, io), ends_fit, &ready);
+                    run(&config, engine, inbox, (pools, io), shared, &ready);
                 })?
         };
         let (realtime, held) = started
@@ -364,6 +366,7 @@ impl Cell {
             code_cache: config.code_cache,
             realtime,
             promises,
+            raised,
             profile: config.profile,
             held,
             _mappings: mappings,
@@ -574,7 +577,8 @@ impl Cell {
 
     /// The longest host step that a tenant with this program and lease can reach on this host, ns.
     pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
-        program.reach().longest_under(&self.profile, lease)
+        let reach = program.reach();
+        reach.longest_raised(&self.profile, &self.raised, lease)
     }
 
     /// What tenants that page share now, and how they use it. A look is also an observation for
@@ -714,7 +718,7 @@ fn run(
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
-    ends_fit: Arc<AtomicBool>,
+    (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
     if let Some(cpu) = config.cpu
@@ -727,7 +731,7 @@ fn run(
         false => Realtime::NotAsked,
     };
     local::enter(local::Local::new(config, io));
-    watch::enter(&config.profile);
+    watch::enter(&config.profile, raised);
     if config.sample_steps {
         watch::sample();
     }
