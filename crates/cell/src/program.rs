@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
-use wasmtime::{Engine, Module, component::Component};
+use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
+use wasmtime::{Engine, ExternType, Module, component::Component};
 
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::chunk_bulk_operations;
@@ -48,6 +49,9 @@ const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// Module of the kernel's functions for core modules.
 const KERNEL_MODULE: &str = "leasehold_kernel";
+
+/// Start of the name of the interface that a command component exports.
+const RUN: &str = "wasi:cli/run@0.2.";
 
 /// Packages whose interfaces a component may import, each with the version prefix that is
 /// compatible with ours.
@@ -108,6 +112,9 @@ pub enum ProgramError {
     /// Has no entry point.
     #[error("not a command: it does not export {0}")]
     NoEntry(&'static str),
+    /// Its entry point cannot be called as one.
+    #[error("{0} is not the entry point of a command, which takes nothing and returns {1}")]
+    EntryType(&'static str, &'static str),
     /// More core instances than [`MAX_INSTANCES`].
     #[error("makes {count} core instances; the limit is {MAX_INSTANCES}")]
     TooManyInstances {
@@ -328,6 +335,7 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
+        check_entry_type(engine, &code)?;
         let reach = Reach::of(engine, &code, &survey.inventory)?;
         Ok(Program::new(code, survey.inventory, reach, image))
     }
@@ -523,9 +531,7 @@ fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError
 fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> {
     let (found, entry) = if component {
         (
-            exports
-                .iter()
-                .any(|name| name.starts_with("wasi:cli/run@0.2.")),
+            exports.iter().any(|name| name.starts_with(RUN)),
             "wasi:cli/run@0.2",
         )
     } else {
@@ -539,4 +545,39 @@ fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> 
     } else {
         Err(ProgramError::NoEntry(entry))
     }
+}
+
+/// Whether the entry point has the type with which a cell calls it.
+fn check_entry_type(engine: &Engine, code: &Code) -> Result<(), ProgramError> {
+    match code {
+        Code::Module(module) => {
+            let entry = module.get_export("_start");
+            let entry = entry.as_ref().and_then(ExternType::func);
+            entry
+                .filter(|ty| ty.params().len() == 0 && ty.results().len() == 0)
+                .map(|_| ())
+                .ok_or(ProgramError::EntryType("the function _start", "nothing"))
+        }
+        Code::Component(component) => {
+            let ty = component.component_type();
+            let mut commands = ty.exports(engine).filter(|(name, _)| name.starts_with(RUN));
+            let is_entry = commands.any(|(_, export)| match export.ty {
+                ComponentItem::ComponentInstance(instance) => {
+                    let run = instance.get_export(engine, "run");
+                    matches!(run.map(|run| run.ty), Some(ComponentItem::ComponentFunc(run)) if is_run(&run))
+                }
+                _ => false,
+            });
+            is_entry.then_some(()).ok_or(ProgramError::EntryType(
+                "run of wasi:cli/run@0.2",
+                "a result",
+            ))
+        }
+    }
+}
+
+fn is_run(run: &ComponentFunc) -> bool {
+    let results: Vec<Type> = run.results().collect();
+    run.params().len() == 0
+        && matches!(&results[..], [Type::Result(result)] if result.ok().is_none() && result.err().is_none())
 }
