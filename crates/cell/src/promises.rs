@@ -171,7 +171,7 @@ mod tests {
         let more = promises.make(contract(100_001));
         assert_eq!(more.expect_err("too much"), Unkept::Host(limit));
         assert!(promises.make(contract(100_000)).is_ok());
-        let beyond = promises.make(contract(800_000));
+        let beyond = promises.make(contract(800_001));
         assert_eq!(beyond.expect_err("too much"), Unkept::Together);
     }
 
