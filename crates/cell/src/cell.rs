@@ -24,10 +24,11 @@ use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Form, Program, ProgramError};
-use crate::promises::Promises;
+use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
+use crate::realtime_limit::RealtimeLimit;
 use crate::starting::Client;
-use crate::steps::{RowId, StepSamples, StepUse, caps, watch};
+use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
@@ -119,6 +120,7 @@ pub struct Cell {
     realtime: Realtime,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
+    raised: Arc<RaisedSteps>,
     profile: Profile,
     held: Option<HeldFrames>,
     /// Dropped when its thread has ended: what its pools may take.
@@ -336,23 +338,27 @@ impl Cell {
         let io = Arc::new(Io::start()?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
+        let raised = Arc::new(RaisedSteps::default());
         let thread = {
             let (engine, inbox, io) = (engine.clone(), inbox.clone(), io.clone());
-            let ends_fit = ends_fit.clone();
+            let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, engine, inbox, (pools, io), ends_fit, &ready);
+                    run(&config, engine, inbox, (pools, io), shared, &ready);
                 })?
         };
         let (realtime, held) = started
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         let overhead = dispatch::overhead(&config);
-        let promises = config
-            .admission
-            .then(|| Promises::new(config.order, overhead, config.ends, ends_fit));
+        // Without real-time priority the host takes what it likes.
+        let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);
+        let promises = config.admission.then(|| {
+            let promises = Promises::new(config.order, overhead, config.ends, ends_fit);
+            promises.with_limit(limit.flatten())
+        });
         Ok(Self {
             engine,
             inbox,
@@ -361,6 +367,7 @@ impl Cell {
             code_cache: config.code_cache,
             realtime,
             promises,
+            raised,
             profile: config.profile,
             held,
             _mappings: mappings,
@@ -481,14 +488,17 @@ impl Cell {
         let claim = claim(lease, longest_step_ns);
         let promise = match &self.promises {
             None => None,
-            Some(promises) => Some(promises.make(claim).ok_or_else(|| {
-                let what = match lease.cpu {
-                    Some(_) => "it cannot be kept",
-                    None => "its longest host step would hold the processor for too long",
-                };
-                StartError::Processor(format!(
-                    "{what} beside the reservations of the other tenants, or theirs beside it"
-                ))
+            Some(promises) => Some(promises.make(claim).map_err(|unkept| {
+                StartError::Processor(match (unkept, lease.cpu) {
+                    (Unkept::Host(limit), _) => limit.to_string(),
+                    (Unkept::Together, cpu) => format!(
+                        "{} beside the reservations of the other tenants, or theirs beside it",
+                        match cpu {
+                            Some(_) => "it cannot be kept",
+                            None => "its longest host step would hold the processor for too long",
+                        }
+                    ),
+                })
             })?),
         };
         let contract = lease.cpu.map(|_| claim);
@@ -569,7 +579,8 @@ impl Cell {
 
     /// The longest host step that a tenant with this program and lease can reach on this host, ns.
     pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
-        program.reach().longest_under(&self.profile, lease)
+        let reach = program.reach();
+        reach.longest_raised(&self.profile, &self.raised, lease)
     }
 
     /// What tenants that page share now, and how they use it. A look is also an observation for
@@ -734,7 +745,7 @@ fn run(
     engine: Engine,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
-    ends_fit: Arc<AtomicBool>,
+    (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
     if let Some(cpu) = config.cpu
@@ -747,7 +758,7 @@ fn run(
         false => Realtime::NotAsked,
     };
     local::enter(local::Local::new(config, io));
-    watch::enter(&config.profile);
+    watch::enter(&config.profile, raised);
     if config.sample_steps {
         watch::sample();
     }

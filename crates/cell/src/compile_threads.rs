@@ -2,10 +2,22 @@
 //!
 //! The engine compiles functions in parallel, on the threads of `rayon`'s global pool, which would
 //! be made by whichever thread compiles first: with its core, its priority and its privileges. They
-//! are made here instead, by the controller, and can do nothing but compile.
+//! are made here instead, by the controller, and can do nothing but compile. They give way to other threads of
+//! the host, a cell's included, and one program is compiled at a time: what a program may take to
+//! [load](crate::load_limits) is taken once, in memory too.
 
 use leasehold_confine::{Thread, narrow};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// How much they give way: the host's `nice`.
+const NICE: i32 = 10;
+
+/// The turn to load a program, once it is there: one in the process has it.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A load that panicked left nothing half done.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts them, once in a process.
 ///
@@ -17,6 +29,8 @@ pub(crate) fn start() -> anyhow::Result<()> {
         let built = rayon::ThreadPoolBuilder::new()
             .thread_name(|number| format!("leasehold-code{number}"))
             .start_handler(|_| {
+                // Without it they have the share of other threads.
+                let _ = rustix::process::setpriority_process(None, NICE);
                 if let Err(error) = narrow(Thread::Compiler) {
                     // It would have all that start-up takes: better no process.
                     tracing::error!(%error, "a thread for compiling is not confined");

@@ -193,6 +193,16 @@ impl Drift {
     /// log₂(1,000,000), rounded up.
     const ALARM: u32 = 20_899_765;
 
+    /// Nothing was observed yet.
+    pub(crate) const NEW: Self = Self { evidence: 0 };
+
+    /// So many observations that were within the charge.
+    pub(crate) fn within(&mut self, observations: u64) {
+        let against = observations.saturating_mul(Self::WITHIN.into());
+        let against = u32::try_from(against).unwrap_or(u32::MAX);
+        self.evidence = self.evidence.saturating_sub(against);
+    }
+
     /// The next observation; true is an alarm, after which the test begins anew.
     pub(crate) fn observe(&mut self, exceeded: bool) -> bool {
         self.evidence = match exceeded {

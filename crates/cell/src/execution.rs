@@ -229,11 +229,7 @@ impl Blueprint {
         self.surroundings.check_strings()?;
         // A page of it may be in a frame, and its copy in another.
         let image_pages = self.program.image().map_or(0, Image::pages);
-        let host_pages = inventory
-            .instance_bytes
-            .saturating_add(self.limits.call_bytes)
-            .saturating_add(self.handles() * HANDLE_BYTES)
-            .div_ceil(PAGE);
+        let host_pages = self.host_pages();
         let page = memory::page_class(root_of(tenant)?);
         local::with(|local| {
             local.hold(tenant, execution, Held::Store, 1)?;
@@ -248,6 +244,20 @@ impl Blueprint {
             local.hold(tenant, execution, page, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })
+    }
+
+    /// Pages of the host's memory that an execution holds from the beginning.
+    fn host_pages(&self) -> u64 {
+        let instances = self.program.inventory().instance_bytes;
+        instances
+            .saturating_add(self.limits.call_bytes)
+            .saturating_add(self.handles() * HANDLE_BYTES)
+            .div_ceil(PAGE)
+    }
+
+    /// The host's memory that an execution holds from the beginning, KiB, and the bytes of it for calls.
+    pub(crate) fn host_kib(&self) -> (u64, u64) {
+        (self.host_pages() * (PAGE / 1024), self.limits.call_bytes)
     }
 
     /// Has a tenant that is not running yet share the initial memory of its program.
@@ -343,7 +353,7 @@ impl Blueprint {
         store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
         Ok(Running {
             guest,
-            position: Position::START,
+            position: Position::start(self.program.reach().making_ns()),
             future: Box::pin(run(store, prepared)),
         })
     }

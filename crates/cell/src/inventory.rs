@@ -127,6 +127,8 @@ impl Inventory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) inventory: Inventory,
+    /// Bytes of component sections, each counted as often as its component is instantiated; saturates.
+    pub(crate) inlined_bytes: u64,
     /// What the program imports: `module::name` of a module, the name of a component's import.
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
@@ -136,13 +138,22 @@ pub(crate) struct Survey {
 }
 
 /// An index space entry: `None` is an item whose definition is not in the program.
-type Known = Option<Inventory>;
+type Known<T> = Option<T>;
+
+/// A component: what instantiating it takes, and the bytes of sections that the engine then goes through.
+#[derive(Clone, Copy)]
+struct Instantiated {
+    total: Inventory,
+    inlined: u64,
+}
 
 #[derive(Default)]
 struct ComponentFrame {
-    modules: Vec<Known>,
-    components: Vec<Known>,
+    modules: Vec<Known<Inventory>>,
+    components: Vec<Known<Instantiated>>,
     total: Inventory,
+    /// Bytes of its own sections, and of those of components that it instantiates.
+    inlined: u64,
 }
 
 enum Frame {
@@ -185,12 +196,18 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
                 let done = stack.pop();
                 match (stack.last_mut(), done) {
                     (None, Some(Frame::Module(total))) => survey.inventory = total,
-                    (None, Some(Frame::Component(root))) => survey.inventory = root.total,
+                    (None, Some(Frame::Component(root))) => {
+                        survey.inlined_bytes = root.inlined;
+                        survey.inventory = root.total;
+                    }
                     (Some(Frame::Component(outer)), Some(Frame::Module(module))) => {
                         outer.modules.push(Some(module));
                     }
                     (Some(Frame::Component(outer)), Some(Frame::Component(inner))) => {
-                        outer.components.push(Some(inner.total));
+                        outer.components.push(Some(Instantiated {
+                            total: inner.total,
+                            inlined: inner.inlined,
+                        }));
                     }
                     // A module nests nothing.
                     (Some(Frame::Module(_)), _) | (_, None) => {}
@@ -336,6 +353,17 @@ fn in_component(
     outermost: bool,
     survey: &mut Survey,
 ) -> Result<(), ProgramError> {
+    if let (Some(Frame::Component(component)), Some((_, range))) =
+        (stack.last_mut(), payload.as_section())
+        && !matches!(
+            payload,
+            Payload::ModuleSection { .. }
+                | Payload::ComponentSection { .. }
+                | Payload::CustomSection(_)
+        )
+    {
+        component.inlined = component.inlined.saturating_add(range.len() as u64);
+    }
     match payload {
         Payload::ComponentAliasSection(section) => {
             for alias in section {
@@ -417,7 +445,9 @@ fn in_component(
                         .get(component_index as usize)
                         .copied()
                         .flatten();
-                    component.total.add(&inner.ok_or(ProgramError::Opaque)?);
+                    let inner = inner.ok_or(ProgramError::Opaque)?;
+                    component.total.add(&inner.total);
+                    component.inlined = component.inlined.saturating_add(inner.inlined);
                 }
             }
         }
@@ -428,8 +458,9 @@ fn in_component(
 
 /// Adds the item that an alias names to the innermost component's index spaces.
 fn alias_item(stack: &mut [Frame], alias: ComponentAlias<'_>) {
-    let (kind, item) = match alias {
-        ComponentAlias::InstanceExport { kind, .. } => (kind, None),
+    let (mut module, mut component) = (None, None);
+    let kind = match alias {
+        ComponentAlias::InstanceExport { kind, .. } => kind,
         ComponentAlias::Outer { kind, count, index } => {
             let outer = stack
                 .len()
@@ -438,15 +469,16 @@ fn alias_item(stack: &mut [Frame], alias: ComponentAlias<'_>) {
             let Some(Frame::Component(outer)) = outer else {
                 return;
             };
+            let index = index as usize;
             match kind {
-                ComponentOuterAliasKind::CoreModule => (
-                    ComponentExternalKind::Module,
-                    outer.modules.get(index as usize).copied().flatten(),
-                ),
-                ComponentOuterAliasKind::Component => (
-                    ComponentExternalKind::Component,
-                    outer.components.get(index as usize).copied().flatten(),
-                ),
+                ComponentOuterAliasKind::CoreModule => {
+                    module = outer.modules.get(index).copied().flatten();
+                    ComponentExternalKind::Module
+                }
+                ComponentOuterAliasKind::Component => {
+                    component = outer.components.get(index).copied().flatten();
+                    ComponentExternalKind::Component
+                }
                 _ => return,
             }
         }
@@ -456,8 +488,8 @@ fn alias_item(stack: &mut [Frame], alias: ComponentAlias<'_>) {
         return;
     };
     match kind {
-        ComponentExternalKind::Module => inner.modules.push(item),
-        ComponentExternalKind::Component => inner.components.push(item),
+        ComponentExternalKind::Module => inner.modules.push(module),
+        ComponentExternalKind::Component => inner.components.push(component),
         _ => {}
     }
 }

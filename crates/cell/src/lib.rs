@@ -75,6 +75,7 @@ pub mod inventory;
 mod kill_bound;
 mod limiter;
 mod linear_memory;
+pub mod load_limits;
 mod local;
 mod long_names;
 mod mappings;
@@ -88,6 +89,7 @@ pub mod program;
 mod promises;
 pub mod range_pool;
 mod realtime;
+mod realtime_limit;
 mod reservation;
 pub mod share;
 pub mod slot;
@@ -117,6 +119,7 @@ pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
+pub use realtime_limit::RealtimeLimit;
 pub use wasi::stdio::{
     Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

@@ -13,15 +13,18 @@ use std::path::{Path, PathBuf};
 use leasehold_lease::{Lease, SharedPages};
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
-use wasmtime::{Engine, Module, component::Component};
+use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
+use wasmtime::{Engine, ExternType, Module, component::Component};
 
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::{self, chunk_bulk_operations};
+use crate::compile_threads;
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
 use crate::engine_config::FEATURES;
 use crate::image::{Image, take_image};
-use crate::inventory::{Inventory, survey};
+use crate::inventory::{Inventory, Survey, survey};
+use crate::load_limits::{LoadSize, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
 use crate::steps::{Missing, Reach, caps};
@@ -38,11 +41,18 @@ pub const MAX_INSTANCES: u64 = 100;
 /// Python engine has 10 to 20 MiB.
 pub const MAX_DATA_BYTES: u64 = 64 << 20;
 
+/// Largest program of which the features are named that it uses and that are not on offer, in bytes. Of
+/// others the validator's message is given.
+const MAX_NAMED_BYTES: usize = 4 << 20;
+
 /// Module of WASI preview 1 functions.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// Module of the kernel's functions for core modules.
 const KERNEL_MODULE: &str = "leasehold_kernel";
+
+/// Start of the name of the interface that a command component exports.
+const RUN: &str = "wasi:cli/run@0.2.";
 
 /// Packages whose interfaces a component may import, each with the version prefix that is
 /// compatible with ours.
@@ -71,6 +81,9 @@ pub enum ProgramError {
     /// More than [`MAX_PROGRAM_BYTES`].
     #[error("the program has more than {MAX_PROGRAM_BYTES} bytes")]
     TooLarge,
+    /// More than [`MAX_TEXT_BYTES`] of text.
+    #[error("the program's text has more than {MAX_TEXT_BYTES} bytes")]
+    TextTooLarge,
     /// Neither the binary format nor its text.
     #[error("not WebAssembly: the file starts neither with the magic number nor with text")]
     NotWasm,
@@ -100,6 +113,9 @@ pub enum ProgramError {
     /// Has no entry point.
     #[error("not a command: it does not export {0}")]
     NoEntry(&'static str),
+    /// Its entry point cannot be called as one.
+    #[error("{0} is not the entry point of a command, which takes nothing and returns {1}")]
+    EntryType(&'static str, &'static str),
     /// More core instances than [`MAX_INSTANCES`].
     #[error("makes {count} core instances; the limit is {MAX_INSTANCES}")]
     TooManyInstances {
@@ -121,12 +137,13 @@ pub enum ProgramError {
         /// How many, over all instances; saturates.
         count: u64,
     },
-    /// More of something than the engine may make one by one in the step that makes the instances.
+    /// More of something than a program may have: of what the engine makes one by one in the step that
+    /// makes the instances, or of what takes time to [load](crate::load_limits).
     #[error("has {count} {what}; the limit is {most}")]
     TooManyParts {
         /// What there is too much of.
         what: &'static str,
-        /// How many, over all instances; saturates.
+        /// How many; for loading, at least how many. Saturates.
         count: u64,
         /// How many there may be.
         most: u64,
@@ -302,15 +319,20 @@ impl Program {
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Program, ProgramError> {
-        let binary = to_binary(bytes)?;
-        validate(&binary)?;
-        let survey = survey(&binary)?;
+        let _turn = compile_threads::turn();
+        let (binary, survey) = checked(bytes)?;
         let component = Parser::is_component(&binary);
         check_imports(component, &survey.imports)?;
         check_entry(component, &survey.exports)?;
         let count = survey.inventory.instances;
         if count > MAX_INSTANCES {
             return Err(ProgramError::TooManyInstances { count });
+        }
+        let count = survey.inlined_bytes;
+        if count > MAX_INLINED_BYTES {
+            let what = "bytes of component sections, as often as they are instantiated";
+            let most = MAX_INLINED_BYTES;
+            return Err(ProgramError::TooManyParts { what, count, most });
         }
         let bytes = survey.inventory.data_bytes;
         if bytes > MAX_DATA_BYTES {
@@ -345,6 +367,7 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
+        check_entry_type(engine, &code)?;
         let reach = Reach::of(engine, &code, &survey.inventory)?;
         Ok(Program::new(code, form, survey.inventory, reach, image))
     }
@@ -356,11 +379,9 @@ impl Program {
     ///
     /// `Read`, and what keeps the file from being WebAssembly.
     pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
-        let binary = read(path)?;
-        let binary = to_binary(&binary)?;
-        validate(&binary)?;
-        let image = separated(&binary, &survey(&binary)?.inventory)?.1;
-        Ok(image)
+        let bytes = read(path)?;
+        let (binary, survey) = checked(&bytes)?;
+        Ok(separated(&binary, &survey.inventory)?.1)
     }
 
     /// The host steps that the program in a file can reach, without compiling it.
@@ -369,9 +390,18 @@ impl Program {
     ///
     /// `Read`, what keeps the file from being WebAssembly, and `World`.
     pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
-        let binary = read(path)?;
-        let binary = to_binary(&binary)?;
-        Reach::of_binary(&binary, &survey(&binary)?.inventory)
+        let bytes = read(path)?;
+        let (binary, survey) = checked(&bytes)?;
+        Reach::of_binary(&binary, &survey.inventory)
+    }
+
+    /// How much a program has of each thing on which the time to load it depends. It is not validated.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyParts`](ProgramError::TooManyParts), and what keeps the bytes from being parsed.
+    pub fn load_size(bytes: &[u8]) -> Result<LoadSize, ProgramError> {
+        check_load_limits(&to_binary(bytes)?)
     }
 
     pub(crate) fn new(
@@ -462,6 +492,15 @@ fn separated<'a>(
     }
 }
 
+/// The binary form of a program that is within the limits of loading and valid, and what it takes.
+fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
+    let binary = to_binary(bytes)?;
+    check_load_limits(&binary)?;
+    validate(&binary)?;
+    let survey = survey(&binary)?;
+    Ok((binary, survey))
+}
+
 /// Translates text; passes the binary format through.
 fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     if bytes.starts_with(b"\0asm") {
@@ -471,6 +510,9 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ProgramError::NotWasm)?;
     if !text.trim_start().starts_with(['(', ';']) {
         return Err(ProgramError::NotWasm);
+    }
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(ProgramError::TextTooLarge);
     }
     wat::parse_str(text)
         .map(Into::into)
@@ -487,7 +529,8 @@ fn validate(binary: &[u8]) -> Result<(), ProgramError> {
             .validate_all(binary)
             .is_ok()
     };
-    if !valid_with(WasmFeatures::all()) {
+    // Each feature takes a validation.
+    if binary.len() > MAX_NAMED_BYTES || !valid_with(WasmFeatures::all()) {
         return Err(error.into());
     }
     let names: Vec<String> = WasmFeatures::all()
@@ -532,9 +575,7 @@ fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError
 fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> {
     let (found, entry) = if component {
         (
-            exports
-                .iter()
-                .any(|name| name.starts_with("wasi:cli/run@0.2.")),
+            exports.iter().any(|name| name.starts_with(RUN)),
             "wasi:cli/run@0.2",
         )
     } else {
@@ -548,4 +589,39 @@ fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> 
     } else {
         Err(ProgramError::NoEntry(entry))
     }
+}
+
+/// Whether the entry point has the type with which a cell calls it.
+fn check_entry_type(engine: &Engine, code: &Code) -> Result<(), ProgramError> {
+    match code {
+        Code::Module(module) => {
+            let entry = module.get_export("_start");
+            let entry = entry.as_ref().and_then(ExternType::func);
+            entry
+                .filter(|ty| ty.params().len() == 0 && ty.results().len() == 0)
+                .map(|_| ())
+                .ok_or(ProgramError::EntryType("the function _start", "nothing"))
+        }
+        Code::Component(component) => {
+            let ty = component.component_type();
+            let mut commands = ty.exports(engine).filter(|(name, _)| name.starts_with(RUN));
+            let is_entry = commands.any(|(_, export)| match export.ty {
+                ComponentItem::ComponentInstance(instance) => {
+                    let run = instance.get_export(engine, "run");
+                    matches!(run.map(|run| run.ty), Some(ComponentItem::ComponentFunc(run)) if is_run(&run))
+                }
+                _ => false,
+            });
+            is_entry.then_some(()).ok_or(ProgramError::EntryType(
+                "run of wasi:cli/run@0.2",
+                "a result",
+            ))
+        }
+    }
+}
+
+fn is_run(run: &ComponentFunc) -> bool {
+    let results: Vec<Type> = run.results().collect();
+    run.params().len() == 0
+        && matches!(&results[..], [Type::Result(result)] if result.ok().is_none() && result.err().is_none())
 }

@@ -5,6 +5,7 @@
 //! keeps the reservation; giving it back is dropping it, so that no lock is taken on the cell's
 //! thread.
 
+use crate::realtime_limit::RealtimeLimit;
 use leasehold_reserve::admission::{Overhead, fits};
 use leasehold_reserve::{Contract, Order};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,6 +20,8 @@ pub(crate) struct Promises {
     /// What is reserved for the ends of background tenants, while there is room for it.
     ends: Option<Contract>,
     ends_fit: Arc<AtomicBool>,
+    /// What the host leaves the cell's thread, if that has real-time priority.
+    limit: Option<RealtimeLimit>,
     /// Those whose promise is gone count no more.
     kept: Mutex<Vec<(Contract, Weak<()>)>>,
 }
@@ -26,6 +29,15 @@ pub(crate) struct Promises {
 /// That a reservation can be kept, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Promise(#[expect(dead_code, reason = "held to be dropped")] Arc<()>);
+
+/// Why a reservation is not promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    /// It could not be kept beside the others, or they beside it.
+    Together,
+    /// The host would stop the cell's thread.
+    Host(RealtimeLimit),
+}
 
 impl Promises {
     /// Nothing has been promised yet. `ends_fit` is told whether what is reserved for `ends` can be kept
@@ -41,13 +53,21 @@ impl Promises {
             overhead,
             ends,
             ends_fit,
+            limit: None,
             kept: Mutex::default(),
         }
     }
 
-    /// Promises a reservation, unless it could not be kept beside the others, or they beside it.
-    /// Costs what [`fits`] does.
-    pub(crate) fn make(&self, contract: Contract) -> Option<Promise> {
+    /// The same on a thread with real-time priority, of which the host takes the processor beyond `limit`.
+    pub(crate) fn with_limit(self, limit: Option<RealtimeLimit>) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Promises a reservation. Costs what [`fits`] does.
+    ///
+    /// # Errors
+    /// When it could not be kept beside the others, or they beside it, or the host takes too much.
+    pub(crate) fn make(&self, contract: Contract) -> Result<Promise, Unkept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(_, promise)| promise.strong_count() > 0);
         let others = kept.iter().map(|(contract, _)| *contract);
@@ -56,22 +76,26 @@ impl Promises {
         let background = background.into_iter().max_by_key(Contract::longest_step);
         all.extend(background);
         if !fits(&self.overhead.charged(&all), self.order) {
-            return None;
+            return Err(Unkept::Together);
+        }
+        let stops = |all: &[Contract]| self.limit.filter(|limit| !limit.allows(all));
+        if let Some(limit) = stops(&all) {
+            return Err(Unkept::Host(limit));
         }
         // An end takes steps of the tenant that ends.
         let step = background.map_or(0, |background| background.longest_step());
         all.extend(self.ends.map(|ends| ends.with_longest_step(step)));
-        let ends_fit = fits(&self.overhead.charged(&all), self.order);
+        let ends_fit = fits(&self.overhead.charged(&all), self.order) && stops(&all).is_none();
         self.ends_fit.store(ends_fit, Relaxed);
         let promise = Arc::new(());
         kept.push((contract, Arc::downgrade(&promise)));
-        Some(Promise(promise))
+        Ok(Promise(promise))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, AtomicBool, Promises, Relaxed};
+    use super::{Arc, AtomicBool, Promises, RealtimeLimit, Relaxed, Unkept};
     use leasehold_reserve::admission::Overhead;
     use leasehold_reserve::{Contract, Order, Priority};
 
@@ -86,12 +110,12 @@ mod tests {
         let urgent = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let _urgent = promises.make(urgent.with_priority(Priority(1)));
         let paging = [3_000_000, 4_000_000].map(|step| promises.make(Contract::background(step)));
-        assert!(paging.iter().all(Option::is_some), "one of them at a time");
-        assert!(promises.make(Contract::background(4_000_001)).is_none());
+        assert!(paging.iter().all(Result::is_ok), "one of them at a time");
+        assert!(promises.make(Contract::background(4_000_001)).is_err());
         let more = Contract::new(1, 10_000_000).expect("a contract");
-        assert!(promises.make(more.with_priority(Priority(2))).is_none());
+        assert!(promises.make(more.with_priority(Priority(2))).is_err());
         drop(paging);
-        assert!(promises.make(more.with_priority(Priority(2))).is_some());
+        assert!(promises.make(more.with_priority(Priority(2))).is_ok());
     }
 
     #[test]
@@ -108,8 +132,8 @@ mod tests {
         for (overhead, fits) in [(33_333, true), (33_334, false)] {
             let promises = promises(overhead);
             let kept = promises.make(first);
-            assert!(kept.is_some());
-            assert_eq!(promises.make(second).is_some(), fits, "{overhead}");
+            assert!(kept.is_ok());
+            assert_eq!(promises.make(second).is_ok(), fits, "{overhead}");
         }
     }
 
@@ -125,12 +149,30 @@ mod tests {
         );
         let contract = |budget| Contract::new(budget, 10_000_000).expect("a contract");
         let kept = promises.make(contract(9_500_000));
-        assert!(kept.is_some() && fit.load(Relaxed));
+        assert!(kept.is_ok() && fit.load(Relaxed));
         let more = promises.make(contract(1));
-        assert!(more.is_some() && !fit.load(Relaxed));
+        assert!(more.is_ok() && !fit.load(Relaxed));
         drop(kept);
         let background = promises.make(Contract::background(0));
-        assert!(background.is_some() && fit.load(Relaxed));
+        assert!(background.is_ok() && fit.load(Relaxed));
+    }
+
+    #[test]
+    fn what_the_host_takes_is_promised_to_none() {
+        let limit = RealtimeLimit::new(930_000_000, 1_000_000_000);
+        let fit = Arc::new(AtomicBool::new(true));
+        let ends = Contract::new(1_000_000, 20_000_000).expect("a contract");
+        let order = Order::EarliestDeadline;
+        let promises = Promises::new(order, Overhead::default(), Some(ends), fit.clone());
+        let promises = promises.with_limit(Some(limit));
+        let contract = |budget| Contract::new(budget, 10_000_000).expect("a contract");
+        let most = promises.make(contract(9_200_000));
+        assert!(most.is_ok() && !fit.load(Relaxed), "ends give way");
+        let more = promises.make(contract(100_001));
+        assert_eq!(more.expect_err("too much"), Unkept::Host(limit));
+        assert!(promises.make(contract(100_000)).is_ok());
+        let beyond = promises.make(contract(800_001));
+        assert_eq!(beyond.expect_err("too much"), Unkept::Together);
     }
 
     #[test]
@@ -143,9 +185,9 @@ mod tests {
         );
         let most_of_it = Contract::new(6_000_000, 10_000_000).expect("a contract");
         let first = promises.make(most_of_it);
-        assert!(first.is_some());
-        assert!(promises.make(most_of_it).is_none(), "there is one already");
+        assert!(first.is_ok());
+        assert!(promises.make(most_of_it).is_err(), "there is one already");
         drop(first);
-        assert!(promises.make(most_of_it).is_some());
+        assert!(promises.make(most_of_it).is_ok());
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Starting {
     blueprint: Rc<Blueprint>,
     budget_ns: u64,
     next: Step,
+    /// The last step took descriptors.
+    opens_files: bool,
     client: Client,
 }
 
@@ -81,6 +83,7 @@ impl Starting {
             blueprint,
             budget_ns,
             next: Step::Charge,
+            opens_files: false,
             client,
         }
     }
@@ -109,6 +112,7 @@ impl Starting {
 
     fn advance(&mut self) -> Result<Stepped, BuildError> {
         let (tenant, execution) = (self.tenant, self.execution);
+        self.opens_files = matches!(self.next, Step::Surround(_) | Step::Assemble(_));
         self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
             Step::Charge => {
                 let _step = begin(step!("cell", "start: charge"));
@@ -149,19 +153,37 @@ impl Starting {
     /// What the client is told of an error.
     fn refusal(&self, error: BuildError) -> StartError {
         match error {
-            BuildError::Lease(Errno::Limit) => StartError::Lease {
-                reason:
-                    "`memory.table_elements` or `memory.host` is too small, or one tenant would \
-                         have more than a quarter of the cell's memories"
-                        .to_owned(),
-            },
-            BuildError::Lease(errno) => StartError::refused(self.budget_ns, errno),
+            BuildError::Lease(errno) => self.lease_refusal(errno),
             BuildError::Directory { .. } | BuildError::Data { .. } => {
                 StartError::Surroundings(error.to_string())
             }
             BuildError::Memory(why) => StartError::Memory(why),
             BuildError::Link(_) => StartError::Program(error.to_string()),
         }
+    }
+
+    /// What the client is told when the lease does not allow for what the program begins with.
+    fn lease_refusal(&self, errno: Errno) -> StartError {
+        let budget_ns = self.budget_ns;
+        let (kib, call_bytes) = self.blueprint.host_kib();
+        let reason = match (errno, self.opens_files) {
+            (Errno::Limit, true) => {
+                "`files.open` is too small: the program begins with its standard streams and its \
+                 directories"
+                    .to_owned()
+            }
+            (Errno::Limit, false) => format!(
+                "`memory.table_elements` is too small, or `memory.host` for the {kib} KiB that the program begins \
+                 with, `reclaim.call_bytes` of {call_bytes} among them, or one tenant would have more than a \
+                 quarter of the cell's memories"
+            ),
+            (Errno::Budget, _) => format!(
+                "`reclaim.budget` is {budget_ns} ns: {errno}, for {kib} KiB of the host's memory that the program \
+                 begins with, `reclaim.call_bytes` of {call_bytes} among them"
+            ),
+            _ => return StartError::refused(budget_ns, errno),
+        };
+        StartError::Lease { reason }
     }
 
     /// The start is over: what the execution was charged is the end of its tenant to give back,

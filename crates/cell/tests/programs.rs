@@ -9,7 +9,9 @@ use leasehold_cell::CodeCache;
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::inventory::Inventory;
 use leasehold_cell::preempt::Mechanism;
+use leasehold_cell::profile::Profile;
 use leasehold_cell::program::{Code, Program, ProgramError};
+use leasehold_cell::steps::CEILING_NS;
 use leasehold_confine::owned::OwnedError;
 use wasmtime::Engine;
 
@@ -462,5 +464,55 @@ fn what_the_engine_makes_one_by_one_is_limited_for_a_program() {
             error.contains(what) && error.contains(&most.to_string()),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn an_entry_point_of_another_type_is_refused_when_it_is_loaded() {
+    for ty in ["(param i32)", "(result i32) i32.const 0"] {
+        let refusal = refusal(&format!("(module (func (export \"_start\") {ty}))"));
+        assert!(
+            refusal.contains("_start is not the entry point of a command"),
+            "{refusal}"
+        );
+    }
+    let component = |result: &str| {
+        format!(
+            r#"(component
+                (core module $m (func (export "f") (result i32) i32.const 0))
+                (core instance $m (instantiate $m))
+                (func $run {result} (canon lift (core func $m "f")))
+                (instance $r (export "run" (func $run)))
+                (export "wasi:cli/run@0.2.0" (instance $r)))"#
+        )
+    };
+    load(&component("(result (result))")).expect("a command");
+    let refusal = refusal(&component("(result u32)"));
+    assert!(
+        refusal.contains("run of wasi:cli/run@0.2 is not the entry point"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_program_that_has_many_globals_or_segments_is_admitted_with_the_step_that_makes_them() {
+    let longest = |part: &str, count: usize| {
+        let parts = part.repeat(count);
+        let text = format!("(module {parts} (func $f (export \"_start\")))");
+        let program = load(&text).expect("within the limits");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let unread = Program::reach_in(file.path()).expect("a program");
+        assert_eq!(unread, *program.reach());
+        let (row, ns) = unread.longest_under(&Profile::free(), &Lease::default());
+        (row.row().name, ns)
+    };
+    let (global, segment) = ("(global i32 (i32.const 0))", "(elem declare func $f)");
+    let ordinary = longest(global, 200);
+    assert_eq!(ordinary.1, CEILING_NS, "that of other rows: {ordinary:?}");
+    for (part, most, each_ns) in [(global, 8_192, 170), (segment, 1_024, 1_400)] {
+        let (row, ns) = longest(part, most);
+        assert_eq!(row, "instantiate");
+        assert!(ns >= CEILING_NS + most as u64 * each_ns - 50_000, "{ns}");
     }
 }

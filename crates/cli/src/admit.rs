@@ -7,6 +7,7 @@ use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
 use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::RealtimeLimit;
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
@@ -86,6 +87,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             (name, room)
         }),
         shortfalls: set.shortfalls(&report, overhead.overhead()),
+        host: leases::stopped_by_host(&set.contracts),
         set,
         report,
         memory,
@@ -102,7 +104,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
         _ => {}
     }
-    Ok(match outcome.report.schedulable() && memory.fits() {
+    Ok(match outcome.schedulable() && memory.fits() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
     })
@@ -161,6 +163,8 @@ struct Outcome<'a> {
     overhead: HostTime,
     set: Set,
     report: Report,
+    /// What the host leaves a cell's thread, if that is less than the reservations may ask for.
+    host: Option<RealtimeLimit>,
     memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
@@ -169,6 +173,11 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
+    /// Whether every reservation of the processor can be kept on this host.
+    fn schedulable(&self) -> bool {
+        self.report.schedulable() && self.host.is_none()
+    }
+
     /// Every tenant of the file, with its reservation if it has one.
     fn rows(&self) -> impl Iterator<Item = (&TenantSpec, Option<Row<'_>>)> {
         let mut next = 0;
@@ -269,6 +278,9 @@ impl Outcome<'_> {
                 "nothing is left for the host steps of background tenants"
             );
         }
+        if let Some(limit) = self.host {
+            let _ = writeln!(text, "{limit}");
+        }
         if let Some(bound) = self.ends.bounds.first() {
             let _ = writeln!(
                 text,
@@ -349,9 +361,10 @@ impl Outcome<'_> {
         format!(
             "{verdict}: {reserved} reservations use {share} of the processor, {order}, {background} \
              in the background; a preemption takes {overhead}",
-            verdict = match self.report.schedulable() {
-                true => "schedulable",
-                false => "NOT schedulable",
+            verdict = match (self.report.schedulable(), self.host) {
+                (true, None) => "schedulable",
+                (true, Some(_)) => "NOT schedulable on this host",
+                (false, _) => "NOT schedulable",
             },
             share = percent(self.report.utilisation.millionths()),
             order = self.set.order,
@@ -393,6 +406,10 @@ impl Outcome<'_> {
         });
         json!({
             "schedulable": self.report.schedulable(),
+            "host": self.host.map(|limit| json!({
+                "most_ns": limit.most_ns(),
+                "window_ns": limit.window_ns(),
+            })),
             "order": self.set.order.to_string(),
             "utilisation_millionths": self.report.utilisation.millionths(),
             "overhead_ns": self.overhead.time().get(),

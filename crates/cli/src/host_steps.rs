@@ -24,6 +24,15 @@ pub(crate) fn text(seen: &[StepUse]) -> String {
             longest = nanos(step.longest_ns),
             disturbed = step.disturbed,
         );
+        if let Some(raised_ns) = step.raised_ns {
+            let _ = writeln!(
+                text,
+                "host step {}: tenants from now on are admitted with {}, since too many were longer; \
+                 `leasehold calibrate` measures it anew",
+                step.row.row().title(),
+                nanos(raised_ns)
+            );
+        }
     }
     text
 }
@@ -37,6 +46,7 @@ pub(crate) fn json(seen: &[StepUse]) -> Value {
             "longest_ns": step.longest_ns,
             "limit_ns": step.limit_ns,
             "exceeded": step.exceeded,
+            "raised_ns": step.raised_ns,
             "disturbed": step.disturbed,
         })
     });
@@ -57,6 +67,7 @@ mod tests {
             longest_ns: 90_000,
             limit_ns: 100_000,
             exceeded: 0,
+            raised_ns: None,
             disturbed: 0,
         };
         assert_eq!(text(&[step]), "");

@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
-use leasehold_cell::{KillDelay, kill_bound, reservation_for_ends};
+use leasehold_cell::{KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
 use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
 use leasehold_pager::PAGE;
 use leasehold_reserve::admission::admit;
@@ -60,6 +60,11 @@ impl Claims {
     }
 }
 
+/// What this host leaves a cell with real-time priority, if that is less than these reservations may ask for.
+pub(crate) fn stopped_by_host(contracts: &[Contract]) -> Option<RealtimeLimit> {
+    RealtimeLimit::of_host().filter(|limit| !limit.allows(contracts))
+}
+
 /// How long the end of each tenant takes at most, all of them killed at once: see
 /// [`kill_bound`](leasehold_cell::kill_bound).
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +108,11 @@ impl Ends {
             let step = background.longest_step();
             reservation_for_ends(&all, step, order, preemption.overhead())
         });
+        let room = |ends: &Contract| {
+            let with: Vec<Contract> = all.iter().copied().chain([*ends]).collect();
+            stopped_by_host(&with).is_none() || stopped_by_host(&all).is_some()
+        };
+        let reservation = reservation.filter(room);
         // It is one more that the others have to share the processor with.
         all.extend(reservation);
         let report = admit(&all, order, preemption.overhead());

@@ -252,6 +252,12 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     tenant.args.extend(command.cloned());
     tenant.env.extend(arguments.env.iter().cloned());
     tenant.dirs.extend(arguments.dirs.iter().cloned());
+    if let Some(twice) = leasehold_lease::Directory::twice(&tenant.dirs) {
+        let guest = &twice.guest;
+        return Err(Failure::Configuration(format!(
+            "two directories would be {guest} to the program"
+        )));
+    }
     tenant.data.extend(arguments.data.iter().cloned());
     let flags = LeaseFlags {
         budget: arguments.budget,

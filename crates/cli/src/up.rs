@@ -1,7 +1,6 @@
 //! `leasehold up`: the tenants of a lease file together on one cell, each inside its leases.
 
 mod memory;
-mod realtime_limit;
 mod report;
 mod screen;
 mod table;
@@ -20,15 +19,13 @@ use crate::run::{failure, load, surroundings};
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
-    Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest,
-    TenantHandle,
+    Cell, CellConfig, Destination, Ended, Exit, Input, Output, Processor, Realtime, RealtimeLimit,
+    StartRequest, TenantHandle,
 };
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
-use leasehold_reserve::Contract;
 use leasehold_reserve::admission::admit;
 use memory::Areas;
-use realtime_limit::RealtimeLimit;
 use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -140,6 +137,8 @@ struct Admitted {
     order: Order,
     overhead: HostTime,
     schedulable: bool,
+    /// What the host leaves a cell's thread, if that is less than the reservations may ask for.
+    host: Option<RealtimeLimit>,
     /// The key of the first reservation that cannot be kept, and what was found there.
     unkept: Option<String>,
     /// How long the ends of the tenants take at most, and what is reserved for them.
@@ -179,6 +178,12 @@ pub(crate) fn main(
             admitted.unkept.as_deref().unwrap_or_default()
         )));
     }
+    if let (Some(limit), false) = (admitted.host, arguments.unadmitted) {
+        return Err(Failure::Refused(format!(
+            "{}: {limit}; --unadmitted starts them all the same",
+            arguments.leases.display()
+        )));
+    }
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     if let Some(mechanism) = arguments.preempt {
@@ -200,7 +205,6 @@ pub(crate) fn main(
         },
     )?;
     let cell = Cell::start(config)?;
-    let limit = RealtimeLimit::of_host();
     confinement::started()?;
     match cell.realtime() {
         Realtime::Refused(reason) => say!(
@@ -208,10 +212,11 @@ pub(crate) fn main(
              the tenants, but other programs of this host can delay them all"
         ),
         Realtime::Granted => {
-            let reserved = leases::claims(&file.tenants, &steps).reserved;
-            let reserved: Vec<Contract> = reserved.into_iter().flatten().collect();
-            if let Some(limit) = limit.filter(|limit| limit.stops(&reserved)) {
-                say!("leasehold: {limit}");
+            // Or it would not be here without --unadmitted.
+            if let Some(limit) = admitted.host {
+                say!(
+                    "leasehold: {limit}: the reservations will be missed where others want the processor"
+                );
             }
         }
         Realtime::NotAsked => {}
@@ -330,6 +335,7 @@ impl Admitted {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
+            host: leases::stopped_by_host(&claims.all()),
             unkept,
             ends,
         }

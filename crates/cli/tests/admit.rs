@@ -34,7 +34,8 @@ impl Leases {
         let output = self.admit(&[options, &["--json"]].concat());
         assert!(output.stderr.is_empty(), "{output:?}");
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let kept = json["schedulable"] == true && json["memory"]["fits"] == true;
+        let kept = json["schedulable"] == true && json["host"].is_null();
+        let kept = kept && json["memory"]["fits"] == true;
         let code = i32::from(!kept);
         assert_eq!(output.status.code(), Some(code), "{json}");
         json
@@ -278,6 +279,33 @@ fn headroom_is_as_far_as_the_set_still_fits() {
         text.contains("fast, if nothing else changes: largest budget"),
         "{text}"
     );
+}
+
+#[test]
+fn reservations_that_the_host_would_stop_are_not_kept() {
+    let Some(limit) = leasehold_cell::RealtimeLimit::of_host() else {
+        return;
+    };
+    let thousandths = limit.most_ns() * 1000 / limit.window_ns();
+    for (more, stopped) in [(0, false), (1, true)] {
+        let budget = (thousandths + more) * 10;
+        let cpu = format!("cpu = {{ budget = \"{budget}us\", period = \"10ms\", priority = 1 }}");
+        let leases = Leases::new(&tenant("most", &cpu));
+        let json = leases.json(&["--overhead", "1us"]);
+        assert_eq!(json["schedulable"], true, "among themselves");
+        assert_eq!(json["host"].is_object(), stopped, "{json}");
+        let text = String::from_utf8(leases.admit(&["--overhead", "1us"]).stdout).expect("text");
+        assert_eq!(
+            text.contains("NOT schedulable on this host"),
+            stopped,
+            "{text}"
+        );
+        assert_eq!(
+            text.contains("Linux takes the processor"),
+            stopped,
+            "{text}"
+        );
+    }
 }
 
 #[test]

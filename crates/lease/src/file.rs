@@ -18,7 +18,7 @@ use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::quantity::Quantity;
-use crate::tenant::{DataSet, Directory, EnvVar, TenantSpec};
+use crate::tenant::{DataSet, Directory, EnvVar, TenantSpec, guest_place};
 use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
@@ -294,7 +294,7 @@ fn parse_dirs(node: &Node<'_>, base: &Path) -> Result<Vec<Directory>, LeaseError
                 "host" => host = Some(base.join(entry.string(PATH, is_path)?)),
                 "guest" => {
                     let path = entry.string(PATH, is_path)?;
-                    if !taken.insert(path) {
+                    if !taken.insert(guest_place(path)) {
                         return Err(entry.refused("a guest path that no other directory has"));
                     }
                     guest = Some(path.to_owned());

@@ -1,6 +1,7 @@
 //! A tenant as its author describes it: a program, what it is given, and its lease.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use crate::flags::FlagError;
@@ -118,6 +119,23 @@ pub struct Directory {
     pub write: bool,
 }
 
+impl Directory {
+    /// The first of `directories` whose guest path another one before it has: a guest could reach only one
+    /// of them.
+    pub fn twice(directories: &[Directory]) -> Option<&Directory> {
+        let mut taken = HashSet::new();
+        let mut directories = directories.iter();
+        directories.find(|directory| !taken.insert(guest_place(&directory.guest)))
+    }
+}
+
+/// What a guest path names: guests drop a leading `/` and `./`.
+pub(crate) fn guest_place(path: &str) -> PathBuf {
+    let components = Path::new(path).components();
+    let named = components.filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
+    named.collect()
+}
+
 impl FromStr for Directory {
     type Err = FlagError;
 
@@ -140,5 +158,32 @@ impl FromStr for Directory {
             guest: guest.to_owned(),
             write,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Directory;
+
+    #[test]
+    fn two_directories_that_are_one_to_the_guest_are_found() {
+        let directories = |guests: [&str; 2]| {
+            guests.map(|guest| {
+                format!("/srv::{guest}")
+                    .parse::<Directory>()
+                    .expect("a flag")
+            })
+        };
+        for twice in [["/", "."], ["/a", "/a"], ["/a", "a/"], ["/a/b", "./a//b"]] {
+            let directories = directories(twice);
+            assert_eq!(
+                Directory::twice(&directories),
+                Some(&directories[1]),
+                "{twice:?}"
+            );
+        }
+        for apart in [["/a", "/b"], ["/a", "/a/b"], ["/", "/a"]] {
+            assert_eq!(Directory::twice(&directories(apart)), None, "{apart:?}");
+        }
     }
 }

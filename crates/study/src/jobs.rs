@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use leasehold_cell::Shielding;
 use leasehold_cell::profile::PreemptionCosts;
+use leasehold_cell::{RealtimeLimit, Shielding};
 use leasehold_reserve::admission::{Overhead, Verdict, admit};
 use leasehold_reserve::{Contract, Nanos, Order};
 
@@ -181,7 +181,8 @@ impl Set {
                 contracts.push(contest.claim(rival.guest, Some(&rival.cpu))?);
             }
             contracts.push(contest.claim("spin", None)?);
-            if let Some((bound, useful)) = admitted(&contracts, overhead) {
+            let stopped = RealtimeLimit::of_host().is_some_and(|limit| !limit.allows(&contracts));
+            if let Some((bound, useful)) = admitted(&contracts, overhead).filter(|_| !stopped) {
                 return Ok(Self {
                     rivals,
                     victim,

@@ -12,6 +12,9 @@
 //!    longer is counted under the name of its row, or under the host's name if the host took the
 //!    processor away meanwhile.
 //!
+//! 5. *Raised.* A row that is exceeded more often than is stated is [longer](RaisedSteps) for tenants that are
+//!    admitted from then on.
+//!
 //! The engine tells where host code begins and ends: calls of imports, with what the canonical ABI
 //! does before and after, and instructions that the engine executes on the host. The guest's own
 //! code in between, such as an allocator that is called for a result, belongs to no step.
@@ -19,12 +22,14 @@
 pub mod caps;
 pub mod document;
 mod pages;
+pub(crate) mod raised;
 pub mod reach;
 pub mod table;
 mod ticks;
 pub(crate) mod watch;
 
 pub use caps::{Beyond, Cap};
+pub use raised::RaisedSteps;
 pub use reach::{Missing, Reach};
 pub(crate) use table::step;
 pub use table::{CEILING_NS, Longest, Row, RowId, Runs, TABLE};

@@ -9,12 +9,14 @@
 //! thread's processor time: if the host took the processor from the thread for as much as the step
 //! was too long, the step is counted as *disturbed*; if not, as *exceeded*.
 
+use super::raised::{RaisedSteps, RowDrift};
 use super::table::{CEILING_NS, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::thread_cpu_ns;
 use crate::profile::Profile;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use wasmtime::CallHook;
 
 /// What was seen of one row.
@@ -30,6 +32,9 @@ pub struct StepUse {
     pub limit_ns: u64,
     /// How many were longer.
     pub exceeded: u64,
+    /// How long a step may be for tenants that are admitted from now on, ns, if the row was exceeded more often
+    /// than is stated.
+    pub raised_ns: Option<u64>,
     /// How many were longer on the wall clock, but perhaps not without the time for which the host
     /// had taken the processor from the cell.
     pub disturbed: u64,
@@ -57,6 +62,7 @@ struct Count {
     notable: Cell<u64>,
     exceeded: Cell<u64>,
     disturbed: Cell<u64>,
+    drift: Cell<RowDrift>,
 }
 
 impl Count {
@@ -71,6 +77,7 @@ impl Count {
         notable: Cell::new(0),
         exceeded: Cell::new(0),
         disturbed: Cell::new(0),
+        drift: Cell::new(RowDrift::NEW),
     };
 }
 
@@ -91,16 +98,24 @@ pub(crate) struct Position {
     depth: u8,
     /// Whether host code runs, not the guest's.
     in_host: bool,
+    /// How much longer than its row the step that makes the execution's instances may be, ns.
+    making_ns: u64,
 }
 
 impl Position {
-    /// The beginning of an execution: the host makes its instances.
-    pub(crate) const START: Self = Self {
-        row: INSTANTIATE,
-        outer: [INSTANTIATE; NESTED],
-        depth: 0,
-        in_host: true,
-    };
+    const START: Self = Self::start(0);
+
+    /// The beginning of an execution: the host makes its instances, in a step that may take so much longer
+    /// than its row, ns.
+    pub(crate) const fn start(making_ns: u64) -> Self {
+        Self {
+            row: INSTANTIATE,
+            outer: [INSTANTIATE; NESTED],
+            depth: 0,
+            in_host: true,
+            making_ns,
+        }
+    }
 }
 
 /// The watch of one thread.
@@ -147,6 +162,11 @@ thread_local! {
     static SAMPLED: RefCell<Option<Vec<Vec<u64>>>> = const { RefCell::new(None) };
 }
 
+thread_local! {
+    /// Where rows are raised, and what the host itself adds to a step, ns; nowhere while steps are sampled.
+    static RAISED: RefCell<Option<(Arc<RaisedSteps>, u64)>> = const { RefCell::new(None) };
+}
+
 impl Watch {
     fn update(&self, change: impl FnOnce(&mut Position)) {
         let mut at = self.at.get();
@@ -172,13 +192,14 @@ impl Watch {
     /// A step was longer than the longest before it, or than its limit; or steps are sampled.
     #[cold]
     fn note(&self, count: &Count, took: u64) {
-        let limit = count.limit.get();
+        let limit = count.limit.get().saturating_add(self.beyond_row());
         if took > limit && self.may_be_disturbed(took - limit) {
             count.disturbed.set(count.disturbed.get() + 1);
             return;
         }
         if took > limit {
             count.exceeded.set(count.exceeded.get() + 1);
+            self.observe_exceeded(count);
         }
         count.longest.set(took.max(count.longest.get()));
         let row = self.at.get().row;
@@ -193,7 +214,37 @@ impl Watch {
             // Every step is noted.
             return;
         }
-        count.notable.set(count.longest.get().min(limit));
+        count
+            .notable
+            .set(count.longest.get().min(count.limit.get()));
+    }
+
+    /// Raises the row of the step under way if its steps are too long too often.
+    fn observe_exceeded(&self, count: &Count) {
+        let mut drift = count.drift.get();
+        let is_alarm = drift.exceeded(count.steps.get());
+        count.drift.set(drift);
+        let Some(rate) = self.rate.get().filter(|_| is_alarm) else {
+            return;
+        };
+        RAISED.with_borrow(|raised| {
+            let Some((raised, added_ns)) = raised else {
+                return;
+            };
+            let bound_ns = rate.ns(count.limit.get()).saturating_sub(*added_ns);
+            let bound_ns = bound_ns.saturating_add(bound_ns.div_ceil(4));
+            raised.raise(self.at.get().row, bound_ns);
+            count.limit.set(rate.ticks(bound_ns + added_ns));
+        });
+    }
+
+    /// How much longer than its row the step under way may be, ticks.
+    fn beyond_row(&self) -> u64 {
+        let at = self.at.get();
+        match (at.row == INSTANTIATE, self.rate.get()) {
+            (true, Some(rate)) => rate.ticks(at.making_ns),
+            _ => 0,
+        }
     }
 
     /// Whether the thread was without the processor for so many ticks since that was read last.
@@ -221,8 +272,9 @@ impl Watch {
 }
 
 /// Sets the limits of this thread's steps: what the rows say, and for each what the host itself adds
-/// to a piece of work at most.
-pub(crate) fn enter(profile: &Profile) {
+/// to a piece of work at most. Rows that are exceeded too often are raised in `raised`.
+pub(crate) fn enter(profile: &Profile, raised: Arc<RaisedSteps>) {
+    RAISED.set(Some((raised, profile.added_ns())));
     let rate = Rate::here();
     WATCH.with(|watch| {
         watch.rate.set(Some(rate));
@@ -238,6 +290,7 @@ pub(crate) fn enter(profile: &Profile) {
 pub(crate) fn sample() {
     WATCH.with(|watch| {
         SAMPLED.set(Some(vec![Vec::new(); TABLE.len()]));
+        RAISED.set(None);
         if let Some(rate) = watch.rate.get() {
             // What is longer only since the host took the processor is no sample.
             for count in &watch.counts {
@@ -402,6 +455,11 @@ pub(crate) fn slept() {
     WATCH.with(|watch| watch.base.set(0));
 }
 
+/// How long a step of a row may be for tenants from now on, ns, if the row was raised.
+fn raised(row: RowId) -> Option<u64> {
+    RAISED.with_borrow(|raised| raised.as_ref().and_then(|(raised, _)| raised.of(row)))
+}
+
 /// What was seen of the rows that had steps.
 pub(crate) fn uses() -> Vec<StepUse> {
     WATCH.with(|watch| {
@@ -416,6 +474,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
                 longest_ns: rate.ns(count.longest.get()),
                 limit_ns: rate.ns(count.limit.get()),
                 exceeded: count.exceeded.get(),
+                raised_ns: raised(row),
                 disturbed: count.disturbed.get(),
             })
             .collect()
@@ -424,10 +483,11 @@ pub(crate) fn uses() -> Vec<StepUse> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Position, enter};
-    use super::{SAMPLED, hook, next, resume, sample, suspend, take_samples};
+    use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples};
+    use super::{INSTANTIATE, Position, RaisedSteps, enter};
     use crate::profile::Profile;
-    use std::time::Instant;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
     use wasmtime::{Engine, Instance, Module, Store};
 
     const CALLS: u32 = 1_000_000;
@@ -462,7 +522,7 @@ mod tests {
 
     #[test]
     fn watching_a_host_call_takes_less_than_a_microsecond() {
-        enter(&Profile::free());
+        enter(&Profile::free(), Arc::default());
         let (without, with) = (call_ns(false), call_ns(true));
         println!("{without:.1} ns without the watch, {with:.1} ns with it");
         // Twice the clock; what a build without optimisation and a busy host add is no concern here.
@@ -471,7 +531,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_sampled_are_kept_until_they_are_taken_away() {
-        enter(&Profile::free());
+        enter(&Profile::free(), Arc::default());
         sample();
         resume(Position::START);
         next();
@@ -481,5 +541,22 @@ mod tests {
         assert_eq!(samples[0].ns.len(), 2);
         assert_eq!(take_samples(), []);
         SAMPLED.set(None);
+    }
+
+    #[test]
+    fn steps_that_are_too_long_too_often_raise_their_row() {
+        let raised = Arc::<RaisedSteps>::default();
+        let profile = Profile::free();
+        enter(&profile, raised.clone());
+        let too_long = Duration::from_nanos(10 * (CEILING_NS + profile.added_ns()));
+        // Some may be disturbed.
+        for _ in 0..100 {
+            resume(Position::START);
+            let began = Instant::now();
+            while began.elapsed() < too_long {}
+            suspend();
+        }
+        let ns = raised.of(INSTANTIATE).expect("raised");
+        assert!(ns >= CEILING_NS / 4 * 5, "{ns}");
     }
 }

@@ -1,0 +1,367 @@
+//! Limits on what a program has, so that loading it takes bounded time and memory.
+//!
+//! Validating and compiling takes time for each thing that a program has, and for some of them much more
+//! than their bytes suggest. A function with 50,000 locals has 8 bytes. One of 4 KB in which 250 locals change
+//! inside 250 loops takes 9 s, since the engine's register allocator is quadratic in their product. So
+//! everything is counted while the file is parsed, in a single pass that stops at the first limit, before it
+//! is validated.
+//!
+//! The limits are a few times what the largest known programs have. What loading takes at each of them is
+//! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
+
+use wasmparser::{BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef};
+
+use crate::program::ProgramError;
+
+/// Largest text of a program, in bytes.
+pub const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// Most bytes of component sections, each counted as often as its component is instantiated. The engine
+/// compiles what they say as often.
+pub(crate) const MAX_INLINED_BYTES: u64 = 4 << 20;
+
+/// A limit on the number of one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadLimit {
+    /// What is counted.
+    pub what: &'static str,
+    /// How many there may be.
+    pub most: u64,
+    /// In what there may be so many.
+    pub of: Scope,
+}
+
+/// In what a [`LoadLimit`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole file, nested modules and components included.
+    Program,
+    /// One function.
+    Function,
+}
+
+macro_rules! limits {
+    ($($name:ident: $scope:ident, $most:expr, $what:literal;)*) => {
+        /// The index of a limit.
+        #[derive(Clone, Copy)]
+        enum Counted { $($name),* }
+
+        /// All limits.
+        pub const LOAD_LIMITS: &[LoadLimit] = &[
+            $(LoadLimit { what: $what, most: $most, of: Scope::$scope }),*
+        ];
+    };
+}
+
+limits! {
+    Types: Program, 8_192, "types";
+    SignatureValues: Program, 65_536, "parameters and results of all types";
+    Signature: Function, 128, "parameters and results of a type";
+    Functions: Program, 131_072, "functions";
+    Imports: Program, 4_096, "imports";
+    Exports: Program, 65_536, "exports";
+    NameBytes: Program, 4 << 20, "bytes in names of imports and exports";
+    Tables: Program, 120, "tables and memories";
+    ElementItems: Program, 1 << 20, "items of element segments";
+    DataSegments: Program, 65_536, "segments of data";
+    CustomSections: Program, 4_096, "custom sections";
+    Nested: Program, 256, "modules and components";
+    Depth: Program, 8, "components inside each other";
+    ComponentBytes: Program, 1 << 20, "bytes of component sections";
+    CodeBytes: Program, 64 << 20, "bytes of code";
+    BodyBytes: Function, 1 << 20, "bytes of code in a function";
+    Locals: Program, 4 << 20, "locals of all functions";
+    BodyLocals: Function, 8_192, "locals in a function";
+    BranchTargets: Program, 1 << 20, "targets of branch tables";
+    BodyTargets: Function, 65_520, "targets of branch tables in a function";
+    Carried: Program, 4 << 20, "values that calls and branches carry";
+    BodyCarried: Function, 65_536, "values that calls and branches carry in a function";
+    LoopDepth: Function, 64, "loops inside each other";
+    LoopLocals: Function, 16_384, "locals times loops inside each other in a function";
+    LoopSquares: Program, 1 << 32, "squares of locals times loops inside each other, of all functions";
+    BodyLocalBlocks: Function, 8 << 20, "locals times blocks in a function";
+    LocalBlocks: Program, 128 << 20, "locals times blocks of all functions";
+    BodyLocalBytes: Function, 1 << 29, "locals times bytes in a function";
+    LocalBytes: Program, 1 << 32, "locals times bytes of all functions";
+}
+
+/// What a program has so far.
+struct Tally([u64; LOAD_LIMITS.len()]);
+
+impl Tally {
+    fn add(&mut self, counted: Counted, more: u64) -> Result<(), ProgramError> {
+        let count = self.0[counted as usize].saturating_add(more);
+        self.0[counted as usize] = count;
+        check(counted, count)
+    }
+
+    /// Notes the count of one function, of which the largest is kept.
+    fn note(&mut self, counted: Counted, count: u64) -> Result<(), ProgramError> {
+        let most = &mut self.0[counted as usize];
+        *most = (*most).max(count);
+        check(counted, count)
+    }
+}
+
+fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
+    let LoadLimit { what, most, .. } = LOAD_LIMITS[counted as usize];
+    if count > most {
+        return Err(ProgramError::TooManyParts { what, count, most });
+    }
+    Ok(())
+}
+
+/// How much a program has of each thing that is limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadSize([u64; LOAD_LIMITS.len()]);
+
+impl LoadSize {
+    /// The limits, each with the program's count; of a limit on functions, the largest.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static LoadLimit, u64)> {
+        LOAD_LIMITS.iter().zip(self.0)
+    }
+}
+
+/// Counts what a module or a component has, and stops at the first limit. The bytes need not be
+/// valid. O(n) in the bytes up to there.
+///
+/// # Errors
+/// [`ProgramError::TooManyParts`], or [`ProgramError::Corrupt`] if the bytes are not well-formed.
+pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
+    use Counted as C;
+    let mut tally = Tally([0; LOAD_LIMITS.len()]);
+    let mut module = ModuleTypes::default();
+    let mut depth: u64 = 0;
+    for payload in Parser::new(0).parse_all(binary) {
+        match payload? {
+            Payload::Version { .. } => {
+                module = ModuleTypes::default();
+                depth += 1;
+                tally.note(C::Depth, depth)?;
+                tally.add(C::Nested, 1)?;
+            }
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::TypeSection(section) => {
+                tally.add(C::Types, section.count().into())?;
+                for group in section {
+                    for (nth, ty) in group?.into_types().enumerate() {
+                        if nth > 0 {
+                            tally.add(C::Types, 1)?;
+                        }
+                        let (params, results) = match &ty.composite_type.inner {
+                            CompositeInnerType::Func(ty) => (ty.params().len(), ty.results().len()),
+                            // Not offered, which validation says.
+                            _ => (0, 0),
+                        };
+                        let both = params as u64 + results as u64;
+                        tally.note(C::Signature, both)?;
+                        tally.add(C::SignatureValues, both)?;
+                        module.types.push((params as u32, results as u32));
+                    }
+                }
+            }
+            Payload::ImportSection(section) => {
+                tally.add(C::Imports, section.count().into())?;
+                for import in section.into_imports() {
+                    let import = import?;
+                    let names = import.module.len() + import.name.len();
+                    tally.add(C::NameBytes, names as u64)?;
+                    if let TypeRef::Func(ty) | TypeRef::FuncExact(ty) = import.ty {
+                        module.functions.push(ty);
+                    }
+                }
+            }
+            Payload::FunctionSection(section) => {
+                tally.add(C::Functions, section.count().into())?;
+                module.bodies = module.functions.len();
+                for ty in section {
+                    module.functions.push(ty?);
+                }
+            }
+            Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
+            Payload::MemorySection(section) => tally.add(C::Tables, section.count().into())?,
+            Payload::ExportSection(section) => {
+                tally.add(C::Exports, section.count().into())?;
+                for export in section {
+                    tally.add(C::NameBytes, export?.name.len() as u64)?;
+                }
+            }
+            Payload::ElementSection(section) => {
+                for element in section {
+                    let items = match element?.items {
+                        wasmparser::ElementItems::Functions(items) => items.count(),
+                        wasmparser::ElementItems::Expressions(_, items) => items.count(),
+                    };
+                    tally.add(C::ElementItems, items.into())?;
+                }
+            }
+            Payload::DataSection(section) => tally.add(C::DataSegments, section.count().into())?,
+            Payload::CustomSection(_) | Payload::UnknownSection { .. } => {
+                tally.add(C::CustomSections, 1)?;
+            }
+            Payload::CodeSectionEntry(body) => {
+                let signature = module.next_body();
+                count_body(&mut tally, &module, &body, signature)?;
+            }
+            payload => {
+                let component_level = matches!(
+                    payload,
+                    Payload::InstanceSection(_)
+                        | Payload::CoreTypeSection(_)
+                        | Payload::ComponentInstanceSection(_)
+                        | Payload::ComponentAliasSection(_)
+                        | Payload::ComponentTypeSection(_)
+                        | Payload::ComponentCanonicalSection(_)
+                        | Payload::ComponentImportSection(_)
+                        | Payload::ComponentExportSection(_)
+                );
+                if component_level && let Some((_, range)) = payload.as_section() {
+                    tally.add(C::ComponentBytes, range.len() as u64)?;
+                }
+            }
+        }
+    }
+    Ok(LoadSize(tally.0))
+}
+
+/// The signatures of the module that is being counted.
+#[derive(Default)]
+struct ModuleTypes {
+    /// Parameters and results of each type.
+    types: Vec<(u32, u32)>,
+    /// The type of each function, imported ones first.
+    functions: Vec<u32>,
+    /// The index of the function to which the next body belongs.
+    bodies: usize,
+}
+
+impl ModuleTypes {
+    fn signature(&self, ty: u32) -> (u32, u32) {
+        self.types.get(ty as usize).copied().unwrap_or_default()
+    }
+
+    fn function(&self, function: u32) -> (u32, u32) {
+        let ty = self.functions.get(function as usize);
+        ty.map_or((0, 0), |ty| self.signature(*ty))
+    }
+
+    /// The signature of the next body's function.
+    fn next_body(&mut self) -> (u32, u32) {
+        let signature = self.function(self.bodies as u32);
+        self.bodies += 1;
+        signature
+    }
+
+    /// What a block takes and leaves.
+    fn block(&self, ty: BlockType) -> (u32, u32) {
+        match ty {
+            BlockType::Empty => (0, 0),
+            BlockType::Type(_) => (0, 1),
+            BlockType::FuncType(ty) => self.signature(ty),
+        }
+    }
+}
+
+/// The blocks that are open at a point of a function.
+struct Labels {
+    /// How many values a branch to each carries, and whether it is a loop.
+    open: Vec<(u32, bool)>,
+    loops: u64,
+    deepest: u64,
+}
+
+impl Labels {
+    fn open(&mut self, carried: u32, is_loop: bool) {
+        self.open.push((carried, is_loop));
+        self.loops += u64::from(is_loop);
+        self.deepest = self.deepest.max(self.loops);
+    }
+
+    fn close(&mut self) {
+        if let Some((_, true)) = self.open.pop() {
+            self.loops -= 1;
+        }
+    }
+
+    /// The values that a branch so many blocks outwards carries.
+    fn carried(&self, outwards: u32) -> u64 {
+        let at = self.open.len().checked_sub(1 + outwards as usize);
+        at.map_or(0, |at| self.open[at].0.into())
+    }
+}
+
+fn count_body(
+    tally: &mut Tally,
+    module: &ModuleTypes,
+    body: &FunctionBody<'_>,
+    (params, results): (u32, u32),
+) -> Result<(), ProgramError> {
+    use Counted as C;
+    let bytes = body.range().len() as u64;
+    tally.note(C::BodyBytes, bytes)?;
+    tally.add(C::CodeBytes, bytes)?;
+    let mut locals = u64::from(params);
+    for group in body.get_locals_reader()? {
+        locals += u64::from(group?.0);
+    }
+    tally.note(C::BodyLocals, locals)?;
+    tally.add(C::Locals, locals)?;
+    tally.note(C::BodyLocalBytes, locals * bytes)?;
+    tally.add(C::LocalBytes, locals * bytes)?;
+    let mut labels = Labels {
+        open: vec![(results, false)],
+        loops: 0,
+        deepest: 0,
+    };
+    let (mut targets, mut carried, mut blocks) = (0_u64, 0_u64, 1_u64);
+    let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
+    let mut operators = body.get_operators_reader()?;
+    while !operators.eof() {
+        match operators.read()? {
+            Operator::Block { blockty } | Operator::If { blockty } => {
+                let signature = module.block(blockty);
+                labels.open(signature.1, false);
+                blocks += 1;
+                carried += both(signature);
+            }
+            Operator::Loop { blockty } => {
+                let signature = module.block(blockty);
+                labels.open(signature.0, true);
+                blocks += 1;
+                carried += both(signature);
+            }
+            Operator::End => labels.close(),
+            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
+                blocks += 1;
+                carried += labels.carried(relative_depth);
+            }
+            Operator::BrTable { targets: table } => {
+                targets += u64::from(table.len());
+                blocks += u64::from(table.len());
+                tally.note(C::BodyTargets, targets)?;
+                for target in table.targets() {
+                    carried += labels.carried(target?);
+                }
+                carried += labels.carried(table.default());
+            }
+            Operator::Return => carried += u64::from(results),
+            Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                carried += both(module.function(function_index));
+            }
+            Operator::CallIndirect { type_index, .. }
+            | Operator::ReturnCallIndirect { type_index, .. } => {
+                carried += both(module.signature(type_index));
+            }
+            _ => {}
+        }
+        tally.note(C::LoopDepth, labels.deepest)?;
+        tally.note(C::BodyCarried, carried)?;
+    }
+    let across = locals * labels.deepest;
+    tally.note(C::LoopLocals, across)?;
+    tally.add(C::LoopSquares, across * across)?;
+    tally.add(C::BranchTargets, targets)?;
+    tally.add(C::Carried, carried)?;
+    tally.note(C::BodyLocalBlocks, locals * blocks)?;
+    tally.add(C::LocalBlocks, locals * blocks)
+}

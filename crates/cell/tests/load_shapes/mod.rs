@@ -1,0 +1,573 @@
+//! Programs that have as much as one likes of one thing.
+
+use wasm_encoder::{
+    BlockType, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
+    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, ImportSection,
+    Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TypeSection,
+    ValType,
+};
+
+/// A kind of program.
+pub(crate) struct Shape {
+    /// The limit that it meets.
+    pub(crate) what: &'static str,
+    /// Of how much of it one is just within the limit.
+    pub(crate) most: usize,
+    /// Makes one.
+    pub(crate) make: fn(usize) -> Vec<u8>,
+}
+
+const fn shape(what: &'static str, most: usize, make: fn(usize) -> Vec<u8>) -> Shape {
+    Shape { what, most, make }
+}
+
+/// For each limit the dearest programs known.
+pub(crate) const SHAPES: &[Shape] = &[
+    shape("types", 8_190, types),
+    shape("types", 8_190, rec_group),
+    shape("parameters and results of all types", 510, wide_types),
+    shape("parameters and results of a type", 64, |n| one_type(n * 2)),
+    shape("functions", 131_000, functions),
+    shape("imports", 4_096, imports),
+    shape("exports", 65_000, exports),
+    shape("bytes in names of imports and exports", 41, long_exports),
+    shape("tables and memories", 99, tables),
+    shape("items of element segments", 1 << 20, elements),
+    shape("segments of data", 65_536, data),
+    shape("custom sections", 4_096, customs),
+    shape("modules and components", 250, nested),
+    shape("components inside each other", 8, deep_components),
+    shape("bytes of component sections", 255_000, component_types),
+    shape("bytes of component sections", 170_000, component_aliases),
+    shape("bytes of code in a function", 149_000, one_body),
+    shape("bytes of code in a function", 520_000, body_calls),
+    shape("bytes of code in a function", 115_000, body_loads),
+    shape("locals in a function", 8_190, locals),
+    shape("locals of all functions", 512, |n| {
+        locals_functions(n, 8_190)
+    }),
+    shape("targets of branch tables in a function", 65_510, br_table),
+    shape(
+        "targets of branch tables in a function",
+        360,
+        br_tables_blocks,
+    ),
+    shape("targets of branch tables", 160, |n| {
+        br_tables_functions(n, 6_500)
+    }),
+    shape(
+        "values that calls and branches carry in a function",
+        500,
+        |n| wide_blocks(1, n),
+    ),
+    shape(
+        "values that calls and branches carry in a function",
+        500,
+        |n| call_args(1, n),
+    ),
+    shape("values that calls and branches carry", 62, |n| {
+        wide_blocks(n, 500)
+    }),
+    shape("values that calls and branches carry", 62, |n| {
+        call_args(n, 500)
+    }),
+    shape("loops inside each other", 64, |n| loops(n, 16, 1, false)),
+    shape(
+        "locals times loops inside each other in a function",
+        250,
+        |n| loops(64, n, 1, false),
+    ),
+    shape(
+        "locals times loops inside each other in a function",
+        2_000,
+        |n| loops(8, n, 1, false),
+    ),
+    shape(
+        "squares of locals times loops inside each other, of all functions",
+        16,
+        |n| loops(64, 250, n, false),
+    ),
+    shape("locals times blocks in a function", 8_300, |n| {
+        ifs_nested(n, 1_000, 1)
+    }),
+    shape("locals times blocks of all functions", 15, |n| {
+        ifs_nested(8_300, 1_000, n)
+    }),
+    shape("locals times bytes in a function", 2_450, |n| {
+        loops(10, n, 1, true)
+    }),
+    shape("locals times bytes in a function", 785, |n| {
+        loops(100, n, 1, true)
+    }),
+    shape("locals times bytes of all functions", 7, |n| {
+        loops(10, 2_450, n, true)
+    }),
+];
+
+struct Parts {
+    types: TypeSection,
+    imports: ImportSection,
+    functions: FunctionSection,
+    tables: TableSection,
+    globals: GlobalSection,
+    exports: ExportSection,
+    elements: ElementSection,
+    code: CodeSection,
+}
+
+/// A program with `_start` as function 0 of type 0, of which this is the body.
+fn base(start: Function) -> Parts {
+    let mut parts = Parts {
+        types: TypeSection::new(),
+        imports: ImportSection::new(),
+        functions: FunctionSection::new(),
+        tables: TableSection::new(),
+        globals: GlobalSection::new(),
+        exports: ExportSection::new(),
+        elements: ElementSection::new(),
+        code: CodeSection::new(),
+    };
+    parts.types.ty().function([], []);
+    parts.functions.function(0);
+    parts.exports.export("_start", ExportKind::Func, 0);
+    parts.code.function(&start);
+    parts
+}
+
+fn finish(parts: &Parts) -> Vec<u8> {
+    let mut memories = MemorySection::new();
+    memories.memory(MemoryType {
+        minimum: 1,
+        maximum: None,
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
+    });
+    let mut module = Module::new();
+    module.section(&parts.types);
+    if !parts.imports.is_empty() {
+        module.section(&parts.imports);
+    }
+    module.section(&parts.functions);
+    if !parts.tables.is_empty() {
+        module.section(&parts.tables);
+    }
+    module.section(&memories);
+    if !parts.globals.is_empty() {
+        module.section(&parts.globals);
+    }
+    module.section(&parts.exports);
+    if !parts.elements.is_empty() {
+        module.section(&parts.elements);
+    }
+    module.section(&parts.code);
+    module.finish()
+}
+
+fn empty() -> Function {
+    body(0, |_| ())
+}
+
+fn body(locals: u32, fill: impl FnOnce(&mut Function)) -> Function {
+    let mut function = Function::new([(locals, ValType::I32)]);
+    fill(&mut function);
+    function.instruction(&Instruction::End);
+    function
+}
+
+/// Seven value types that are a number's digits, so that types differ.
+fn distinct(number: usize) -> Vec<ValType> {
+    let types = [ValType::I32, ValType::I64, ValType::F32, ValType::F64];
+    (0..7)
+        .map(|digit| types[(number >> (2 * digit)) % 4])
+        .collect()
+}
+
+fn types(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for number in 0..n {
+        parts.types.ty().function(distinct(number), []);
+    }
+    finish(&parts)
+}
+
+fn rec_group(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    let sub = wasm_encoder::SubType {
+        is_final: true,
+        supertype_idx: None,
+        composite_type: wasm_encoder::CompositeType {
+            inner: wasm_encoder::CompositeInnerType::Func(wasm_encoder::FuncType::new([], [])),
+            shared: false,
+            descriptor: None,
+            describes: None,
+        },
+    };
+    parts.types.ty().rec(vec![sub; n]);
+    finish(&parts)
+}
+
+fn wide_types(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for number in 0..n {
+        let mut params = distinct(number);
+        params.resize(128, ValType::I32);
+        parts.types.ty().function(params, []);
+    }
+    finish(&parts)
+}
+
+fn functions(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for _ in 0..n {
+        parts.functions.function(0);
+        parts.code.function(&empty());
+    }
+    finish(&parts)
+}
+
+fn imports(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    parts.types.ty().function([ValType::I32], []);
+    for _ in 0..n {
+        parts.imports.import(
+            "wasi_snapshot_preview1",
+            "proc_exit",
+            EntityType::Function(1),
+        );
+    }
+    parts.exports = ExportSection::new();
+    parts.exports.export("_start", ExportKind::Func, n as u32);
+    finish(&parts)
+}
+
+fn exports(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for number in 0..n {
+        parts
+            .exports
+            .export(&format!("f{number}"), ExportKind::Func, 0);
+    }
+    finish(&parts)
+}
+
+fn one_body(n: usize) -> Vec<u8> {
+    finish(&base(body(2, |f| {
+        for _ in 0..n {
+            f.instruction(&Instruction::LocalGet(0));
+            f.instruction(&Instruction::LocalGet(1));
+            f.instruction(&Instruction::I32Add);
+            f.instruction(&Instruction::LocalSet(0));
+        }
+    })))
+}
+
+fn body_calls(n: usize) -> Vec<u8> {
+    finish(&base(body(0, |f| {
+        for _ in 0..n {
+            f.instruction(&Instruction::Call(0));
+        }
+    })))
+}
+
+fn memarg(offset: u64) -> wasm_encoder::MemArg {
+    wasm_encoder::MemArg {
+        offset,
+        align: 0,
+        memory_index: 0,
+    }
+}
+
+fn body_loads(n: usize) -> Vec<u8> {
+    finish(&base(body(1, |f| {
+        for at in 0..n {
+            f.instruction(&Instruction::LocalGet(0));
+            f.instruction(&Instruction::I32Load(memarg(at as u64)));
+            f.instruction(&Instruction::LocalSet(0));
+        }
+    })))
+}
+
+fn br_table(n: usize) -> Vec<u8> {
+    finish(&base(body(1, |f| {
+        f.instruction(&Instruction::LocalGet(0));
+        f.instruction(&Instruction::BrTable(vec![0; n].into(), 0));
+    })))
+}
+
+/// Every table goes to every block.
+fn br_tables_blocks(n: usize) -> Vec<u8> {
+    finish(&base(body(1, |f| {
+        for _ in 0..n {
+            f.instruction(&Instruction::Block(BlockType::Empty));
+        }
+        for depth in 0..n {
+            let targets: Vec<u32> = (0..(n - depth) as u32).collect();
+            f.instruction(&Instruction::LocalGet(0));
+            f.instruction(&Instruction::BrTable(targets.into(), 0));
+            f.instruction(&Instruction::End);
+        }
+    })))
+}
+
+fn locals(n: usize) -> Vec<u8> {
+    finish(&base(body(n as u32, |f| {
+        for local in 0..n as u32 {
+            f.instruction(&Instruction::LocalGet(local));
+            f.instruction(&Instruction::Drop);
+        }
+    })))
+}
+
+fn locals_functions(n: usize, locals: u32) -> Vec<u8> {
+    let mut parts = base(empty());
+    for _ in 0..n {
+        parts.functions.function(0);
+        parts.code.function(&body(locals, |_| ()));
+    }
+    finish(&parts)
+}
+
+fn one_type(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    parts.types.ty().function(vec![ValType::I32; n], []);
+    finish(&parts)
+}
+
+fn long_exports(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    let name = "n".repeat(99_990);
+    for number in 0..n {
+        parts
+            .exports
+            .export(&format!("{name}{number}"), ExportKind::Func, 0);
+    }
+    finish(&parts)
+}
+
+fn data(n: usize) -> Vec<u8> {
+    let mut binary = finish(&base(empty()));
+    let mut data = DataSection::new();
+    for at in 0..n {
+        data.active(0, &ConstExpr::i32_const((at % 60_000) as i32), [1]);
+    }
+    use wasm_encoder::Encode;
+    binary.push(11);
+    data.encode(&mut binary);
+    binary
+}
+
+fn br_tables_functions(n: usize, targets: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for _ in 0..n {
+        parts.functions.function(0);
+        parts.code.function(&body(1, |f| {
+            for _ in 0..100 {
+                f.instruction(&Instruction::Block(BlockType::Empty));
+            }
+            for left in (1..=100_u32).rev() {
+                f.instruction(&Instruction::LocalGet(0));
+                f.instruction(&Instruction::BrTable(
+                    (0..targets as u32 / 100).map(|at| at % left).collect(),
+                    0,
+                ));
+                f.instruction(&Instruction::End);
+            }
+        }));
+    }
+    finish(&parts)
+}
+
+/// In `functions`, `n` blocks that take and leave 64 values.
+fn wide_blocks(functions: usize, n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    parts
+        .types
+        .ty()
+        .function([ValType::I32; 64], [ValType::I32; 64]);
+    for _ in 0..functions {
+        parts.functions.function(0);
+        parts.code.function(&body(0, |f| {
+            for value in 0..64 {
+                f.instruction(&Instruction::I32Const(value));
+            }
+            for _ in 0..n {
+                f.instruction(&Instruction::Loop(BlockType::FunctionType(1)));
+                f.instruction(&Instruction::End);
+            }
+            for _ in 0..64 {
+                f.instruction(&Instruction::Drop);
+            }
+        }));
+    }
+    finish(&parts)
+}
+
+/// In `functions`, `n` calls that take and give 64 values.
+fn call_args(functions: usize, n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    parts
+        .types
+        .ty()
+        .function([ValType::I32; 64], [ValType::I32; 64]);
+    for _ in 0..functions {
+        parts.functions.function(1);
+        parts.code.function(&body(0, |f| {
+            for value in 0..64 {
+                f.instruction(&Instruction::LocalGet(value));
+            }
+            for _ in 0..n {
+                f.instruction(&Instruction::Call(1));
+            }
+        }));
+    }
+    finish(&parts)
+}
+
+fn change_locals(f: &mut Function, locals: usize) {
+    for local in 0..locals as u32 {
+        f.instruction(&Instruction::LocalGet(local));
+        f.instruction(&Instruction::I32Const(1));
+        f.instruction(&Instruction::I32Add);
+        f.instruction(&Instruction::LocalSet(local));
+    }
+}
+
+/// Locals that all change in loops, inside each other or one after the other.
+fn loops(depth: usize, locals: usize, functions: usize, sequential: bool) -> Vec<u8> {
+    let mut parts = base(empty());
+    let close = |f: &mut Function| {
+        f.instruction(&Instruction::LocalGet(0));
+        f.instruction(&Instruction::BrIf(0));
+        f.instruction(&Instruction::End);
+    };
+    for _ in 0..functions {
+        parts.functions.function(0);
+        parts.code.function(&body(locals as u32, |f| {
+            for _ in 0..depth {
+                f.instruction(&Instruction::Loop(BlockType::Empty));
+                if sequential {
+                    change_locals(f, locals);
+                    close(f);
+                }
+            }
+            if !sequential {
+                change_locals(f, locals);
+                for _ in 0..depth {
+                    close(f);
+                }
+            }
+        }));
+    }
+    finish(&parts)
+}
+
+/// Locals that all change in the innermost of many `if`s, and are used after them.
+fn ifs_nested(depth: usize, locals: usize, functions: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for _ in 0..functions {
+        parts.functions.function(0);
+        parts.code.function(&body(locals as u32, |f| {
+            for _ in 0..depth {
+                f.instruction(&Instruction::LocalGet(0));
+                f.instruction(&Instruction::If(BlockType::Empty));
+            }
+            change_locals(f, locals);
+            for _ in 0..depth {
+                f.instruction(&Instruction::End);
+            }
+            for local in 0..locals as u32 {
+                f.instruction(&Instruction::I32Const(0));
+                f.instruction(&Instruction::LocalGet(local));
+                f.instruction(&Instruction::I32Store(memarg(0)));
+            }
+        }));
+    }
+    finish(&parts)
+}
+
+fn tables(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for _ in 0..n {
+        parts.tables.table(TableType {
+            element_type: RefType::FUNCREF,
+            minimum: 0,
+            maximum: None,
+            table64: false,
+            shared: false,
+        });
+    }
+    finish(&parts)
+}
+
+fn elements(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    parts.tables.table(TableType {
+        element_type: RefType::FUNCREF,
+        minimum: n as u64,
+        maximum: None,
+        table64: false,
+        shared: false,
+    });
+    parts.elements.active(
+        Some(0),
+        &ConstExpr::i32_const(0),
+        Elements::Functions(vec![0; n].into()),
+    );
+    finish(&parts)
+}
+
+fn customs(n: usize) -> Vec<u8> {
+    let mut binary = finish(&base(empty()));
+    for _ in 0..n {
+        binary.extend([0, 2, 1, b'x']);
+    }
+    binary
+}
+
+fn text(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("text")
+}
+
+const RUN: &str = r#"(core module $m (func (export "f") (result i32) i32.const 0))
+    (core instance $m (instantiate $m))
+    (func $run (result (result)) (canon lift (core func $m "f")))
+    (instance $r (export "run" (func $run)))
+    (export "wasi:cli/run@0.2.0" (instance $r))"#;
+
+fn component_types(n: usize) -> Vec<u8> {
+    let types: String = (0..n)
+        .map(|at| format!("(type (tuple u32 u{}))", [8, 16, 32, 64][at % 4]))
+        .collect();
+    text(&format!("(component {types} {RUN})"))
+}
+
+fn component_aliases(n: usize) -> Vec<u8> {
+    let aliases = r#"(alias core export $m "f" (core func))"#.repeat(n);
+    text(&format!("(component {RUN} {aliases})"))
+}
+
+fn nested(n: usize) -> Vec<u8> {
+    text(&format!("(component {} {RUN})", "(component)".repeat(n)))
+}
+
+fn deep_components(n: usize) -> Vec<u8> {
+    text(&format!(
+        "(component {RUN} {}{})",
+        "(component ".repeat(n - 1),
+        ")".repeat(n - 1)
+    ))
+}
+
+/// Components of which each instantiates the one before twice.
+pub(crate) fn doubling_components(n: usize) -> Vec<u8> {
+    let mut out = String::from("(component (component $c0)");
+    for level in 1..=n {
+        out += &format!(
+            "(component $c{level} (alias outer 1 $c{} (component $i)) (instance (instantiate $i)) (instance (instantiate $i)))",
+            level - 1
+        );
+    }
+    out += &format!("(instance (instantiate $c{n})) {RUN})");
+    text(&out)
+}
