@@ -14,7 +14,7 @@ use super::path::Site;
 use super::status::device;
 use super::table::Files;
 use crate::host::kernel;
-use rustix::fs::{FileType, Statx, StatxFlags};
+use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,12 +23,9 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// Bytes of a block of `stx_blocks`.
-const BLOCK: u64 = 512;
-
 /// The bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
-    status.stx_blocks.saturating_mul(BLOCK)
+    status.stx_blocks.saturating_mul(kernel::BLOCK)
 }
 
 /// What tells a file from all others.
@@ -45,6 +42,8 @@ struct Seen {
     times: u32,
     /// Its last name has gone.
     is_nameless: bool,
+    /// The tenant has made it smaller: closing it may write it out.
+    is_shrunk: bool,
 }
 
 /// What one top-level tenant has added to disks.
@@ -155,8 +154,8 @@ impl Disk {
         let is_nameless = seen.is_nameless;
         open.remove(&identity);
         drop(open);
-        if is_nameless && let Ok(status) = kernel::status(file, StatxFlags::BLOCKS) {
-            give(&self.bytes, bytes_of(&status));
+        if is_nameless && let Ok(extent) = kernel::measure(file) {
+            give(&self.bytes, extent.on_disk);
         }
     }
 
@@ -172,18 +171,31 @@ impl Disk {
         }
     }
 
-    /// Changes the size of a file; `None` on the cell's thread if something else is done.
-    pub(crate) fn resize(&self, site: Site, file: BorrowedFd<'_>, size: u64) -> Option<Result<()>> {
+    /// Whether the tenant has made a file smaller that it has open.
+    pub(super) fn is_shrunk(&self, identity: Identity) -> bool {
+        let open = self.open();
+        open.get(&identity).is_none_or(|seen| seen.is_shrunk)
+    }
+
+    /// Changes the size of a file that is open; `None` on the cell's thread if something else is done.
+    pub(super) fn resize(
+        &self,
+        site: Site,
+        (identity, file): (Identity, BorrowedFd<'_>),
+        size: u64,
+    ) -> Option<Result<()>> {
         let _alone = self.alone(site)?;
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.is_shrunk = true;
+        }
         Some(self.resize_alone(file, size))
     }
 
     fn resize_alone(&self, file: BorrowedFd<'_>, size: u64) -> Result<()> {
-        let fields = StatxFlags::SIZE | StatxFlags::BLOCKS;
-        let before = kernel::status(file, fields)?;
+        let before = kernel::measure(file)?;
         kernel::resize(file, size)?;
-        let after = kernel::status(file, fields)?;
-        let (was, is) = (bytes_of(&before), bytes_of(&after));
+        let after = kernel::measure(file)?;
+        let (was, is) = (before.on_disk, after.on_disk);
         if is <= was {
             give(&self.bytes, was - is);
             return Ok(());
@@ -191,7 +203,7 @@ impl Disk {
         // Not every file system leaves out what was never written.
         self.take(is - was).inspect_err(|_| {
             // It was of this size a moment ago.
-            let _ = kernel::resize(file, before.stx_size);
+            let _ = kernel::resize(file, before.bytes);
         })
     }
 }
@@ -255,7 +267,7 @@ impl Growth {
         let files = taken.files.clone();
         let disk = files.account().disk();
         let _together = disk.together(site)?;
-        let size = || Ok::<_, Errno>(bytes_of(&kernel::status(node.as_fd(), StatxFlags::BLOCKS)?));
+        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
         let before = match size() {
             Ok(before) => before,
             Err(errno) => return Some(Err(errno)),

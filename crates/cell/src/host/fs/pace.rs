@@ -1,0 +1,152 @@
+//! How much is changed on the cell's thread.
+//!
+//! A file system that writes to a disk takes what is written, and what happens to names, into memory. It
+//! makes the thread that changes something wait when too much there waits for the disk, and has no form of
+//! these calls that says so beforehand. So a cell changes no more by itself than [`Pace::MOST`] in a
+//! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while.
+
+use super::descriptor::{Class, Node};
+use crate::clock::monotonic_ns;
+use std::cell::Cell;
+
+/// That the cell's thread may change something now.
+#[must_use = "a permit says how long the change took when it is used"]
+pub(super) struct Permit(Option<u64>);
+
+impl Permit {
+    /// A permit for what cannot wait.
+    pub(super) const FREE: Self = Self(None);
+
+    /// A permit to write so many bytes, unless that might wait.
+    pub(super) fn for_write(node: &Node, bytes: usize) -> Option<Self> {
+        match node.class {
+            Class::Memory => Some(Self(None)),
+            Class::Cached | Class::Layered => Pace::permits(bytes).map(|began| Self(Some(began))),
+            Class::Slow => None,
+        }
+    }
+
+    /// A permit for a change of one name, or of what the file system keeps of one file; unless that might
+    /// wait, or copy a file from another layer.
+    pub(super) fn for_change(class: Class) -> Option<Self> {
+        match class {
+            Class::Memory => Some(Self(None)),
+            Class::Cached => Pace::permits(Pace::CHANGE).map(|began| Self(Some(began))),
+            Class::Layered | Class::Slow => None,
+        }
+    }
+
+    /// A permit to close a file that was open for writing.
+    pub(super) fn for_close(node: &Node) -> Option<Self> {
+        Self::for_write(node, Pace::CHANGE)
+    }
+
+    /// The change is made.
+    pub(super) fn used(self) {
+        if let Some(began) = self.0 {
+            Pace::changed(began);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    began: u64,
+    bytes: usize,
+    not_before: u64,
+    /// For how long other threads make the changes after the next step that takes long, ns.
+    pause_ns: u64,
+}
+
+thread_local! {
+    static PACE: Cell<Pace> = const { Cell::new(Pace::START) };
+}
+
+impl Pace {
+    const START: Self = Self {
+        began: 0,
+        bytes: 0,
+        not_before: 0,
+        pause_ns: Self::PAUSE_NS,
+    };
+    const WINDOW_NS: u64 = 1_000_000_000;
+    const MOST: usize = 64 << 20;
+    /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
+    const CHANGE: usize = 512;
+    /// A step that took longer has waited for something.
+    const LONG_NS: u64 = 1_000_000;
+    /// For how long other threads make the changes then: a thread without real-time priority may just have
+    /// been preempted. Twice as long each time, until a window passes without.
+    const PAUSE_NS: u64 = 20_000_000;
+    const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
+
+    /// The time, if so many bytes may be changed now.
+    fn permits(bytes: usize) -> Option<u64> {
+        let now = monotonic_ns();
+        let mut pace = PACE.get();
+        if now - pace.began > Self::WINDOW_NS {
+            (pace.began, pace.bytes) = (now, 0);
+            if now > pace.not_before.saturating_add(Self::WINDOW_NS) {
+                pace.pause_ns = Self::PAUSE_NS;
+            }
+        }
+        pace.bytes += bytes;
+        let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
+        if permits {
+            PACE.set(pace);
+        }
+        permits.then_some(now)
+    }
+
+    fn changed(began: u64) {
+        let now = monotonic_ns();
+        if now - began > Self::LONG_NS {
+            let pace = PACE.get();
+            PACE.set(Self {
+                not_before: now + pace.pause_ns,
+                pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
+                ..pace
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PACE, Pace, Permit};
+    use crate::host::fs::descriptor::Class;
+
+    #[test]
+    fn what_may_wait_or_copy_files_is_never_changed_here() {
+        assert!(Permit::for_change(Class::Slow).is_none());
+        assert!(Permit::for_change(Class::Layered).is_none());
+        assert!(Permit::for_change(Class::Memory).is_some());
+    }
+
+    #[test]
+    fn a_change_that_took_long_sends_the_next_ones_elsewhere_for_longer_each_time() {
+        PACE.set(Pace::START);
+        let permit = Permit::for_change(Class::Cached).expect("nothing took long yet");
+        permit.used();
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            let long_ago = crate::clock::monotonic_ns() - 2 * Pace::LONG_NS;
+            Permit(Some(long_ago)).used();
+            assert!(Permit::for_change(Class::Cached).is_none());
+            pauses.push(PACE.get().pause_ns);
+        }
+        assert_eq!(pauses[..3], [40_000_000, 80_000_000, 160_000_000]);
+        assert_eq!(pauses.last(), Some(&Pace::LONGEST_PAUSE_NS));
+        PACE.set(Pace::START);
+    }
+
+    #[test]
+    fn no_more_is_changed_in_a_window_than_its_most() {
+        PACE.set(Pace::START);
+        let permits = (0..).take_while(|_| Permit::for_change(Class::Cached).is_some());
+        let most = Pace::MOST / Pace::CHANGE;
+        // A busy machine may need more than a window for so many.
+        assert!(permits.take(4 * most).count() >= most);
+        PACE.set(Pace::START);
+    }
+}
