@@ -87,6 +87,7 @@ pub mod program;
 mod promises;
 pub mod range_pool;
 mod realtime;
+mod refusals;
 mod reservation;
 pub mod share;
 pub mod slot;
@@ -116,6 +117,7 @@ pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
+pub use refusals::{Refusal, Reservation};
 pub use wasi::stdio::{
     Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

@@ -14,6 +14,7 @@ use super::path::Site;
 use super::status::device;
 use super::table::Files;
 use crate::host::kernel;
+use crate::refusals::{Refusals, Reservation};
 use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
@@ -50,6 +51,7 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Disk {
     limit: leasehold_lease::Disk,
+    refusals: Arc<Refusals>,
     bytes: AtomicU64,
     files: AtomicU64,
     /// Taken together by what makes files larger or opens them, alone by what makes them smaller.
@@ -74,9 +76,10 @@ fn give(counter: &AtomicU64, count: u64) {
 
 impl Disk {
     /// Nothing was added yet.
-    pub(crate) fn new(limit: leasehold_lease::Disk) -> Self {
+    pub(crate) fn new(limit: leasehold_lease::Disk, refusals: Arc<Refusals>) -> Self {
         Self {
             limit,
+            refusals,
             bytes: AtomicU64::new(0),
             files: AtomicU64::new(0),
             order: RwLock::new(()),
@@ -89,7 +92,10 @@ impl Disk {
     /// # Errors
     /// `DQUOT` when the tenant has made as many as it may.
     pub(crate) fn take_file(&self) -> Result<()> {
-        take(&self.files, 1, self.limit.files.into())
+        take(&self.files, 1, self.limit.files.into()).inspect_err(|_| {
+            let enough = u64::from(self.limit.files) + 1;
+            self.refusals.record(Reservation::DiskFiles, enough);
+        })
     }
 
     /// Gives a name back that has gone, or was not made after all.
@@ -102,7 +108,10 @@ impl Disk {
     /// # Errors
     /// `DQUOT` when the tenant has added as many as it may.
     fn take(&self, bytes: u64) -> Result<()> {
-        take(&self.bytes, bytes, self.limit.bytes.get())
+        take(&self.bytes, bytes, self.limit.bytes.get()).inspect_err(|_| {
+            let enough = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+            self.refusals.record(Reservation::DiskBytes, enough);
+        })
     }
 
     /// Waits, where one may, until nothing is made smaller; `None` on the cell's thread if something is.
@@ -297,13 +306,17 @@ impl Growth {
 mod tests {
     use super::{Disk, Errno};
     use leasehold_lease::ByteSize;
+    use std::sync::Arc;
 
     #[test]
     fn what_was_there_before_is_no_credit() {
-        let disk = Disk::new(leasehold_lease::Disk {
-            bytes: ByteSize::new(100).expect("in range"),
-            files: 1,
-        });
+        let disk = Disk::new(
+            leasehold_lease::Disk {
+                bytes: ByteSize::new(100).expect("in range"),
+                files: 1,
+            },
+            Arc::default(),
+        );
         super::give(&disk.bytes, 1000);
         disk.give_file();
         assert_eq!(disk.take(101), Err(Errno::DQUOT));
