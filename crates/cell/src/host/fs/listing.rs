@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn past_the_last_entry_there_is_nothing() {
+    fn past_every_number_of_an_entry_there_is_nothing() {
         let _turn = crate::host::kernel::faults::Turn::take();
         for base in [std::env::temp_dir(), "/dev/shm".into()] {
             let directory = tempfile::tempdir_in(base).expect("a directory");
             File::create(directory.path().join("file")).expect("created");
             let node = node(directory.path());
-            for place in [i64::MAX as u64, 1 << 63, u64::MAX] {
+            for place in [1 << 63, u64::MAX] {
                 let window = Window::read(&node, place).expect("read");
                 let after = window.after(place).expect("here");
                 assert_eq!(after, (&[][..], true), "{place}");
