@@ -3,8 +3,9 @@
 use super::attempt::Try;
 use super::disk::Identity;
 use super::pace::Permit;
-use super::pages::Lent;
+use super::pages::{Lent, PAGE};
 use super::path::{Site, status_of};
+use super::shrinks::{Shrinks, State, Window};
 use super::table::Files;
 use crate::host::kernel;
 use crate::steps::caps::{FREED, FREED_DIRECTORY};
@@ -55,12 +56,23 @@ impl Class {
 pub(crate) struct Node {
     fd: OwnedFd,
     holders: AtomicU32,
-    /// Whose file it is, if what it takes of a disk is counted, and what tells it from others.
-    owner: Option<(Arc<Files>, Identity)>,
+    /// Whose file it is, if what it takes of a disk is counted.
+    owner: Option<Owner>,
+    /// Blocks that it is known to have.
+    window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
     grown: Mutex<Option<Lent>>,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
+}
+
+/// Whose file one is.
+#[derive(Debug)]
+struct Owner {
+    files: Arc<Files>,
+    /// What tells it from others.
+    identity: Identity,
+    shrinks: Shrinks,
 }
 
 impl AsFd for Node {
@@ -71,7 +83,10 @@ impl AsFd for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some((files, identity)) = self.owner.take() {
+        if let Some(Owner {
+            files, identity, ..
+        }) = self.owner.take()
+        {
             files.account().disk().closing(identity, self.fd.as_fd());
         }
     }
@@ -109,6 +124,7 @@ impl Node {
             fd,
             holders: AtomicU32::new(1),
             owner: None,
+            window: Mutex::new(None),
             grown: Mutex::new(None),
             kind,
             class,
@@ -119,14 +135,57 @@ impl Node {
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
         if self.kind == FileType::RegularFile {
             let identity = files.account().disk().opened(status);
-            self.owner = Some((files.clone(), identity));
+            self.owner = Some(Owner {
+                files: files.clone(),
+                identity,
+                shrinks: Shrinks::of(identity),
+            });
         }
         self
     }
 
     /// The files that it is one of, if what it takes of a disk is counted.
     pub(super) fn files(&self) -> Option<&Arc<Files>> {
-        self.owner.as_ref().map(|(files, _)| files)
+        self.owner.as_ref().map(|owner| &owner.files)
+    }
+
+    fn window(&self) -> MutexGuard<'_, Option<Window>> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state in which a write finds the file, if that says anything.
+    pub(super) fn state(&self) -> Option<State> {
+        self.owner.as_ref()?.shrinks.state()
+    }
+
+    /// Remembers the blocks of a write to `at` that was measured, before which the file was in this state.
+    pub(super) fn wrote(&self, state: Option<State>, at: Option<u64>, bytes: usize) {
+        if let (Some(state), Some(at)) = (state, at) {
+            *self.window() = Window::new(state, at, bytes);
+        }
+    }
+
+    /// Makes a write to `at` without measuring it, on the cell's thread; `None` if it has to be measured.
+    pub(super) fn write_again<T>(
+        &self,
+        at: Option<u64>,
+        bytes: usize,
+        write: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let owner = self.owner.as_ref()?;
+        let window = *self.window();
+        let state = window?.covers(at?, bytes)?;
+        if !owner.shrinks.is_still(state) {
+            return None;
+        }
+        let disk = owner.files.account().disk();
+        let _together = disk.together(Site::Cell(self.class))?;
+        let written = write();
+        if !owner.shrinks.is_still(state) {
+            // Another tenant has made it smaller: what this one took is not known.
+            disk.took((bytes.div_ceil(PAGE) + 1) * PAGE);
+        }
+        Some(written)
     }
 
     /// Pages that it has grown by.
@@ -168,7 +227,7 @@ impl Node {
             return self.is_cheap_to_close().then_some(Permit::FREE);
         }
         let is_shrunk = || match &self.owner {
-            Some((files, identity)) => files.account().disk().is_shrunk(*identity),
+            Some(owner) => owner.files.account().disk().is_shrunk(owner.identity),
             None => true,
         };
         match self.class {
@@ -218,9 +277,10 @@ impl Node {
     /// Changes its size; `None` on the cell's thread if it has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
         match &self.owner {
-            Some((files, identity)) => {
-                let disk = files.account().disk();
-                disk.resize(site, (*identity, self.as_fd()), size)
+            Some(owner) => {
+                let (disk, file) = (owner.files.account().disk(), self.as_fd());
+                let resize = || disk.resize(site, (owner.identity, file), size);
+                owner.shrinks.shrink(resize)
             }
             None => Some(kernel::resize(self.as_fd(), size)),
         }

@@ -114,6 +114,11 @@ impl Disk {
         })
     }
 
+    /// Counts bytes that were written without being taken before.
+    pub(super) fn took(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::AcqRel);
+    }
+
     /// Waits, where one may, until nothing is made smaller; `None` on the cell's thread if something is.
     pub(crate) fn together(&self, site: Site) -> Option<RwLockReadGuard<'_, ()>> {
         if site == Site::Blocking {

@@ -5,7 +5,7 @@ use super::attempt::Try;
 use super::change::{self, Effect, PairChange};
 use super::descriptor::{Class, Mode as OpenMode, Node};
 use super::open::Request;
-use super::path::attempt_status;
+use super::path::{Site, attempt_status};
 use super::table::Table;
 use crate::host::io::Io;
 use crate::host::kernel;
@@ -224,4 +224,32 @@ fn a_file_that_was_created_and_written_is_closed_here_while_it_is_small() {
     drop(node);
     let status = attempt_status(&bench.account, &bench.start, c"f", true);
     assert!(bench.is_here(status));
+}
+
+#[test]
+fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, _) = bench.open(WRITE, c"f");
+    rustix::io::write(node.as_fd(), &[1; 1000]).expect("written");
+    let is_measured = |at, bytes| node.write_again(at, bytes, || ()).is_none();
+    assert!(is_measured(Some(0), 10), "nothing is known yet");
+    node.wrote(node.state(), Some(0), 1000);
+    assert!(!is_measured(Some(5), 1000));
+    assert!(is_measured(Some(5), 1024), "beyond what it has");
+    assert!(is_measured(None, 1), "wherever the end is");
+    // Another tenant with the same directory.
+    let io = Arc::new(Io::start().expect("threads"));
+    let account = Arc::new(Account::new(&Lease::default(), None, None, io));
+    let table = Table::new(tenant(), 1, account);
+    let theirs = match WRITE.attempt(table.files(), &bench.start, c"f") {
+        Try::Done(node) => node.expect("opened"),
+        Try::Elsewhere(work) => work().expect("opened"),
+    };
+    theirs
+        .resize(Site::Blocking, 0)
+        .expect("at once")
+        .expect("resized");
+    assert!(is_measured(Some(5), 1));
 }

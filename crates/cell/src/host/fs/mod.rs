@@ -20,6 +20,7 @@ mod pace;
 pub(crate) mod pages;
 pub(crate) mod path;
 pub(crate) mod preopen;
+mod shrinks;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod transfer;

@@ -249,8 +249,7 @@ pub(crate) fn write_promptly(
     let Some(permit) = Permit::for_write(node, step.len()) else {
         return Ok(Tried::Blocks);
     };
-    let growth = Growth::take(node, step.len())?;
-    let written = growth.write(Site::Cell(node.class), node, || {
+    let write = || {
         if reach == Reach::Direct {
             // SAFETY: the step was made of `memory`.
             match unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) } {
@@ -263,12 +262,24 @@ pub(crate) fn write_promptly(
             buffers.gather(memory, step.len(), between)?;
             Ok::<_, Fail>(write_from(node, between, offset, flags))
         })
-    });
-    permit.used();
-    match written {
-        None => Ok(Tried::Blocks),
-        Some(written) => Ok(tried(written??)?),
+    };
+    let at = (!append).then_some(offset);
+    if let Some(written) = node.write_again(at, step.len(), write) {
+        permit.used();
+        return Ok(tried(written?)?);
     }
+    let state = node.state();
+    let growth = Growth::take(node, step.len())?;
+    let written = growth.write(Site::Cell(node.class), node, write);
+    permit.used();
+    let Some(written) = written else {
+        return Ok(Tried::Blocks);
+    };
+    let written = tried(written??)?;
+    if let Tried::Moved(bytes) = written {
+        node.wrote(state, at, bytes);
+    }
+    Ok(written)
 }
 
 /// Reads into `buffer` at `offset`, if that does not wait. A step: no more than [`STEP`] bytes.
@@ -293,15 +304,24 @@ pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) ->
     let Some(permit) = Permit::for_write(node, bytes.len()) else {
         return Ok(Tried::Blocks);
     };
-    let growth = Growth::take(node, bytes.len())?;
-    let written = growth.write(Site::Cell(node.class), node, || {
-        write_from(node, bytes, offset, append_flag(append))
-    });
-    permit.used();
-    match written {
-        None => Ok(Tried::Blocks),
-        Some(written) => tried(written?),
+    let at = (!append).then_some(offset);
+    let write = || write_from(node, bytes, offset, append_flag(append));
+    if let Some(written) = node.write_again(at, bytes.len(), write) {
+        permit.used();
+        return tried(written);
     }
+    let state = node.state();
+    let growth = Growth::take(node, bytes.len())?;
+    let written = growth.write(Site::Cell(node.class), node, write);
+    permit.used();
+    let Some(written) = written else {
+        return Ok(Tried::Blocks);
+    };
+    let written = tried(written?)?;
+    if let Tried::Moved(bytes) = written {
+        node.wrote(state, at, bytes);
+    }
+    Ok(written)
 }
 
 fn append_flag(append: bool) -> libc::c_int {
