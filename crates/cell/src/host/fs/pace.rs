@@ -3,15 +3,36 @@
 //! A file system that writes to a disk takes what is written, and what happens to names, into memory. It
 //! makes the thread that changes something wait when too much there waits for the disk, and has no form of
 //! these calls that says so beforehand. So a cell changes no more by itself than [`Pace::MOST`] in a
-//! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while.
+//! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while. Writes and
+//! changes of names are paced apart: making a directory takes some file systems longer than a step may.
 
 use super::descriptor::{Class, Node};
 use crate::clock::monotonic_ns;
+use crate::steps::CEILING_NS;
 use std::cell::Cell;
 
 /// That the cell's thread may change something now.
 #[must_use = "a permit says how long the change took when it is used"]
-pub(super) struct Permit(Option<u64>);
+pub(super) struct Permit(Option<(Kind, u64)>);
+
+/// What is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The contents of files.
+    Bytes,
+    /// Names, and what a file system keeps of a file.
+    Names,
+}
+
+impl Kind {
+    /// A step of this kind that took longer has waited for something, or is too long for the cell's thread.
+    const fn long_ns(self) -> u64 {
+        match self {
+            Self::Bytes => 1_000_000,
+            Self::Names => CEILING_NS,
+        }
+    }
+}
 
 impl Permit {
     /// A permit for what cannot wait.
@@ -21,7 +42,7 @@ impl Permit {
     pub(super) fn for_write(node: &Node, bytes: usize) -> Option<Self> {
         match node.class {
             Class::Memory => Some(Self(None)),
-            Class::Cached | Class::Layered => Pace::permits(bytes).map(|began| Self(Some(began))),
+            Class::Cached | Class::Layered => Self::paced(Kind::Bytes, bytes),
             Class::Slow => None,
         }
     }
@@ -31,20 +52,27 @@ impl Permit {
     pub(super) fn for_change(class: Class) -> Option<Self> {
         match class {
             Class::Memory => Some(Self(None)),
-            Class::Cached => Pace::permits(Pace::CHANGE).map(|began| Self(Some(began))),
+            Class::Cached => Self::paced(Kind::Names, Pace::CHANGE),
             Class::Layered | Class::Slow => None,
         }
     }
 
     /// A permit to close a file that was open for writing.
     pub(super) fn for_close(node: &Node) -> Option<Self> {
-        Self::for_write(node, Pace::CHANGE)
+        match node.class {
+            Class::Layered => Self::paced(Kind::Names, Pace::CHANGE),
+            class => Self::for_change(class),
+        }
+    }
+
+    fn paced(kind: Kind, bytes: usize) -> Option<Self> {
+        Pace::permits(kind, bytes).map(|began| Self(Some((kind, began))))
     }
 
     /// The change is made.
     pub(super) fn used(self) {
-        if let Some(began) = self.0 {
-            Pace::changed(began);
+        if let Some((kind, began)) = self.0 {
+            Pace::changed(kind, began);
         }
     }
 }
@@ -59,7 +87,7 @@ struct Pace {
 }
 
 thread_local! {
-    static PACE: Cell<Pace> = const { Cell::new(Pace::START) };
+    static PACES: [Cell<Pace>; 2] = const { [Cell::new(Pace::START), Cell::new(Pace::START)] };
 }
 
 impl Pace {
@@ -73,17 +101,23 @@ impl Pace {
     const MOST: usize = 64 << 20;
     /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
     const CHANGE: usize = 512;
-    /// A step that took longer has waited for something.
-    const LONG_NS: u64 = 1_000_000;
     /// For how long other threads make the changes then: a thread without real-time priority may just have
     /// been preempted. Twice as long each time, until a window passes without.
     const PAUSE_NS: u64 = 20_000_000;
     const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
 
+    fn of(kind: Kind) -> Self {
+        PACES.with(|paces| paces[kind as usize].get())
+    }
+
+    fn set(self, kind: Kind) {
+        PACES.with(|paces| paces[kind as usize].set(self));
+    }
+
     /// The time, if so many bytes may be changed now.
-    fn permits(bytes: usize) -> Option<u64> {
+    fn permits(kind: Kind, bytes: usize) -> Option<u64> {
         let now = monotonic_ns();
-        let mut pace = PACE.get();
+        let mut pace = Self::of(kind);
         if now - pace.began > Self::WINDOW_NS {
             (pace.began, pace.bytes) = (now, 0);
             if now > pace.not_before.saturating_add(Self::WINDOW_NS) {
@@ -93,27 +127,35 @@ impl Pace {
         pace.bytes += bytes;
         let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
         if permits {
-            PACE.set(pace);
+            pace.set(kind);
         }
         permits.then_some(now)
     }
 
-    fn changed(began: u64) {
+    fn changed(kind: Kind, began: u64) {
         let now = monotonic_ns();
-        if now - began > Self::LONG_NS {
-            let pace = PACE.get();
-            PACE.set(Self {
+        if now - began > kind.long_ns() {
+            let pace = Self::of(kind);
+            let after = Self {
                 not_before: now + pace.pause_ns,
                 pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
                 ..pace
-            });
+            };
+            after.set(kind);
         }
     }
 }
 
+/// Forgets what took long on this thread.
+#[cfg(test)]
+pub(super) fn start_again() {
+    Pace::START.set(Kind::Bytes);
+    Pace::START.set(Kind::Names);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{PACE, Pace, Permit};
+    use super::{Kind, Pace, Permit};
     use crate::host::fs::descriptor::Class;
 
     #[test]
@@ -125,28 +167,29 @@ mod tests {
 
     #[test]
     fn a_change_that_took_long_sends_the_next_ones_elsewhere_for_longer_each_time() {
-        PACE.set(Pace::START);
+        Pace::START.set(Kind::Names);
         let permit = Permit::for_change(Class::Cached).expect("nothing took long yet");
-        permit.used();
+        drop(permit);
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            let long_ago = crate::clock::monotonic_ns() - 2 * Pace::LONG_NS;
-            Permit(Some(long_ago)).used();
+            let long_ago = crate::clock::monotonic_ns() - 2 * Kind::Names.long_ns();
+            Permit(Some((Kind::Names, long_ago))).used();
             assert!(Permit::for_change(Class::Cached).is_none());
-            pauses.push(PACE.get().pause_ns);
+            pauses.push(Pace::of(Kind::Names).pause_ns);
         }
         assert_eq!(pauses[..3], [40_000_000, 80_000_000, 160_000_000]);
         assert_eq!(pauses.last(), Some(&Pace::LONGEST_PAUSE_NS));
-        PACE.set(Pace::START);
+        assert!(Permit::paced(Kind::Bytes, 1).is_some(), "writes go on");
+        Pace::START.set(Kind::Names);
     }
 
     #[test]
     fn no_more_is_changed_in_a_window_than_its_most() {
-        PACE.set(Pace::START);
+        Pace::START.set(Kind::Names);
         let permits = (0..).take_while(|_| Permit::for_change(Class::Cached).is_some());
         let most = Pace::MOST / Pace::CHANGE;
         // A busy machine may need more than a window for so many.
         assert!(permits.take(4 * most).count() >= most);
-        PACE.set(Pace::START);
+        Pace::START.set(Kind::Names);
     }
 }
