@@ -27,6 +27,7 @@ use crate::program::{Form, Program, ProgramError};
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
+use crate::refusals::Refusal;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
@@ -224,6 +225,8 @@ pub struct Ended {
     pub statement: Option<Statement>,
     /// How it used its memory, until it ended.
     pub memory: MemoryUse,
+    /// What its lease refused to it and its descendants.
+    pub refusals: Vec<Refusal>,
     /// What ending it cost.
     pub reclaimed: Reclaimed,
     /// What it got of the processor, its end included.

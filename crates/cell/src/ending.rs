@@ -21,6 +21,7 @@ use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
 use crate::range_pool::STEP_PAGES;
+use crate::refusals::{Refusal, Reservation};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
@@ -75,6 +76,8 @@ pub(crate) struct Ending {
     tenancy: Option<Tenancy>,
     /// The files of a top-level tenant, until all are closed.
     files: Option<Arc<Account>>,
+    /// What its lease refused, if it is a top-level tenant.
+    refusals: Vec<Refusal>,
     memory: MemoryUse,
     reusable: Elapsed,
     pages: u64,
@@ -135,7 +138,9 @@ impl Ending {
         }: Belongings,
     ) -> Option<Self> {
         let _step = begin(step!("cell", "end: begin"));
+        let mut refusals = Vec::new();
         if let Some(files) = &files {
+            refusals = files.refusals().take();
             // What other threads did for it before is no part of its end.
             files.take_cpu_ns();
         }
@@ -153,6 +158,12 @@ impl Ending {
             let end = local.kernel.begin_end(tenant).ok()?;
             Some((charged_ns, statement, end))
         })?;
+        for refusal in &mut refusals {
+            if refusal.reservation == Reservation::Budget {
+                // A budget is kept at the price of the profile.
+                refusal.enough = price.of(refusal.enough);
+            }
+        }
         Some(Self {
             cause,
             reply,
@@ -174,6 +185,7 @@ impl Ending {
             leavings: Leavings::default(),
             tenancy,
             files,
+            refusals,
             memory,
             reusable: Elapsed::default(),
             pages: 0,
@@ -336,6 +348,7 @@ impl Ending {
                 at_ns: self.began_wall,
                 statement: self.statement,
                 memory: self.memory,
+                refusals: self.refusals,
                 reclaimed,
                 supply,
             });

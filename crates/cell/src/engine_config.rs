@@ -11,7 +11,7 @@ use crate::steps::caps;
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 6;
+pub const CONFIG_VERSION: u32 = 7;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;

@@ -16,7 +16,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
-use crate::steps::caps::{STRING_COUNT, STRINGS, TRAP_MESSAGE};
+use crate::steps::caps::{PATH, STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
 use crate::wasi::clocks::CellClock;
@@ -66,6 +66,9 @@ pub struct Surroundings {
     pub dirs: Vec<Directory>,
     /// Data sets that it can map, by name; only for tenants that page.
     pub data: Vec<(String, PathBuf)>,
+    /// The directory, as the guest sees it, at which a component's relative paths begin by custom
+    /// (`wasi:cli/environment` `initial-cwd`); at most 4,096 bytes.
+    pub cwd: Option<String>,
     /// Standard input.
     pub stdin: Input,
     /// Standard output.
@@ -82,7 +85,9 @@ impl Surroundings {
         let env = env.map(|(name, value)| name.len() + value.len() + 2);
         let dirs = self.dirs.iter().map(|directory| directory.guest.len() + 1);
         let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
-        match fits(self.args.len(), args.sum())
+        let is_path = |cwd: &String| cwd.len() <= PATH.size();
+        match self.cwd.as_ref().is_none_or(is_path)
+            && fits(self.args.len(), args.sum())
             && fits(self.env.len(), env.sum())
             && fits(self.dirs.len(), dirs.sum())
         {
@@ -406,6 +411,9 @@ impl Surrounding {
                 .allow_tcp(false)
                 .allow_udp(false)
                 .allow_ip_name_lookup(false);
+            if let Some(cwd) = &surroundings.cwd {
+                wasi.initial_cwd(cwd);
+            }
             surroundings.stdin.give(&mut wasi);
             surroundings.stdout.give_stdout(&mut wasi);
             surroundings.stderr.give_stderr(&mut wasi);

@@ -6,6 +6,7 @@ use crate::limiter::Limiter;
 use crate::memory::DataSet;
 use crate::steps::Cap;
 use crate::wasi::filesystem::FileSystem;
+use crate::wasi::poll::Watched;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::TenantId;
 use wasmtime::error::Context as _;
@@ -27,6 +28,8 @@ pub(crate) struct Guest {
     data: Vec<DataSet>,
     pub(crate) limiter: Limiter,
     pub(crate) table: TableCharge,
+    /// The pollables of its streams.
+    pub(crate) watched: Watched,
     wasi: WasiP1Ctx,
     /// The state of preview 1, for a core module.
     preview1: Option<Box<preview1::State>>,
@@ -53,6 +56,7 @@ impl Guest {
             data,
             limiter,
             table,
+            watched: Watched::default(),
             wasi,
             preview1,
             files,

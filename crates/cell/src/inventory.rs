@@ -52,11 +52,13 @@ pub struct Inventory {
     /// Segments that the engine looks at when an instance is made, one by one: those of elements, and
     /// passive ones of data.
     pub segments: u64,
+    /// Imports of core instances, which the engine hands over one by one.
+    pub imports: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 10;
+    pub(crate) const WORDS: usize = 11;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -71,6 +73,7 @@ impl Inventory {
             self.elements,
             self.globals,
             self.segments,
+            self.imports,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -94,6 +97,7 @@ impl Inventory {
             elements,
             globals,
             segments,
+            imports,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -106,6 +110,7 @@ impl Inventory {
             elements,
             globals,
             segments,
+            imports,
         })
     }
 
@@ -120,6 +125,7 @@ impl Inventory {
         self.elements = self.elements.saturating_add(other.elements);
         self.globals = self.globals.saturating_add(other.globals);
         self.segments = self.segments.saturating_add(other.segments);
+        self.imports = self.imports.saturating_add(other.imports);
     }
 }
 
@@ -239,6 +245,7 @@ fn in_module(
         Payload::ImportSection(section) => {
             for import in section.into_imports() {
                 let import = import?;
+                module.imports += 1;
                 match import.ty {
                     TypeRef::Func(_) | TypeRef::FuncExact(_) => {
                         module.instance_bytes += FUNCTION_BYTES;

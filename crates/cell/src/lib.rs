@@ -90,6 +90,7 @@ mod promises;
 pub mod range_pool;
 mod realtime;
 mod realtime_limit;
+mod refusals;
 mod reservation;
 pub mod share;
 pub mod slot;
@@ -120,6 +121,7 @@ pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
+pub use refusals::{Refusal, Reservation};
 pub use wasi::stdio::{
     Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

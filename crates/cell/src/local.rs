@@ -17,13 +17,14 @@ use crate::host::io::Io;
 use crate::memory;
 use crate::meter::{Held, Meter};
 use crate::preempt;
-use crate::share::Shares;
+use crate::refusals::Reservation;
+use crate::share::{PAGE, Shared, Shares, Short};
 use crate::steps::caps::COPIED_REGION;
 use crate::wasi::filesystem::directory::Listing;
 use crate::wasi::poll::Source;
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
-use leasehold_reclaim::{Class, Config, GroupId};
+use leasehold_reclaim::{Class, Config, GroupId, Refused};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -205,16 +206,55 @@ impl Local {
     ) -> Result<(), Errno> {
         let group = self.kernel.group_of(tenant)?;
         let root = self.kernel.groups().root_of(group).ok_or(Errno::Gone)?;
-        self.shares.take(root, held, n)?;
+        if let Err(short) = self.shares.take(root, held, n) {
+            self.record_short(root, short);
+            return Err(short.into());
+        }
         let class = self.meter.class(held);
         if let Err(refused) = self.kernel.groups_mut().charge(group, class, n) {
             self.shares.give(root, held, n);
+            if group == root {
+                self.record_refused(tenant, root, refused);
+            }
             return Err(refused.into());
         }
         let holdings = self.holdings.entry(execution).or_default();
         holdings.root = Some(root);
         holdings.counts[held.index()] += n;
         Ok(())
+    }
+
+    fn record(&self, root: GroupId, reservation: Reservation, enough: u64) {
+        if let Some(account) = self.files.get(&root) {
+            account.refusals().record(reservation, enough);
+        }
+    }
+
+    /// Records that a share of a top-level tenant is too small.
+    fn record_short(&self, root: GroupId, short: Short) {
+        match short {
+            Short::Of(Shared::TableElements, enough) => {
+                self.record(root, Reservation::TableElements, enough);
+            }
+            Short::Of(Shared::HostPages, pages) => {
+                let enough = pages.saturating_mul(PAGE);
+                self.record(root, Reservation::HostMemory, enough);
+            }
+            // How many places there are is the cell's.
+            Short::Of(Shared::Places, _) | Short::Gone => {}
+        }
+    }
+
+    /// Records that the budget of a top-level tenant is too small. At the price of the profile, as the
+    /// budget is kept.
+    fn record_refused(&self, tenant: TenantId, root: GroupId, refused: Refused) {
+        if let Refused::Budget { needed, left } = refused
+            && let Ok(account) = self.kernel.account(tenant)
+        {
+            let short_ns = needed.0.saturating_sub(left.0).div_ceil(1_000);
+            let enough = account.budget_ns.saturating_add(short_ns);
+            self.record(root, Reservation::Budget, enough);
+        }
     }
 
     /// Takes back the charge for something that is no longer held, or was not allocated after
@@ -265,7 +305,17 @@ impl Local {
         execution: u64,
         bytes: u64,
     ) -> Result<(), Errno> {
-        self.kernel.take_memory(tenant, bytes)?;
+        if let Err(errno) = self.kernel.take_memory(tenant, bytes) {
+            // A child's reservation is its parent's to choose.
+            if let Some(root) = self.root_of(tenant)
+                && self.kernel.group_of(tenant) == Ok(root)
+                && let Ok(memory) = self.kernel.memory(tenant)
+            {
+                let enough = memory.used.saturating_add(bytes);
+                self.record(root, Reservation::Memory, enough);
+            }
+            return Err(errno);
+        }
         self.holdings.entry(execution).or_default().memory_bytes += bytes;
         if let Some(root) = self.root_of(tenant) {
             memory::lend(root, bytes);

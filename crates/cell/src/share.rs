@@ -13,7 +13,7 @@ use leasehold_reclaim::GroupId;
 use std::collections::HashMap;
 
 /// Bytes of a page.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// What is shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,24 @@ pub(crate) enum Shared {
     TableElements,
     /// Pages of the host's memory outside linear memories and the arena.
     HostPages,
+}
+
+/// Why a share was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The tenant has ended.
+    Gone,
+    /// It has less left: what all of the share would have to be.
+    Of(Shared, u64),
+}
+
+impl From<Short> for Errno {
+    fn from(short: Short) -> Self {
+        match short {
+            Short::Gone => Self::Gone,
+            Short::Of(..) => Self::Limit,
+        }
+    }
 }
 
 /// An amount of which `taken` is in use.
@@ -81,16 +99,16 @@ impl Shares {
     /// Takes what `n` of something take of its shares, for the tenant whose top-level group is `root`.
     ///
     /// # Errors
-    /// [`Errno::Limit`] when that is more than its share; nothing has changed then.
-    pub(crate) fn take(&mut self, root: GroupId, held: Held, n: u64) -> Result<(), Errno> {
-        let tree = self.trees.get_mut(&root).ok_or(Errno::Gone)?;
+    /// When that is more than its share; nothing has changed then.
+    pub(crate) fn take(&mut self, root: GroupId, held: Held, n: u64) -> Result<(), Short> {
+        let tree = self.trees.get_mut(&root).ok_or(Short::Gone)?;
         let takes = held.takes();
-        let fits = takes.iter().all(|&(shared, each)| {
+        for &(shared, each) in takes {
             let share = tree.share(shared);
-            each.saturating_mul(n) <= share.most - share.taken
-        });
-        if !fits {
-            return Err(Errno::Limit);
+            let enough = each.saturating_mul(n).saturating_add(share.taken);
+            if enough > share.most {
+                return Err(Short::Of(shared, enough));
+            }
         }
         for &(shared, each) in takes {
             tree.share(shared).taken += each * n;

@@ -13,6 +13,7 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::program::{Code, Program, ProgramError};
 use leasehold_cell::steps::CEILING_NS;
 use leasehold_confine::owned::OwnedError;
+use leasehold_lease::Lease;
 use wasmtime::Engine;
 
 fn engine() -> Engine {

@@ -3,8 +3,9 @@
 use crate::exit::Failure;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
-use leasehold_cell::{KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
-use leasehold_lease::{ByteSize, Cpu, LeaseFile, TenantSpec};
+use leasehold_cell::profile::Profile;
+use leasehold_cell::{Held, KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
+use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_pager::PAGE;
 use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
@@ -19,6 +20,20 @@ pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {
         )));
     }
     LeaseFile::load(path).map_err(|error| Failure::Configuration(error.to_string()))
+}
+
+/// The reclamation budget of a tenant whose lease does not state one: what a lease has by default, and what
+/// this profile charges for all the linear memory that the lease allows.
+pub(crate) fn default_budget(lease: &Lease, profile: &Profile) -> Nanoseconds {
+    let page = match lease.memory.paging {
+        Some(_) => Held::PagedPage,
+        None => Held::MemoryPage,
+    };
+    let pages = lease.memory.limit().get().div_ceil(PAGE);
+    let pages_ns = u128::from(pages) * u128::from(profile.charge_ps(page)) / 1_000;
+    let pages_ns = u64::try_from(pages_ns).unwrap_or(u64::MAX);
+    let budget = Lease::default().reclaim.budget.get();
+    Nanoseconds::new(budget.saturating_add(pages_ns)).unwrap_or(Nanoseconds::MAX)
 }
 
 /// The contract that a lease states.
@@ -166,4 +181,26 @@ pub(crate) fn held_memory(tenants: &[TenantSpec], stated: Option<ByteSize>) -> O
             bytes: swapped,
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::default_budget;
+    use leasehold_cell::Held;
+    use leasehold_cell::profile::Profile;
+    use leasehold_lease::{ByteSize, Lease};
+
+    #[test]
+    fn the_default_budget_pays_for_all_the_memory_that_the_lease_allows() {
+        let mut profile = Profile::free();
+        let page = Held::MemoryPage.name().to_owned();
+        profile.median_ps.held.insert(page, 325_000);
+        for mib in [1, 1024, 4096] {
+            let mut lease = Lease::default();
+            lease.memory.reserve = ByteSize::new(mib << 20).expect("in range");
+            let pages_ns = (mib << 8) * profile.charge_ps(Held::MemoryPage) / 1_000;
+            let rest_ns = default_budget(&lease, &profile).get() - pages_ns;
+            assert_eq!(rest_ns, Lease::default().reclaim.budget.get(), "{mib}");
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod memory_admission;
 mod mounts;
 mod output;
 mod overhead;
+mod refusals;
 mod report;
 mod run;
 mod simulate;

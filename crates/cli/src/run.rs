@@ -8,6 +8,7 @@ use crate::host_steps;
 use crate::leases::{self, Ends};
 use crate::output::{self, plain, say};
 use crate::overhead::{HostSteps, HostTime};
+use crate::refusals;
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
@@ -47,12 +48,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", requires = "lease")]
     tenant: Option<String>,
 
-    /// Reclamation budget: what taking everything back may cost [default: 50ms].
+    /// Reclamation budget: what taking everything back may cost [default: 50ms and what
+    /// all of --memory costs].
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanoseconds>,
 
-    /// Host memory that one pending host call may hold [default: what an eighth of the
-    /// budget pays for, 64KiB to 16MiB].
+    /// Host memory that one pending host call may hold [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     call_bytes: Option<ByteSize>,
 
@@ -94,6 +95,11 @@ pub(crate) struct Arguments {
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<leasehold_lease::Directory>,
 
+    /// Where the program's relative paths begin, as it sees it: /DIR. Components learn it from
+    /// wasi:cli, others from the variable PWD.
+    #[arg(long, value_name = "DIR", value_parser = guest_directory)]
+    cwd: Option<String>,
+
     /// A data set the program may map, if it pages: NAME=FILE.
     #[arg(long = "data", value_name = "DATA")]
     data: Vec<DataSet>,
@@ -128,8 +134,19 @@ pub(crate) struct Arguments {
     confinement: confinement::Arguments,
 }
 
+/// A directory as a guest names it.
+fn guest_directory(text: &str) -> Result<String, String> {
+    match text.starts_with('/') && text.len() <= 4096 {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "found no path of a guest; allowed: one that starts with / and has at most 4096 bytes"
+                .into(),
+        ),
+    }
+}
+
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
-    let tenant = tenant(&arguments)?;
+    let mut tenant = tenant(&arguments)?;
     for directory in &tenant.dirs {
         if !directory.host.is_dir() {
             let message = format!("no such directory: {}", directory.host.display());
@@ -137,6 +154,9 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         }
     }
     let (profile, path) = profile_or_calibrate(profile)?;
+    if arguments.budget.is_none() && arguments.lease.is_none() {
+        tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
+    }
     let ends = ends(&tenant, &profile);
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
@@ -160,12 +180,16 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     )?;
     let cell = Cell::start(config)?;
     confinement::started()?;
+    let lease = tenant.lease;
     let program = load(&cell, &tenant.component, &tenant.lease)?;
     let handle = cell
         .start_tenant(StartRequest {
             program,
             lease: tenant.lease,
-            surroundings: surroundings(&tenant),
+            surroundings: Surroundings {
+                cwd: arguments.cwd,
+                ..surroundings(&tenant)
+            },
             detailed: arguments.report || arguments.json,
         })
         .map_err(failure)?;
@@ -184,16 +208,22 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     .map_err(failure)?;
     output::finish(ended.exit == Exit::Killed, &[]);
 
+    let refused = refusals::line(&ended.refusals, &lease);
     match &ended.exit {
         Exit::Trap(message) => say!("leasehold: the program trapped: {}", plain(message)),
         Exit::Lease(message) => {
+            let more = refused.as_ref().map(|line| format!("; {line}"));
             say!(
-                "leasehold: the lease does not pay for it: {}",
-                plain(message)
+                "leasehold: the lease does not pay for it: {}{}",
+                plain(message),
+                more.unwrap_or_default()
             );
         }
         Exit::Memory(message) => say!("leasehold: {}", plain(message)),
         Exit::Code(_) | Exit::Killed => {}
+    }
+    if let (Some(line), false) = (&refused, matches!(ended.exit, Exit::Lease(_))) {
+        say!("leasehold: {line}");
     }
     if arguments.json {
         let mut json = report::json(&tenant, &ended, &bound, &confined);
@@ -251,6 +281,15 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     };
     tenant.args.extend(command.cloned());
     tenant.env.extend(arguments.env.iter().cloned());
+    let names_pwd = |env: &EnvVar| env.name == "PWD";
+    if let Some(cwd) = &arguments.cwd
+        && !tenant.env.iter().any(names_pwd)
+    {
+        tenant.env.push(EnvVar {
+            name: "PWD".to_owned(),
+            value: cwd.clone(),
+        });
+    }
     tenant.dirs.extend(arguments.dirs.iter().cloned());
     if let Some(twice) = leasehold_lease::Directory::twice(&tenant.dirs) {
         let guest = &twice.guest;
@@ -353,6 +392,7 @@ pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
             .iter()
             .map(|data| (data.name.clone(), data.file.clone()))
             .collect(),
+        cwd: None,
         stdin: Input::Inherit,
         stdout: Output::Stdout,
         stderr: Output::Stderr,

@@ -115,6 +115,81 @@ fn a_report_tells_what_was_charged_predicted_and_measured() {
     );
 }
 
+/// A program that grows its memory by so many MiB, and exits with 1 if it is refused.
+fn growing_by(mib: u32) -> String {
+    format!(
+        r#"(module
+             (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+             (memory (export "memory") 16)
+             (func (export "_start")
+               (call $exit (i32.eq (memory.grow (i32.const {})) (i32.const -1)))))"#,
+        mib * 16
+    )
+}
+
+#[test]
+fn the_default_budget_pays_for_the_default_memory() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write("grow.wat", growing_by(1000));
+    let output = leasehold.run(&["run", &program]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn what_a_lease_refused_is_a_line_that_says_what_would_have_been_enough() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write("grow.wat", growing_by(100));
+    let refused = |options: &[&str]| {
+        let args = [&["run"], options, &[&program]].concat();
+        let output = leasehold.run(&args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(
+        refused(&["--memory", "64MiB"]),
+        "leasehold: the lease refused the program something: once by --memory 64MiB, \
+         where 101MiB would have been enough at first\n"
+    );
+    // What it says is enough is enough.
+    let error = refused(&["--budget", "5ms"]);
+    let enough = error
+        .split_once("--budget 5.00ms, where ")
+        .expect("named")
+        .1;
+    let (enough, _) = enough.split_once(' ').expect("a time");
+    let output = leasehold.run(&["run", "--budget", enough, &program]);
+    assert_eq!(output.status.code(), Some(0), "{enough}: {output:?}");
+}
+
+#[test]
+fn a_program_learns_its_directory() {
+    let leasehold = Leasehold::new();
+    // It exits with the number of its variables and the bytes of them.
+    let program = leasehold.write(
+        "env.wat",
+        r#"(module
+             (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+             (import "wasi_snapshot_preview1" "environ_sizes_get"
+               (func $sizes (param i32 i32) (result i32)))
+             (memory (export "memory") 1)
+             (func (export "_start")
+               (drop (call $sizes (i32.const 0) (i32.const 4)))
+               (call $exit (i32.add (i32.mul (i32.load (i32.const 0)) (i32.const 100))
+                                    (i32.load (i32.const 4))))))"#,
+    );
+    let code = |args: &[&str]| leasehold.run(args).status.code();
+    let bytes = "PWD=/work\0".len() as i32;
+    assert_eq!(code(&["run", &program]), Some(0));
+    assert_eq!(
+        code(&["run", "--cwd", "/work", &program]),
+        Some(100 + bytes)
+    );
+    let given = ["run", "--cwd", "/work", "--env", "PWD=/", &program];
+    assert_eq!(code(&given), Some(100 + "PWD=/\0".len() as i32));
+    assert_eq!(code(&["run", "--cwd", "work", &program]), Some(2));
+}
+
 /// Runs a command that must end, whatever its guests do.
 fn ends(mut command: Command) -> Output {
     let mut child = command

@@ -34,8 +34,7 @@ pub struct Reclaim {
     /// The reclamation budget of the tenant's group: every allocation is charged against it
     /// before it is made, and refused when it does not fit.
     pub budget: Nanoseconds,
-    /// The host memory that one pending host call may hold. `None` leaves it to the cell: what an
-    /// eighth of the budget pays for, at most 16 MiB.
+    /// The host memory that one pending host call may hold. `None` is 128 KiB.
     pub call_bytes: Option<ByteSize>,
 }
 

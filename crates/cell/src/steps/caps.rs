@@ -27,6 +27,8 @@ pub enum Beyond {
     Steps,
     /// The program, or its start, is refused.
     Refused,
+    /// An I/O thread makes the call.
+    Elsewhere,
 }
 
 impl Beyond {
@@ -38,6 +40,7 @@ impl Beyond {
             Self::Part => "done in part",
             Self::Steps => "further steps",
             Self::Refused => "refused",
+            Self::Elsewhere => "on an I/O thread",
         }
     }
 }
@@ -84,6 +87,16 @@ pub const IOVECS: Cap = Cap::new("buffers", 1024, Beyond::Part);
 
 /// Bytes of a path.
 pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
+
+/// Bytes of a path by which the cell's thread changes a directory: it is resolved up to four times.
+pub const CHANGED_PATH: Cap = Cap::new("bytes of path", 256, Beyond::Elsewhere);
+
+/// Bytes of a file that the cell's thread closes, empties or removes: as many as that may free, in some
+/// 40 µs.
+pub const FREED: Cap = Cap::new("bytes of file", 256 * KIB, Beyond::Elsewhere);
+
+/// Bytes of a directory that the cell's thread removes: all of it is read to see that it is empty.
+pub const FREED_DIRECTORY: Cap = Cap::new("bytes of directory", 64 * KIB, Beyond::Elsewhere);
 
 /// Bytes of a tenant's arguments, or of its environment.
 pub const STRINGS: Cap = Cap::new("bytes of strings", 64 * KIB, Beyond::Refused);

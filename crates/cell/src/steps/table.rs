@@ -1,10 +1,10 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, GLOBALS, IOVECS, MESSAGE,
-    MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
-    REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH,
-    TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    ARGUMENTS, BULK, CALL, CHANGED_PATH, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, FREED,
+    FREED_DIRECTORY, GLOBALS, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED,
+    POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT, STRINGS,
+    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -249,7 +249,7 @@ static ROWS: [Row; 269] = [
     row(PREVIEW1, "fd_filestat_set_size").io(),
     row(PREVIEW1, "fd_filestat_set_times").io(),
     row(PREVIEW1, "fd_filestat_get").io(),
-    row(PREVIEW1, "fd_close").io(),
+    row(PREVIEW1, "fd_close").caps(&[FREED]).io(),
     row(PREVIEW1, "fd_fdstat_get"),
     row(PREVIEW1, "fd_fdstat_set_flags"),
     row(PREVIEW1, "fd_fdstat_set_rights"),
@@ -279,7 +279,7 @@ static ROWS: [Row; 269] = [
         .holds("a window of entries")
         .io(),
     row(PREVIEW1, "path_create_directory")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_filestat_get")
@@ -287,32 +287,35 @@ static ROWS: [Row; 269] = [
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_filestat_set_times")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
-    row(PREVIEW1, "path_link").caps(&[PATH]).holds("paths").io(),
+    row(PREVIEW1, "path_link")
+        .caps(&[PATH, CHANGED_PATH])
+        .holds("paths")
+        .io(),
     row(PREVIEW1, "path_readlink")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_remove_directory")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED_DIRECTORY])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_rename")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_symlink")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_unlink_file")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_open")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .takes(&[Held::Descriptor])
         .holds("a path")
         .io(),
@@ -441,7 +444,7 @@ static ROWS: [Row; 269] = [
         .holds("a window of entries")
         .io(),
     row(FILES, "[method]descriptor.create-directory-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.stat-at")
@@ -449,31 +452,31 @@ static ROWS: [Row; 269] = [
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.set-times-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.link-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.readlink-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.remove-directory-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED_DIRECTORY])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.rename-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.symlink-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.unlink-file-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.metadata-hash-at")
@@ -481,11 +484,11 @@ static ROWS: [Row; 269] = [
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.open-at")
-        .caps(&[PATH])
+        .caps(&[PATH, CHANGED_PATH, FREED])
         .takes(DESCRIPTOR)
         .holds("a path")
         .io(),
-    row(FILES, "[resource-drop]descriptor").io(),
+    row(FILES, "[resource-drop]descriptor").caps(&[FREED]).io(),
     row(FILES, "[method]directory-entry-stream.read-directory-entry")
         .caps(&[WINDOW])
         .io(),

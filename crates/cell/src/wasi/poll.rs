@@ -10,8 +10,10 @@ use super::{Wasi, rep};
 use crate::clock;
 use crate::guest::Guest;
 use crate::local;
-use crate::steps::caps::POLL_LIST;
+use crate::meter::Held;
+use crate::steps::caps::{ENTRIES, POLL_LIST};
 use crate::steps::{mark, step};
+use leasehold_kernel::{Errno, TenantId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -34,15 +36,78 @@ pub(crate) enum Source {
     Output(u32),
 }
 
+impl Source {
+    /// The place of the stream that it waits for.
+    fn stream(self) -> Option<u32> {
+        match self {
+            Self::Deadline(_) => None,
+            Self::Input(place) | Self::Output(place) => Some(place),
+        }
+    }
+}
+
+/// How many pollables there are of each stream of an execution, by its place in the resource table: a stream
+/// is not to be dropped before them, as another one would take its place. A page of the host's, from the
+/// first of them on.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Option<Box<[u32; ENTRIES.size()]>>);
+
+impl Watched {
+    fn count_mut(&mut self, place: u32) -> Option<&mut u32> {
+        self.0.as_mut()?.get_mut(place as usize)
+    }
+
+    /// Counts one more pollable of the stream at `place`.
+    fn add(&mut self, (tenant, execution): (TenantId, u64), place: u32) -> Result<()> {
+        if self.0.is_none() {
+            local::with(|local| local.hold(tenant, execution, Held::HostPage, 1))
+                .map_err(unpaid)?;
+            self.0 = Some(Box::new([0; ENTRIES.size()]));
+        }
+        let count = self.count_mut(place).context("unknown stream")?;
+        *count = count.checked_add(1).context("too many pollables")?;
+        Ok(())
+    }
+
+    /// Counts one pollable less.
+    fn remove(&mut self, place: u32) {
+        if let Some(count) = self.count_mut(place) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Fails, which traps, unless the stream at `place` can be dropped.
+    ///
+    /// # Errors
+    /// When there is a pollable of it.
+    pub(crate) fn check_drop(&self, place: u32) -> Result<()> {
+        let count = self
+            .0
+            .as_ref()
+            .and_then(|counts| counts.get(place as usize));
+        if count.is_some_and(|count| *count > 0) {
+            bail!("a stream is dropped before a pollable of it: resource has children");
+        }
+        Ok(())
+    }
+}
+
+fn unpaid(errno: Errno) -> wasmtime::Error {
+    wasmtime::Error::new(errno).context("the lease does not pay for a pollable")
+}
+
 /// Makes a pollable in the guest's arena.
 ///
 /// # Errors
 /// When the lease cannot pay for it. The interface has no way to say so, so the guest traps.
-pub(crate) fn subscribe(guest: &Guest, source: Source) -> Result<Resource<DynPollable>> {
+pub(crate) fn subscribe(guest: &mut Guest, source: Source) -> Result<Resource<DynPollable>> {
     let class = local::with(|local| local.classes.pollable);
-    rep::create(guest, class, source).map_err(|errno| {
-        wasmtime::Error::new(errno).context("the lease does not pay for a pollable")
-    })
+    let pollable = rep::create(guest, class, source).map_err(unpaid)?;
+    if let Some(place) = source.stream() {
+        let identity = guest.identity();
+        guest.watched.add(identity, place)?;
+    }
+    Ok(pollable)
 }
 
 fn source(guest: &Guest, pollable: &Resource<DynPollable>) -> Result<Source> {
@@ -93,7 +158,15 @@ impl poll::HostPollable for Wasi<'_> {
     fn drop(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
         mark(step!("wasi:io/poll", "[resource-drop]pollable"));
         if let Some(handle) = rep::find::<Source, _>(self.0, &pollable) {
-            local::with(|local| local.kernel.groups_mut().free(handle));
+            let source = local::with(|local| {
+                let groups = local.kernel.groups_mut();
+                let source = groups.get(handle).copied();
+                groups.free(handle);
+                source
+            });
+            if let Some(place) = source.and_then(Source::stream) {
+                self.0.watched.remove(place);
+            }
         }
         Ok(())
     }
@@ -159,7 +232,6 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
 fn watch(table: &mut ResourceTable, reps: BTreeMap<u32, Vec<u32>>) -> Result<Vec<Ready<'_>>> {
     let mut watched = Vec::with_capacity(reps.len());
     for (entry, indices) in table.iter_entries(reps) {
-        // The stream that a pollable watched may be gone: then waiting for it is over.
         let ready: Pin<Box<dyn Future<Output = ()> + Send>> = match entry {
             Err(_) => Box::pin(std::future::ready(())),
             Ok(entry) if entry.is::<DynInputStream>() => entry

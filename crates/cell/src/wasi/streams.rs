@@ -80,6 +80,7 @@ impl streams::HostInputStream for Wasi<'_> {
 
     async fn drop(&mut self, stream: Resource<DynInputStream>) -> Result<()> {
         mark(step!("wasi:io/streams", "[resource-drop]input-stream"));
+        self.0.watched.check_drop(stream.rep())?;
         streams::HostInputStream::drop(self.0.charged_table(), stream).await
     }
 }
@@ -183,6 +184,7 @@ impl streams::HostOutputStream for Wasi<'_> {
 
     async fn drop(&mut self, stream: Resource<DynOutputStream>) -> Result<()> {
         mark(step!("wasi:io/streams", "[resource-drop]output-stream"));
+        self.0.watched.check_drop(stream.rep())?;
         streams::HostOutputStream::drop(self.0.charged_table(), stream).await
     }
 }

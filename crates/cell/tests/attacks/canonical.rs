@@ -79,3 +79,63 @@ fn a_call_of_a_component_returns_no_more_random_bytes_than_the_cap() {
     };
     assert!(message.contains("exceeds limit 65536"), "{message}");
 }
+
+/// How a component ends that takes a pollable of its standard output, and then does this.
+fn with_pollable(body: &str) -> Exit {
+    let text = format!(
+        r#"(component
+  (import "wasi:io/poll@0.2.0" (instance $poll
+    (export "pollable" (type $pollable (sub resource)))))
+  (alias export $poll "pollable" (type $pollable))
+  (import "wasi:io/streams@0.2.0" (instance $streams
+    (export "pollable" (type $shared (eq $pollable)))
+    (export "output-stream" (type $output (sub resource)))
+    (export "[method]output-stream.subscribe"
+      (func (param "self" (borrow $output)) (result (own $shared))))))
+  (alias export $streams "output-stream" (type $stream))
+  (import "wasi:cli/stdout@0.2.0" (instance $stdout
+    (export "output-stream" (type $output (eq $stream)))
+    (export "get-stdout" (func (result (own $output))))))
+  (core func $get (canon lower (func $stdout "get-stdout")))
+  (core func $subscribe (canon lower (func $streams "[method]output-stream.subscribe")))
+  (core func $drop-stream (canon resource.drop $stream))
+  (core func $drop-pollable (canon resource.drop $pollable))
+  (core module $main
+    (import "host" "get" (func $get (result i32)))
+    (import "host" "subscribe" (func $subscribe (param i32) (result i32)))
+    (import "host" "drop-stream" (func $drop-stream (param i32)))
+    (import "host" "drop-pollable" (func $drop-pollable (param i32)))
+    (func (export "run") (result i32) (local $stream i32) (local $pollable i32)
+      (local.set $stream (call $get))
+      (local.set $pollable (call $subscribe (local.get $stream)))
+      {body}
+      (i32.const 0)))
+  (core instance $main (instantiate $main
+    (with "host" (instance
+      (export "get" (func $get))
+      (export "subscribe" (func $subscribe))
+      (export "drop-stream" (func $drop-stream))
+      (export "drop-pollable" (func $drop-pollable))))))
+  (func $run (result (result)) (canon lift (core func $main "run")))
+  (instance $command (export "run" (func $run)))
+  (export "wasi:cli/run@0.2.0" (instance $command)))"#
+    );
+    let cell = cell();
+    let program = cell.compile(text.as_bytes()).expect("a program");
+    let terms = lease(50_000, 64 << 10);
+    run(&cell, program, terms, Surroundings::default()).0.exit
+}
+
+#[test]
+fn a_stream_that_is_dropped_before_a_pollable_of_it_is_a_trap() {
+    let pollable = "(call $drop-pollable (local.get $pollable))";
+    let stream = "(call $drop-stream (local.get $stream))";
+    let Exit::Trap(message) = with_pollable(stream) else {
+        panic!("not a trap");
+    };
+    assert!(message.contains("has children"), "{message}");
+    assert_eq!(
+        with_pollable(&format!("{pollable} {stream}")),
+        Exit::Code(0)
+    );
+}

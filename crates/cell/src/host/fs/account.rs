@@ -4,6 +4,7 @@
 use super::disk::Disk;
 use super::limit::Promise;
 use crate::host::io::{Io, pool};
+use crate::refusals::{Refusals, Reservation};
 use leasehold_lease::Lease;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,6 +28,7 @@ pub(crate) struct Account {
     cpu_ns: AtomicU64,
     closing_cpu_ns: AtomicU64,
     io: Arc<Io>,
+    refusals: Arc<Refusals>,
     disk: Disk,
     /// Whether it has had files that may not answer.
     is_slow: AtomicBool,
@@ -46,10 +48,12 @@ impl Account {
         io: Arc<Io>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let refusals = Arc::new(Refusals::default());
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             limit: lease.files.open,
-            disk: Disk::new(lease.disk),
+            disk: Disk::new(lease.disk, refusals.clone()),
+            refusals,
             is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
@@ -71,6 +75,11 @@ impl Account {
         &self.disk
     }
 
+    /// What its lease refused.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// The threads that work for it.
     pub(crate) fn io(&self) -> &Io {
         &self.io
@@ -83,6 +92,8 @@ impl Account {
     pub(crate) fn take(&self) -> Result<(), Errno> {
         let open = self.open.load(Ordering::Relaxed);
         if open >= self.limit {
+            let enough = u64::from(self.limit) + 1;
+            self.refusals.record(Reservation::OpenFiles, enough);
             return Err(Errno::Mfile);
         }
         self.open.fetch_add(1, Ordering::Relaxed);

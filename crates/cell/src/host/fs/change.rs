@@ -2,7 +2,8 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::descriptor::{Class, Node};
+use super::descriptor::{Class, Node, is_cheap_to_remove};
+use super::pace::Permit;
 use super::path::{self, Site, parent, without_slashes};
 use crate::host::kernel;
 use rustix::fs::{AtFlags, Statx, Timespec};
@@ -16,6 +17,8 @@ use std::sync::Arc;
 pub(crate) enum Effect {
     /// A name comes.
     Adds,
+    /// A symbolic link comes, which says so many bytes.
+    AddsLink(usize),
     /// The name of an empty directory goes.
     RemovesDirectory,
     /// The last name of a file may go, and so the file: what that frees is bounded by its size only.
@@ -24,76 +27,84 @@ pub(crate) enum Effect {
     Keeps,
 }
 
-/// Whether a change of what `path` leads to takes a bounded time on the cell's thread.
-fn is_prompt(account: &Arc<Account>, start: &Node, path: &CStr, effect: Effect) -> bool {
-    if start.class != Class::Memory {
-        return false;
-    }
-    if effect != Effect::Removes {
-        return true;
-    }
-    let site = Site::Cell(Class::Memory);
-    match path::status(site, start.as_fd(), path, false) {
-        Ok((_, None)) => true,
-        Ok((_, Some(file))) => {
-            account.discard(file);
-            false
-        }
-        // The call will say so, too.
-        Err(_) => true,
-    }
+/// Where the names are that a change has to do with, and who makes it.
+struct Place<'a> {
+    account: &'a Arc<Account>,
+    site: Site,
+    start: BorrowedFd<'a>,
+    path: &'a CStr,
 }
 
-/// The status of what has a name, if something has it.
-fn named(
-    account: &Arc<Account>,
-    site: Site,
-    start: BorrowedFd<'_>,
-    path: &CStr,
-) -> Result<Option<Statx>> {
-    match path::status(site, start, path, false) {
-        Ok((status, kept)) => {
-            if let Some(file) = kept {
-                account.discard(file);
-            }
-            Ok(Some(status))
-        }
-        Err(errno) if site.is_undecided(errno) => Err(errno),
-        Err(_) => Ok(None),
-    }
-}
-
-/// Does `work` with a path, and counts the names that come and go, and what goes with them. `None` on the
-/// cell's thread if it has to wait.
-fn counted(
-    account: &Arc<Account>,
-    site: Site,
-    start: BorrowedFd<'_>,
-    path: &CStr,
-    effect: Effect,
-    work: &impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()>,
-) -> Option<Result<()>> {
-    let disk = account.disk();
-    let result = match effect {
-        Effect::Keeps => work(site, start, path),
-        Effect::Adds => disk
-            .take_file()
-            .and_then(|()| work(site, start, path).inspect_err(|_| disk.give_file())),
-        Effect::RemovesDirectory => work(site, start, path).inspect(|()| disk.give_file()),
-        Effect::Removes => {
-            let _alone = disk.alone(site)?;
-            named(account, site, start, path).and_then(|before| {
-                work(site, start, path)?;
-                if let Some(status) = before {
-                    disk.removed(&status);
+impl Place<'_> {
+    /// What has the name before the change, if it matters to what is counted or to how long the change
+    /// takes. `None` if the change has to be made elsewhere.
+    fn look(&self, effect: Effect) -> Option<Option<Statx>> {
+        let look = || match path::look(self.account, self.site, self.start, self.path)? {
+            Ok(found) => Some(found),
+            // The change will say so, too.
+            Err(_) => Some(None),
+        };
+        match (self.site, effect) {
+            (Site::Blocking, Effect::Removes) => look(),
+            (Site::Blocking, _) => Some(None),
+            (Site::Cell(Class::Memory), Effect::Removes) => look(),
+            (Site::Cell(Class::Memory), _) => Some(None),
+            // The names that it concerns are known without asking the disk, then.
+            (Site::Cell(Class::Cached), _) => {
+                let found = look()?;
+                match effect {
+                    Effect::Removes | Effect::RemovesDirectory => found
+                        .as_ref()
+                        .is_none_or(is_cheap_to_remove)
+                        .then_some(found),
+                    Effect::Adds | Effect::AddsLink(_) | Effect::Keeps => Some(found),
                 }
-                Ok(())
-            })
+            }
+            (Site::Cell(Class::Layered | Class::Slow), _) => None,
         }
-    };
-    match result {
-        Err(errno) if site.is_undecided(errno) => None,
-        result => Some(result),
+    }
+
+    /// Does `work` with the path, and counts the names that come and go, and what goes with them. `None` on
+    /// the cell's thread if it has to wait.
+    fn make(
+        &self,
+        effect: Effect,
+        work: &impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()>,
+    ) -> Option<Result<()>> {
+        if !self.site.takes(self.path) {
+            return None;
+        }
+        let disk = self.account.disk();
+        let _alone = match effect {
+            Effect::Removes => Some(disk.alone(self.site)?),
+            Effect::Adds | Effect::AddsLink(_) | Effect::RemovesDirectory | Effect::Keeps => None,
+        };
+        let before = self.look(effect)?;
+        let permit = match self.site {
+            Site::Cell(class) => Permit::for_change(class)?,
+            Site::Blocking => Permit::FREE,
+        };
+        let work = || work(self.site, self.start, self.path);
+        let result = match effect {
+            Effect::Keeps => work(),
+            Effect::Adds => disk
+                .take_file()
+                .and_then(|()| work().inspect_err(|_| disk.give_file())),
+            Effect::AddsLink(bytes) => disk
+                .take_link(bytes as u64)
+                .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),
+            Effect::RemovesDirectory => work().inspect(|()| disk.give_file()),
+            Effect::Removes => work().inspect(|()| {
+                if let Some(status) = &before {
+                    disk.removed(status);
+                }
+            }),
+        };
+        permit.used();
+        match result {
+            Err(errno) if self.site.is_undecided(errno) => None,
+            result => Some(result),
+        }
     }
 }
 
@@ -105,18 +116,25 @@ pub(crate) fn attempt(
     effect: Effect,
     work: impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()> + Send + 'static,
 ) -> Try<()> {
-    if is_prompt(account, start, path, effect) {
-        let site = Site::Cell(Class::Memory);
-        if let Some(result) = counted(account, site, start.as_fd(), path, effect, &work) {
-            return Try::Done(result);
-        }
+    let here = Place {
+        account,
+        site: Site::Cell(start.class),
+        start: start.as_fd(),
+        path,
+    };
+    if let Some(result) = here.make(effect, &work) {
+        return Try::Done(result);
     }
     let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
     Try::elsewhere(move || {
-        let site = Site::Blocking;
-        let done = counted(&account, site, start.as_fd(), &path, effect, &work);
+        let there = Place {
+            account: &account,
+            site: Site::Blocking,
+            start: start.as_fd(),
+            path: &path,
+        };
         // Nothing is undecided there.
-        done.unwrap_or(Err(Errno::AGAIN))
+        there.make(effect, &work).unwrap_or(Err(Errno::AGAIN))
     })
 }
 
@@ -129,32 +147,71 @@ pub(crate) enum PairChange {
     Rename,
 }
 
-/// Makes a change with two paths, and counts names. `None` on the cell's thread if it has to wait.
-fn counted_pair(
-    account: &Arc<Account>,
+/// Two paths, each beneath a directory.
+struct Pair<'a> {
+    account: &'a Arc<Account>,
     site: Site,
-    pair: &Pair<'_>,
-    change: PairChange,
-) -> Option<Result<()>> {
-    let disk = account.disk();
-    let _alone = disk.alone(site)?;
-    let result = match change {
-        PairChange::Link => disk
-            .take_file()
-            .and_then(|()| link(site, pair).inspect_err(|_| disk.give_file())),
-        PairChange::Rename => named(account, site, pair.to, pair.new).and_then(|replaced| {
-            rename(site, pair)?;
-            // Two names of one file both stay.
-            let left = named(account, site, pair.from, pair.old);
-            if let (Some(status), Ok(None)) = (replaced, left) {
-                disk.removed(&status);
-            }
-            Ok(())
-        }),
-    };
-    match result {
-        Err(errno) if site.is_undecided(errno) => None,
-        result => Some(result),
+    from: BorrowedFd<'a>,
+    old: &'a CStr,
+    to: BorrowedFd<'a>,
+    new: &'a CStr,
+}
+
+impl Pair<'_> {
+    fn at_old(&self) -> Option<Result<Option<Statx>>> {
+        path::look(self.account, self.site, self.from, self.old)
+    }
+
+    fn at_new(&self) -> Option<Result<Option<Statx>>> {
+        path::look(self.account, self.site, self.to, self.new)
+    }
+
+    /// What has the second name before it is given to the first file, if that matters. `None` if the change
+    /// has to be made elsewhere.
+    fn look(&self, change: PairChange) -> Option<Option<Statx>> {
+        let replaced = match (self.site, change) {
+            (Site::Cell(Class::Layered | Class::Slow), _) => return None,
+            (Site::Blocking | Site::Cell(Class::Memory), PairChange::Link) => return Some(None),
+            _ => self.at_new()?.unwrap_or(None),
+        };
+        if self.site == Site::Cell(Class::Cached) {
+            // The first file may be written out when it takes the place of another.
+            let is_plain = replaced.is_none() && matches!(self.at_old()?, Ok(Some(_)));
+            return is_plain.then_some(None);
+        }
+        Some(replaced)
+    }
+
+    /// Makes a change with two paths, and counts names. `None` on the cell's thread if it has to wait.
+    fn make(&self, change: PairChange) -> Option<Result<()>> {
+        if !self.site.takes(self.old) || !self.site.takes(self.new) {
+            return None;
+        }
+        let disk = self.account.disk();
+        let _alone = disk.alone(self.site)?;
+        let replaced = self.look(change)?;
+        let permit = match self.site {
+            Site::Cell(class) => Permit::for_change(class)?,
+            Site::Blocking => Permit::FREE,
+        };
+        let result = match change {
+            PairChange::Link => disk
+                .take_file()
+                .and_then(|()| link(self).inspect_err(|_| disk.give_file())),
+            PairChange::Rename => rename(self).inspect(|()| {
+                // Two names of one file both stay.
+                if let Some(status) = replaced
+                    && let Some(Ok(None) | Err(_)) = self.at_old()
+                {
+                    disk.removed(&status);
+                }
+            }),
+        };
+        permit.used();
+        match result {
+            Err(errno) if self.site.is_undecided(errno) => None,
+            result => Some(result),
+        }
     }
 }
 
@@ -165,40 +222,76 @@ pub(crate) fn attempt_pair(
     (to, new): (&Arc<Node>, &CStr),
     change: PairChange,
 ) -> Try<()> {
-    if from.class == Class::Memory && is_prompt(account, to, new, Effect::Removes) {
-        let pair = Pair {
+    if from.class == to.class {
+        let here = Pair {
+            account,
+            site: Site::Cell(from.class),
             from: from.as_fd(),
             old,
             to: to.as_fd(),
             new,
         };
-        if let Some(result) = counted_pair(account, Site::Cell(Class::Memory), &pair, change) {
+        if let Some(result) = here.make(change) {
             return Try::Done(result);
         }
     }
     let (account, from, to) = (account.clone(), from.clone(), to.clone());
     let (old, new) = (old.to_owned(), new.to_owned());
     Try::elsewhere(move || {
-        let pair = Pair {
+        let there = Pair {
+            account: &account,
+            site: Site::Blocking,
             from: from.as_fd(),
             old: &old,
             to: to.as_fd(),
             new: &new,
         };
         // Between two file systems the kernel says what means an escape elsewhere.
-        let done = counted_pair(&account, Site::Blocking, &pair, change);
-        done.unwrap_or(Err(Errno::AGAIN))
+        there.make(change).unwrap_or(Err(Errno::AGAIN))
     })
 }
 
-/// What the symbolic link that `path` leads to says.
-pub(crate) fn attempt_read_link(start: &Arc<Node>, path: &CStr) -> Try<Vec<u8>> {
-    if start.class == Class::Memory {
-        let site = Site::Cell(Class::Memory);
-        match read_link(site, start.as_fd(), path) {
-            Err(errno) if site.is_undecided(errno) => {}
-            result => return Try::Done(result),
+/// Bytes of a symbolic link that a file system keeps with the file itself.
+const SHORT_LINK: u64 = 59;
+
+/// What the symbolic link that `path` leads to says, if that is known without asking a disk.
+fn read_link_promptly(
+    account: &Arc<Account>,
+    start: &Arc<Node>,
+    path: &CStr,
+) -> Option<Result<Vec<u8>>> {
+    let site = Site::Cell(start.class);
+    if !site.takes(path) {
+        return None;
+    }
+    match start.class {
+        Class::Memory => {}
+        Class::Cached => {
+            let found = path::look(account, site, start.as_fd(), path)?;
+            let is_short = |status: &Statx| status.stx_size <= SHORT_LINK;
+            if !found.ok()?.is_none_or(|status| is_short(&status)) {
+                return None;
+            }
         }
+        Class::Layered | Class::Slow => return None,
+    }
+    let permit = Permit::for_change(start.class)?;
+    let result = read_link(site, start.as_fd(), path);
+    permit.used();
+    match result {
+        Err(errno) if site.is_undecided(errno) => None,
+        result => Some(result),
+    }
+}
+
+/// What the symbolic link that `path` leads to says.
+pub(crate) fn attempt_read_link(
+    account: &Arc<Account>,
+    start: &Arc<Node>,
+    path: &CStr,
+) -> Try<Vec<u8>> {
+    if let Some(result) = read_link_promptly(account, start, path) {
+        return Try::Done(result);
     }
     let (start, path) = (start.clone(), path.to_owned());
     Try::elsewhere(move || read_link(Site::Blocking, start.as_fd(), &path))
@@ -239,28 +332,20 @@ fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> 
     Ok(target)
 }
 
-/// Two paths, each beneath a directory.
-struct Pair<'a> {
-    from: BorrowedFd<'a>,
-    old: &'a CStr,
-    to: BorrowedFd<'a>,
-    new: &'a CStr,
-}
-
 /// Gives a file a second name.
-fn link(site: Site, pair: &Pair<'_>) -> Result<()> {
-    let (from, old) = parent(site, pair.from, pair.old)?;
-    let (to, new) = parent(site, pair.to, pair.new)?;
+fn link(pair: &Pair<'_>) -> Result<()> {
+    let (from, old) = parent(pair.site, pair.from, pair.old)?;
+    let (to, new) = parent(pair.site, pair.to, pair.new)?;
     kernel::link(from, &old, to, &new)
 }
 
 /// Gives a file another name, instead of whatever has it.
-fn rename(site: Site, pair: &Pair<'_>) -> Result<()> {
+fn rename(pair: &Pair<'_>) -> Result<()> {
     let ends = |path: &CStr| path.to_bytes().ends_with(b"/");
     let is_directory = ends(pair.old) || ends(pair.new);
     let (old, new) = (without_slashes(pair.old), without_slashes(pair.new));
-    let (from, old) = parent(site, pair.from, &old)?;
-    let (to, new) = parent(site, pair.to, &new)?;
+    let (from, old) = parent(pair.site, pair.from, &old)?;
+    let (to, new) = parent(pair.site, pair.to, &new)?;
     let old = match is_directory {
         true => CString::new([old.as_bytes(), b"/"].concat()).map_err(|_| Errno::INVAL)?,
         false => old,

@@ -2,11 +2,14 @@
 
 use super::attempt::Try;
 use super::disk::Identity;
-use super::pages::Lent;
+use super::pace::Permit;
+use super::pages::{Lent, PAGE};
 use super::path::{Site, status_of};
+use super::shrinks::{Shrinks, State, Window};
 use super::table::Files;
 use crate::host::kernel;
-use rustix::fs::{Advice, FileType, Statx, StatxFlags, Timespec};
+use crate::steps::caps::{FREED, FREED_DIRECTORY};
+use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +22,8 @@ pub(crate) enum Class {
     Memory,
     /// What is cached is found without waiting, and the kernel says if it is not.
     Cached,
+    /// The same, but what changes a file first may copy all of it, from a layer below.
+    Layered,
     /// Any call may wait for ever: a network, a program.
     Slow,
 }
@@ -35,7 +40,8 @@ impl Class {
         const OVERLAY: u64 = 0x794c_7630;
         Ok(match kernel::file_system(file)? {
             TMPFS | RAMFS => Self::Memory,
-            EXT | XFS | BTRFS | F2FS | OVERLAY => Self::Cached,
+            EXT | XFS | BTRFS | F2FS => Self::Cached,
+            OVERLAY => Self::Layered,
             _ => Self::Slow,
         })
     }
@@ -50,12 +56,23 @@ impl Class {
 pub(crate) struct Node {
     fd: OwnedFd,
     holders: AtomicU32,
-    /// Whose file it is, if what it takes of a disk is counted, and what tells it from others.
-    owner: Option<(Arc<Files>, Identity)>,
+    /// Whose file it is, if what it takes of a disk is counted.
+    owner: Option<Owner>,
+    /// Blocks that it is known to have.
+    window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
     grown: Mutex<Option<Lent>>,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
+}
+
+/// Whose file one is.
+#[derive(Debug)]
+struct Owner {
+    files: Arc<Files>,
+    /// What tells it from others.
+    identity: Identity,
+    shrinks: Shrinks,
 }
 
 impl AsFd for Node {
@@ -66,19 +83,33 @@ impl AsFd for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some((files, identity)) = self.owner.take() {
+        if let Some(Owner {
+            files, identity, ..
+        }) = self.owner.take()
+        {
             files.account().disk().closing(identity, self.fd.as_fd());
         }
     }
 }
 
-/// A file that is no larger frees few pages if its last name has gone: some 40 µs.
-const SMALL: u64 = 256 << 10;
+/// A file that is no larger frees few pages if its last name has gone.
+const SMALL: u64 = FREED.most;
+
+/// A directory that is no larger is seen to be empty in a few blocks.
+const SMALL_DIRECTORY: u64 = FREED_DIRECTORY.most;
 
 /// Whether closing a file of this status takes a bounded time, whoever else has removed it: it is no
 /// regular file, or a small one.
 pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
+}
+
+/// Whether removing the last name of a file of this status takes a bounded time.
+pub(super) fn is_cheap_to_remove(status: &Statx) -> bool {
+    match kind_of(status) {
+        FileType::Directory => status.stx_size <= SMALL_DIRECTORY,
+        _ => is_cheap_to_close(status),
+    }
 }
 
 /// What kind of file a status is of.
@@ -93,6 +124,7 @@ impl Node {
             fd,
             holders: AtomicU32::new(1),
             owner: None,
+            window: Mutex::new(None),
             grown: Mutex::new(None),
             kind,
             class,
@@ -103,14 +135,57 @@ impl Node {
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
         if self.kind == FileType::RegularFile {
             let identity = files.account().disk().opened(status);
-            self.owner = Some((files.clone(), identity));
+            self.owner = Some(Owner {
+                files: files.clone(),
+                identity,
+                shrinks: Shrinks::of(identity),
+            });
         }
         self
     }
 
     /// The files that it is one of, if what it takes of a disk is counted.
     pub(super) fn files(&self) -> Option<&Arc<Files>> {
-        self.owner.as_ref().map(|(files, _)| files)
+        self.owner.as_ref().map(|owner| &owner.files)
+    }
+
+    fn window(&self) -> MutexGuard<'_, Option<Window>> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state in which a write finds the file, if that says anything.
+    pub(super) fn state(&self) -> Option<State> {
+        self.owner.as_ref()?.shrinks.state()
+    }
+
+    /// Remembers the blocks of a write to `at` that was measured, before which the file was in this state.
+    pub(super) fn wrote(&self, state: Option<State>, at: Option<u64>, bytes: usize) {
+        if let (Some(state), Some(at)) = (state, at) {
+            *self.window() = Window::new(state, at, bytes);
+        }
+    }
+
+    /// Makes a write to `at` without measuring it, on the cell's thread; `None` if it has to be measured.
+    pub(super) fn write_again<T>(
+        &self,
+        at: Option<u64>,
+        bytes: usize,
+        write: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let owner = self.owner.as_ref()?;
+        let window = *self.window();
+        let state = window?.covers(at?, bytes)?;
+        if !owner.shrinks.is_still(state) {
+            return None;
+        }
+        let disk = owner.files.account().disk();
+        let _together = disk.together(Site::Cell(self.class))?;
+        let written = write();
+        if !owner.shrinks.is_still(state) {
+            // Another tenant has made it smaller: what this one took is not known.
+            disk.took((bytes.div_ceil(PAGE) + 1) * PAGE);
+        }
+        Some(written)
     }
 
     /// Pages that it has grown by.
@@ -142,8 +217,24 @@ impl Node {
         self.class != Class::Slow
             && (self.kind == FileType::Directory
                 || self.kind == FileType::RegularFile
-                    && kernel::status(self.as_fd(), StatxFlags::TYPE | StatxFlags::SIZE)
-                        .is_ok_and(|status| is_cheap_to_close(&status)))
+                    && kernel::measure(self.as_fd()).is_ok_and(|extent| extent.bytes <= SMALL))
+    }
+
+    /// Leave to close it on the cell's thread, which writes nothing out. A file system writes out what was
+    /// written after the file was made smaller, so that a crash leaves the old or the new.
+    pub(super) fn close_permit(&self, was_written: bool) -> Option<Permit> {
+        if !was_written || self.is_directory() {
+            return self.is_cheap_to_close().then_some(Permit::FREE);
+        }
+        let is_shrunk = || match &self.owner {
+            Some(owner) => owner.files.account().disk().is_shrunk(owner.identity),
+            None => true,
+        };
+        match self.class {
+            Class::Memory => self.is_cheap_to_close().then_some(Permit::FREE),
+            _ if is_shrunk() || !self.is_cheap_to_close() => None,
+            _ => Permit::for_close(self),
+        }
     }
 
     /// Its status.
@@ -157,8 +248,10 @@ impl Node {
 
     /// Changes the times of its last access and change.
     pub(crate) fn set_times(self: &Arc<Self>, times: [Timespec; 2]) -> Try<()> {
-        if self.class == Class::Memory {
-            return Try::Done(kernel::set_times(self.as_fd(), times));
+        if let Some(permit) = Permit::for_change(self.class) {
+            let result = kernel::set_times(self.as_fd(), times);
+            permit.used();
+            return Try::Done(result);
         }
         let node = self.clone();
         Try::elsewhere(move || kernel::set_times(node.as_fd(), times))
@@ -170,10 +263,25 @@ impl Node {
         Try::elsewhere(move || node.resize(Site::Blocking, size).unwrap_or(Ok(())))
     }
 
+    /// Makes a small file empty on the cell's thread; `None` if that might wait, or the file is large.
+    pub(super) fn truncate_promptly(&self, site: Site) -> Option<Result<()>> {
+        if !self.is_cheap_to_close() {
+            return None;
+        }
+        let permit = Permit::for_change(self.class)?;
+        let truncated = self.resize(site, 0);
+        permit.used();
+        truncated
+    }
+
     /// Changes its size; `None` on the cell's thread if it has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
-        match self.files() {
-            Some(files) => files.account().disk().resize(site, self.as_fd(), size),
+        match &self.owner {
+            Some(owner) => {
+                let (disk, file) = (owner.files.account().disk(), self.as_fd());
+                let resize = || disk.resize(site, (owner.identity, file), size);
+                owner.shrinks.shrink(resize)
+            }
             None => Some(kernel::resize(self.as_fd(), size)),
         }
     }

@@ -14,7 +14,8 @@ use super::path::Site;
 use super::status::device;
 use super::table::Files;
 use crate::host::kernel;
-use rustix::fs::{FileType, Statx, StatxFlags};
+use crate::refusals::{Refusals, Reservation};
+use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,12 +24,18 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// Bytes of a block of `stx_blocks`.
-const BLOCK: u64 = 512;
-
 /// The bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
-    status.stx_blocks.saturating_mul(BLOCK)
+    status.stx_blocks.saturating_mul(kernel::BLOCK)
+}
+
+/// The bytes that a symbolic link takes which says so many: what is short is kept with its name. The same on
+/// every file system, also where blocks do not count it, because it is in memory.
+fn link_bytes(says: u64) -> u64 {
+    match says {
+        ..60 => 0,
+        _ => says.next_multiple_of(PAGE as u64),
+    }
 }
 
 /// What tells a file from all others.
@@ -45,12 +52,15 @@ struct Seen {
     times: u32,
     /// Its last name has gone.
     is_nameless: bool,
+    /// The tenant has made it smaller: closing it may write it out.
+    is_shrunk: bool,
 }
 
 /// What one top-level tenant has added to disks.
 #[derive(Debug)]
 pub(crate) struct Disk {
     limit: leasehold_lease::Disk,
+    refusals: Arc<Refusals>,
     bytes: AtomicU64,
     files: AtomicU64,
     /// Taken together by what makes files larger or opens them, alone by what makes them smaller.
@@ -75,9 +85,10 @@ fn give(counter: &AtomicU64, count: u64) {
 
 impl Disk {
     /// Nothing was added yet.
-    pub(crate) fn new(limit: leasehold_lease::Disk) -> Self {
+    pub(crate) fn new(limit: leasehold_lease::Disk, refusals: Arc<Refusals>) -> Self {
         Self {
             limit,
+            refusals,
             bytes: AtomicU64::new(0),
             files: AtomicU64::new(0),
             order: RwLock::new(()),
@@ -90,7 +101,16 @@ impl Disk {
     /// # Errors
     /// `DQUOT` when the tenant has made as many as it may.
     pub(crate) fn take_file(&self) -> Result<()> {
-        take(&self.files, 1, self.limit.files.into())
+        take(&self.files, 1, self.limit.files.into()).inspect_err(|_| {
+            let enough = u64::from(self.limit.files) + 1;
+            self.refusals.record(Reservation::DiskFiles, enough);
+        })
+    }
+
+    /// Bytes that were added so far.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Gives a name back that has gone, or was not made after all.
@@ -98,12 +118,36 @@ impl Disk {
         give(&self.files, 1);
     }
 
+    /// Takes the name of a symbolic link that says `bytes` bytes, and what that takes, before it is made.
+    ///
+    /// # Errors
+    /// `DQUOT` when the tenant has made or added as much as it may.
+    pub(super) fn take_link(&self, bytes: u64) -> Result<()> {
+        self.take_file()?;
+        self.take(link_bytes(bytes))
+            .inspect_err(|_| self.give_file())
+    }
+
+    /// Gives that back.
+    pub(super) fn give_link(&self, bytes: u64) {
+        self.give_file();
+        give(&self.bytes, link_bytes(bytes));
+    }
+
     /// Takes bytes, before they are written.
     ///
     /// # Errors
     /// `DQUOT` when the tenant has added as many as it may.
     fn take(&self, bytes: u64) -> Result<()> {
-        take(&self.bytes, bytes, self.limit.bytes.get())
+        take(&self.bytes, bytes, self.limit.bytes.get()).inspect_err(|_| {
+            let enough = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+            self.refusals.record(Reservation::DiskBytes, enough);
+        })
+    }
+
+    /// Counts bytes that were written without being taken before.
+    pub(super) fn took(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 
     /// Waits, where one may, until nothing is made smaller; `None` on the cell's thread if something is.
@@ -155,15 +199,19 @@ impl Disk {
         let is_nameless = seen.is_nameless;
         open.remove(&identity);
         drop(open);
-        if is_nameless && let Ok(status) = kernel::status(file, StatxFlags::BLOCKS) {
-            give(&self.bytes, bytes_of(&status));
+        if is_nameless && let Ok(extent) = kernel::measure(file) {
+            give(&self.bytes, extent.on_disk);
         }
     }
 
     /// A name has gone of a file that had this status before. To be told while nothing else is done.
     pub(crate) fn removed(&self, status: &Statx) {
+        let is_last = status.stx_nlink == 1;
+        if kind_of(status) == FileType::Symlink && is_last {
+            return self.give_link(status.stx_size);
+        }
         self.give_file();
-        if kind_of(status) != FileType::RegularFile || status.stx_nlink != 1 {
+        if kind_of(status) != FileType::RegularFile || !is_last {
             return;
         }
         match self.open().get_mut(&identity(status)) {
@@ -172,18 +220,31 @@ impl Disk {
         }
     }
 
-    /// Changes the size of a file; `None` on the cell's thread if something else is done.
-    pub(crate) fn resize(&self, site: Site, file: BorrowedFd<'_>, size: u64) -> Option<Result<()>> {
+    /// Whether the tenant has made a file smaller that it has open.
+    pub(super) fn is_shrunk(&self, identity: Identity) -> bool {
+        let open = self.open();
+        open.get(&identity).is_none_or(|seen| seen.is_shrunk)
+    }
+
+    /// Changes the size of a file that is open; `None` on the cell's thread if something else is done.
+    pub(super) fn resize(
+        &self,
+        site: Site,
+        (identity, file): (Identity, BorrowedFd<'_>),
+        size: u64,
+    ) -> Option<Result<()>> {
         let _alone = self.alone(site)?;
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.is_shrunk = true;
+        }
         Some(self.resize_alone(file, size))
     }
 
     fn resize_alone(&self, file: BorrowedFd<'_>, size: u64) -> Result<()> {
-        let fields = StatxFlags::SIZE | StatxFlags::BLOCKS;
-        let before = kernel::status(file, fields)?;
+        let before = kernel::measure(file)?;
         kernel::resize(file, size)?;
-        let after = kernel::status(file, fields)?;
-        let (was, is) = (bytes_of(&before), bytes_of(&after));
+        let after = kernel::measure(file)?;
+        let (was, is) = (before.on_disk, after.on_disk);
         if is <= was {
             give(&self.bytes, was - is);
             return Ok(());
@@ -191,7 +252,7 @@ impl Disk {
         // Not every file system leaves out what was never written.
         self.take(is - was).inspect_err(|_| {
             // It was of this size a moment ago.
-            let _ = kernel::resize(file, before.stx_size);
+            let _ = kernel::resize(file, before.bytes);
         })
     }
 }
@@ -255,7 +316,7 @@ impl Growth {
         let files = taken.files.clone();
         let disk = files.account().disk();
         let _together = disk.together(site)?;
-        let size = || Ok::<_, Errno>(bytes_of(&kernel::status(node.as_fd(), StatxFlags::BLOCKS)?));
+        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
         let before = match size() {
             Ok(before) => before,
             Err(errno) => return Some(Err(errno)),
@@ -285,13 +346,17 @@ impl Growth {
 mod tests {
     use super::{Disk, Errno};
     use leasehold_lease::ByteSize;
+    use std::sync::Arc;
 
     #[test]
     fn what_was_there_before_is_no_credit() {
-        let disk = Disk::new(leasehold_lease::Disk {
-            bytes: ByteSize::new(100).expect("in range"),
-            files: 1,
-        });
+        let disk = Disk::new(
+            leasehold_lease::Disk {
+                bytes: ByteSize::new(100).expect("in range"),
+                files: 1,
+            },
+            Arc::default(),
+        );
         super::give(&disk.bytes, 1000);
         disk.give_file();
         assert_eq!(disk.take(101), Err(Errno::DQUOT));

@@ -54,7 +54,17 @@ impl Window {
         };
         // A descriptor of its own: the guest's may be for finding files only.
         let listed = kernel::open_again(directory.as_fd())?;
-        kernel::seek(listed.as_fd(), place)?;
+        match kernel::seek(listed.as_fd(), place) {
+            // No entry is called by such a number: it is past the last one.
+            Err(Errno::INVAL | Errno::OVERFLOW) => {
+                return Ok(Self {
+                    first: place,
+                    bytes: Vec::new(),
+                    is_end: true,
+                });
+            }
+            result => result?,
+        }
         kernel::list()?;
         let mut buffer = [MaybeUninit::uninit(); KERNEL_WINDOW];
         let mut found = RawDir::new(&listed, &mut buffer);
@@ -159,6 +169,21 @@ mod tests {
         let fd = crate::host::kernel::open_ambient(path).expect("a directory");
         let class = Class::of(std::os::fd::AsFd::as_fd(&fd)).expect("a file system");
         Node::new(fd, FileType::Directory, class)
+    }
+
+    #[test]
+    fn past_every_number_of_an_entry_there_is_nothing() {
+        let _turn = crate::host::kernel::faults::Turn::take();
+        for base in [std::env::temp_dir(), "/dev/shm".into()] {
+            let directory = tempfile::tempdir_in(base).expect("a directory");
+            File::create(directory.path().join("file")).expect("created");
+            let node = node(directory.path());
+            for place in [1 << 63, u64::MAX] {
+                let window = Window::read(&node, place).expect("read");
+                let after = window.after(place).expect("here");
+                assert_eq!(after, (&[][..], true), "{place}");
+            }
+        }
     }
 
     #[test]

@@ -3,20 +3,24 @@
 //! [`descriptor`] is what a guest has open, in its [`table`]; [`path`] finds files, [`open`] opens them,
 //! [`transfer`] moves bytes, [`status`], [`listing`], [`window`] and [`change`] are what their names say.
 //! Each operation is here once, for preview 1 and for components. It is tried on the cell's thread, where
-//! the kernel is told not to wait, and done on another where it would ([`attempt`]). What it adds to a
-//! [`disk`] is limited.
+//! the kernel is told not to wait, and done on another where it would ([`attempt`]). Changes are made there at
+//! a bounded [`pace`]. What a tenant adds to a [`disk`] is limited.
 
 pub(crate) mod account;
 pub(crate) mod attempt;
 pub(crate) mod change;
 pub(crate) mod descriptor;
 pub(crate) mod disk;
+#[cfg(test)]
+mod here;
 pub(crate) mod limit;
 pub(crate) mod listing;
 pub(crate) mod open;
+mod pace;
 pub(crate) mod pages;
 pub(crate) mod path;
 pub(crate) mod preopen;
+mod shrinks;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod transfer;

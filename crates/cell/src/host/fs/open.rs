@@ -2,9 +2,10 @@
 
 use super::attempt::Try;
 use super::descriptor::{Class, Mode, Node};
+use super::pace::Permit;
 use super::path::{self, Site};
 use super::table::Files;
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Statx};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
@@ -13,6 +14,13 @@ use std::time::Duration;
 
 /// For how long a thread waits between two looks at files that are being closed.
 const CLOSING: Duration = Duration::from_micros(200);
+
+/// A file that was opened.
+struct Opened {
+    node: Node,
+    /// It was created.
+    is_new: bool,
+}
 
 /// How a file is to be opened.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +95,7 @@ impl Request {
         files: &Arc<Files>,
         start: &Node,
         path: &CStr,
-    ) -> Result<Option<Node>> {
+    ) -> Result<Option<Opened>> {
         let disk = files.account().disk();
         // What is opened is known before something else can remove it.
         let Some(_together) = disk.together(site) else {
@@ -98,39 +106,70 @@ impl Request {
             (true, true) => Err(Errno::NOENT),
             _ => open(OFlags::empty()),
         };
-        let opened = match opened {
+        let (opened, is_new) = match opened {
             Err(errno) if self.create && !site.is_undecided(errno) => {
                 // The kernel says why it was not opened, or creates it.
                 disk.take_file()?;
-                let how = match self.exclusive {
-                    true => OFlags::CREATE | OFlags::EXCL,
-                    false => OFlags::CREATE,
+                let created = match (site, self.exclusive) {
+                    (Site::Cell(class @ Class::Cached), _) => {
+                        self.create_promptly(files, start, path, class)
+                    }
+                    (_, true) => open(OFlags::CREATE | OFlags::EXCL),
+                    (_, false) => open(OFlags::CREATE),
                 };
-                open(how).inspect_err(|_| disk.give_file())
+                (created.inspect_err(|_| disk.give_file()), true)
             }
-            opened => opened,
+            opened => (opened, false),
         };
         match opened {
             Ok((node, status)) => {
                 if node.class == Class::Slow {
                     files.account().expect_slow_files();
                 }
-                Ok(Some(node.of(files, &status)))
+                let node = node.of(files, &status);
+                Ok(Some(Opened { node, is_new }))
             }
             Err(errno) if site.is_undecided(errno) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
 
+    /// Creates the file on the cell's thread; `AGAIN` if it has to wait, or that is not known.
+    fn create_promptly(
+        &self,
+        files: &Arc<Files>,
+        start: &Node,
+        path: &CStr,
+        class: Class,
+    ) -> Result<(Node, Statx)> {
+        let site = Site::Cell(class);
+        // The kernel says what is wrong with a path that ends like a directory's.
+        if path.to_bytes().ends_with(b"/") || !site.takes(path) {
+            return Err(Errno::AGAIN);
+        }
+        match path::look(files.account(), site, start.as_fd(), path) {
+            Some(Ok(None)) => {}
+            Some(_) | None => return Err(Errno::AGAIN),
+        }
+        let permit = Permit::for_change(class).ok_or(Errno::AGAIN)?;
+        let created = path::create(class, start.as_fd(), path, self.flags());
+        permit.used();
+        created.map_err(|errno| match errno {
+            // It has come meanwhile, or the path does not end with a name.
+            Errno::EXIST | Errno::ISDIR => Errno::AGAIN,
+            errno => errno,
+        })
+    }
+
     /// Opens the file where one may block.
     fn open(&self, files: &Arc<Files>, start: &Node, path: &CStr) -> Result<Node> {
         let opened = self.open_or_create(Site::Blocking, files, start, path)?;
         // Nothing is undecided there.
-        let node = opened.ok_or(Errno::AGAIN)?;
+        let Opened { node, is_new } = opened.ok_or(Errno::AGAIN)?;
         if self.directory && !node.is_directory() {
             return Err(Errno::NOTDIR);
         }
-        if self.truncate && node.kind == FileType::RegularFile {
+        if self.truncate && !is_new && node.kind == FileType::RegularFile {
             node.resize(Site::Blocking, 0).unwrap_or(Ok(()))?;
         }
         Ok(node)
@@ -142,32 +181,21 @@ impl Request {
             Class::Slow => return Ok(None),
             class => Site::Cell(class),
         };
-        // Where something may wait for a disk, a file that is there has to be found only.
-        let found = match start.class {
-            Class::Memory => *self,
-            _ if self.create && self.exclusive => return Ok(None),
-            _ if self.truncate => return Ok(None),
-            _ => Self {
-                create: false,
-                ..*self
-            },
-        };
-        let node = match found.open_or_create(site, files, start, path) {
-            Ok(Some(node)) => node,
-            Ok(None) => return Ok(None),
-            // It was not asked to create.
-            Err(_) if self.create && !found.create => return Ok(None),
-            Err(errno) => return Err(errno),
+        if start.class == Class::Layered && self.mode.write {
+            // It may be copied from a layer below.
+            return Ok(None);
+        }
+        let Some(Opened { node, is_new }) = self.open_or_create(site, files, start, path)? else {
+            return Ok(None);
         };
         // A file that is not kept may be a large one whose last name has gone meanwhile.
         let refused = if self.directory && !node.is_directory() {
             Err(Errno::NOTDIR)
-        } else if self.truncate && node.kind == FileType::RegularFile {
-            // What a small file frees takes no time.
-            match node.is_cheap_to_close().then(|| node.resize(site, 0)) {
-                Some(Some(Ok(()))) => return Ok(Some(node)),
-                Some(Some(Err(errno))) => Err(errno),
-                Some(None) | None => Ok(None),
+        } else if self.truncate && !is_new && node.kind == FileType::RegularFile {
+            match node.truncate_promptly(site) {
+                Some(Ok(())) => return Ok(Some(node)),
+                Some(Err(errno)) => Err(errno),
+                None => Ok(None),
             }
         } else {
             return Ok(Some(node));

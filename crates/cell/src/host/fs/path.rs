@@ -5,6 +5,7 @@ use super::attempt::Try;
 use super::descriptor::{Class, Node, is_cheap_to_close, kind_of};
 use crate::host::answer::Answer;
 use crate::host::kernel;
+use crate::steps::caps::CHANGED_PATH;
 use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
@@ -48,11 +49,20 @@ pub(crate) enum Site {
 }
 
 impl Site {
+    /// Whether a change of what this path leads to may be made here.
+    pub(super) fn takes(self, path: &CStr) -> bool {
+        self == Self::Blocking || path.count_bytes() as u64 <= CHANGED_PATH.most
+    }
+
     fn resolve(self) -> ResolveFlags {
+        // Another file system below may be of another class. And a chain of 39 links, each of 4 KiB, makes
+        // a walk of 30,000 names of the shortest path.
+        let short = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
         match self {
-            // Another file system below may be of another class.
-            Self::Cell(Class::Memory) => ResolveFlags::NO_XDEV,
-            Self::Cell(Class::Cached | Class::Slow) => ResolveFlags::NO_XDEV | ResolveFlags::CACHED,
+            Self::Cell(Class::Memory) => short,
+            Self::Cell(Class::Cached | Class::Layered | Class::Slow) => {
+                short | ResolveFlags::CACHED
+            }
             Self::Blocking => ResolveFlags::empty(),
         }
     }
@@ -60,9 +70,9 @@ impl Site {
     /// Whether an answer means that a thread that may block has to ask again.
     pub(crate) fn is_undecided(self, errno: Errno) -> bool {
         match self {
-            Self::Cell(Class::Memory) => errno == Errno::XDEV,
-            Self::Cell(Class::Cached | Class::Slow) => {
-                matches!(errno, Errno::AGAIN | Errno::XDEV)
+            Self::Cell(Class::Memory) => matches!(errno, Errno::XDEV | Errno::LOOP),
+            Self::Cell(Class::Cached | Class::Layered | Class::Slow) => {
+                matches!(errno, Errno::AGAIN | Errno::XDEV | Errno::LOOP)
             }
             Self::Blocking => false,
         }
@@ -79,7 +89,34 @@ pub(crate) fn open(
     flags: OFlags,
 ) -> Result<(Node, Statx)> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = kernel::open(directory, path, flags, site.resolve())?;
+    opened(site, kernel::open(directory, path, flags, site.resolve())?)
+}
+
+/// Creates the file `path`, on the cell's thread, where it was just seen that nothing has that name; the
+/// file and its status.
+pub(super) fn create(
+    class: Class,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    flags: OFlags,
+) -> Result<(Node, Statx)> {
+    let site = Site::Cell(class);
+    let (parent, name) = parent(site, directory, path)?;
+    let flags = flags
+        | OFlags::CREATE
+        | OFlags::EXCL
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY;
+    // What is to be created is never cached, says the kernel.
+    opened(
+        site,
+        kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?,
+    )
+}
+
+/// A file that was just opened, and its status.
+fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
     let status = kernel::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
     let class = match site {
         Site::Cell(class) => class,
@@ -102,6 +139,26 @@ pub(crate) fn status(
     let status = kernel::status(file.as_fd(), FIELDS)?;
     let kept = (!is_cheap_to_close(&status)).then_some(file);
     Ok((status, kept))
+}
+
+/// The status of what has a name, if something has it; `None` on the cell's thread if it has to wait, or
+/// if what has the name could be large, so that nothing is to be made of it there.
+pub(super) fn look(
+    account: &Arc<Account>,
+    site: Site,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+) -> Option<Result<Option<Statx>>> {
+    match status(site, directory, path, false) {
+        Ok((_, Some(file))) if site != Site::Blocking => {
+            account.discard(file);
+            None
+        }
+        Ok((status, _)) => Some(Ok(Some(status))),
+        Err(errno) if site.is_undecided(errno) => None,
+        Err(Errno::NOENT) => Some(Ok(None)),
+        Err(errno) => Some(Err(errno)),
+    }
 }
 
 /// The status of what `path` leads to from `start`.

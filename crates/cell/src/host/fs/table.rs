@@ -56,8 +56,7 @@ impl Files {
         self.not_directories.fetch_add(is_other, Ordering::Relaxed);
     }
 
-    /// Lets go of a file, and closes it if nothing else holds it: here if that cannot take long. What was
-    /// written may be written out then.
+    /// Lets go of a file, and closes it if nothing else holds it: here if that cannot take long.
     pub(crate) fn let_go(&self, node: Arc<Node>, was_written: bool) {
         if !node.let_go() {
             return;
@@ -65,10 +64,12 @@ impl Files {
         self.open.fetch_sub(1, Ordering::Relaxed);
         let is_other = u32::from(!node.is_directory());
         self.not_directories.fetch_sub(is_other, Ordering::Relaxed);
-        if (node.is_directory() || !was_written) && node.is_cheap_to_close() {
-            drop(node);
-        } else {
-            self.account.close(1, node);
+        match node.close_permit(was_written) {
+            Some(permit) => {
+                drop(node);
+                permit.used();
+            }
+            None => self.account.close(1, node),
         }
         self.account.give(1);
     }

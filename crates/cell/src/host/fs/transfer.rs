@@ -3,12 +3,12 @@
 use super::STEP;
 use super::descriptor::{Class, Node};
 use super::disk::Growth;
+use super::pace::Permit;
 use super::path::Site;
-use crate::clock::monotonic_ns;
 use crate::host::answer::{Answer, Fail};
 use crate::host::kernel;
 use rustix::io::{Errno, Result};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::fd::AsFd as _;
 
 /// Buffers of one call that are looked at: as many as Linux takes.
@@ -215,7 +215,7 @@ pub(crate) fn read_promptly(
 ) -> Answer<Tried> {
     let flags = match node.class {
         Class::Memory => 0,
-        Class::Cached => libc::RWF_NOWAIT,
+        Class::Cached | Class::Layered => libc::RWF_NOWAIT,
         Class::Slow => return Ok(Tried::Blocks),
     };
     if reach == Reach::Direct {
@@ -249,8 +249,7 @@ pub(crate) fn write_promptly(
     let Some(permit) = Permit::for_write(node, step.len()) else {
         return Ok(Tried::Blocks);
     };
-    let growth = Growth::take(node, step.len())?;
-    let written = growth.write(Site::Cell(node.class), node, || {
+    let write = || {
         if reach == Reach::Direct {
             // SAFETY: the step was made of `memory`.
             match unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) } {
@@ -263,12 +262,24 @@ pub(crate) fn write_promptly(
             buffers.gather(memory, step.len(), between)?;
             Ok::<_, Fail>(write_from(node, between, offset, flags))
         })
-    });
-    permit.used();
-    match written {
-        None => Ok(Tried::Blocks),
-        Some(written) => Ok(tried(written??)?),
+    };
+    let at = (!append).then_some(offset);
+    if let Some(written) = node.write_again(at, step.len(), write) {
+        permit.used();
+        return Ok(tried(written?)?);
     }
+    let state = node.state();
+    let growth = Growth::take(node, step.len())?;
+    let written = growth.write(Site::Cell(node.class), node, write);
+    permit.used();
+    let Some(written) = written else {
+        return Ok(Tried::Blocks);
+    };
+    let written = tried(written??)?;
+    if let Tried::Moved(bytes) = written {
+        node.wrote(state, at, bytes);
+    }
+    Ok(written)
 }
 
 /// Reads into `buffer` at `offset`, if that does not wait. A step: no more than [`STEP`] bytes.
@@ -278,7 +289,7 @@ pub(crate) fn read_now(node: &Node, buffer: &mut [u8], offset: u64) -> Result<Tr
     }
     let flags = match node.class {
         Class::Memory => 0,
-        Class::Cached => libc::RWF_NOWAIT,
+        Class::Cached | Class::Layered => libc::RWF_NOWAIT,
         Class::Slow => return Ok(Tried::Blocks),
     };
     tried(read_into(node, buffer, offset, flags))
@@ -293,15 +304,24 @@ pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) ->
     let Some(permit) = Permit::for_write(node, bytes.len()) else {
         return Ok(Tried::Blocks);
     };
-    let growth = Growth::take(node, bytes.len())?;
-    let written = growth.write(Site::Cell(node.class), node, || {
-        write_from(node, bytes, offset, append_flag(append))
-    });
-    permit.used();
-    match written {
-        None => Ok(Tried::Blocks),
-        Some(written) => tried(written?),
+    let at = (!append).then_some(offset);
+    let write = || write_from(node, bytes, offset, append_flag(append));
+    if let Some(written) = node.write_again(at, bytes.len(), write) {
+        permit.used();
+        return tried(written);
     }
+    let state = node.state();
+    let growth = Growth::take(node, bytes.len())?;
+    let written = growth.write(Site::Cell(node.class), node, write);
+    permit.used();
+    let Some(written) = written else {
+        return Ok(Tried::Blocks);
+    };
+    let written = tried(written?)?;
+    if let Tried::Moved(bytes) = written {
+        node.wrote(state, at, bytes);
+    }
+    Ok(written)
 }
 
 fn append_flag(append: bool) -> libc::c_int {
@@ -374,89 +394,6 @@ pub(crate) fn write_all(
     });
     // It waits there.
     written.unwrap_or(Err(Errno::AGAIN))?
-}
-
-/// That the cell's thread may write to a file now.
-struct Permit(Option<u64>);
-
-impl Permit {
-    /// A permit for so many bytes, unless writing them might wait.
-    fn for_write(node: &Node, bytes: usize) -> Option<Self> {
-        match node.class {
-            Class::Memory => Some(Self(None)),
-            Class::Cached => Pace::permits(bytes).map(|began| Self(Some(began))),
-            Class::Slow => None,
-        }
-    }
-
-    /// The bytes are written.
-    fn used(self) {
-        if let Some(began) = self.0 {
-            Pace::wrote(began);
-        }
-    }
-}
-
-/// How much is written on the cell's thread.
-///
-/// A file system that writes to a disk takes what is written into memory, and makes the thread that
-/// writes wait when too much there waits for the disk. It has no form of the call that says so
-/// beforehand. So a cell writes no more by itself than [`Pace::MOST`] in a [`Pace::WINDOW_NS`]; and when
-/// a step did take long, other threads write for a while.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    began: u64,
-    bytes: usize,
-    not_before: u64,
-    /// For how long other threads write after the next step that takes long, ns.
-    pause_ns: u64,
-}
-
-thread_local! {
-    static PACE: Cell<Pace> = const {
-        Cell::new(Pace { began: 0, bytes: 0, not_before: 0, pause_ns: Pace::PAUSE_NS })
-    };
-}
-
-impl Pace {
-    const WINDOW_NS: u64 = 1_000_000_000;
-    const MOST: usize = 64 << 20;
-    /// A step that took longer has waited for something.
-    const LONG_NS: u64 = 1_000_000;
-    /// For how long other threads write then: a thread without real-time priority may just have been
-    /// preempted. Twice as long each time, until a window passes without.
-    const PAUSE_NS: u64 = 20_000_000;
-    const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
-
-    /// The time, if so many bytes may be written now.
-    fn permits(bytes: usize) -> Option<u64> {
-        let now = monotonic_ns();
-        let mut pace = PACE.get();
-        if now - pace.began > Self::WINDOW_NS {
-            (pace.began, pace.bytes) = (now, 0);
-            if now > pace.not_before.saturating_add(Self::WINDOW_NS) {
-                pace.pause_ns = Self::PAUSE_NS;
-            }
-        }
-        pace.bytes += bytes;
-        let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
-        if permits {
-            PACE.set(pace);
-        }
-        permits.then_some(now)
-    }
-
-    fn wrote(began: u64) {
-        let now = monotonic_ns();
-        if now - began > Self::LONG_NS {
-            let pace = PACE.get();
-            PACE.set(Self {
-                not_before: now + pace.pause_ns,
-                pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
-                ..pace
-            });
-        }
-    }
 }
 
 #[cfg(test)]

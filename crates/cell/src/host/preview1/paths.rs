@@ -106,7 +106,7 @@ pub(super) fn symlink(
         caller,
         fd,
         (path, length),
-        Effect::Adds,
+        Effect::AddsLink(target.count_bytes()),
         move |site, start, path| change::symlink(site, &target, start, path),
     )
 }
@@ -241,9 +241,11 @@ pub(super) fn read_link(
     result: u32,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
-    let start = guest.preview1()?.directory(fd)?;
+    let state = guest.preview1()?;
+    let start = state.directory(fd)?;
     let tried = with_c_str(memory.bytes(path, length)?, |path| {
-        Ok(change::attempt_read_link(&start.node, path))
+        let account = state.account();
+        Ok(change::attempt_read_link(account, &start.node, path))
     })?;
     respond(caller, tried, move |caller, target| {
         write_link(caller, target, (buffer, size, result))

@@ -374,7 +374,8 @@ impl HostDescriptor for Wasi<'_> {
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         on_descriptor!("readlink-at");
         let (start, _) = self.directory(&fd)?;
-        let tried = change::attempt_read_link(&start, &c_path(path)?);
+        let (account, path) = (self.account()?, c_path(path)?);
+        let tried = change::attempt_read_link(&account, &start, &path);
         let target = self.finish(tried).await?;
         String::from_utf8(target).map_err(|_| ErrorCode::IllegalByteSequence.into())
     }
@@ -427,7 +428,7 @@ impl HostDescriptor for Wasi<'_> {
             &account,
             &start,
             &path,
-            Effect::Adds,
+            Effect::AddsLink(target.count_bytes()),
             move |site, start, path| change::symlink(site, &target, start, path),
         );
         self.finish(tried).await

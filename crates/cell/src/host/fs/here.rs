@@ -1,0 +1,315 @@
+//! What of the work on files is done on the cell's thread, and what is not.
+
+use super::account::Account;
+use super::attempt::Try;
+use super::change::{self, Effect, PairChange};
+use super::descriptor::{Class, Mode as OpenMode, Node};
+use super::open::Request;
+use super::path::{Site, attempt_status};
+use super::table::Table;
+use crate::host::io::Io;
+use crate::host::kernel;
+use crate::profile::Profile;
+use leasehold_kernel::{Kernel, KernelConfig, TenantId};
+use leasehold_lease::Lease;
+use leasehold_reclaim::{Config, HeapBacking, Mode};
+use rustix::fs::FileType;
+use std::ffi::CStr;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+
+const WRITE: Request = Request {
+    follow: false,
+    create: true,
+    exclusive: false,
+    truncate: false,
+    directory: false,
+    sync: false,
+    mode: OpenMode {
+        read: true,
+        write: true,
+    },
+};
+
+/// A tenant's number.
+fn tenant() -> TenantId {
+    let reclaim = Config {
+        arena_bytes: 1 << 20,
+        keep_resident: 1 << 20,
+        mode: Mode::Grouped,
+        max_groups: 16,
+    };
+    let config = KernelConfig {
+        reclaim,
+        max_executions: 16,
+        max_channel_bytes: 1 << 16,
+        max_region_bytes: 1 << 20,
+        timer_floor_ns: 50_000,
+    };
+    let mut kernel = Kernel::new(config, Profile::free().kernel_costs(), HeapBacking);
+    kernel.admit(1_000_000, 0).expect("admitted")
+}
+
+/// A tenant with a directory.
+struct Bench {
+    directory: tempfile::TempDir,
+    start: Arc<Node>,
+    account: Arc<Account>,
+    table: Table,
+}
+
+impl Bench {
+    /// `None` where no disk is below that directory.
+    fn new(base: &Path) -> Option<Self> {
+        let directory = tempfile::tempdir_in(base).expect("a directory");
+        let fd = kernel::open_ambient(directory.path()).expect("opened");
+        let class = Class::of(fd.as_fd()).expect("a file system");
+        let io = Arc::new(Io::start().expect("threads"));
+        let account = Arc::new(Account::new(&Lease::default(), None, None, io));
+        (class == Class::Cached).then(|| Self {
+            start: Arc::new(Node::new(fd, FileType::Directory, class)),
+            table: Table::new(tenant(), 0, account.clone()),
+            account,
+            directory,
+        })
+    }
+
+    /// Whether it was done here; done now, in any case.
+    fn is_here<T: std::fmt::Debug>(&self, tried: Try<T>) -> bool {
+        match tried {
+            Try::Done(result) => {
+                result.expect("done");
+                true
+            }
+            Try::Elsewhere(work) => {
+                work().expect("done");
+                false
+            }
+        }
+    }
+
+    fn open(&self, request: Request, path: &CStr) -> (Node, bool) {
+        self.rest();
+        match request.attempt(self.table.files(), &self.start, path) {
+            Try::Done(node) => (node.expect("opened"), true),
+            Try::Elsewhere(work) => (work().expect("opened"), false),
+        }
+    }
+
+    /// What takes long on a busy machine sends nothing elsewhere.
+    fn rest(&self) {
+        super::pace::start_again();
+    }
+
+    fn makes_directory(&self, path: &CStr) -> bool {
+        self.rest();
+        let work = change::create_directory;
+        self.is_here(change::attempt(
+            &self.account,
+            &self.start,
+            path,
+            Effect::Adds,
+            work,
+        ))
+    }
+
+    fn removes_directory(&self, path: &CStr) -> bool {
+        self.rest();
+        let (effect, work) = (Effect::RemovesDirectory, change::remove_directory);
+        self.is_here(change::attempt(
+            &self.account,
+            &self.start,
+            path,
+            effect,
+            work,
+        ))
+    }
+
+    fn unlinks(&self, path: &CStr) -> bool {
+        self.rest();
+        let work = change::unlink;
+        self.is_here(change::attempt(
+            &self.account,
+            &self.start,
+            path,
+            Effect::Removes,
+            work,
+        ))
+    }
+
+    fn pairs(&self, old: &CStr, new: &CStr, change: PairChange) -> bool {
+        self.rest();
+        let (from, to) = ((&self.start, old), (&self.start, new));
+        self.is_here(change::attempt_pair(&self.account, from, to, change))
+    }
+
+    /// Has the kernel look for a name, so that it is known whether it is there.
+    fn look(&self, path: &CStr) {
+        let _ = kernel::status_at(self.start.as_fd(), path, rustix::fs::StatxFlags::TYPE);
+    }
+}
+
+fn bench() -> Option<Bench> {
+    Bench::new(Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+#[test]
+fn names_that_are_known_are_made_and_removed_without_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"d");
+    assert!(bench.makes_directory(c"d"));
+    bench.look(c"d/f");
+    let (node, here) = bench.open(WRITE, c"d/f");
+    assert!(here, "a file is created");
+    drop(node);
+    bench.look(c"g");
+    assert!(bench.pairs(c"d/f", c"g", PairChange::Rename));
+    bench.look(c"h");
+    assert!(bench.pairs(c"g", c"h", PairChange::Link));
+    assert!(bench.unlinks(c"g") && bench.unlinks(c"h"));
+    assert!(bench.removes_directory(c"d"));
+}
+
+#[test]
+fn names_that_the_disk_would_have_to_be_asked_for_are_left_to_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let name = std::ffi::CString::new(format!("never-{}", std::process::id())).expect("a name");
+    assert!(!bench.makes_directory(&name));
+    assert!(bench.removes_directory(&name));
+}
+
+#[test]
+fn what_could_free_or_write_much_is_left_to_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let path = bench.directory.path().join("large");
+    let file = std::fs::File::create(&path).expect("created");
+    file.set_len(1 << 20).expect("sized");
+    assert!(!bench.unlinks(c"large"));
+    // What takes the place of another is written out first.
+    for name in ["new", "old"] {
+        std::fs::write(bench.directory.path().join(name), "text").expect("written");
+    }
+    assert!(!bench.pairs(c"new", c"old", PairChange::Rename));
+    // A long path is resolved where it delays no other tenant.
+    let long = std::ffi::CString::new(format!("{}old", "./".repeat(200))).expect("a path");
+    assert!(!bench.unlinks(&long));
+}
+
+#[test]
+fn a_file_that_was_made_smaller_is_closed_by_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, _) = bench.open(WRITE, c"f");
+    bench.rest();
+    assert!(node.close_permit(true).is_some());
+    drop(node);
+    let truncate = Request {
+        truncate: true,
+        ..WRITE
+    };
+    let (node, here) = bench.open(truncate, c"f");
+    assert!(here, "it is small");
+    assert!(
+        node.close_permit(true).is_none(),
+        "the file system may write it out"
+    );
+    assert!(node.close_permit(false).is_some());
+}
+
+#[test]
+fn a_file_that_was_created_and_written_is_closed_here_while_it_is_small() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, here) = bench.open(WRITE, c"f");
+    assert!(here);
+    rustix::io::write(node.as_fd(), b"text").expect("written");
+    bench.rest();
+    assert!(node.close_permit(true).is_some());
+    rustix::fs::ftruncate(node.as_fd(), 1 << 20).expect("sized");
+    assert!(node.close_permit(true).is_none());
+    drop(node);
+    let status = attempt_status(&bench.account, &bench.start, c"f", true);
+    assert!(bench.is_here(status));
+}
+
+#[test]
+fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, _) = bench.open(WRITE, c"f");
+    rustix::io::write(node.as_fd(), &[1; 1000]).expect("written");
+    let is_measured = |at, bytes| node.write_again(at, bytes, || ()).is_none();
+    assert!(is_measured(Some(0), 10), "nothing is known yet");
+    node.wrote(node.state(), Some(0), 1000);
+    assert!(!is_measured(Some(5), 1000));
+    assert!(is_measured(Some(5), 1024), "beyond what it has");
+    assert!(is_measured(None, 1), "wherever the end is");
+    // Another tenant with the same directory.
+    let io = Arc::new(Io::start().expect("threads"));
+    let account = Arc::new(Account::new(&Lease::default(), None, None, io));
+    let table = Table::new(tenant(), 1, account);
+    let theirs = match WRITE.attempt(table.files(), &bench.start, c"f") {
+        Try::Done(node) => node.expect("opened"),
+        Try::Elsewhere(work) => work().expect("opened"),
+    };
+    theirs
+        .resize(Site::Blocking, 0)
+        .expect("at once")
+        .expect("resized");
+    assert!(is_measured(Some(5), 1));
+}
+
+#[test]
+fn a_path_through_a_symbolic_link_is_walked_by_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, _) = bench.open(WRITE, c"f");
+    drop(node);
+    rustix::fs::symlinkat(c"f", bench.start.as_fd(), c"link").expect("a link");
+    bench.look(c"link");
+    // Each link may say 4 KiB of names, and lead to the next.
+    let through = attempt_status(&bench.account, &bench.start, c"link", true);
+    assert!(!bench.is_here(through));
+    let itself = attempt_status(&bench.account, &bench.start, c"link", false);
+    assert!(bench.is_here(itself));
+}
+
+#[test]
+fn what_symbolic_links_say_is_counted_and_given_back() {
+    let io = Arc::new(Io::start().expect("threads"));
+    let account = Arc::new(Account::new(&Lease::default(), None, None, io));
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = rustix::fs::open(directory.path(), rustix::fs::OFlags::PATH, 0.into());
+    let class = Class::Slow;
+    let start = Arc::new(Node::new(
+        start.expect("opened"),
+        rustix::fs::FileType::Directory,
+        class,
+    ));
+    let run = |tried| match tried {
+        Try::Done(result) => result,
+        Try::Elsewhere(work) => work(),
+    };
+    let target = std::ffi::CString::new("x/".repeat(100)).expect("a path");
+    let effect = Effect::AddsLink(200);
+    let made = change::attempt(
+        &account,
+        &start,
+        c"link",
+        effect,
+        move |site, start, path| change::symlink(site, &target, start, path),
+    );
+    assert_eq!(run(made), Ok(()));
+    assert_eq!(account.disk().bytes(), 4096);
+    let removed = change::attempt(&account, &start, c"link", Effect::Removes, change::unlink);
+    assert_eq!(run(removed), Ok(()));
+    assert_eq!(account.disk().bytes(), 0);
+}

@@ -1,0 +1,219 @@
+//! How much is changed on the cell's thread.
+//!
+//! A file system that writes to a disk takes what is written, and what happens to names, into memory. It
+//! makes the thread that changes something wait when too much there waits for the disk, and has no form of
+//! these calls that says so beforehand. So a cell changes no more by itself than [`Pace::MOST`] in a
+//! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while. Writes and
+//! changes of names are paced apart: making a directory takes some file systems longer than a step may.
+
+use super::descriptor::{Class, Node};
+use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::steps::CEILING_NS;
+use std::cell::Cell;
+
+/// That the cell's thread may change something now.
+#[must_use = "a permit says how long the change took when it is used"]
+pub(super) struct Permit(Option<(Kind, Began)>);
+
+/// When a change began.
+#[derive(Debug, Clone, Copy)]
+struct Began {
+    wall_ns: u64,
+    /// The processor time of the thread, for a change of names.
+    cpu_ns: Option<u64>,
+}
+
+/// What is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The contents of files.
+    Bytes,
+    /// Names, and what a file system keeps of a file.
+    Names,
+}
+
+impl Kind {
+    /// Now, as this kind is timed.
+    fn begin(self, wall_ns: u64) -> Began {
+        Began {
+            wall_ns,
+            cpu_ns: (self == Self::Names).then(thread_cpu_ns),
+        }
+    }
+}
+
+impl Began {
+    /// A change that took longer has waited for something.
+    const WAITED_NS: u64 = 1_000_000;
+
+    /// Whether a change that is over `now` has waited for something, or took the processor for longer than a
+    /// step may. (A thread that was preempted has done neither.)
+    fn is_long(self, now: u64) -> bool {
+        let wall_ns = now - self.wall_ns;
+        let is_heavy = |cpu_ns| thread_cpu_ns().saturating_sub(cpu_ns) > CEILING_NS;
+        wall_ns > Self::WAITED_NS || wall_ns > CEILING_NS && self.cpu_ns.is_some_and(is_heavy)
+    }
+}
+
+impl Permit {
+    /// A permit for what cannot wait.
+    pub(super) const FREE: Self = Self(None);
+
+    /// A permit to write so many bytes, unless that might wait.
+    pub(super) fn for_write(node: &Node, bytes: usize) -> Option<Self> {
+        match node.class {
+            Class::Memory => Some(Self(None)),
+            Class::Cached | Class::Layered => Self::paced(Kind::Bytes, bytes),
+            Class::Slow => None,
+        }
+    }
+
+    /// A permit for a change of one name, or of what the file system keeps of one file; unless that might
+    /// wait, or copy a file from another layer.
+    pub(super) fn for_change(class: Class) -> Option<Self> {
+        match class {
+            Class::Memory => Some(Self(None)),
+            Class::Cached => Self::paced(Kind::Names, Pace::CHANGE),
+            Class::Layered | Class::Slow => None,
+        }
+    }
+
+    /// A permit to close a file that was open for writing.
+    pub(super) fn for_close(node: &Node) -> Option<Self> {
+        match node.class {
+            Class::Layered => Self::paced(Kind::Names, Pace::CHANGE),
+            class => Self::for_change(class),
+        }
+    }
+
+    fn paced(kind: Kind, bytes: usize) -> Option<Self> {
+        Pace::permits(kind, bytes).map(|now| Self(Some((kind, kind.begin(now)))))
+    }
+
+    /// The change is made.
+    pub(super) fn used(self) {
+        if let Some((kind, began)) = self.0 {
+            Pace::changed(kind, began);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    began: u64,
+    bytes: usize,
+    not_before: u64,
+    /// For how long other threads make the changes after the next step that takes long, ns.
+    pause_ns: u64,
+}
+
+thread_local! {
+    static PACES: [Cell<Pace>; 2] = const { [Cell::new(Pace::START), Cell::new(Pace::START)] };
+}
+
+impl Pace {
+    const START: Self = Self {
+        began: 0,
+        bytes: 0,
+        not_before: 0,
+        pause_ns: Self::PAUSE_NS,
+    };
+    const WINDOW_NS: u64 = 1_000_000_000;
+    const MOST: usize = 64 << 20;
+    /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
+    const CHANGE: usize = 512;
+    /// For how long other threads make the changes then: a thread without real-time priority may just have
+    /// been preempted. Twice as long each time, until a window passes without.
+    const PAUSE_NS: u64 = 20_000_000;
+    const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
+
+    fn of(kind: Kind) -> Self {
+        PACES.with(|paces| paces[kind as usize].get())
+    }
+
+    fn set(self, kind: Kind) {
+        PACES.with(|paces| paces[kind as usize].set(self));
+    }
+
+    /// The time, if so many bytes may be changed now.
+    fn permits(kind: Kind, bytes: usize) -> Option<u64> {
+        let now = monotonic_ns();
+        let mut pace = Self::of(kind);
+        if now - pace.began > Self::WINDOW_NS {
+            (pace.began, pace.bytes) = (now, 0);
+            if now > pace.not_before.saturating_add(Self::WINDOW_NS) {
+                pace.pause_ns = Self::PAUSE_NS;
+            }
+        }
+        pace.bytes += bytes;
+        let permits = pace.bytes <= Self::MOST && now >= pace.not_before;
+        if permits {
+            pace.set(kind);
+        }
+        permits.then_some(now)
+    }
+
+    fn changed(kind: Kind, began: Began) {
+        let now = monotonic_ns();
+        if began.is_long(now) {
+            let pace = Self::of(kind);
+            let after = Self {
+                not_before: now + pace.pause_ns,
+                pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
+                ..pace
+            };
+            after.set(kind);
+        }
+    }
+}
+
+/// Forgets what took long on this thread.
+#[cfg(test)]
+pub(super) fn start_again() {
+    Pace::START.set(Kind::Bytes);
+    Pace::START.set(Kind::Names);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Began, Kind, Pace, Permit};
+    use crate::clock::monotonic_ns;
+    use crate::host::fs::descriptor::Class;
+
+    #[test]
+    fn what_may_wait_or_copy_files_is_never_changed_here() {
+        assert!(Permit::for_change(Class::Slow).is_none());
+        assert!(Permit::for_change(Class::Layered).is_none());
+        assert!(Permit::for_change(Class::Memory).is_some());
+    }
+
+    #[test]
+    fn a_change_that_took_long_sends_the_next_ones_elsewhere_for_longer_each_time() {
+        Pace::START.set(Kind::Names);
+        assert!(
+            Permit::for_change(Class::Cached).is_some(),
+            "nothing took long yet"
+        );
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            let long_ago = monotonic_ns() - 2 * Began::WAITED_NS;
+            Permit(Some((Kind::Names, Kind::Names.begin(long_ago)))).used();
+            assert!(Permit::for_change(Class::Cached).is_none());
+            pauses.push(Pace::of(Kind::Names).pause_ns);
+        }
+        assert_eq!(pauses[..3], [40_000_000, 80_000_000, 160_000_000]);
+        assert_eq!(pauses.last(), Some(&Pace::LONGEST_PAUSE_NS));
+        assert!(Permit::paced(Kind::Bytes, 1).is_some(), "writes go on");
+        Pace::START.set(Kind::Names);
+    }
+
+    #[test]
+    fn no_more_is_changed_in_a_window_than_its_most() {
+        Pace::START.set(Kind::Names);
+        let permits = (0..).take_while(|_| Permit::for_change(Class::Cached).is_some());
+        let most = Pace::MOST / Pace::CHANGE;
+        // A busy machine may need more than a window for so many.
+        assert!(permits.take(4 * most).count() >= most);
+        Pace::START.set(Kind::Names);
+    }
+}

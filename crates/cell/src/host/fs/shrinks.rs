@@ -1,0 +1,165 @@
+//! Which writes need not be measured: those to blocks that a file is known to have.
+//!
+//! A descriptor remembers the blocks of its last measured write. Whatever is written to them again takes
+//! nothing of a disk, unless the file was made smaller meanwhile. So every file that tenants of the process
+//! have open has a state, which each of its truncations changes, whichever tenant makes it.
+
+use super::disk::Identity;
+use crate::host::kernel::BLOCK;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Most blocks that a descriptor remembers, 8 KiB: what another process could take away unseen.
+const MOST_BLOCKS: u64 = 16;
+
+/// A truncation that is over: one more of these, and one less that is being made.
+const OVER: u64 = (1 << 32) - 1;
+/// The truncations that are being made.
+const PENDING: u64 = u32::MAX as u64;
+
+type States = HashMap<Identity, Weak<AtomicU64>>;
+
+/// The states of all files that tenants have open; no more than descriptors.
+static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);
+
+fn states() -> MutexGuard<'static, States> {
+    STATES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The truncations of a file, while a tenant has it open.
+#[derive(Debug)]
+pub(super) struct Shrinks {
+    identity: Identity,
+    state: Arc<AtomicU64>,
+}
+
+impl Shrinks {
+    /// The truncations of the file with this identity.
+    pub(super) fn of(identity: Identity) -> Self {
+        let mut states = states();
+        let known = states.get(&identity).and_then(Weak::upgrade);
+        let state = known.unwrap_or_else(|| {
+            let state = Arc::new(AtomicU64::new(0));
+            states.insert(identity, Arc::downgrade(&state));
+            state
+        });
+        Self { identity, state }
+    }
+
+    /// The state of the file, if it is not being made smaller.
+    pub(super) fn state(&self) -> Option<State> {
+        let state = self.state.load(Ordering::Acquire);
+        (state & PENDING == 0).then_some(State(state))
+    }
+
+    /// Whether no truncation has begun since the file was in this state.
+    pub(super) fn is_still(&self, state: State) -> bool {
+        self.state.load(Ordering::Acquire) == state.0
+    }
+
+    /// Makes the file smaller.
+    pub(super) fn shrink<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.state.fetch_add(1, Ordering::AcqRel);
+        let result = work();
+        self.state.fetch_add(OVER, Ordering::AcqRel);
+        result
+    }
+}
+
+impl Drop for Shrinks {
+    fn drop(&mut self) {
+        let mut states = states();
+        // No other is made meanwhile.
+        if Arc::strong_count(&self.state) == 1 {
+            states.remove(&self.identity);
+        }
+    }
+}
+
+/// A file between two truncations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State(u64);
+
+/// Blocks that a file has, as long as it is in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    state: State,
+    first: u64,
+    last: u64,
+}
+
+/// The blocks of a range of bytes, if there are any.
+fn blocks(offset: u64, bytes: usize) -> Option<RangeInclusive<u64>> {
+    let last = offset.checked_add(bytes as u64)?.checked_sub(1)?;
+    (bytes > 0).then_some(offset / BLOCK..=last / BLOCK)
+}
+
+impl Window {
+    /// The blocks of a write that was measured, and before which the file was in this state; if they are few.
+    pub(super) fn new(state: State, offset: u64, bytes: usize) -> Option<Self> {
+        let blocks = blocks(offset, bytes)?;
+        let (first, last) = (*blocks.start(), *blocks.end());
+        (last - first < MOST_BLOCKS).then_some(Self { state, first, last })
+    }
+
+    /// The state in which a file has all blocks of a range of bytes.
+    pub(super) fn covers(&self, offset: u64, bytes: usize) -> Option<State> {
+        let blocks = blocks(offset, bytes)?;
+        (self.first <= *blocks.start() && *blocks.end() <= self.last).then_some(self.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shrinks, Window, states};
+
+    #[test]
+    fn a_window_is_of_the_blocks_that_were_written_and_of_few() {
+        let shrinks = Shrinks::of((1, 1));
+        let state = shrinks.state().expect("not being changed");
+        let window = Window::new(state, 511, 2).expect("two blocks");
+        for (offset, bytes, covered) in [
+            (0, 1024, true),
+            (1023, 1, true),
+            (1024, 1, false),
+            (0, 1025, false),
+            (0, 0, false),
+            (u64::MAX, 2, false),
+        ] {
+            let covers = window.covers(offset, bytes) == Some(state);
+            assert_eq!(covers, covered, "{offset} {bytes}");
+        }
+        assert!(Window::new(state, 0, 8192).is_some());
+        assert_eq!(Window::new(state, 0, 8193), None);
+        assert_eq!(Window::new(state, 0, 0), None);
+    }
+
+    #[test]
+    fn a_truncation_of_any_tenant_ends_the_state_of_a_file_and_of_no_other() {
+        let (mine, theirs) = (Shrinks::of((2, 1)), Shrinks::of((2, 1)));
+        let other = Shrinks::of((2, 2));
+        let before = mine.state().expect("not being changed");
+        let others = other.state().expect("not being changed");
+        theirs.shrink(|| {
+            assert_eq!(mine.state(), None);
+            // Two at a time are not taken for none.
+            mine.shrink(|| assert_eq!(theirs.state(), None));
+            assert_eq!(mine.state(), None);
+            assert!(!mine.is_still(before));
+        });
+        assert!(mine.state().is_some() && !mine.is_still(before));
+        assert!(other.is_still(others));
+    }
+
+    #[test]
+    fn a_file_that_no_tenant_has_open_is_forgotten() {
+        let identity = (3, 1);
+        let (first, second) = (Shrinks::of(identity), Shrinks::of(identity));
+        drop(first);
+        assert!(states().contains_key(&identity));
+        drop(second);
+        assert!(!states().contains_key(&identity));
+    }
+}
