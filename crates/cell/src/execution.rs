@@ -335,6 +335,7 @@ impl Blueprint {
                 table_elements: inventory.table_elements,
             },
         );
+        let pages = limiter.pages();
         let guest = Guest::new(
             (tenant, execution),
             call_bytes,
@@ -358,7 +359,10 @@ impl Blueprint {
         store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
         Ok(Running {
             guest,
-            position: Position::start(self.program.reach().making_ns()),
+            position: Position::start(
+                self.program.reach().making_ns(),
+                pages.then_some(call_bytes),
+            ),
             future: Box::pin(run(store, prepared)),
         })
     }
@@ -525,13 +529,13 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
 
 /// Copies the initial memory of a program that has none to share, a page at a step: each may be a fault.
 async fn copy_image(limiter: &mut Limiter) -> wasmtime::Result<()> {
-    loop {
+    while limiter.copy_image_page().map_err(wasmtime::Error::msg)? {
         mark(step!("cell", "fault"));
-        if !limiter.copy_image_page().map_err(wasmtime::Error::msg)? {
-            return Ok(());
-        }
         make_way().await;
+        // What comes next, if it is not another page.
+        mark(step!("engine", "instantiate"));
     }
+    Ok(())
 }
 
 async fn run_module(

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Let it have more than is reserved: limit=SIZE,swap=FILE[,kind=hard|firm].
+    /// Let it have more than is reserved: limit=SIZE,swap=FILE[,kind=hard|firm][,shared=NAME][,mappings=N].
     #[arg(long, value_name = "KEY=VALUE,…")]
     paging: Option<PagingFlag>,
 

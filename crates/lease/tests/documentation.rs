@@ -21,7 +21,7 @@ fn the_example_of_the_page_is_a_lease_file() {
         .tenant("thumbnailer")
         .expect("the tenant of the example")
         .lease;
-    assert_eq!(lease.reclaim.budget.to_string(), "500us");
+    assert_eq!(lease.reclaim.budget.to_string(), "30ms");
     assert_eq!(lease.memory.reserve.to_string(), "16MiB");
     let cpu = lease.cpu.expect("a reservation");
     assert_eq!(
@@ -34,7 +34,7 @@ fn the_example_of_the_page_is_a_lease_file() {
 fn the_errors_of_the_page_are_those_of_the_parser() {
     let without_reclaim = |line: &&str| !line.starts_with("reclaim");
     let faulty = [
-        example().replace("500us", "500"),
+        example().replace("30ms", "500"),
         format!("{}network = 1\n", example()),
         example()
             .lines()

@@ -237,7 +237,7 @@ impl Executor {
             Death::Task {
                 tenant,
                 holdings: holdings.unwrap_or_default(),
-                remains,
+                remains: remains.map(Box::new),
                 leavings: Leavings::default(),
             },
         );

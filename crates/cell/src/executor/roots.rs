@@ -84,7 +84,7 @@ pub(super) enum Death {
         tenant: TenantId,
         holdings: Holdings,
         /// Dropped when it is its turn.
-        remains: Option<Remains>,
+        remains: Option<Box<Remains>>,
         /// What it left, once it was dropped.
         leavings: Leavings,
     },

@@ -9,6 +9,7 @@
 //! thread's processor time: if the host took the processor from the thread for as much as the step
 //! was too long, the step is counted as *disturbed*; if not, as *exceeded*.
 
+use super::pages::visited;
 use super::raised::{RaisedSteps, RowDrift};
 use super::table::{CEILING_NS, RowId, TABLE, step};
 use super::ticks::{self, Rate};
@@ -100,20 +101,24 @@ pub(crate) struct Position {
     in_host: bool,
     /// How much longer than its row the step that makes the execution's instances may be, ns.
     making_ns: u64,
+    /// If its tenant pages: the bytes that one of its calls may have. Each page that a step visits may be a
+    /// fault then.
+    paged: Option<u64>,
 }
 
 impl Position {
-    const START: Self = Self::start(0);
+    const START: Self = Self::start(0, None);
 
     /// The beginning of an execution: the host makes its instances, in a step that may take so much longer
-    /// than its row, ns.
-    pub(crate) const fn start(making_ns: u64) -> Self {
+    /// than its row, ns. If its tenant pages, one of its calls may have `paged` bytes.
+    pub(crate) const fn start(making_ns: u64, paged: Option<u64>) -> Self {
         Self {
             row: INSTANTIATE,
             outer: [INSTANTIATE; NESTED],
             depth: 0,
             in_host: true,
             making_ns,
+            paged,
         }
     }
 }
@@ -134,6 +139,8 @@ struct Watch {
     /// Ticks after which it is read again.
     span: Cell<u64>,
     rate: Cell<Option<Rate>>,
+    /// How long a fault may take, ns.
+    fault_ns: Cell<u64>,
 }
 
 /// How old the reading of the thread's processor time may be: of the time for which the host took the
@@ -152,6 +159,7 @@ thread_local! {
             base_cpu_ns: Cell::new(0),
             span: Cell::new(u64::MAX),
             rate: Cell::new(None),
+            fault_ns: Cell::new(0),
         }
     };
 }
@@ -241,10 +249,15 @@ impl Watch {
     /// How much longer than its row the step under way may be, ticks.
     fn beyond_row(&self) -> u64 {
         let at = self.at.get();
-        match (at.row == INSTANTIATE, self.rate.get()) {
-            (true, Some(rate)) => rate.ticks(at.making_ns),
-            _ => 0,
-        }
+        let Some(rate) = self.rate.get() else {
+            return 0;
+        };
+        let making_ns = match at.row == INSTANTIATE {
+            true => at.making_ns,
+            false => 0,
+        };
+        let faults = at.paged.map_or(0, |bytes| visited(at.row.row(), bytes));
+        rate.ticks(making_ns.saturating_add(faults.saturating_mul(self.fault_ns.get())))
     }
 
     /// Whether the thread was without the processor for so many ticks since that was read last.
@@ -278,6 +291,7 @@ pub(crate) fn enter(profile: &Profile, raised: Arc<RaisedSteps>) {
     let rate = Rate::here();
     WATCH.with(|watch| {
         watch.rate.set(Some(rate));
+        watch.fault_ns.set(profile.longest_fault_ns());
         watch.span.set(rate.ticks(SPAN_NS));
         for row in RowId::all() {
             let limit_ns = profile.longest_step_ns(row) + profile.added_ns();

@@ -13,7 +13,9 @@ fn named(name: &str) -> String {
 fn a_name_of_20_mb_is_neither_kept_nor_formatted() {
     let cell = cell();
     let name = "n".repeat(20 << 20);
-    let program = cell.compile(named(&name).as_bytes()).expect("a program");
+    // A text may not be so long.
+    let binary = wat::parse_str(named(&name)).expect("a module");
+    let program = cell.compile(&binary).expect("a program");
     let (ended, _) = run(&cell, program, lease(50_000, 1024), Surroundings::default());
     let Exit::Trap(message) = ended.exit else {
         panic!("{:?}", ended.exit)
