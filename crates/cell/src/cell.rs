@@ -338,7 +338,7 @@ impl Cell {
         let engine = Engine::new(&engine_config)
             .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
         let inbox = Arc::new(Inbox::new());
-        let io = Arc::new(Io::start()?);
+        let io = Arc::new(Io::start(config.cpu)?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let raised = Arc::new(RaisedSteps::default());

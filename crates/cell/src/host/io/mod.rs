@@ -11,6 +11,7 @@ pub(crate) mod reaper;
 use super::fs::account::Account;
 use pool::Pool;
 use reaper::Reaper;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -23,16 +24,31 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Starts the first of the threads, which run wherever the calling thread may. To be called before
-    /// the cell's thread is bound to a core.
+    /// Starts the first of the threads, which run wherever the calling thread may, but not on the cell's
+    /// `core` if there is another: the host may let none go before a system call of theirs is over. To be called
+    /// before the cell's thread is bound to that core.
     ///
     /// # Errors
     /// When the host refuses a thread.
-    pub(crate) fn start() -> std::io::Result<Self> {
-        Ok(Self {
-            pool: Pool::start()?,
-            reaper: Reaper::start()?,
-        })
+    pub(crate) fn start(core: Option<usize>) -> std::io::Result<Self> {
+        let all = sched_getaffinity(None)?;
+        let mut others = all;
+        if let Some(core) = core {
+            others.unset(core);
+        }
+        let has_others = others.count() > 0;
+        if has_others {
+            // Threads that are made begin with what this one has.
+            sched_setaffinity(None, &others)?;
+        }
+        let started = Pool::start().and_then(|pool| {
+            let reaper = Reaper::start()?;
+            Ok(Self { pool, reaper })
+        });
+        if has_others {
+            sched_setaffinity(None, &all)?;
+        }
+        started
     }
 
     /// No more jobs come: the threads end when they have done those that there are. Waits until every
