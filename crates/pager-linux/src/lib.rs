@@ -11,7 +11,8 @@
 //!    support: [taking](leasehold_pager::Backend::take_referenced) one removes the entry, and the
 //!    next touch restores it.
 //! 3. **Faults are resolved where they happen.** The signal handler of the faulting thread asks
-//!    the policy and maps the page: no other thread, no lock, no allocation. A fault inside the
+//!    the policy and maps the page: no other thread, no lock, and an allocation only at the
+//!    first touch among 512 pages. A fault inside the
 //!    pager itself is a bug and aborts.
 //! 4. **Nothing is written that was not written to.** Pages with a place in the swap file are
 //!    mapped read-only until their first write, which traps once.

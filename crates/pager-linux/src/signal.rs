@@ -2,8 +2,9 @@
 //!
 //! The handler runs on an alternate stack, because a guest's own may be used up, and with all
 //! signals blocked that can be: a preemption that is due during a fault is taken when it is over,
-//! in guest code, and not in the middle of the pager. What it calls allocates nothing and locks
-//! nothing; it reads and writes the store with plain system calls.
+//! in guest code, and not in the middle of the pager. What it calls locks nothing, and allocates a
+//! block at the most: never in the midst of another allocation, since none touches guest memory. It
+//! reads and writes the store with plain system calls.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;

@@ -53,7 +53,7 @@ impl Store for Fixed {
 }
 
 #[test]
-fn no_fault_allocates() {
+fn a_fault_allocates_nothing_but_the_first_among_512_pages() {
     let paging = Paging::open(Options {
         store: Some(Box::new(Fixed(vec![0; 1_000 * 4_096]))),
         ..Options::new(64)
@@ -78,6 +78,7 @@ fn no_fault_allocates() {
         memories.extend([a, b, c]);
     }
     let before = ALLOCATIONS.get();
+    let mut first_round = 0;
     for round in 0..4 {
         for page in 0..64 {
             for (at, memory) in memories.iter().enumerate() {
@@ -87,8 +88,14 @@ fn no_fault_allocates() {
                 }
             }
         }
+        if round == 0 {
+            first_round = ALLOCATIONS.get();
+        }
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    // A block of each of two attachments for a copied memory and one for any other, and of what is known of
+    // each of six areas: its pages, and where they are written out.
+    assert!(first_round - before <= 8 + 2 * 6);
+    assert_eq!(ALLOCATIONS.get() - first_round, 0);
     let counts = [first, second].map(|id| paging.counts(id).expect("there"));
     let some = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>() > 0;
     assert!(some(|counts| counts.major) && some(|counts| counts.minor));
