@@ -210,7 +210,8 @@ impl ResourceLimiter for Limiter {
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
         let growth = std::mem::take(&mut self.pending);
         if growth.pages > 0 {
-            tracing::warn!(%error, bytes = growth.bytes, "the host could not grow a memory");
+            // Such as what it has attached already: a guest may ask for that as often as it likes.
+            tracing::debug!(%error, bytes = growth.bytes, "the host could not grow a memory");
             let (tenant, execution, page) = (self.tenant, self.execution, self.page);
             local::with(|local| {
                 local.release_memory(tenant, execution, growth.bytes);

@@ -83,6 +83,8 @@ limits! {
     LocalBlocks: Program, 128 << 20, "locals times blocks of all functions";
     BodyLocalBytes: Function, 1 << 29, "locals times bytes in a function";
     LocalBytes: Program, 1 << 32, "locals times bytes of all functions";
+    BodyTableUses: Function, 2_048, "calls through and uses of tables in a function";
+    TableSquares: Program, 1 << 25, "squares of calls through and uses of tables, of all functions";
 }
 
 /// What a program has so far.
@@ -313,11 +315,13 @@ fn count_body(
         loops: 0,
         deepest: 0,
     };
-    let (mut targets, mut carried, mut blocks) = (0_u64, 0_u64, 1_u64);
+    let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
-        match operators.read()? {
+        let operator = operators.read()?;
+        table_uses += u64::from(uses_table(&operator));
+        match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
                 let signature = module.block(blockty);
                 labels.open(signature.1, false);
@@ -356,12 +360,32 @@ fn count_body(
         }
         tally.note(C::LoopDepth, labels.deepest)?;
         tally.note(C::BodyCarried, carried)?;
+        tally.note(C::BodyTableUses, table_uses)?;
     }
     let across = locals * labels.deepest;
     tally.note(C::LoopLocals, across)?;
     tally.add(C::LoopSquares, across * across)?;
+    tally.add(C::TableSquares, table_uses * table_uses)?;
     tally.add(C::BranchTargets, targets)?;
     tally.add(C::Carried, carried)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
     tally.add(C::LocalBlocks, locals * blocks)
+}
+
+/// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in
+/// their number.
+fn uses_table(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::CallIndirect { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::TableGet { .. }
+            | Operator::TableSet { .. }
+            | Operator::TableGrow { .. }
+            | Operator::TableSize { .. }
+            | Operator::TableFill { .. }
+            | Operator::TableCopy { .. }
+            | Operator::TableInit { .. }
+            | Operator::ElemDrop { .. }
+    )
 }

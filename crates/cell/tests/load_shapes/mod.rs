@@ -102,6 +102,16 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("locals times bytes of all functions", 7, |n| {
         loops(10, 2_450, n, true)
     }),
+    shape(
+        "calls through and uses of tables in a function",
+        2_040,
+        |n| calls_through_a_table(n, 1),
+    ),
+    shape(
+        "squares of calls through and uses of tables, of all functions",
+        8,
+        |n| calls_through_a_table(2_040, n),
+    ),
 ];
 
 struct Parts {
@@ -496,6 +506,32 @@ fn tables(n: usize) -> Vec<u8> {
             table64: false,
             shared: false,
         });
+    }
+    finish(&parts)
+}
+
+/// `functions` of `n` calls through a table each.
+fn calls_through_a_table(n: usize, functions: usize) -> Vec<u8> {
+    let calls = body(0, |f| {
+        for _ in 0..n {
+            f.instruction(&Instruction::I32Const(0));
+            f.instruction(&Instruction::CallIndirect {
+                type_index: 0,
+                table_index: 0,
+            });
+        }
+    });
+    let mut parts = base(empty());
+    parts.tables.table(TableType {
+        element_type: RefType::FUNCREF,
+        minimum: 1,
+        maximum: None,
+        table64: false,
+        shared: false,
+    });
+    for _ in 0..functions {
+        parts.functions.function(0);
+        parts.code.function(&calls);
     }
     finish(&parts)
 }
