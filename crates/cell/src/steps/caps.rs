@@ -91,6 +91,10 @@ pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 /// Bytes of a path by which the cell's thread changes a directory: it is resolved up to four times.
 pub const CHANGED_PATH: Cap = Cap::new("bytes of path", 256, Beyond::Elsewhere);
 
+/// Bytes that a symbolic link may say. A path leads through 40 of them, each of which may be a walk of half as
+/// many names, and some kernels let nobody go before it is over: also not a thread with real-time priority.
+pub const LINK: Cap = Cap::new("bytes that a link says", 255, Beyond::Error);
+
 /// Bytes of a file that the cell's thread closes, empties or removes: as many as that may free, in some
 /// 40 µs.
 pub const FREED: Cap = Cap::new("bytes of file", 256 * KIB, Beyond::Elsewhere);

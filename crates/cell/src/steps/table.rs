@@ -2,9 +2,10 @@
 
 use super::caps::{
     ARGUMENTS, BULK, CALL, CHANGED_PATH, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, FREED,
-    FREED_DIRECTORY, GLOBALS, IOVECS, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH, PERMITTED,
-    POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT, STRINGS,
-    SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    FREED_DIRECTORY, GLOBALS, IOVECS, LINK, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH,
+    PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT,
+    STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
+    TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -307,7 +308,7 @@ static ROWS: [Row; 269] = [
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_symlink")
-        .caps(&[PATH, CHANGED_PATH])
+        .caps(&[LINK, PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_unlink_file")
@@ -472,7 +473,7 @@ static ROWS: [Row; 269] = [
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.symlink-at")
-        .caps(&[PATH, CHANGED_PATH])
+        .caps(&[LINK, PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.unlink-file-at")

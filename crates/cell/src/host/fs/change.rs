@@ -6,6 +6,7 @@ use super::descriptor::{Class, Node, is_cheap_to_remove};
 use super::pace::Permit;
 use super::path::{self, Site, parent, without_slashes};
 use crate::host::kernel;
+use crate::steps::caps::LINK;
 use rustix::fs::{AtFlags, Statx, Timespec};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
@@ -314,6 +315,9 @@ pub(crate) fn remove_directory(site: Site, start: BorrowedFd<'_>, path: &CStr) -
 pub(crate) fn symlink(site: Site, target: &CStr, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
     if target.to_bytes().starts_with(b"/") {
         return Err(Errno::PERM);
+    }
+    if target.count_bytes() > LINK.size() {
+        return Err(Errno::NAMETOOLONG);
     }
     let (directory, name) = parent(site, start, path)?;
     kernel::symlink(target, directory, &name)

@@ -313,3 +313,16 @@ fn what_symbolic_links_say_is_counted_and_given_back() {
     assert_eq!(run(removed), Ok(()));
     assert_eq!(account.disk().bytes(), 0);
 }
+
+#[test]
+fn what_a_symbolic_link_says_is_short() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = rustix::fs::open(directory.path(), rustix::fs::OFlags::PATH, 0.into());
+    let start = start.expect("opened");
+    let link = |bytes: usize| {
+        let target = std::ffi::CString::new("x".repeat(bytes)).expect("a path");
+        change::symlink(Site::Blocking, &target, start.as_fd(), c"link")
+    };
+    assert_eq!(link(256), Err(rustix::io::Errno::NAMETOOLONG));
+    assert_eq!(link(255), Ok(()));
+}
