@@ -3,6 +3,7 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
+use crate::abi::Linkers;
 use crate::artifact::CodeCache;
 use crate::call_bytes::call_bytes;
 use crate::clock::{Elapsed, monotonic_ns};
@@ -114,6 +115,7 @@ impl CellConfig {
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
     engine: Engine,
+    linkers: Linkers,
     inbox: Arc<Inbox<Command>>,
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
@@ -337,6 +339,8 @@ impl Cell {
         pools.configure(&mut engine_config);
         let engine = Engine::new(&engine_config)
             .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
+        let linkers = Linkers::new(&engine)
+            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let inbox = Arc::new(Inbox::new());
         let io = Arc::new(Io::start(config.cpu)?);
         let (ready, started) = channel();
@@ -364,6 +368,7 @@ impl Cell {
         });
         Ok(Self {
             engine,
+            linkers,
             inbox,
             thread: Some(thread),
             next_key: AtomicU64::new(1),
@@ -400,7 +405,8 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
-        Program::load(&self.engine, path, self.code_cache.as_deref()).map(Arc::new)
+        let cache = self.code_cache.as_deref();
+        self.prepare(Program::load(&self.engine, path, cache)?)
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
@@ -410,7 +416,12 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        Program::load_in(Form::under(lease), &self.engine, path, cache).map(Arc::new)
+        self.prepare(Program::load_in(
+            Form::under(lease),
+            &self.engine,
+            path,
+            cache,
+        )?)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -418,7 +429,8 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        Program::from_bytes_in(Form::under(lease), &self.engine, bytes).map(Arc::new)
+        let form = Form::under(lease);
+        self.prepare(Program::from_bytes_in(form, &self.engine, bytes)?)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -426,7 +438,11 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
-        Program::from_bytes(&self.engine, bytes).map(Arc::new)
+        self.prepare(Program::from_bytes(&self.engine, bytes)?)
+    }
+
+    fn prepare(&self, program: Program) -> Result<Arc<Program>, ProgramError> {
+        program.prepare(&self.linkers).map(Arc::new)
     }
 
     /// Starts a tenant, and waits until that has succeeded ([`Cell::begin`]).
@@ -464,6 +480,9 @@ impl Cell {
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
         check_paging(&request)?;
+        if request.program.prepared_for(&self.engine).is_none() {
+            return Err(StartError::Program("another cell loaded it".to_owned()));
+        }
         let promised = self.promise(&request)?;
         let client = Client {
             started: started_sender,

@@ -4,7 +4,7 @@
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
 //! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
 
-use crate::abi::{Linkers, Prepared};
+use crate::abi::Prepared;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::{self, Environment};
@@ -186,7 +186,6 @@ impl Finished {
 #[derive(Clone)]
 pub(crate) struct Blueprint {
     pub(crate) engine: Engine,
-    pub(crate) linkers: Rc<Linkers>,
     pub(crate) preemption: Rc<Preemption>,
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
@@ -316,10 +315,8 @@ impl Blueprint {
                 (table, None, Some(Box::new(files)))
             }
         };
-        let prepared = self
-            .linkers
-            .prepare(&self.program)
-            .map_err(BuildError::Link)?;
+        let prepared = self.program.prepared_for(&self.engine).cloned();
+        let prepared = prepared.ok_or(Errno::Invalid)?;
         let limiter = Limiter::new(
             tenant,
             execution,

@@ -17,7 +17,6 @@ mod roots;
 
 pub(crate) use executions::Request;
 
-use crate::abi::Linkers;
 use crate::cell::{CellConfig, Command};
 use crate::clock::monotonic_ns;
 use crate::control_share::ControlShare;
@@ -44,7 +43,6 @@ use wasmtime::Engine;
 /// The executor of one cell.
 pub(crate) struct Executor {
     engine: Engine,
-    linkers: Rc<Linkers>,
     inbox: Arc<Inbox<Command>>,
     preemption: Rc<Preemption>,
     pools: Pools,
@@ -78,8 +76,6 @@ impl Executor {
         realtime: bool,
         ends_fit: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let linkers = Linkers::new(&engine)
-            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
         let mut dispatcher = Dispatcher::new(config, executions);
         let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
@@ -88,7 +84,6 @@ impl Executor {
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
             preemption: Rc::new(preemption),
-            linkers: Rc::new(linkers),
             engine,
             inbox,
             pools,

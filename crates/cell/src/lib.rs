@@ -66,6 +66,7 @@ mod ending;
 pub mod engine_config;
 mod execution;
 mod executor;
+mod given;
 mod guest;
 mod heap;
 mod host;
@@ -122,6 +123,7 @@ pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
+pub use wasi::capture::Capture;
 pub use wasi::stdio::{
-    Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
+    Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

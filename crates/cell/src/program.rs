@@ -16,6 +16,7 @@ use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::{Engine, ExternType, Module, component::Component};
 
+use crate::abi::{Linkers, Prepared};
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::{self, chunk_bulk_operations};
 use crate::compile_threads;
@@ -157,6 +158,9 @@ pub enum ProgramError {
          that cannot be interrupted"
     )]
     Composed,
+    /// It imports something with a type that is not the one offered.
+    #[error("{0:#}")]
+    Link(wasmtime::Error),
     /// The engine refused a program that had passed validation.
     #[error("the engine refused the program: {0:#}")]
     Engine(wasmtime::Error),
@@ -235,6 +239,8 @@ pub struct Program {
     inventory: Inventory,
     reach: Reach,
     image: Option<Image>,
+    /// With its imports resolved, by the cell that it was loaded for.
+    prepared: Option<Prepared>,
 }
 
 impl fmt::Debug for Program {
@@ -418,7 +424,26 @@ impl Program {
             inventory,
             reach,
             image,
+            prepared: None,
         }
+    }
+
+    /// The program with its imports resolved, so that a cell of this engine can start it.
+    ///
+    /// # Errors
+    /// [`Link`](ProgramError::Link).
+    pub(crate) fn prepare(mut self, linkers: &Linkers) -> Result<Program, ProgramError> {
+        self.prepared = Some(linkers.prepare(&self.code).map_err(ProgramError::Link)?);
+        Ok(self)
+    }
+
+    /// What [`prepare`](Program::prepare) resolved, if that was for a cell of `engine`.
+    pub(crate) fn prepared_for(&self, engine: &Engine) -> Option<&Prepared> {
+        let own = match &self.code {
+            Code::Module(module) => module.engine(),
+            Code::Component(component) => component.engine(),
+        };
+        self.prepared.as_ref().filter(|_| Engine::same(own, engine))
     }
 
     /// The host steps that it can reach.

@@ -10,6 +10,7 @@ use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
+use crate::given::Given;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
 use crate::local;
@@ -134,6 +135,7 @@ impl Executor {
         match self.open_root(key, &request, promised) {
             Ok(tenant) => self.begin_start(key, tenant, request, client),
             Err(error) => {
+                local::with(|local| local.io.reaper.drop_given(request));
                 // The controller may have gone.
                 let _ = client.started.send(Err(error));
             }
@@ -214,6 +216,7 @@ impl Executor {
                 hurried: false,
                 controlled: None,
                 mappings,
+                given: Given::of(request),
             },
         );
         Ok(tenant)
@@ -228,7 +231,6 @@ impl Executor {
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let blueprint = Rc::new(Blueprint {
             engine: self.engine.clone(),
-            linkers: self.linkers.clone(),
             preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,

@@ -1,4 +1,4 @@
-//! The thread that closes what tenants had open.
+//! The thread that closes what tenants had open, and frees what embedders gave up.
 //!
 //! The last `close` of a file without a name frees its pages in that call: 170 ms for a GiB. So no file
 //! that could be large is closed on the cell's thread, and a tenant that ends hands its whole table over
@@ -15,13 +15,38 @@ use std::time::Duration;
 /// file wakes it once.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What is to be dropped, and for which tenant.
-struct Discarded {
-    account: Arc<Account>,
-    /// Descriptors among it.
-    files: u32,
-    #[expect(dead_code, reason = "held to be dropped")]
-    what: Box<dyn Send>,
+/// What is to be dropped.
+enum Discarded {
+    /// For a tenant, which pays for it.
+    Tenants {
+        account: Arc<Account>,
+        /// Descriptors among it.
+        files: u32,
+        what: Box<dyn Send>,
+    },
+    /// The embedder's, of which this may be the last reference.
+    Embedders {
+        #[expect(dead_code, reason = "held to be dropped")]
+        what: Box<dyn Send>,
+    },
+}
+
+impl Discarded {
+    fn drop_now(self) {
+        match self {
+            Self::Tenants {
+                account,
+                files,
+                what,
+            } => {
+                let began = thread_cpu_ns();
+                drop(what);
+                account.closed_for(thread_cpu_ns() - began);
+                account.closed(files);
+            }
+            Self::Embedders { .. } => {}
+        }
+    }
 }
 
 #[derive(Default)]
@@ -76,14 +101,27 @@ impl Reaper {
         what: Box<dyn Send>,
         is_urgent: bool,
     ) {
+        self.push(
+            Discarded::Tenants {
+                account,
+                files,
+                what,
+            },
+            is_urgent,
+        );
+    }
+
+    /// Has the thread drop what an embedder gave, or a program that it gave up; for as much as [`Self::discard`].
+    pub(crate) fn drop_given(&self, what: impl Send + 'static) {
+        let what = Box::new(what);
+        self.push(Discarded::Embedders { what }, false);
+    }
+
+    fn push(&self, discarded: Discarded, is_urgent: bool) {
         let mut state = lock(&self.shared.0);
         let wakes = state.discarded.is_empty() || is_urgent;
         state.is_urgent |= is_urgent;
-        state.discarded.push(Discarded {
-            account,
-            files,
-            what,
-        });
+        state.discarded.push(discarded);
         drop(state);
         if wakes {
             self.shared.1.notify_one();
@@ -123,13 +161,7 @@ fn reap(shared: &(Mutex<State>, Condvar)) {
         state.is_urgent = false;
         let discarded = std::mem::take(&mut state.discarded);
         drop(state);
-        for one in discarded {
-            let (account, files) = (one.account.clone(), one.files);
-            let began = thread_cpu_ns();
-            drop(one);
-            account.closed_for(thread_cpu_ns() - began);
-            account.closed(files);
-        }
+        discarded.into_iter().for_each(Discarded::drop_now);
         state = lock(&shared.0);
     }
 }
