@@ -244,6 +244,12 @@ impl Dispatcher {
         self.scheduler.resume(now);
     }
 
+    /// The thread was stalled for `time` until `now`: the tenant that runs is not charged for that.
+    pub(crate) fn spare(&mut self, time: Nanos, now: Nanos) {
+        self.scheduler.pause(now - time.min(now));
+        self.scheduler.resume(now);
+    }
+
     /// Decides what runs from `now` on, and when the cell has to decide again at the latest.
     pub(crate) fn decide(&mut self, now: Nanos) -> (Option<Turn>, Option<Nanos>) {
         let decision = self.scheduler.schedule(now);

@@ -26,6 +26,7 @@ use crate::memory;
 use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::Preemption;
+use crate::stalls::Stalls;
 use crate::steps::watch;
 use commands::Commands;
 use ends::Ends;
@@ -58,6 +59,7 @@ pub(crate) struct Executor {
     ends: Ends,
     /// With real-time priority: what is left to the host.
     host_share: Option<HostShare>,
+    stalls: Stalls,
     stop: bool,
 }
 
@@ -95,6 +97,7 @@ impl Executor {
             control_share: ControlShare::default(),
             ends,
             host_share: realtime.then(HostShare::default),
+            stalls: Stalls::default(),
             stop: false,
         })
     }
@@ -140,6 +143,14 @@ impl Executor {
         }
     }
 
+    /// Spares the tenant that runs what the host has taken until `now`.
+    fn spare_stalls(&mut self, now: u64) {
+        let stalled = self.stalls.look(now);
+        if stalled > 0 {
+            self.executions.dispatcher.spare(stalled, now);
+        }
+    }
+
     fn take_turn(&mut self, turn: Turn, mut timer: Option<u64>) {
         if turn.urgency == Urgency::BACKGROUND
             && let Some(share) = &mut self.host_share
@@ -153,6 +164,7 @@ impl Executor {
             let look = share.next_look();
             timer = Some(timer.map_or(look, |timer| timer.min(look)));
         }
+        self.stalls.begin();
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
         if turn.is_fresh {
             self.preemption.set_timer_exactly(timer);
@@ -198,6 +210,7 @@ impl Executor {
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
             watch::slept();
+            self.stalls.slept();
         }
         if let Some(share) = &mut self.host_share {
             share.slept(now, monotonic_ns());

@@ -96,6 +96,7 @@ mod reservation;
 pub mod share;
 pub mod slot;
 pub mod stack;
+mod stalls;
 mod standing;
 mod starting;
 pub mod steps;

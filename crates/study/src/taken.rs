@@ -1,4 +1,4 @@
-//! What the host took from a cell: its thread was ready and did not run, or the whole virtual processor did not.
+//! What the host took from a cell: one of its threads was ready and did not run, or the whole virtual processor did not.
 //!
 //! No cell can bound either, so a study that compares wall time with a bound reads both before and after, and
 //! reports apart what the host explains. The kernel counts a thread's waiting exactly (`schedstat`) and stolen time
@@ -10,15 +10,16 @@ use std::ops::Sub;
 /// A tick of `/proc/stat`, ns: `USER_HZ` is 100 on every architecture that a cell runs on.
 const TICK_NS: u64 = 10_000_000;
 
-/// The name of a cell's thread, as the kernel keeps it.
-const CELL: &str = "leasehold-cell";
+/// The names of the threads on which an end waits, of which the kernel keeps fifteen letters: the cell's, and that which
+/// closes files.
+const THREADS: [&str; 2] = ["leasehold-cell", "leasehold-reape"];
 
 /// What was taken since the start of the process, or between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// By the hypervisor, ns of all processors together; in ticks of 10 ms.
     pub(crate) stolen_ns: u64,
-    /// By other threads of this kernel, from all cells of this process, ns.
+    /// By other threads of this kernel, from all cells of this process and the threads that close their files, ns.
     pub(crate) waited_ns: u64,
 }
 
@@ -26,7 +27,7 @@ impl Taken {
     /// What was taken until now: zero where the host does not tell.
     pub(crate) fn so_far() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let waits = cells().filter_map(|task| waited(&fs::read_to_string(task).ok()?));
+        let waits = threads().filter_map(|task| waited(&fs::read_to_string(task).ok()?));
         Self {
             stolen_ns: stolen(&stat).unwrap_or(0),
             waited_ns: waits.sum(),
@@ -54,12 +55,14 @@ impl Sub for Taken {
     }
 }
 
-/// Where the kernel tells how long each cell's thread waited.
-fn cells() -> impl Iterator<Item = std::path::PathBuf> {
+/// Where the kernel tells how long each of the threads waited.
+fn threads() -> impl Iterator<Item = std::path::PathBuf> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
     tasks.flatten().filter_map(|task| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        (name.trim_end() == CELL).then(|| task.path().join("schedstat"))
+        THREADS
+            .contains(&name.trim_end())
+            .then(|| task.path().join("schedstat"))
     })
 }
 

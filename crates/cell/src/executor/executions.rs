@@ -152,6 +152,8 @@ impl Executor {
         flag.begin_poll();
         let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
         let woken = flag.end_poll();
+        let left = monotonic_ns();
+        self.spare_stalls(left);
         match (poll, memory::take_denied()) {
             // Whatever it did since it was denied a page, it ends for that.
             (poll, Some(reason)) => {
@@ -171,8 +173,7 @@ impl Executor {
                 }
                 if !woken {
                     let until = local::with(|local| local.sleeps.of(id));
-                    let now = monotonic_ns();
-                    let urgency = self.executions.dispatcher.block(turn.task, now, until);
+                    let urgency = self.executions.dispatcher.block(turn.task, left, until);
                     if let Some(urgency) = urgency {
                         let urgency = urgency.level();
                         local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));

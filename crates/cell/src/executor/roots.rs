@@ -225,8 +225,12 @@ impl Executor {
     /// anything is left to do.
     pub(super) fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
         let mut wake_ns = WAKE_NS;
-        while let Some(root) = self.roots.get_mut(&key) {
+        loop {
             let now = monotonic_ns();
+            self.spare_stalls(now);
+            let Some(root) = self.roots.get_mut(&key) else {
+                return;
+            };
             let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
             let rests = root.firing.pause(now).unwrap_or(0);
             let deadline = deadline.map(|deadline| deadline.max(rests));

@@ -7,6 +7,7 @@
 use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
+use rustix::process::setpriority_process;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +15,10 @@ use std::time::Duration;
 /// For how long the thread lets things gather when it is woken, so that a tenant that closes file after
 /// file wakes it once.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// How urgent the thread is: the host's `nice`, which only a privileged process can lower. The end of a tenant waits for
+/// this one thread, and tenants can have hundreds of others busy ([`pool`](super::pool)), as can the host.
+const NICE: i32 = -20;
 
 /// What is to be dropped.
 enum Discarded {
@@ -81,6 +86,9 @@ impl Reaper {
         let thread = std::thread::Builder::new()
             .name("leasehold-reaper".into())
             .spawn(move || {
+                if let Err(error) = setpriority_process(None, NICE) {
+                    tracing::debug!(%error, "the thread that closes files is as urgent as others");
+                }
                 if let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io) {
                     tracing::error!(%error, "the thread that closes files has the controller's system calls");
                 }
