@@ -84,6 +84,7 @@ pub mod random;
 pub mod report;
 mod reservation;
 pub mod reserve_size;
+pub mod results;
 pub mod rogue;
 pub mod samples;
 pub mod sharing;
@@ -92,6 +93,7 @@ pub mod stock;
 pub mod storm;
 pub mod study;
 mod sweep;
+pub mod taken;
 pub mod teardown_pages;
 pub mod unit;
 
