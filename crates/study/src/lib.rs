@@ -80,6 +80,7 @@ mod priority;
 pub mod processes;
 pub mod processor;
 pub mod progress;
+pub mod provenance;
 pub mod random;
 pub mod report;
 mod reservation;
@@ -93,7 +94,6 @@ pub mod stock;
 pub mod storm;
 pub mod study;
 mod sweep;
-pub mod taken;
 pub mod teardown_pages;
 pub mod unit;
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::host::Host;
 use crate::plot::Figure;
+use crate::provenance::Provenance;
 use crate::study::{Options, Study};
-use crate::taken::Taken;
 use crate::unit::Unit;
 
 /// One measured point. Keys carry their units (`exit_ns_p50`, see [`Unit::of_key`]) and keep the
@@ -119,7 +119,7 @@ pub struct Report {
     /// What it measures, in a sentence.
     pub about: &'static str,
     /// When it was measured, and of which tree.
-    pub taken: Taken,
+    pub measured: Provenance,
     /// The machine.
     pub host: Host,
     /// The calibration profile that was in force; empty for a study that uses none.
@@ -141,7 +141,7 @@ impl Report {
             study: study.name(),
             paper: study.paper(),
             about: study.about(),
-            taken: Taken::now(options.quick),
+            measured: Provenance::now(options.quick),
             host: Host::probe(),
             profile: options.profile.clone(),
             rows: Vec::new(),
@@ -163,7 +163,7 @@ impl Report {
             "study": self.study,
             "paper": self.paper,
             "about": self.about,
-            "taken": self.taken,
+            "measured": self.measured,
             "host": self.host,
             "profile": self.profile,
             "findings": findings,
@@ -307,7 +307,7 @@ mod tests {
             .map(|k| &**k)
             .collect();
         let envelope = [
-            "study", "paper", "about", "taken", "host", "profile", "findings", "notes", "rows",
+            "study", "paper", "about", "measured", "host", "profile", "findings", "notes", "rows",
         ];
         assert_eq!(keys, envelope);
         assert_eq!(

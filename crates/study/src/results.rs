@@ -144,8 +144,8 @@ fn findings_row(page: &mut String, study: &Value, finding: &Value) {
 }
 
 fn section(page: &mut String, report: &Value) {
-    let taken = &report["taken"];
-    let form = match taken["quick"].as_bool() {
+    let measured = &report["measured"];
+    let form = match measured["quick"].as_bool() {
         Some(true) => "quick",
         Some(false) => "full",
         None => "unknown",
@@ -161,7 +161,12 @@ fn section(page: &mut String, report: &Value) {
     let kernel = kernel.split(" #").next().unwrap_or_default();
     line(
         page,
-        &[&text(&taken["date"]), &text(&taken["commit"]), form, kernel],
+        &[
+            &text(&measured["date"]),
+            &text(&measured["commit"]),
+            form,
+            kernel,
+        ],
     );
     for note in list(&report["notes"]) {
         let _ = write!(page, "\n- {}", text(note));
@@ -242,7 +247,7 @@ mod tests {
             "study": study,
             "paper": "BRR fig. 8",
             "about": "Reclamation of objects.",
-            "taken": { "date": "2026-01-02", "commit": "0123abcd", "quick": false },
+            "measured": { "date": "2026-01-02", "commit": "0123abcd", "quick": false },
             "host": { "cpu": cpu, "cores": 2, "virtual_machine": true, "kernel": "Linux 6.18 #1 SMP", "memory_bytes": 1073741824 },
             "findings": [
                 { "claim": "is flat", "unit": "ratio", "value": 1.04, "at_most": 1.1, "holds": true },
@@ -300,7 +305,7 @@ mod tests {
     #[test]
     fn results_without_date_and_many_rows_are_said_to_be_so() {
         let mut old = report("bulk", "AMD EPYC", ROWS + 1);
-        let _ = old.as_object_mut().expect("object").remove("taken");
+        let _ = old.as_object_mut().expect("object").remove("measured");
         let pages = pages(&[old]);
         let page = &pages["amd-epyc-2-cores-virtual"];
         assert!(page.contains("| unknown | unknown | unknown | Linux 6.18 |\n"));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Date, commit and form of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Taken {
+pub struct Provenance {
     /// The day on which it was made (UTC), as `2026-01-31`.
     pub date: String,
     /// The commit of the source tree that this program was built in, as `git describe` has it, with `-dirty` if files
@@ -17,7 +17,7 @@ pub struct Taken {
     pub quick: bool,
 }
 
-impl Taken {
+impl Provenance {
     /// Takes date and commit as they are now.
     pub fn now(quick: bool) -> Self {
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -57,7 +57,7 @@ fn commit() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Taken, date};
+    use super::{Provenance, date};
 
     #[test]
     fn a_day_is_the_date_that_the_calendar_says() {
@@ -74,7 +74,10 @@ mod tests {
 
     #[test]
     fn a_measurement_of_now_has_a_date_of_this_century() {
-        let taken = Taken::now(true);
-        assert!(taken.date.starts_with("20") && taken.quick, "{taken:?}");
+        let provenance = Provenance::now(true);
+        assert!(
+            provenance.date.starts_with("20") && provenance.quick,
+            "{provenance:?}"
+        );
     }
 }
