@@ -27,7 +27,7 @@ use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::Preemption;
 use crate::stalls::Stalls;
-use crate::steps::watch;
+use crate::steps::{begin, step, watch};
 use commands::Commands;
 use ends::Ends;
 use executions::Executions;
@@ -151,6 +151,18 @@ impl Executor {
         }
     }
 
+    /// Wakes what was woken of the tenant that runs while it had no budget.
+    fn hear_deferred(&mut self, turn: &Turn) {
+        let woken = self.executions.dispatcher.deferred(turn);
+        if !woken.is_empty() {
+            let _step = begin(step!("cell", "wake"));
+            let now = monotonic_ns();
+            woken
+                .into_iter()
+                .for_each(|execution| self.executions.wake(execution, now));
+        }
+    }
+
     fn take_turn(&mut self, turn: Turn, mut timer: Option<u64>) {
         if turn.urgency == Urgency::BACKGROUND
             && let Some(share) = &mut self.host_share
@@ -165,6 +177,7 @@ impl Executor {
             timer = Some(timer.map_or(look, |timer| timer.min(look)));
         }
         self.stalls.begin();
+        self.hear_deferred(&turn);
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
         if turn.is_fresh {
             self.preemption.set_timer_exactly(timer);

@@ -60,6 +60,7 @@ mod control_share;
 mod core_modules;
 pub mod data_segments;
 pub mod data_start;
+mod deferral;
 mod dispatch;
 mod drift;
 mod ending;

@@ -71,7 +71,11 @@ impl Executions {
 impl Programs for Executions {
     fn remove(&mut self, execution: u64) -> Option<Remains> {
         let removed = self.all.remove(&execution)?;
-        self.dispatcher.remove(removed.task, monotonic_ns());
+        let now = monotonic_ns();
+        self.dispatcher.remove(removed.task, now);
+        // It may have been the one for which its tenant would have had a next turn.
+        let woken = removed.flag.whose().deferral().end();
+        woken.into_iter().for_each(|woken| self.wake(woken, now));
         local::with(|local| {
             local.woken.remove(&execution);
             if removed.main {
