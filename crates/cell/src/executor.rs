@@ -117,6 +117,8 @@ impl Executor {
     fn next_turn(&mut self) -> (Option<Turn>, Option<u64>) {
         loop {
             let now = monotonic_ns();
+            // A stall begins where a system call ends, too, such as that of the last look.
+            self.spare_stalls(now);
             let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
