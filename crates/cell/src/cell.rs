@@ -342,7 +342,7 @@ impl Cell {
         let linkers = Linkers::new(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let inbox = Arc::new(Inbox::new());
-        let io = Arc::new(Io::start(config.cpu, config.realtime)?);
+        let io = Arc::new(Io::start(config.cpu)?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let raised = Arc::new(RaisedSteps::default());

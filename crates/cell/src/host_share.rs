@@ -1,5 +1,4 @@
-//! The part of the processor that a thread with real-time priority leaves to its host: a cell's, and that on which
-//! ends wait.
+//! The part of the processor that a cell with real-time priority leaves to its host.
 //!
 //! A real-time thread that leaves other threads too little is stopped by Linux for 50 ms in every second, in one
 //! piece (unless the system was told otherwise), whichever tenant is running: a reservation would lose that time. So
@@ -11,7 +10,6 @@
 //! So of any span of time the host gets its share but for one turn, however much of the span is reserved.
 
 use crate::clock::monotonic_ns;
-use std::time::Duration;
 
 /// What the host gets, hundredths: Linux asks for 5.
 const SHARE: u64 = 7;
@@ -47,15 +45,6 @@ impl HostShare {
     /// Until when background tenants have to wait at the least, if they do: asked before each of their turns.
     pub(crate) fn pause(&mut self) -> Option<u64> {
         self.pause_at(monotonic_ns())
-    }
-
-    /// Sleeps, if it is time for a pause, until that is over. For a thread whose work is not promised to reservations.
-    pub(crate) fn rest(&mut self) {
-        while let Some(until) = self.pause() {
-            let began = monotonic_ns();
-            std::thread::sleep(Duration::from_nanos(until.saturating_sub(began)));
-            self.slept(began, monotonic_ns());
-        }
     }
 
     fn pause_at(&mut self, now: u64) -> Option<u64> {

@@ -7,12 +7,9 @@
 
 use std::io;
 
-/// The lowest real-time priority: before all ordinary threads, and after every real-time thread that was
-/// given a priority on purpose. The thread's on which ends of tenants wait.
-const LOWEST: libc::c_int = 1;
-
-/// The cell's: where both threads want a core, ends wait for reservations.
-const CELL: libc::c_int = 2;
+/// The lowest real-time priority: before all ordinary threads, and after every real-time thread
+/// that somebody gave a priority on purpose.
+const PRIORITY: libc::c_int = 1;
 
 /// Whether a cell's thread runs before all ordinary ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,27 +22,11 @@ pub enum Realtime {
     Refused(String),
 }
 
-/// Asks for `SCHED_FIFO` for the calling thread, a cell's.
+/// Asks for `SCHED_FIFO` for the calling thread.
 pub(crate) fn ask() -> Realtime {
-    match ask_for(CELL) {
-        // A limit may allow the lowest only (`RLIMIT_RTPRIO`).
-        Realtime::Refused(_) => ask_for(LOWEST),
-        granted => granted,
-    }
-}
-
-/// Asks for `SCHED_FIFO` for the calling thread, on which ends of tenants wait: below that of a cell, and not at
-/// all where a cell cannot have more.
-pub(crate) fn ask_below_cells() -> Realtime {
-    match ask_for(CELL) {
-        // To have less is never refused.
-        Realtime::Granted => ask_for(LOWEST),
-        refused => refused,
-    }
-}
-
-fn ask_for(sched_priority: libc::c_int) -> Realtime {
-    let parameters = libc::sched_param { sched_priority };
+    let parameters = libc::sched_param {
+        sched_priority: PRIORITY,
+    };
     // Threads that this one starts are ordinary again.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: 0 is the calling thread, and the parameters are read during the call only.

@@ -65,7 +65,7 @@ impl Bench {
         let directory = tempfile::tempdir_in(base).expect("a directory");
         let fd = kernel::open_ambient(directory.path()).expect("opened");
         let class = Class::of(fd.as_fd()).expect("a file system");
-        let io = Arc::new(Io::start(None, false).expect("threads"));
+        let io = Arc::new(Io::start(None).expect("threads"));
         let account = Arc::new(Account::new(&Lease::default(), None, None, io));
         (class == Class::Cached).then(|| Self {
             start: Arc::new(Node::new(fd, FileType::Directory, class)),
@@ -252,7 +252,7 @@ fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller
     assert!(is_measured(Some(5), 1024), "beyond what it has");
     assert!(is_measured(None, 1), "wherever the end is");
     // Another tenant with the same directory.
-    let io = Arc::new(Io::start(None, false).expect("threads"));
+    let io = Arc::new(Io::start(None).expect("threads"));
     let account = Arc::new(Account::new(&Lease::default(), None, None, io));
     let table = Table::new(tenant(), 1, account);
     let theirs = match WRITE.attempt(table.files(), &bench.start, c"f") {
@@ -284,7 +284,7 @@ fn a_path_through_a_symbolic_link_is_walked_by_another_thread() {
 
 #[test]
 fn what_symbolic_links_say_is_counted_and_given_back() {
-    let io = Arc::new(Io::start(None, false).expect("threads"));
+    let io = Arc::new(Io::start(None).expect("threads"));
     let account = Arc::new(Account::new(&Lease::default(), None, None, io));
     let directory = tempfile::tempdir().expect("a directory");
     let start = rustix::fs::open(directory.path(), rustix::fs::OFlags::PATH, 0.into());

@@ -26,11 +26,11 @@ pub(crate) struct Io {
 impl Io {
     /// Starts the first of the threads, which run wherever the calling thread may, but not on the cell's
     /// `core` if there is another: the host may let none go before a system call of theirs is over. To be called
-    /// before the cell's thread is bound to that core. With `realtime` the cell's thread asks for real-time priority.
+    /// before the cell's thread is bound to that core.
     ///
     /// # Errors
     /// When the host refuses a thread.
-    pub(crate) fn start(core: Option<usize>, realtime: bool) -> std::io::Result<Self> {
+    pub(crate) fn start(core: Option<usize>) -> std::io::Result<Self> {
         let all = sched_getaffinity(None)?;
         let mut others = all;
         if let Some(core) = core {
@@ -42,7 +42,7 @@ impl Io {
             sched_setaffinity(None, &others)?;
         }
         let started = Pool::start().and_then(|pool| {
-            let reaper = Reaper::start(realtime)?;
+            let reaper = Reaper::start()?;
             Ok(Self { pool, reaper })
         });
         if has_others {

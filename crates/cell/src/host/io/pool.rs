@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn calls_that_never_return_leave_a_thread_to_every_tenant_that_has_started() {
-        let io = Arc::new(Io::start(None, false).expect("threads"));
+        let io = Arc::new(Io::start(None).expect("threads"));
         let others: Vec<_> = (0..50).filter_map(|_| account(&io)).collect();
         let mut hanging = Vec::new();
         // As long as tenants are admitted.
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_close_that_never_returns_delays_no_other_tenant_and_no_call_of_its_own() {
-        let io = Arc::new(Io::start(None, false).expect("threads"));
+        let io = Arc::new(Io::start(None).expect("threads"));
         let [hostile, other, slow] = [(); 3].map(|()| account(&io).expect("a promise"));
         let (sender, receiver) = channel();
         hostile.expect_slow_files();
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn threads_run_where_the_host_lets_them_and_without_priority_whatever_thread_needs_them() {
-        let io = Arc::new(Io::start(None, false).expect("threads"));
+        let io = Arc::new(Io::start(None).expect("threads"));
         let all = rustix::thread::sched_getaffinity(None)
             .expect("an affinity")
             .count();
@@ -556,7 +556,7 @@ mod tests {
     fn threads_leave_the_core_of_their_cell_to_it_if_there_is_another() {
         let all = rustix::thread::sched_getaffinity(None).expect("an affinity");
         let core = (0..).find(|core| all.is_set(*core)).expect("a core");
-        let io = Arc::new(Io::start(Some(core), false).expect("threads"));
+        let io = Arc::new(Io::start(Some(core)).expect("threads"));
         let account = account(&io).expect("a promise");
         let (sender, receiver) = channel();
         std::mem::forget(run(&account, move || {

@@ -5,10 +5,9 @@
 //! at once. The processor time of closing is the tenant's.
 
 use super::lock;
-use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
-use crate::host_share::HostShare;
-use crate::realtime::{self, Realtime};
+use rustix::process::setpriority_process;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +15,10 @@ use std::time::Duration;
 /// For how long the thread lets things gather when it is woken, so that a tenant that closes file after
 /// file wakes it once.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// How urgent the thread is: the host's `nice`, which only a privileged process can lower. The end of a tenant waits for
+/// this one thread, and tenants can have hundreds of others busy ([`pool`](super::pool)), as can the host.
+const NICE: i32 = -20;
 
 /// What is to be dropped.
 enum Discarded {
@@ -73,23 +76,23 @@ impl std::fmt::Debug for State {
 }
 
 impl Reaper {
-    /// Starts the thread, which asks for real-time priority if the cell does: the end of a tenant waits for this one
-    /// thread, while tenants can have hundreds of others busy ([`pool`](super::pool)), and the host has its own.
-    /// An ordinary thread would also stay on a core that the cell has taken.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the host refuses it.
-    pub(super) fn start(asks: bool) -> std::io::Result<Self> {
+    pub(super) fn start() -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("leasehold-reaper".into())
             .spawn(move || {
-                let is_realtime = asks && realtime::ask_below_cells() == Realtime::Granted;
+                if let Err(error) = setpriority_process(None, NICE) {
+                    tracing::debug!(%error, "the thread that closes files is as urgent as others");
+                }
                 if let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io) {
                     tracing::error!(%error, "the thread that closes files has the controller's system calls");
                 }
-                reap(&theirs, is_realtime.then(HostShare::default));
+                reap(&theirs);
             })?;
         Ok(Self {
             shared,
@@ -143,22 +146,17 @@ impl Reaper {
     }
 }
 
-/// Drops what comes. With real-time priority, `host` is what the thread leaves to the host.
-fn reap(shared: &(Mutex<State>, Condvar), mut host: Option<HostShare>) {
+fn reap(shared: &(Mutex<State>, Condvar)) {
     let mut state = lock(&shared.0);
     loop {
         if state.discarded.is_empty() {
             if state.stopped {
                 return;
             }
-            let began = monotonic_ns();
             state = shared
                 .1
                 .wait(state)
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(host) = &mut host {
-                host.slept(began, monotonic_ns());
-            }
             continue;
         }
         if !state.stopped && !state.is_urgent {
@@ -171,12 +169,7 @@ fn reap(shared: &(Mutex<State>, Condvar), mut host: Option<HostShare>) {
         state.is_urgent = false;
         let discarded = std::mem::take(&mut state.discarded);
         drop(state);
-        for one in discarded {
-            one.drop_now();
-            if let Some(host) = &mut host {
-                host.rest();
-            }
-        }
+        discarded.into_iter().for_each(Discarded::drop_now);
         state = lock(&shared.0);
     }
 }
