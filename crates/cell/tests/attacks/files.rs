@@ -126,6 +126,27 @@ fn thousands_of_open_files_are_closed_after_the_end_and_paid_for() {
 }
 
 #[test]
+fn a_thousand_files_without_a_name_are_paid_for_before_they_are_opened() {
+    for directory in directories() {
+        let (ended, _) = attacks("nameless-files.wat", directory.path(), files(1001));
+        assert_eq!(ended.exit, Exit::Code(0));
+        let charged = ended.statement.expect("it was asked for");
+        let pages = charged.rows.iter().find(|row| row.name == "file_page");
+        // One that each has, and what freeing the file takes besides.
+        assert!(pages.is_some_and(|row| row.count >= 9 * 1000), "{pages:?}");
+        let mut poor = lease(1_500, 64 << 10);
+        poor.files.open = 1001;
+        let (ended, _) = attacks("nameless-files.wat", directory.path(), poor);
+        // The budget refuses to open another one (`ENOMEM`), or the page of one.
+        assert!(
+            matches!(ended.exit, Exit::Code(48 | DQUOT)),
+            "{:?}",
+            ended.exit
+        );
+    }
+}
+
+#[test]
 fn a_file_without_a_name_is_gone_when_its_tenant_is() {
     for directory in directories() {
         let free = || {
