@@ -21,6 +21,7 @@ use crate::kill_bound::ends_contract;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
+use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
 use crate::preempt::{Mechanism, Preemption};
 use crate::profile::Profile;
@@ -356,7 +357,7 @@ impl Cell {
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    let realtime = take_place(&config, &place);
+                    let (realtime, _own_core) = take_place(&config, &place);
                     if let Ok(io) = given_io.recv() {
                         run(
                             &config,
@@ -833,12 +834,10 @@ fn run(
     local::leave();
 }
 
-/// Takes the place that the configuration asks for, and says which core others of the cell's threads had better leave to
-/// this one: that it is bound to, or that on which it has real-time priority. Linux moves such a thread only
-/// for another one of that kind.
-fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> Realtime {
+/// Takes the place that the configuration asks for, and says which core the cell's other threads leave to this one.
+fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
-        && let Err(error) = pin(cpu)
+        && let Err(error) = own_core::bind(cpu)
     {
         tracing::warn!(cpu, %error, "the cell's thread is not pinned");
     }
@@ -846,14 +845,10 @@ fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> Realtime {
         true => realtime::ask(),
         false => Realtime::NotAsked,
     };
-    let here = (realtime == Realtime::Granted).then(rustix::thread::sched_getcpu);
-    let _ = place.send(config.cpu.or(here));
-    realtime
-}
-
-fn pin(cpu: usize) -> std::io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set)?;
-    Ok(())
+    let own = match config.cpu {
+        None if realtime == Realtime::Granted => OwnCore::take(),
+        _ => None,
+    };
+    let _ = place.send(config.cpu.or(own.as_ref().map(|own| own.core)));
+    (realtime, own)
 }

@@ -83,6 +83,7 @@ mod long_names;
 mod mappings;
 pub mod memory;
 pub mod meter;
+mod own_core;
 mod pace;
 mod pools;
 pub mod preempt;

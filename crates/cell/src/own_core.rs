@@ -1,0 +1,95 @@
+//! The core of a cell with real-time priority.
+//!
+//! Linux moves a real-time thread without being asked, to wherever no other one runs at that instant, and what the cell's
+//! other threads have to do waits there until its cores are balanced: a tenth of a second. So such a cell stays on one
+//! core, which the threads that ends and slow calls wait for leave to it. Two cells on one core would wait for each other;
+//! a core is claimed by the name of a socket, which is one cell's at a time, also among processes, and is free when
+//! the process has ended, however that comes about.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+/// A core that the calling thread was bound to and no other cell is.
+#[derive(Debug)]
+pub(crate) struct OwnCore {
+    pub(crate) core: usize,
+    /// Its name is the claim.
+    _claim: UnixListener,
+}
+
+impl OwnCore {
+    /// Binds the calling thread to a core that it may run on and no other cell has claimed, that on which it is if it can
+    /// be had. `None` where there is only one core, each is claimed, or the host refuses it.
+    pub(crate) fn take() -> Option<Self> {
+        let all = sched_getaffinity(None).ok()?;
+        if all.count() < 2 {
+            return None;
+        }
+        let here = sched_getcpu();
+        let others = (0..CpuSet::MAX_CPU).filter(|core| *core != here);
+        let mut cores = std::iter::once(here)
+            .chain(others)
+            .filter(|core| all.is_set(*core));
+        let own = cores.find_map(|core| {
+            let _claim = claim(core).ok()?;
+            Some(Self { core, _claim })
+        })?;
+        bind(own.core).ok()?;
+        Some(own)
+    }
+}
+
+/// Binds the calling thread to a core.
+///
+/// # Errors
+/// When the host does not let it run there.
+pub(crate) fn bind(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+fn claim(core: usize) -> io::Result<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("leasehold/core/{core}"))?;
+    UnixListener::bind_addr(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OwnCore;
+    use rustix::thread::sched_getaffinity;
+    use std::sync::Barrier;
+
+    #[test]
+    fn no_two_cells_have_a_core_and_one_that_was_given_up_can_be_had_again() {
+        let cores = sched_getaffinity(None).expect("cores").count() as usize;
+        let together = Barrier::new(cores + 1);
+        let mut own = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..=cores)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let own = OwnCore::take();
+                        together.wait();
+                        own.map(|own| {
+                            let bound = sched_getaffinity(None).expect("cores");
+                            assert!(bound.is_set(own.core) && bound.count() == 1);
+                            own.core
+                        })
+                    })
+                })
+                .collect();
+            let taken = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"));
+            taken.flatten().collect::<Vec<_>>()
+        });
+        let taken = own.len();
+        own.sort_unstable();
+        own.dedup();
+        assert_eq!(own.len(), taken, "twice the same core");
+        // Cells of other processes may have some.
+        assert!(taken <= cores);
+    }
+}
