@@ -5,19 +5,17 @@
 //! tenant asked for that time. Charged to the tenant that happened to run, a stall of 50 ms would cost a
 //! reservation of 2 ms in every 10 the budgets of 25 periods.
 //!
-//! The kernel tells what the thread has run (`getrusage`), and whether it blocked. A thread that did not block and
+//! The kernel tells what the thread has run, and whether it blocked. A thread that did not block and
 //! did not run was stalled. Where it blocked, as a step does that waits for a disk, nothing is known of
 //! stalls, and the tenant pays for all of the time.
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
 use leasehold_reserve::Nanos;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 
-/// Time between two looks at what the thread has run, at the least: so a look, of some 300 ns, is next to nothing.
+/// Time between two looks at what the thread has run, at the least: so a look, of less than 1 µs, is next to nothing.
 const LOOK_NS: Nanos = 1_000_000;
 
-/// What is shorter is no stall: it may be an interrupt, and the kernel tells microseconds.
+/// What is shorter is no stall: it may be an interrupt.
 const LEAST_NS: Nanos = 100_000;
 
 /// What the kernel tells of a thread.
@@ -30,14 +28,12 @@ struct Usage {
 }
 
 impl Usage {
-    /// The calling thread's.
-    fn of_thread() -> Option<Self> {
-        let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
-        let ran = usage.user_time() + usage.system_time();
-        Some(Self {
-            ran_ns: Nanos::try_from(ran.num_microseconds()).ok()? * 1_000,
-            blocked: usage.voluntary_context_switches(),
-        })
+    /// The calling thread's, as of now: what `getrusage` says of the time it has run is as old as the last tick.
+    fn of_thread() -> Self {
+        Self {
+            ran_ns: thread_cpu_ns(),
+            blocked: thread_blocks(),
+        }
     }
 }
 
@@ -67,13 +63,12 @@ impl Stalls {
         self.look_with(now, Usage::of_thread)
     }
 
-    fn look_with(&mut self, now: Nanos, usage: impl FnOnce() -> Option<Usage>) -> Nanos {
+    fn look_with(&mut self, now: Nanos, usage: impl FnOnce() -> Usage) -> Nanos {
         if self.last.is_some_and(|(at, _)| now < at + LOOK_NS) {
             return 0;
         }
         let usage = usage();
-        let last = std::mem::replace(&mut self.last, usage.map(|usage| (now, usage)));
-        let (Some((at, before)), Some(usage)) = (last, usage) else {
+        let Some((at, before)) = self.last.replace((now, usage)) else {
             return 0;
         };
         if usage.blocked != before.blocked {
@@ -89,10 +84,10 @@ impl Stalls {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_NS, LOOK_NS, Stalls, Usage, monotonic_ns};
+    use super::{LEAST_NS, LOOK_NS, Stalls, Usage, monotonic_ns, thread_cpu_ns};
 
     fn look(stalls: &mut Stalls, now: u64, ran_ns: u64, blocked: i64) -> u64 {
-        stalls.look_with(now, || Some(Usage { ran_ns, blocked }))
+        stalls.look_with(now, || Usage { ran_ns, blocked })
     }
 
     #[test]
@@ -123,6 +118,20 @@ mod tests {
         look(&mut stalls, LOOK_NS, 0, 0);
         let asked = stalls.look_with(2 * LOOK_NS - 1, || panic!("asked too soon"));
         assert_eq!(asked, 0);
+    }
+
+    #[test]
+    fn a_thread_is_not_spared_more_than_it_did_not_run() {
+        let mut stalls = Stalls::default();
+        let (began, ran) = (monotonic_ns(), thread_cpu_ns());
+        let (mut now, mut stalled) = (began, stalls.look(began));
+        while now < began + 200 * LOOK_NS {
+            now = monotonic_ns();
+            stalled += stalls.look(now);
+        }
+        // What passes between the two clocks' readings, and after a reading of the one.
+        let waited = (monotonic_ns() - began).saturating_sub(thread_cpu_ns() - ran) + LOOK_NS;
+        assert!(stalled <= waited, "{stalled} of {waited} ns");
     }
 
     #[test]
