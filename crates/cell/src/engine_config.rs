@@ -4,14 +4,14 @@
 //! it, or a stale compiled program in the cache is refused by the engine instead of being missed.
 
 use wasmparser::WasmFeatures;
-use wasmtime::{Config, OptLevel};
+use wasmtime::{Collector, Config, OptLevel};
 
 use crate::preempt::{self, Mechanism};
 use crate::steps::caps;
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 7;
+pub const CONFIG_VERSION: u32 = 8;
 
 /// Bytes of stack that guest code may use.
 pub const MAX_WASM_STACK: usize = 512 * 1024;
@@ -32,11 +32,11 @@ pub const MEMORY_GUARD: u64 = 32 << 20;
 /// The WebAssembly features that a program may use.
 ///
 /// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: threads, garbage-collected types,
-/// exceptions, 64-bit memories and tables, stack switching, the component model's asynchronous
-/// functions.
+/// lease, or because a bulk operation could not be split: threads, structures and arrays, 64-bit
+/// memories and tables, stack switching, the component model's asynchronous functions; and the
+/// exceptions of before WebAssembly 3.0, which the engine does not know.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
-    .difference(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY)
@@ -60,6 +60,10 @@ pub fn engine_config(mechanism: Mechanism) -> Config {
         .memory_guard_size(MEMORY_GUARD)
         .guard_before_linear_memory(false)
         .memory_may_move(false)
+        // Exceptions are in a heap of the store's, which is a linear memory like any other: asked for,
+        // limited and given back. They are never collected: a collection would walk the guest's whole
+        // stack in one step.
+        .collector(Collector::Null)
         // The engine would map images over the slots of the cell's pool behind its back.
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)

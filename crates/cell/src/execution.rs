@@ -244,7 +244,8 @@ impl Blueprint {
             let elements = inventory.table_elements;
             local.hold(tenant, execution, Held::TableElement, elements)?;
             local.hold_memory(tenant, execution, inventory.memory_bytes)?;
-            local.hold(tenant, execution, Held::Memory, inventory.memories)?;
+            let memories = inventory.memories.saturating_add(inventory.heaps);
+            local.hold(tenant, execution, Held::Memory, memories)?;
             let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
             local.hold(tenant, execution, page, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
@@ -329,7 +330,7 @@ impl Blueprint {
                 .unwrap_or(usize::MAX)
                 .saturating_add(preempt::INSTANCES),
             Initial {
-                memories: inventory.memories,
+                memories: inventory.memories.saturating_add(inventory.heaps),
                 memory_bytes: inventory.memory_bytes,
                 tables: inventory.tables,
                 table_elements: inventory.table_elements,
@@ -566,6 +567,11 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
     }
     if let Some(errno) = error.downcast_ref::<Errno>() {
         return Exit::Lease(format!("{} ({errno})", message(error)));
+    }
+    // Nothing but exceptions is allocated for a guest by its instructions.
+    let no_room = error.downcast_ref() == Some(&Trap::AllocationTooLarge);
+    if let (true, Some(errno)) = (no_room, refused) {
+        return Exit::Lease(format!("no memory for another exception: {errno}"));
     }
     // Not a trap and something was refused: the program could not be instantiated.
     if let (false, Some(errno)) = (error.is::<Trap>(), refused) {

@@ -64,6 +64,7 @@ mod dispatch;
 mod drift;
 mod ending;
 pub mod engine_config;
+pub mod exceptions;
 mod execution;
 mod executor;
 mod guest;

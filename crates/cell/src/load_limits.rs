@@ -9,9 +9,13 @@
 //! The limits are a few times what the largest known programs have. What loading takes at each of them is
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
-use wasmparser::{BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef};
+use wasmparser::{
+    BlockType, Catch, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef,
+};
 
+use crate::exceptions;
 use crate::program::ProgramError;
+use crate::steps::caps::HANDLERS;
 
 /// Largest text of a program, in bytes.
 pub const MAX_TEXT_BYTES: u64 = 16 << 20;
@@ -62,6 +66,7 @@ limits! {
     Exports: Program, 65_536, "exports";
     NameBytes: Program, 4 << 20, "bytes in names of imports and exports";
     Tables: Program, 120, "tables and memories";
+    Tags: Program, 4_096, "tags of exceptions";
     ElementItems: Program, 1 << 20, "items of element segments";
     DataSegments: Program, 65_536, "segments of data";
     CustomSections: Program, 4_096, "custom sections";
@@ -76,6 +81,10 @@ limits! {
     BodyTargets: Function, 65_520, "targets of branch tables in a function";
     Carried: Program, 4 << 20, "values that calls and branches carry";
     BodyCarried: Function, 65_536, "values that calls and branches carry in a function";
+    AroundHandlers: Function, HANDLERS.most, "handlers of exceptions around an instruction";
+    BodyHandlers: Function, 16_384, "handlers of exceptions around the calls of a function";
+    Handlers: Program, 4 << 20, "handlers of exceptions around the calls of all functions";
+    HandlerSquares: Program, 1 << 31, "squares of handlers of exceptions around calls, of all functions";
     LoopDepth: Function, 64, "loops inside each other";
     LoopLocals: Function, 16_384, "locals times loops inside each other in a function";
     LoopSquares: Program, 1 << 32, "squares of locals times loops inside each other, of all functions";
@@ -115,12 +124,20 @@ fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
 
 /// How much a program has of each thing that is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadSize([u64; LOAD_LIMITS.len()]);
+pub struct LoadSize {
+    counts: [u64; LOAD_LIMITS.len()],
+    throws: bool,
+}
 
 impl LoadSize {
     /// The limits, each with the program's count; of a limit on functions, the largest.
     pub fn counts(&self) -> impl Iterator<Item = (&'static LoadLimit, u64)> {
-        LOAD_LIMITS.iter().zip(self.0)
+        LOAD_LIMITS.iter().zip(self.counts)
+    }
+
+    /// Whether a function of the program throws exceptions.
+    pub fn throws(&self) -> bool {
+        self.throws
     }
 }
 
@@ -134,6 +151,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
+    let mut throws = false;
     for payload in Parser::new(0).parse_all(binary) {
         match payload? {
             Payload::Version { .. } => {
@@ -168,8 +186,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                     let import = import?;
                     let names = import.module.len() + import.name.len();
                     tally.add(C::NameBytes, names as u64)?;
-                    if let TypeRef::Func(ty) | TypeRef::FuncExact(ty) = import.ty {
-                        module.functions.push(ty);
+                    match import.ty {
+                        TypeRef::Func(ty) | TypeRef::FuncExact(ty) => module.functions.push(ty),
+                        TypeRef::Tag(tag) => {
+                            tally.add(C::Tags, 1)?;
+                            module.tags.push(tag.func_type_idx);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -178,6 +201,12 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 module.bodies = module.functions.len();
                 for ty in section {
                     module.functions.push(ty?);
+                }
+            }
+            Payload::TagSection(section) => {
+                tally.add(C::Tags, section.count().into())?;
+                for tag in section {
+                    module.tags.push(tag?.func_type_idx);
                 }
             }
             Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
@@ -203,7 +232,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                count_body(&mut tally, &module, &body, signature)?;
+                throws |= count_body(&mut tally, &module, &body, signature)?;
             }
             payload => {
                 let component_level = matches!(
@@ -223,7 +252,10 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
         }
     }
-    Ok(LoadSize(tally.0))
+    Ok(LoadSize {
+        counts: tally.0,
+        throws,
+    })
 }
 
 /// The signatures of the module that is being counted.
@@ -233,6 +265,8 @@ struct ModuleTypes {
     types: Vec<(u32, u32)>,
     /// The type of each function, imported ones first.
     functions: Vec<u32>,
+    /// The type of each tag, imported ones first.
+    tags: Vec<u32>,
     /// The index of the function to which the next body belongs.
     bodies: usize,
 }
@@ -245,6 +279,12 @@ impl ModuleTypes {
     fn function(&self, function: u32) -> (u32, u32) {
         let ty = self.functions.get(function as usize);
         ty.map_or((0, 0), |ty| self.signature(*ty))
+    }
+
+    /// The values of an exception with this tag.
+    fn tag(&self, tag: u32) -> u64 {
+        let ty = self.tags.get(tag as usize);
+        ty.map_or(0, |ty| self.signature(*ty).0.into())
     }
 
     /// The signature of the next body's function.
@@ -266,38 +306,55 @@ impl ModuleTypes {
 
 /// The blocks that are open at a point of a function.
 struct Labels {
-    /// How many values a branch to each carries, and whether it is a loop.
-    open: Vec<(u32, bool)>,
+    open: Vec<Label>,
     loops: u64,
     deepest: u64,
+    /// The clauses of all blocks that are open.
+    handlers: u64,
+}
+
+/// A block that is open.
+struct Label {
+    /// How many values a branch to it carries.
+    carried: u32,
+    is_loop: bool,
+    /// Its clauses that catch exceptions.
+    handlers: u64,
 }
 
 impl Labels {
-    fn open(&mut self, carried: u32, is_loop: bool) {
-        self.open.push((carried, is_loop));
+    fn open(&mut self, carried: u32, is_loop: bool, handlers: u64) {
+        self.open.push(Label {
+            carried,
+            is_loop,
+            handlers,
+        });
         self.loops += u64::from(is_loop);
         self.deepest = self.deepest.max(self.loops);
+        self.handlers += handlers;
     }
 
     fn close(&mut self) {
-        if let Some((_, true)) = self.open.pop() {
-            self.loops -= 1;
+        if let Some(label) = self.open.pop() {
+            self.loops -= u64::from(label.is_loop);
+            self.handlers -= label.handlers;
         }
     }
 
     /// The values that a branch so many blocks outwards carries.
     fn carried(&self, outwards: u32) -> u64 {
         let at = self.open.len().checked_sub(1 + outwards as usize);
-        at.map_or(0, |at| self.open[at].0.into())
+        at.map_or(0, |at| self.open[at].carried.into())
     }
 }
 
+/// Counts what a function has; returns whether it throws.
 fn count_body(
     tally: &mut Tally,
     module: &ModuleTypes,
     body: &FunctionBody<'_>,
     (params, results): (u32, u32),
-) -> Result<(), ProgramError> {
+) -> Result<bool, ProgramError> {
     use Counted as C;
     let bytes = body.range().len() as u64;
     tally.note(C::BodyBytes, bytes)?;
@@ -311,26 +368,51 @@ fn count_body(
     tally.note(C::BodyLocalBytes, locals * bytes)?;
     tally.add(C::LocalBytes, locals * bytes)?;
     let mut labels = Labels {
-        open: vec![(results, false)],
+        open: Vec::new(),
         loops: 0,
         deepest: 0,
+        handlers: 0,
     };
+    labels.open(results, false, 0);
+    let (mut handlers, mut throws) = (0_u64, false);
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
         let operator = operators.read()?;
         table_uses += u64::from(uses_table(&operator));
+        throws |= exceptions::throws(&operator);
+        if may_throw(&operator) {
+            handlers += labels.handlers;
+        }
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
                 let signature = module.block(blockty);
-                labels.open(signature.1, false);
+                labels.open(signature.1, false, 0);
                 blocks += 1;
                 carried += both(signature);
             }
+            Operator::TryTable { try_table } => {
+                let signature = module.block(try_table.ty);
+                for clause in &try_table.catches {
+                    let (tag, label) = match *clause {
+                        Catch::One { tag, label } | Catch::OneRef { tag, label } => {
+                            (Some(tag), label)
+                        }
+                        Catch::All { label } | Catch::AllRef { label } => (None, label),
+                    };
+                    carried += tag.map_or(0, |tag| module.tag(tag)) + labels.carried(label);
+                }
+                let clauses = try_table.catches.len() as u64;
+                labels.open(signature.1, false, clauses);
+                tally.note(C::AroundHandlers, labels.handlers)?;
+                blocks += 1 + clauses;
+                carried += both(signature);
+            }
+            Operator::Throw { tag_index } => carried += module.tag(tag_index),
             Operator::Loop { blockty } => {
                 let signature = module.block(blockty);
-                labels.open(signature.0, true);
+                labels.open(signature.0, true, 0);
                 blocks += 1;
                 carried += both(signature);
             }
@@ -361,6 +443,7 @@ fn count_body(
         tally.note(C::LoopDepth, labels.deepest)?;
         tally.note(C::BodyCarried, carried)?;
         tally.note(C::BodyTableUses, table_uses)?;
+        tally.note(C::BodyHandlers, handlers)?;
     }
     let across = locals * labels.deepest;
     tally.note(C::LoopLocals, across)?;
@@ -368,8 +451,20 @@ fn count_body(
     tally.add(C::TableSquares, table_uses * table_uses)?;
     tally.add(C::BranchTargets, targets)?;
     tally.add(C::Carried, carried)?;
+    tally.add(C::Handlers, handlers)?;
+    tally.add(C::HandlerSquares, handlers * handlers)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
-    tally.add(C::LocalBlocks, locals * blocks)
+    tally.add(C::LocalBlocks, locals * blocks)?;
+    Ok(throws)
+}
+
+/// Whether an exception may come out of an instruction: the compiler notes all handlers around it.
+fn may_throw(operator: &Operator<'_>) -> bool {
+    exceptions::throws(operator)
+        || matches!(
+            operator,
+            Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. }
+        )
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

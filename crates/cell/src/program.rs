@@ -22,6 +22,7 @@ use crate::compile_threads;
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
 use crate::engine_config::FEATURES;
+use crate::exceptions::catch_in_every_frame;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, Survey, survey};
 use crate::load_limits::{LoadSize, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits};
@@ -359,6 +360,10 @@ impl Program {
             }
         };
         let binary = drop_long_names(&binary)?;
+        let binary = match survey.throws {
+            true => catch_in_every_frame(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
         let binary = merge_data_segments(&binary)?;
         let binary = copy_data_at_start(&binary, form.data_bytes())?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
@@ -495,9 +500,10 @@ fn separated<'a>(
 /// The binary form of a program that is within the limits of loading and valid, and what it takes.
 fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
-    check_load_limits(&binary)?;
+    let size = check_load_limits(&binary)?;
     validate(&binary)?;
-    let survey = survey(&binary)?;
+    let mut survey = survey(&binary)?;
+    survey.throws = size.throws();
     Ok((binary, survey))
 }
 

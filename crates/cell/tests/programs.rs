@@ -104,7 +104,6 @@ fn refused_features_are_named() {
             "(module (memory i64 1) (func (export \"_start\")))",
             "memory64",
         ),
-        ("(module (tag) (func (export \"_start\")))", "exceptions"),
         ("(module (type (struct)) (func (export \"_start\")))", "gc"),
     ] {
         let refusal = refusal(text);

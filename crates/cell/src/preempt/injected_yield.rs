@@ -22,7 +22,8 @@
 //!    mask registers, and the 128 bytes below its stack pointer.
 //! 4. *A changed return address lives at most as long as the poll*, there is at most one, and where
 //!    the call was to return is remembered. It is put back only if it is still there: a host call
-//!    that ends with a trap does not return, and its frame may have been used for something else.
+//!    that ends with a trap or an exception does not return, and its frame may have been used for
+//!    something else.
 //!    Fiber stacks stay mapped when they are given back ([`crate::stack`]).
 //! 5. *A changed return address is no certainty*: the host may call the guest again before the call
 //!    returns (below), and that guest may never come back. Only a changed context is certain to
@@ -40,7 +41,8 @@
 //! 7. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
 //!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
-//!    outer guest takes its first address from the store, never from a changed slot.
+//!    outer guest takes its first address from the store, never from a changed slot. So does the
+//!    walk of an exception, which begins at the call of the engine that throws it.
 //! 8. *The handler neither allocates nor locks*, and runs with its own signal masked.
 //!
 //! The host calls a guest in these places of the engine, all on the guest's fiber: `_start` and

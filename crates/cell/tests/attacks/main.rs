@@ -7,6 +7,7 @@
 mod common;
 
 mod canonical;
+mod exceptions;
 mod files;
 mod instantiation;
 mod paging;

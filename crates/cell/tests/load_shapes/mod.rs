@@ -1,10 +1,10 @@
 //! Programs that have as much as one likes of one thing.
 
 use wasm_encoder::{
-    BlockType, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
+    BlockType, Catch, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
     ExportKind, ExportSection, Function, FunctionSection, GlobalSection, ImportSection,
-    Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TypeSection,
-    ValType,
+    Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TagKind,
+    TagSection, TagType, TypeSection, ValType,
 };
 
 /// A kind of program.
@@ -102,6 +102,30 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("locals times bytes of all functions", 7, |n| {
         loops(10, 2_450, n, true)
     }),
+    shape("tags of exceptions", 4_090, tags),
+    shape("handlers of exceptions around an instruction", 128, |n| {
+        handlers(1, n, 1)
+    }),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        127,
+        |n| handlers(n, 128, 1),
+    ),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        2_040,
+        |n| handlers(n, 8, 1),
+    ),
+    shape(
+        "handlers of exceptions around the calls of all functions",
+        16_000,
+        |n| handlers(32, 8, n),
+    ),
+    shape(
+        "squares of handlers of exceptions around calls, of all functions",
+        8,
+        |n| handlers(127, 128, n),
+    ),
     shape(
         "calls through and uses of tables in a function",
         2_040,
@@ -114,7 +138,52 @@ pub(crate) const SHAPES: &[Shape] = &[
     ),
 ];
 
+/// So many tags.
+fn tags(n: usize) -> Vec<u8> {
+    let mut start = Function::new([]);
+    start.instruction(&Instruction::End);
+    let mut parts = base(start);
+    for _ in 0..n {
+        parts.tags.tag(TAG);
+    }
+    finish(&parts)
+}
+
+/// A tag of exceptions without values.
+const TAG: TagType = TagType {
+    kind: TagKind::Exception,
+    func_type_idx: 0,
+};
+
+/// Functions with so many calls, each inside so many handlers.
+fn handlers(calls: usize, around: usize, functions: usize) -> Vec<u8> {
+    let mut start = Function::new([]);
+    start.instruction(&Instruction::Throw(0));
+    start.instruction(&Instruction::End);
+    let mut parts = base(start);
+    parts.tags.tag(TAG);
+    for _ in 0..functions {
+        let mut function = Function::new([]);
+        // One inside the other, each with a place of its own to go to.
+        for _ in 0..around {
+            function.instruction(&Instruction::Block(BlockType::Empty));
+            let catch = [Catch::One { tag: 0, label: 0 }];
+            function.instruction(&Instruction::TryTable(BlockType::Empty, catch[..].into()));
+        }
+        for _ in 0..calls {
+            function.instruction(&Instruction::Call(0));
+        }
+        for _ in 0..2 * around + 1 {
+            function.instruction(&Instruction::End);
+        }
+        parts.functions.function(0);
+        parts.code.function(&function);
+    }
+    finish(&parts)
+}
+
 struct Parts {
+    tags: TagSection,
     types: TypeSection,
     imports: ImportSection,
     functions: FunctionSection,
@@ -128,6 +197,7 @@ struct Parts {
 /// A program with `_start` as function 0 of type 0, of which this is the body.
 fn base(start: Function) -> Parts {
     let mut parts = Parts {
+        tags: TagSection::new(),
         types: TypeSection::new(),
         imports: ImportSection::new(),
         functions: FunctionSection::new(),
@@ -163,6 +233,9 @@ fn finish(parts: &Parts) -> Vec<u8> {
         module.section(&parts.tables);
     }
     module.section(&memories);
+    if !parts.tags.is_empty() {
+        module.section(&parts.tags);
+    }
     if !parts.globals.is_empty() {
         module.section(&parts.globals);
     }
