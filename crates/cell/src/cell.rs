@@ -10,7 +10,7 @@ use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
-use crate::engine_config::engine_config;
+use crate::engines::{EngineParts, Engines};
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
@@ -21,13 +21,14 @@ use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
 use crate::pools::Pools;
-use crate::preempt::{Mechanism, Preemption};
+use crate::preempt::{Companion, Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Form, Program, ProgramError};
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
 use crate::refusals::Refusal;
+use crate::stack_class::StackClass;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
@@ -114,6 +115,7 @@ impl CellConfig {
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
     engine: Engine,
+    engines: Arc<Engines>,
     inbox: Arc<Inbox<Command>>,
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
@@ -265,6 +267,8 @@ pub(crate) enum Command {
     Start {
         key: u64,
         request: Box<StartRequest>,
+        /// The program's engine.
+        engine: Arc<EngineParts>,
         /// The reservation that it asks for.
         promised: Option<Promised>,
         client: Client,
@@ -329,27 +333,27 @@ impl Cell {
         config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
         limit::raise();
-        let mut engine_config = engine_config(config.preemption);
-        let places = mappings::PLACE * config.max_memories as u64;
+        let places = mappings::MEMORY * config.max_memories as u64;
         let mappings = Mappings::claim(places)
             .map_err(|error| anyhow::anyhow!("{} memories: {error}", config.max_memories))?;
         let pools = Pools::new(config.max_memories)?;
-        pools.configure(&mut engine_config);
-        let engine = Engine::new(&engine_config)
-            .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
+        let engines = Engines::new(config.preemption, pools.clone(), config.max_memories);
+        let engines = Arc::new(engines);
+        let default = engines.get_or_make(StackClass::SMALLEST)?;
+        let (engine, companion) = (default.engine.clone(), default.companion.clone());
         let inbox = Arc::new(Inbox::new());
         let io = Arc::new(Io::start(config.cpu)?);
         let (ready, started) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let raised = Arc::new(RaisedSteps::default());
         let thread = {
-            let (engine, inbox, io) = (engine.clone(), inbox.clone(), io.clone());
+            let (inbox, io) = (inbox.clone(), io.clone());
             let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, engine, inbox, (pools, io), shared, &ready);
+                    run(&config, companion, inbox, (pools, io), shared, &ready);
                 })?
         };
         let (realtime, held) = started
@@ -364,6 +368,7 @@ impl Cell {
         });
         Ok(Self {
             engine,
+            engines,
             inbox,
             thread: Some(thread),
             next_key: AtomicU64::new(1),
@@ -404,13 +409,15 @@ impl Cell {
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
-    /// apart from the code if the lease lets the tenant share them with others.
+    /// apart from the code if the lease lets the tenant share them with others, and its stack is
+    /// as large as the lease says.
     ///
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        Program::load_in(Form::under(lease), &self.engine, path, cache).map(Arc::new)
+        let engine = self.engine_for(lease)?;
+        Program::load_in(Form::under(lease), engine, path, cache).map(Arc::new)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -418,7 +425,23 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        Program::from_bytes_in(Form::under(lease), &self.engine, bytes).map(Arc::new)
+        let engine = self.engine_for(lease)?;
+        Program::from_bytes_in(Form::under(lease), engine, bytes).map(Arc::new)
+    }
+
+    /// The engine of a program, if it is of this cell.
+    fn engine_of(&self, program: &Program) -> Result<Arc<EngineParts>, StartError> {
+        let parts = self.engines.get(program.stack());
+        let own = parts.filter(|parts| Engine::same(&parts.engine, program.engine()));
+        let other = || StartError::Program("it was compiled for another cell".to_owned());
+        own.cloned().ok_or_else(other)
+    }
+
+    /// The engine whose guests have the stack that a lease grants.
+    fn engine_for(&self, lease: &Lease) -> Result<&Engine, ProgramError> {
+        let parts = self.engines.get_or_make(StackClass::of(lease));
+        let failed = |error| ProgramError::Engine(wasmtime::format_err!("{error:#}"));
+        parts.map(|parts| &parts.engine).map_err(failed)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -464,6 +487,8 @@ impl Cell {
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
         check_paging(&request)?;
+        check_stack(&request)?;
+        let engine = self.engine_of(&request.program)?;
         let promised = self.promise(&request)?;
         let client = Client {
             started: started_sender,
@@ -474,6 +499,7 @@ impl Cell {
         self.send(Command::Start {
             key,
             request: Box::new(request),
+            engine,
             promised,
             client,
         });
@@ -703,6 +729,20 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
     }
 }
 
+/// Whether a program was compiled for the stack of this tenant.
+fn check_stack(request: &StartRequest) -> Result<(), StartError> {
+    let (has, wanted) = (request.program.stack(), StackClass::of(&request.lease));
+    match has == wanted {
+        true => Ok(()),
+        false => Err(StartError::Program(format!(
+            "it was compiled for a stack of {} bytes, and the lease has one of {}: `Cell::load_for` \
+             compiles for a lease",
+            has.guest_bytes(),
+            wanted.guest_bytes()
+        ))),
+    }
+}
+
 /// Whether arguments, variables and names of directories are within the cap: each is copied in one step.
 fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     let args = surroundings.args.iter().map(|arg| arg.len() + 1);
@@ -745,7 +785,7 @@ fn processors(inbox: &Inbox<Command>, keys: Vec<u64>) -> Vec<Option<Processor>> 
 
 fn run(
     config: &CellConfig,
-    engine: Engine,
+    default: Companion,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
     (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
@@ -767,12 +807,12 @@ fn run(
     }
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
-            Preemption::new(&engine, config.preemption)
+            Preemption::with_companion(default)
                 .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
         })
         .and_then(|preemption| {
             let realtime = realtime == Realtime::Granted;
-            Executor::new(config, engine, inbox, pools, preemption, realtime, ends_fit)
+            Executor::new(config, inbox, pools, preemption, realtime, ends_fit)
         })
         .and_then(|executor| {
             let held = memory::held();

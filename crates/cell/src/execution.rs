@@ -4,7 +4,8 @@
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
 //! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
 
-use crate::abi::{Linkers, Prepared};
+use crate::abi::{Preparations, Prepared};
+use crate::engines::EngineParts;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::{self, Environment};
@@ -16,6 +17,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
+use crate::stack_class::StackClass;
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
@@ -31,7 +33,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use wasmtime::{Engine, Store, Trap};
+use wasmtime::{Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
 
@@ -185,8 +187,9 @@ impl Finished {
 /// How to build an execution of a tenant's program.
 #[derive(Clone)]
 pub(crate) struct Blueprint {
-    pub(crate) engine: Engine,
-    pub(crate) linkers: Rc<Linkers>,
+    /// The program's.
+    pub(crate) engine: Arc<EngineParts>,
+    pub(crate) prepared: Rc<Preparations>,
     pub(crate) preemption: Rc<Preemption>,
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
@@ -252,13 +255,15 @@ impl Blueprint {
         })
     }
 
-    /// Pages of the host's memory that an execution holds from the beginning.
+    /// Pages of the host's memory that an execution holds from the beginning, besides a stack of the smallest class.
     fn host_pages(&self) -> u64 {
         let instances = self.program.inventory().instance_bytes;
+        let stack = self.program.stack().pages() - StackClass::SMALLEST.pages();
         instances
             .saturating_add(self.limits.call_bytes)
             .saturating_add(self.handles() * HANDLE_BYTES)
             .div_ceil(PAGE)
+            .saturating_add(stack as u64)
     }
 
     /// The host's memory that an execution holds from the beginning, KiB, and the bytes of it for calls.
@@ -318,8 +323,8 @@ impl Blueprint {
             }
         };
         let prepared = self
-            .linkers
-            .prepare(&self.program)
+            .prepared
+            .prepare(&self.engine.linkers, &self.program)
             .map_err(BuildError::Link)?;
         let limiter = Limiter::new(
             tenant,
@@ -346,7 +351,7 @@ impl Blueprint {
             preview1,
             files,
         );
-        let mut store = Store::new(&self.engine, guest);
+        let mut store = Store::new(&self.engine.engine, guest);
         let guest = self
             .preemption
             .arm(&mut store, &self.program)

@@ -17,7 +17,7 @@ mod roots;
 
 pub(crate) use executions::Request;
 
-use crate::abi::Linkers;
+use crate::abi::Preparations;
 use crate::cell::{CellConfig, Command};
 use crate::clock::monotonic_ns;
 use crate::control_share::ControlShare;
@@ -39,12 +39,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wasmtime::Engine;
 
 /// The executor of one cell.
 pub(crate) struct Executor {
-    engine: Engine,
-    linkers: Rc<Linkers>,
+    prepared: Rc<Preparations>,
     inbox: Arc<Inbox<Command>>,
     preemption: Rc<Preemption>,
     pools: Pools,
@@ -68,18 +66,15 @@ impl Executor {
     /// whether the reservations of tenants leave room for that of ends.
     ///
     /// # Errors
-    /// When something is linked twice.
+    /// When the reservation for ends cannot be kept.
     pub(crate) fn new(
         config: &CellConfig,
-        engine: Engine,
         inbox: Arc<Inbox<Command>>,
         pools: Pools,
         preemption: Preemption,
         realtime: bool,
         ends_fit: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let linkers = Linkers::new(&engine)
-            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
         let mut dispatcher = Dispatcher::new(config, executions);
         let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
@@ -88,8 +83,7 @@ impl Executor {
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
             preemption: Rc::new(preemption),
-            linkers: Rc::new(linkers),
-            engine,
+            prepared: Rc::default(),
             inbox,
             pools,
             executions: Executions::new(dispatcher),

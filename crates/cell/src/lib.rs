@@ -64,6 +64,7 @@ mod dispatch;
 mod drift;
 mod ending;
 pub mod engine_config;
+mod engines;
 pub mod exceptions;
 mod execution;
 mod executor;
@@ -96,6 +97,7 @@ mod reservation;
 pub mod share;
 pub mod slot;
 pub mod stack;
+mod stack_class;
 mod standing;
 mod starting;
 pub mod steps;
@@ -123,6 +125,7 @@ pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
+pub use stack_class::StackClass;
 pub use wasi::stdio::{
     Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

@@ -28,6 +28,7 @@ use crate::inventory::{Inventory, Survey, survey};
 use crate::load_limits::{LoadSize, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
+use crate::stack_class::StackClass;
 use crate::steps::{Missing, Reach, caps};
 
 /// Largest file that is read as a program, in bytes.
@@ -424,6 +425,19 @@ impl Program {
             reach,
             image,
         }
+    }
+
+    /// The engine that compiled it.
+    pub(crate) fn engine(&self) -> &Engine {
+        match &self.code {
+            Code::Module(module) => module.engine(),
+            Code::Component(component) => component.engine(),
+        }
+    }
+
+    /// The stack that it runs on.
+    pub fn stack(&self) -> StackClass {
+        StackClass::of_engine(self.engine())
     }
 
     /// The host steps that it can reach.

@@ -23,10 +23,15 @@ pub(crate) enum Prepared {
     Component(CommandPre<Guest>),
 }
 
-/// Everything a guest can import, resolved once per program.
+/// Everything a guest can import, for the programs of one engine.
 pub(crate) struct Linkers {
     module: wasmtime::Linker<Guest>,
     component: wasmtime::component::Linker<Guest>,
+}
+
+/// The programs of a cell whose imports have been resolved.
+#[derive(Default)]
+pub(crate) struct Preparations {
     /// Keyed by the program's address, which its `Weak` keeps from being used again.
     prepared: RefCell<HashMap<usize, (Weak<Program>, Prepared)>>,
 }
@@ -43,18 +48,21 @@ impl Linkers {
         let mut component = wasmtime::component::Linker::new(engine);
         wasi::link_component(&mut component)?;
         component::link(&mut component)?;
-        Ok(Self {
-            module,
-            component,
-            prepared: RefCell::default(),
-        })
+        Ok(Self { module, component })
     }
+}
 
-    /// The program with its imports resolved: the first time tens of microseconds, then a look-up.
+impl Preparations {
+    /// The program with its imports resolved by the linkers of its engine: the first time tens of microseconds, then
+    /// a look-up.
     ///
     /// # Errors
     /// When it imports something with a type that is not the one offered.
-    pub(crate) fn prepare(&self, program: &Arc<Program>) -> wasmtime::Result<Prepared> {
+    pub(crate) fn prepare(
+        &self,
+        linkers: &Linkers,
+        program: &Arc<Program>,
+    ) -> wasmtime::Result<Prepared> {
         let key = Arc::as_ptr(program) as usize;
         let mut cache = self.prepared.borrow_mut();
         if let Some((_, prepared)) = cache.get(&key) {
@@ -62,10 +70,10 @@ impl Linkers {
         }
         cache.retain(|_, (program, _)| program.strong_count() > 0);
         let prepared = match program.code() {
-            Code::Module(module) => Prepared::Module(self.module.instantiate_pre(module)?),
-            Code::Component(component) => {
-                Prepared::Component(CommandPre::new(self.component.instantiate_pre(component)?)?)
-            }
+            Code::Module(module) => Prepared::Module(linkers.module.instantiate_pre(module)?),
+            Code::Component(component) => Prepared::Component(CommandPre::new(
+                linkers.component.instantiate_pre(component)?,
+            )?),
         };
         cache.insert(key, (Arc::downgrade(program), prepared.clone()));
         Ok(prepared)

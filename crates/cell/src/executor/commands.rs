@@ -9,6 +9,7 @@ use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
+use crate::engines::EngineParts;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
@@ -65,9 +66,10 @@ impl Executor {
             Command::Start {
                 key,
                 request,
+                engine,
                 promised,
                 client,
-            } => self.start(key, *request, promised, client),
+            } => self.start(key, *request, engine, promised, client),
             Command::Go(key) => self.go(key),
             Command::Kill { key, asked_ns } => {
                 let cause = Cause {
@@ -127,12 +129,13 @@ impl Executor {
         &mut self,
         key: u64,
         request: StartRequest,
+        engine: Arc<EngineParts>,
         promised: Option<Promised>,
         client: Client,
     ) {
         let _step = begin(step!("cell", "admit"));
         match self.open_root(key, &request, promised) {
-            Ok(tenant) => self.begin_start(key, tenant, request, client),
+            Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {
                 // The controller may have gone.
                 let _ = client.started.send(Err(error));
@@ -220,15 +223,23 @@ impl Executor {
     }
 
     /// Has a tenant's program built in its own turns.
-    fn begin_start(&mut self, key: u64, tenant: TenantId, request: StartRequest, client: Client) {
+    fn begin_start(
+        &mut self,
+        key: u64,
+        tenant: TenantId,
+        request: StartRequest,
+        engine: Arc<EngineParts>,
+        client: Client,
+    ) {
         let Some(root) = self.roots.get_mut(&key) else {
             return;
         };
+        self.preemption.add(&engine.companion);
         let budget_ns = request.lease.reclaim.budget.get();
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let blueprint = Rc::new(Blueprint {
-            engine: self.engine.clone(),
-            linkers: self.linkers.clone(),
+            engine,
+            prepared: self.prepared.clone(),
             preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,

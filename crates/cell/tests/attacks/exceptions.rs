@@ -57,7 +57,7 @@ fn thrower(times: u32) -> String {
 }
 
 /// Descends so many frames, throws there, and catches outside, for ever or once.
-fn unwinder(frames: u32, again: bool) -> String {
+pub(super) fn unwinder(frames: u32, again: bool) -> String {
     let again = if again { "(br $again)" } else { "" };
     format!(
         r#"(module (memory (export "memory") 1) (tag $t (param i32))

@@ -13,5 +13,6 @@ mod instantiation;
 mod paging;
 mod realloc;
 mod smoke;
+mod stacks;
 mod timers;
 mod traps;
