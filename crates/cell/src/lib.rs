@@ -93,6 +93,7 @@ pub mod range_pool;
 mod realtime;
 mod realtime_limit;
 mod refusals;
+mod refused;
 mod reservation;
 pub mod share;
 pub mod slot;
@@ -125,6 +126,7 @@ pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
+pub use refused::{Function, Place};
 pub use stack_class::StackClass;
 pub use wasi::stdio::{
     Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,

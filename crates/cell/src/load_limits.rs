@@ -15,6 +15,7 @@ use wasmparser::{
 
 use crate::exceptions;
 use crate::program::ProgramError;
+use crate::refused::{self, Function, Place};
 use crate::steps::caps::HANDLERS;
 
 /// Largest text of a program, in bytes.
@@ -145,14 +146,16 @@ impl LoadSize {
 /// valid. O(n) in the bytes up to there.
 ///
 /// # Errors
-/// [`ProgramError::TooManyParts`], or [`ProgramError::Corrupt`] if the bytes are not well-formed.
+/// [`ProgramError::TooManyParts`], [`ProgramError::Features`] for an instruction that is not on offer, or
+/// [`ProgramError::Corrupt`] if the bytes are not well-formed.
 pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
     use Counted as C;
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
     let mut throws = false;
-    for payload in Parser::new(0).parse_all(binary) {
+    let mut payloads = Parser::new(0).parse_all(binary);
+    while let Some(payload) = payloads.next() {
         match payload? {
             Payload::Version { .. } => {
                 module = ModuleTypes::default();
@@ -232,7 +235,19 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                throws |= count_body(&mut tally, &module, &body, signature)?;
+                throws |= match count_body(&mut tally, &module, &body, signature) {
+                    Err(ProgramError::Features {
+                        names,
+                        place: Some(mut place),
+                    }) => {
+                        let index = module.bodies as u32 - 1;
+                        let name = refused::name_of(&mut payloads, index);
+                        place.function = Some(Function { index, name });
+                        let place = Some(place);
+                        return Err(ProgramError::Features { names, place });
+                    }
+                    counted => counted?,
+                };
             }
             payload => {
                 let component_level = matches!(
@@ -379,7 +394,12 @@ fn count_body(
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
+        let offset = operators.original_position() as u64;
         let operator = operators.read()?;
+        if let Some(feature) = refused::refused_instruction(&operator) {
+            let function = None;
+            return Err(refused::refusal(feature, Place { offset, function }));
+        }
         table_uses += u64::from(uses_table(&operator));
         throws |= exceptions::throws(&operator);
         if may_throw(&operator) {
