@@ -69,7 +69,7 @@ limits! {
     Tables: Program, 120, "tables and memories";
     Tags: Program, 4_096, "tags of exceptions";
     ElementItems: Program, 1 << 20, "items of element segments";
-    DataSegments: Program, 65_536, "segments of data";
+    DataSegments: Program, 100_000, "segments of data";
     CustomSections: Program, 4_096, "custom sections";
     Nested: Program, 256, "modules and components";
     Depth: Program, 8, "components inside each other";
@@ -83,9 +83,9 @@ limits! {
     Carried: Program, 4 << 20, "values that calls and branches carry";
     BodyCarried: Function, 65_536, "values that calls and branches carry in a function";
     AroundHandlers: Function, HANDLERS.most, "handlers of exceptions around an instruction";
-    BodyHandlers: Function, 16_384, "handlers of exceptions around the calls of a function";
+    BodyHandlers: Function, 1 << 19, "handlers of exceptions around the calls of a function";
     Handlers: Program, 4 << 20, "handlers of exceptions around the calls of all functions";
-    HandlerSquares: Program, 1 << 31, "squares of handlers of exceptions around calls, of all functions";
+    HandlerSquares: Program, 1 << 38, "squares of handlers of exceptions around calls, of all functions";
     LoopDepth: Function, 64, "loops inside each other";
     LoopLocals: Function, 16_384, "locals times loops inside each other in a function";
     LoopSquares: Program, 1 << 32, "squares of locals times loops inside each other, of all functions";

@@ -168,7 +168,7 @@ pub const SEGMENTS: Cap = Cap::new(
 /// Handlers of exceptions around one instruction: the engine looks at them one by one.
 pub const HANDLERS: Cap = Cap::new(
     "handlers of exceptions around an instruction",
-    128,
+    512,
     Beyond::Refused,
 );
 

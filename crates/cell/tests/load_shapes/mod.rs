@@ -33,7 +33,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("bytes in names of imports and exports", 41, long_exports),
     shape("tables and memories", 99, tables),
     shape("items of element segments", 1 << 20, elements),
-    shape("segments of data", 65_536, data),
+    shape("segments of data", 100_000, data),
     shape("custom sections", 4_096, customs),
     shape("modules and components", 250, nested),
     shape("components inside each other", 8, deep_components),
@@ -103,18 +103,13 @@ pub(crate) const SHAPES: &[Shape] = &[
         loops(10, 2_450, n, true)
     }),
     shape("tags of exceptions", 4_090, tags),
-    shape("handlers of exceptions around an instruction", 128, |n| {
+    shape("handlers of exceptions around an instruction", 512, |n| {
         handlers(1, n, 1)
     }),
     shape(
         "handlers of exceptions around the calls of a function",
-        127,
-        |n| handlers(n, 128, 1),
-    ),
-    shape(
-        "handlers of exceptions around the calls of a function",
-        2_040,
-        |n| handlers(n, 8, 1),
+        1_020,
+        |n| handlers(n, 512, 1),
     ),
     shape(
         "handlers of exceptions around the calls of all functions",
@@ -123,8 +118,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     ),
     shape(
         "squares of handlers of exceptions around calls, of all functions",
-        8,
-        |n| handlers(127, 128, n),
+        1,
+        |n| handlers(1_000, 512, n),
     ),
     shape(
         "calls through and uses of tables in a function",
