@@ -9,7 +9,7 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: help lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: help check-docs lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -64,7 +64,11 @@ attack: guests ## search for programs that break a promise: make attack FOR=1h (
 	@cargo build --release --package leasehold-cli
 	@$(RUN) attack --for "$${ATTACK_FOR:-60s}"
 
-lint: setup ## formatting and clippy, warnings denied
+check-docs: ## what the documents name exists: links, files, tests, commands, packages, studies
+	@scripts/check-docs --self-test
+	@scripts/check-docs
+
+lint: setup check-docs ## the documents, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf

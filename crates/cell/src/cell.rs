@@ -405,7 +405,9 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
-        Program::load(&self.engine, path, self.code_cache.as_deref()).map(Arc::new)
+        let cache = self.code_cache.as_deref();
+        let parts = self.engine_of_class(StackClass::SMALLEST)?;
+        prepare(Program::load(&parts.engine, path, cache)?, parts)
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
@@ -416,8 +418,9 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        let engine = self.engine_for(lease)?;
-        Program::load_in(Form::under(lease), engine, path, cache).map(Arc::new)
+        let parts = self.engine_for(lease)?;
+        let form = Form::under(lease);
+        prepare(Program::load_in(form, &parts.engine, path, cache)?, parts)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -425,23 +428,28 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        let engine = self.engine_for(lease)?;
-        Program::from_bytes_in(Form::under(lease), engine, bytes).map(Arc::new)
+        let parts = self.engine_for(lease)?;
+        let form = Form::under(lease);
+        prepare(Program::from_bytes_in(form, &parts.engine, bytes)?, parts)
     }
 
-    /// The engine of a program, if it is of this cell.
+    /// The engine of a program that this cell loaded.
     fn engine_of(&self, program: &Program) -> Result<Arc<EngineParts>, StartError> {
         let parts = self.engines.get(program.stack());
-        let own = parts.filter(|parts| Engine::same(&parts.engine, program.engine()));
-        let other = || StartError::Program("it was compiled for another cell".to_owned());
+        let own = parts.filter(|parts| program.prepared_for(&parts.engine).is_some());
+        let other = || StartError::Program("another cell loaded it".to_owned());
         own.cloned().ok_or_else(other)
     }
 
     /// The engine whose guests have the stack that a lease grants.
-    fn engine_for(&self, lease: &Lease) -> Result<&Engine, ProgramError> {
-        let parts = self.engines.get_or_make(StackClass::of(lease));
+    fn engine_for(&self, lease: &Lease) -> Result<&EngineParts, ProgramError> {
+        self.engine_of_class(StackClass::of(lease))
+    }
+
+    fn engine_of_class(&self, class: StackClass) -> Result<&EngineParts, ProgramError> {
+        let parts = self.engines.get_or_make(class);
         let failed = |error| ProgramError::Engine(wasmtime::format_err!("{error:#}"));
-        parts.map(|parts| &parts.engine).map_err(failed)
+        parts.map(|parts| &**parts).map_err(failed)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -449,7 +457,8 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
-        Program::from_bytes(&self.engine, bytes).map(Arc::new)
+        let parts = self.engine_of_class(StackClass::SMALLEST)?;
+        prepare(Program::from_bytes(&parts.engine, bytes)?, parts)
     }
 
     /// Starts a tenant, and waits until that has succeeded ([`Cell::begin`]).
@@ -727,6 +736,11 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
             string.len()
         ))),
     }
+}
+
+/// A program that was compiled by an engine, with its imports resolved.
+fn prepare(program: Program, parts: &EngineParts) -> Result<Arc<Program>, ProgramError> {
+    program.prepare(&parts.linkers).map(Arc::new)
 }
 
 /// Whether a program was compiled for the stack of this tenant.

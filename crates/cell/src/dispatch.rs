@@ -53,7 +53,7 @@ pub(crate) struct Promised {
 }
 
 impl Share {
-    /// How urgent it is that this tenant is woken.
+    /// How urgent it is that this tenant is woken, and whether it can be.
     pub(crate) const fn standing(&self) -> &Standing {
         &self.standing
     }
@@ -117,12 +117,12 @@ impl Dispatcher {
             return Ok(Share {
                 server: self.scheduler.add_background(slice)?,
                 reserved: false,
-                standing: Standing::Fixed(Urgency::BACKGROUND),
+                standing: Standing::fixed(Urgency::BACKGROUND),
             });
         };
         let server = self.scheduler.add_server(contract, now)?;
         let standing = match self.scheduler.deadline(server)? {
-            None => Standing::Fixed(Urgency::of_priority(contract.priority().0.into())),
+            None => Standing::fixed(Urgency::of_priority(contract.priority().0.into())),
             Some(deadline) => Standing::by_deadline(deadline, contract.period()),
         };
         Ok(Share {
@@ -209,6 +209,30 @@ impl Dispatcher {
     pub(crate) fn wake(&mut self, task: TaskId, now: Nanos) {
         // A task that is gone has nothing to do.
         let _ = self.scheduler.wake(task, now);
+        self.defer_wakes(task);
+    }
+
+    /// Has the wake-ups of a task's tenant wait, if the tenant has a task that is ready and no budget.
+    fn defer_wakes(&self, task: TaskId) {
+        if let Some((owner, _, share)) = &self.tasks[task.index()]
+            && share.reserved
+            && *owner == task
+            && self.scheduler.state(share.server) == Ok(State::Depleted)
+        {
+            share.standing.deferral().begin();
+        }
+    }
+
+    /// The executions of a turn's tenant that were woken while it had no budget.
+    pub(crate) fn deferred(&self, turn: &Turn) -> Vec<u64> {
+        let deferral = match &self.tasks[turn.task.index()] {
+            Some((.., share)) => share.standing.deferral(),
+            None => return Vec::new(),
+        };
+        match deferral.is_on() {
+            true => deferral.end(),
+            false => Vec::new(),
+        }
     }
 
     /// A task has nothing to do, until somebody wakes it or `until`. For one that waits already,
@@ -222,9 +246,7 @@ impl Dispatcher {
     ) -> Option<Urgency> {
         let _ = self.scheduler.block(task, now, until);
         let (owner, _, share) = self.tasks[task.index()].as_ref()?;
-        let Standing::Deadline(standing) = &share.standing else {
-            return None;
-        };
+        let standing = share.standing.deadline()?;
         let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
         if *owner != task {
             return None;
@@ -244,18 +266,27 @@ impl Dispatcher {
         self.scheduler.resume(now);
     }
 
+    /// The thread was stalled for `time` until `now`: the tenant that runs is not charged for that.
+    pub(crate) fn spare(&mut self, time: Nanos, now: Nanos) {
+        self.scheduler.pause(now - time.min(now));
+        self.scheduler.resume(now);
+    }
+
     /// Decides what runs from `now` on, and when the cell has to decide again at the latest.
     pub(crate) fn decide(&mut self, now: Nanos) -> (Option<Turn>, Option<Nanos>) {
         let decision = self.scheduler.schedule(now);
         let again = self.last.is_some() && self.last == decision.run;
+        if let Some(last) = self.last.filter(|_| !again) {
+            self.defer_wakes(last);
+        }
         let mut timer = decision.timer;
         let turn = decision.run.and_then(|task| {
             let (_, work, share) = self.tasks[task.index()]
                 .as_ref()
                 .filter(|(owner, ..)| *owner == task)?;
-            let urgency = match &share.standing {
-                Standing::Fixed(urgency) => *urgency,
-                Standing::Deadline(_) => {
+            let urgency = match share.standing.always() {
+                Some(urgency) => urgency,
+                None => {
                     let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
                     if deadline > now {
                         // From then on it may have a later one, which others have to be heard for.
@@ -502,6 +533,44 @@ mod tests {
         assert_eq!(turn.map(|turn| turn.task), Some(task));
         assert_eq!(timer, Some(70));
         assert_eq!(dispatcher.supply(&share).used, 50);
+    }
+
+    #[test]
+    fn wake_ups_of_a_depleted_tenant_wait_for_its_next_turn() {
+        for order in [Order::FixedPriority, Order::EarliestDeadline] {
+            let mut config = CellConfig::new(Profile::free());
+            config.order = order;
+            let mut dispatcher = Dispatcher::new(&config, 3);
+            let contract = Contract::new(50, 100).expect("a contract");
+            let share = dispatcher.share(Some(&contract), 0).expect("it fits");
+            let [busy, other] = [1, 2].map(|key| {
+                dispatcher
+                    .add(&share, Work::Execution(key))
+                    .expect("a place")
+            });
+            let defers = |execution| share.standing().defers(execution);
+            let turn = |dispatcher: &mut Dispatcher, now| {
+                let turn = dispatcher.decide(now).0;
+                turn.inspect(|turn| dispatcher.entered(turn))
+            };
+            dispatcher.wake(busy, 0);
+            assert!(turn(&mut dispatcher, 0).is_some());
+            assert!(!defers(7), "it runs: {order:?}");
+            assert!(turn(&mut dispatcher, 50).is_none(), "nothing is left");
+            assert!(defers(8) && defers(9), "{order:?}");
+            let next = turn(&mut dispatcher, 100).expect("it is replenished");
+            assert_eq!(dispatcher.deferred(&next), [8, 9]);
+            assert!(!defers(7) && dispatcher.deferred(&next).is_empty());
+
+            // It blocks when nothing is left, and is woken once.
+            dispatcher.block(busy, 150, None);
+            assert!(turn(&mut dispatcher, 150).is_none());
+            assert!(!defers(7), "no task of it would have a turn: {order:?}");
+            dispatcher.wake(other, 160);
+            assert!(defers(8), "{order:?}");
+            let next = turn(&mut dispatcher, 200).expect("it is replenished");
+            assert_eq!((next.task, dispatcher.deferred(&next)), (other, vec![8]));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::steps::caps;
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 8;
+pub const CONFIG_VERSION: u32 = 9;
 
 /// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
 pub const MAX_WASM_STACK: usize = 512 * 1024;

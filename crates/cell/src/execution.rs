@@ -4,7 +4,7 @@
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
 //! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
 
-use crate::abi::{Preparations, Prepared};
+use crate::abi::Prepared;
 use crate::engines::EngineParts;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
@@ -189,7 +189,6 @@ impl Finished {
 pub(crate) struct Blueprint {
     /// The program's.
     pub(crate) engine: Arc<EngineParts>,
-    pub(crate) prepared: Rc<Preparations>,
     pub(crate) preemption: Rc<Preemption>,
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
@@ -322,10 +321,8 @@ impl Blueprint {
                 (table, None, Some(Box::new(files)))
             }
         };
-        let prepared = self
-            .prepared
-            .prepare(&self.engine.linkers, &self.program)
-            .map_err(BuildError::Link)?;
+        let prepared = self.program.prepared_for(&self.engine.engine).cloned();
+        let prepared = prepared.ok_or(Errno::Invalid)?;
         let limiter = Limiter::new(
             tenant,
             execution,

@@ -17,7 +17,6 @@ mod roots;
 
 pub(crate) use executions::Request;
 
-use crate::abi::Preparations;
 use crate::cell::{CellConfig, Command};
 use crate::clock::monotonic_ns;
 use crate::control_share::ControlShare;
@@ -27,7 +26,8 @@ use crate::memory;
 use crate::meter::Held;
 use crate::pools::Pools;
 use crate::preempt::Preemption;
-use crate::steps::watch;
+use crate::stalls::Stalls;
+use crate::steps::{begin, step, watch};
 use commands::Commands;
 use ends::Ends;
 use executions::Executions;
@@ -42,7 +42,6 @@ use std::time::Duration;
 
 /// The executor of one cell.
 pub(crate) struct Executor {
-    prepared: Rc<Preparations>,
     inbox: Arc<Inbox<Command>>,
     preemption: Rc<Preemption>,
     pools: Pools,
@@ -58,6 +57,7 @@ pub(crate) struct Executor {
     ends: Ends,
     /// With real-time priority: what is left to the host.
     host_share: Option<HostShare>,
+    stalls: Stalls,
     stop: bool,
 }
 
@@ -83,7 +83,6 @@ impl Executor {
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
             preemption: Rc::new(preemption),
-            prepared: Rc::default(),
             inbox,
             pools,
             executions: Executions::new(dispatcher),
@@ -94,6 +93,7 @@ impl Executor {
             control_share: ControlShare::default(),
             ends,
             host_share: realtime.then(HostShare::default),
+            stalls: Stalls::default(),
             stop: false,
         })
     }
@@ -113,6 +113,8 @@ impl Executor {
     fn next_turn(&mut self) -> (Option<Turn>, Option<u64>) {
         loop {
             let now = monotonic_ns();
+            // A stall begins where a system call ends, too, such as that of the last look.
+            self.spare_stalls(now);
             let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
@@ -139,6 +141,26 @@ impl Executor {
         }
     }
 
+    /// Spares the tenant that runs what the host has taken until `now`.
+    fn spare_stalls(&mut self, now: u64) {
+        let stalled = self.stalls.look(now);
+        if stalled > 0 {
+            self.executions.dispatcher.spare(stalled, now);
+        }
+    }
+
+    /// Wakes what was woken of the tenant that runs while it had no budget.
+    fn hear_deferred(&mut self, turn: &Turn) {
+        let woken = self.executions.dispatcher.deferred(turn);
+        if !woken.is_empty() {
+            let _step = begin(step!("cell", "wake"));
+            let now = monotonic_ns();
+            woken
+                .into_iter()
+                .for_each(|execution| self.executions.wake(execution, now));
+        }
+    }
+
     fn take_turn(&mut self, turn: Turn, mut timer: Option<u64>) {
         if turn.urgency == Urgency::BACKGROUND
             && let Some(share) = &mut self.host_share
@@ -152,6 +174,8 @@ impl Executor {
             let look = share.next_look();
             timer = Some(timer.map_or(look, |timer| timer.min(look)));
         }
+        self.stalls.begin();
+        self.hear_deferred(&turn);
         // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
         if turn.is_fresh {
             self.preemption.set_timer_exactly(timer);
@@ -197,6 +221,7 @@ impl Executor {
         if timeout != Some(Duration::ZERO) {
             self.inbox.wait(timeout);
             watch::slept();
+            self.stalls.slept();
         }
         if let Some(share) = &mut self.host_share {
             share.slept(now, monotonic_ns());

@@ -1,76 +1,140 @@
 //! The part of the processor that a cell with real-time priority leaves to its host.
 //!
-//! A real-time thread that never sleeps is stopped by Linux for 50 ms in every second (unless the
-//! system was told otherwise), whoever it is just running: a reservation would lose that time. So
+//! A real-time thread that leaves other threads too little is stopped by Linux for 50 ms in every second, in one
+//! piece (unless the system was told otherwise), whichever tenant is running: a reservation would lose that time. So
 //! the cell sleeps of its own accord, and only in time that nobody reserved: tenants in the
 //! background get less, reservations do not notice.
+//!
+//! What the cell owes grows with time and is paid by sleeping. Background tenants wait from when it has become a
+//! [`TURN_NS`] until next to all of it is paid. Reservations run on meanwhile and pay nothing: the pause lasts as much longer.
+//! So of any span of time the host gets its share but for one turn, however much of the span is reserved.
 
 use crate::clock::monotonic_ns;
 
-/// How often the cell looks at what it has left.
-const WINDOW_NS: u64 = 100_000_000;
+/// What the host gets, hundredths: Linux asks for 5.
+const SHARE: u64 = 7;
 
-/// Most of a window that it runs before background tenants have to wait: 7 % are left, of which
-/// Linux asks 5.
-const MOST_NS: u64 = WINDOW_NS / 100 * 93;
+/// What is owed when a pause begins: what becomes owed in a tenth of a second.
+const TURN_NS: u64 = 100_000_000 / 100 * SHARE;
 
-/// How busy a cell has been in the current window.
+/// What may still be owed when a pause ends: so none of its parts is shorter than that.
+///
+/// Without it a pause would dwindle away: what becomes owed while a reservation runs takes another instant of sleep, in
+/// which a reservation may run.
+const REST_NS: u64 = TURN_NS / 16;
+
+/// What a cell owes its host.
 #[derive(Debug, Default)]
 pub(crate) struct HostShare {
-    began: u64,
-    idle: u64,
+    /// Until when it is reckoned, ns.
+    reckoned: u64,
+    /// A hundred times as much as is owed, ns.
+    owed: u64,
+    is_paused: bool,
 }
 
 impl HostShare {
     /// The cell slept, from one instant to another.
     pub(crate) fn slept(&mut self, from: u64, to: u64) {
-        self.idle += to.saturating_sub(from.max(self.began));
+        self.reckon(from);
+        let paid = to.saturating_sub(from.max(self.reckoned)) * 100;
+        self.reckon(to);
+        self.owed = self.owed.saturating_sub(paid);
     }
 
-    /// Until when background tenants have to wait, if they do: asked before each of their turns.
+    /// Until when background tenants have to wait at the least, if they do: asked before each of their turns.
     pub(crate) fn pause(&mut self) -> Option<u64> {
         self.pause_at(monotonic_ns())
     }
 
     fn pause_at(&mut self, now: u64) -> Option<u64> {
-        let end = self.began + WINDOW_NS;
-        if now >= end {
-            (self.began, self.idle) = (now, 0);
-            return None;
-        }
-        let busy = (now - self.began).saturating_sub(self.idle);
-        (busy > MOST_NS).then_some(end)
+        self.reckon(now);
+        self.is_paused = match self.is_paused {
+            true => self.owed > REST_NS * 100,
+            false => self.owed > TURN_NS * 100,
+        };
+        // More becomes owed while it sleeps.
+        let until = now + self.owed.div_ceil(100 - SHARE);
+        self.is_paused.then_some(until)
     }
 
     /// When a background tenant has to be asked again.
     pub(crate) fn next_look(&self) -> u64 {
-        self.began + self.idle + MOST_NS + 1
+        let left = (TURN_NS * 100).saturating_sub(self.owed);
+        self.reckoned + left / SHARE + 1
+    }
+
+    fn reckon(&mut self, now: u64) {
+        if self.reckoned == 0 {
+            self.reckoned = now;
+        }
+        let passed = now.saturating_sub(self.reckoned);
+        self.owed = self.owed.saturating_add(passed.saturating_mul(SHARE));
+        self.reckoned = self.reckoned.max(now);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HostShare, MOST_NS, WINDOW_NS};
+    use super::{HostShare, SHARE, TURN_NS};
+    use proptest::prelude::{prop, prop_assert, proptest};
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 1_000 * MS;
 
     #[test]
-    fn a_busy_cell_pauses_once_per_window_and_for_the_rest_of_it() {
-        let start = 10 * WINDOW_NS;
+    fn a_busy_cell_pauses_when_it_owes_a_turn_and_until_that_is_paid() {
         let mut share = HostShare::default();
-        assert_eq!(share.pause_at(start), None, "a window begins");
-        assert_eq!(share.pause_at(start + MOST_NS), None);
-        let pause = share.pause_at(share.next_look());
-        assert_eq!(pause, Some(start + WINDOW_NS));
-        share.slept(start + MOST_NS + 1, start + WINDOW_NS);
-        assert_eq!(share.pause_at(start + WINDOW_NS), None, "the next one");
+        assert_eq!(share.pause_at(START), None);
+        let look = share.next_look();
+        assert_eq!(look, START + 100 * MS + 1);
+        assert_eq!(share.pause_at(look - 1), None);
+        let until = share.pause_at(look).expect("a pause");
+        assert!((7 * MS..8 * MS).contains(&(until - look)), "{until}");
+        share.slept(look, until);
+        assert_eq!(share.pause_at(until), None);
+        assert!(share.next_look() > until + 93 * MS);
     }
 
     #[test]
-    fn a_cell_that_sleeps_by_itself_does_not_pause() {
-        let start = 10 * WINDOW_NS;
+    fn a_cell_that_sleeps_by_itself_does_not_pause_and_saves_nothing_up() {
         let mut share = HostShare::default();
-        assert_eq!(share.pause_at(start), None);
-        share.slept(start + 1, start + 1 + WINDOW_NS / 10);
-        assert_eq!(share.pause_at(start + MOST_NS + 2), None);
-        assert_eq!(share.pause_at(start + WINDOW_NS - 1), None);
+        share.pause_at(START);
+        for tenth in 0..20 {
+            let began = START + tenth * 100 * MS;
+            share.slept(began, began + 8 * MS);
+            assert_eq!(share.pause_at(began + 100 * MS), None);
+        }
+        let slept = START + 10_000 * MS;
+        share.slept(slept, slept + 5_000 * MS);
+        assert!(share.pause_at(slept + 5_110 * MS).is_some());
+    }
+
+    proptest! {
+        /// Whatever part of a pause reservations take.
+        #[test]
+        fn the_host_has_its_share_of_every_span_but_a_turn(
+            reserved in prop::collection::vec(0..93u64, 1..50),
+        ) {
+            let (mut share, mut now, mut slept) = (HostShare::default(), START, 0);
+            let mut reserved = reserved.into_iter().cycle();
+            share.pause_at(now);
+            while now < START + 3_000 * MS {
+                match share.pause_at(now) {
+                    // A reservation interrupts the pause.
+                    Some(until) => {
+                        let part = reserved.next().unwrap_or(0);
+                        let sleep = (until - now).min(MS);
+                        prop_assert!(sleep > 100_000, "{sleep} ns");
+                        share.slept(now, now + sleep);
+                        slept += sleep;
+                        now += sleep + sleep * part / (100 - part);
+                    }
+                    None => now = share.next_look(),
+                }
+                let due = (now - START) / 100 * SHARE;
+                prop_assert!(slept + TURN_NS + 20 * MS >= due, "{slept} of {due} at {now}");
+            }
+        }
     }
 }

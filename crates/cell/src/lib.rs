@@ -60,6 +60,7 @@ mod control_share;
 mod core_modules;
 pub mod data_segments;
 pub mod data_start;
+mod deferral;
 mod dispatch;
 mod drift;
 mod ending;
@@ -68,6 +69,7 @@ mod engines;
 pub mod exceptions;
 mod execution;
 mod executor;
+mod given;
 mod guest;
 mod heap;
 mod host;
@@ -99,6 +101,7 @@ pub mod share;
 pub mod slot;
 pub mod stack;
 mod stack_class;
+mod stalls;
 mod standing;
 mod starting;
 pub mod steps;
@@ -128,6 +131,7 @@ pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
 pub use refused::{Function, Place};
 pub use stack_class::StackClass;
+pub use wasi::capture::Capture;
 pub use wasi::stdio::{
-    Capture, Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
+    Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };

@@ -16,6 +16,7 @@ use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::{Engine, ExternType, Module, component::Component};
 
+use crate::abi::{Linkers, Prepared};
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::{self, chunk_bulk_operations};
 use crate::compile_threads;
@@ -162,6 +163,9 @@ pub enum ProgramError {
          that cannot be interrupted"
     )]
     Composed,
+    /// It imports something with a type that is not the one offered.
+    #[error("{0:#}")]
+    Link(wasmtime::Error),
     /// The engine refused a program that had passed validation.
     #[error("the engine refused the program: {0:#}")]
     Engine(wasmtime::Error),
@@ -240,6 +244,8 @@ pub struct Program {
     inventory: Inventory,
     reach: Reach,
     image: Option<Image>,
+    /// With its imports resolved, by the cell that it was loaded for.
+    prepared: Option<Prepared>,
 }
 
 impl fmt::Debug for Program {
@@ -427,20 +433,36 @@ impl Program {
             inventory,
             reach,
             image,
-        }
-    }
-
-    /// The engine that compiled it.
-    pub(crate) fn engine(&self) -> &Engine {
-        match &self.code {
-            Code::Module(module) => module.engine(),
-            Code::Component(component) => component.engine(),
+            prepared: None,
         }
     }
 
     /// The stack that it runs on.
     pub fn stack(&self) -> StackClass {
         StackClass::of_engine(self.engine())
+    }
+
+    /// The engine that compiled it.
+    fn engine(&self) -> &Engine {
+        match &self.code {
+            Code::Module(module) => module.engine(),
+            Code::Component(component) => component.engine(),
+        }
+    }
+
+    /// The program with its imports resolved, so that a cell of this engine can start it.
+    ///
+    /// # Errors
+    /// [`Link`](ProgramError::Link).
+    pub(crate) fn prepare(mut self, linkers: &Linkers) -> Result<Program, ProgramError> {
+        self.prepared = Some(linkers.prepare(&self.code).map_err(ProgramError::Link)?);
+        Ok(self)
+    }
+
+    /// What [`prepare`](Program::prepare) resolved, if that was for a cell of `engine`.
+    pub(crate) fn prepared_for(&self, engine: &Engine) -> Option<&Prepared> {
+        let own = Engine::same(self.engine(), engine);
+        self.prepared.as_ref().filter(|_| own)
     }
 
     /// The host steps that it can reach.

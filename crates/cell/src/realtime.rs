@@ -1,8 +1,7 @@
 //! Asking the system to let a cell's thread run before all others.
 //!
 //! Reservations divide the time that the cell's thread gets. If the system gives that time to
-//! another program, every tenant loses it, and it is charged to whoever ran: the cell accounts in
-//! wall time. So a cell that is to keep reservations asks for a real-time priority, under which
+//! another program, every tenant loses it, though none is charged for it ([`crate::stalls`]). So a cell that is to keep reservations asks for a real-time priority, under which
 //! only the kernel itself and other real-time threads come first. What Linux keeps for everybody
 //! else ([`crate::host_share`]) is taken from tenants in the background.
 
@@ -19,8 +18,7 @@ pub enum Realtime {
     NotAsked,
     /// `SCHED_FIFO`.
     Granted,
-    /// The system refused it, for this reason: other programs of the host can delay all tenants,
-    /// and what they take is charged to the tenant that ran.
+    /// The system refused it, for this reason: other programs of the host can delay all tenants.
     Refused(String),
 }
 

@@ -10,13 +10,20 @@
 //! wake-up may interrupt in vain, and is never missed.
 
 use crate::clock::monotonic_ns;
+use crate::deferral::Deferral;
 use leasehold_crossing::{Urgency, Urgent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How urgent one tenant is.
+/// How urgent one tenant is, and whether it can be woken now. Clones share both.
 #[derive(Debug, Clone)]
-pub(crate) enum Standing {
+pub(crate) struct Standing {
+    rank: Rank,
+    deferral: Arc<Deferral>,
+}
+
+#[derive(Debug, Clone)]
+enum Rank {
     /// Always as urgent as this.
     Fixed(Urgency),
     /// As urgent as its deadline is near.
@@ -32,18 +39,51 @@ pub(crate) struct Deadline {
 }
 
 impl Standing {
+    /// Of a tenant that is always as urgent as this.
+    pub(crate) fn fixed(urgency: Urgency) -> Self {
+        Self::new(Rank::Fixed(urgency))
+    }
+
     /// Of a tenant with a first deadline and a period, ns.
     pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
-        Self::Deadline(Arc::new(Deadline {
+        Self::new(Rank::Deadline(Arc::new(Deadline {
             last: AtomicU64::new(first),
             period,
-        }))
+        })))
+    }
+
+    fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            deferral: Arc::default(),
+        }
+    }
+
+    /// The urgency, if it is always the same.
+    pub(crate) const fn always(&self) -> Option<Urgency> {
+        match self.rank {
+            Rank::Fixed(urgency) => Some(urgency),
+            Rank::Deadline(_) => None,
+        }
+    }
+
+    /// Its deadline as other threads know it, if it has one.
+    pub(crate) fn deadline(&self) -> Option<&Deadline> {
+        match &self.rank {
+            Rank::Fixed(_) => None,
+            Rank::Deadline(deadline) => Some(deadline),
+        }
+    }
+
+    /// What becomes of its wake-ups while it has no budget.
+    pub(crate) fn deferral(&self) -> &Deferral {
+        &self.deferral
     }
 
     fn urgency_at(&self, now: impl FnOnce() -> u64) -> Urgency {
-        match self {
-            Self::Fixed(urgency) => *urgency,
-            Self::Deadline(deadline) => {
+        match &self.rank {
+            Rank::Fixed(urgency) => *urgency,
+            Rank::Deadline(deadline) => {
                 let (now, last) = (now(), deadline.last.load(Ordering::Relaxed));
                 let next = if last > now {
                     last
@@ -67,6 +107,10 @@ impl Urgent for Standing {
     fn urgency(&self) -> Urgency {
         self.urgency_at(monotonic_ns)
     }
+
+    fn defers(&self, execution: u64) -> bool {
+        self.deferral.keep(execution)
+    }
 }
 
 #[cfg(test)]
@@ -81,10 +125,7 @@ mod tests {
         assert_eq!(at(99), Urgency::of_deadline(100));
         assert_eq!(at(100), Urgency::of_deadline(130));
         assert_eq!(at(500), Urgency::of_deadline(530));
-        let Standing::Deadline(deadline) = &standing else {
-            panic!("{standing:?}");
-        };
-        deadline.publish(600);
+        standing.deadline().expect("it has one").publish(600);
         assert_eq!(at(500), Urgency::of_deadline(600));
     }
 }

@@ -519,7 +519,7 @@ fn real_programs_run_in_less_than_they_need() {
                 lease,
                 surroundings: Surroundings {
                     args: vec!["thumbnail".into(), "32".into()],
-                    stdin: Input::Bytes(std::fs::read(&input).expect("read")),
+                    stdin: Input::Bytes(std::fs::read(&input).expect("read").into()),
                     stdout: Output::Capture(output.clone()),
                     ..Surroundings::default()
                 },

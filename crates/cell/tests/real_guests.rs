@@ -13,7 +13,7 @@ fn runs_as_elsewhere(cell: &Cell, artifact: &str, data: &Path) {
     args.extend(arguments.lines().map(str::to_owned));
     let surroundings = Surroundings {
         args,
-        stdin: Input::Bytes(read("input")),
+        stdin: Input::Bytes(read("input").into()),
         ..Surroundings::default()
     };
     let program = cell.load(&guest(artifact)).expect("loads");

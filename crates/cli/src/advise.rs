@@ -119,7 +119,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         read.context("standard input")?;
     }
     let mut surroundings = surroundings(&spec);
-    surroundings.stdin = Input::Bytes(input);
+    surroundings.stdin = Input::Bytes(input.into());
     surroundings.stdout = Output::Discard;
     surroundings.stderr = Output::Discard;
     let (profile, _) = profile_or_calibrate(profile)?;

@@ -14,9 +14,10 @@ Examples:
   leasehold study list
   leasehold study bulk
   leasehold study deadline --quick --json
-  leasehold study all            writes target/study/index.html")]
+  leasehold study all            writes target/study/index.html
+  leasehold study results        writes a page for each host from what studies left in target/study")]
 pub(crate) struct Arguments {
-    /// A study, `all`, or `list`.
+    /// A study, `all`, `list`, or `results`.
     name: String,
 
     /// Seconds instead of minutes: fewer and smaller points.
@@ -30,6 +31,10 @@ pub(crate) struct Arguments {
     /// Where the results go.
     #[arg(long, value_name = "DIR", default_value = "target/study")]
     out: PathBuf,
+
+    /// Where `results` writes its pages.
+    #[arg(long, value_name = "DIR", default_value = "docs/results")]
+    into: PathBuf,
 
     /// Where the guest programs are (`make guests` builds them).
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
@@ -54,6 +59,16 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if arguments.name == "results" {
+        let studies: Vec<_> = leasehold_study::all()
+            .iter()
+            .map(|study| study.name())
+            .collect();
+        for page in leasehold_study::results::write(&studies, &arguments.out, &arguments.into)? {
+            tell!("{}", page.display());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let study = leasehold_study::find(&arguments.name);
     if study.is_none() && arguments.name != "all" {
         let names: Vec<_> = leasehold_study::all()
@@ -61,7 +76,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             .map(|study| study.name())
             .collect();
         let message = format!(
-            "no study {:?}; there are: {}, all, list",
+            "no study {:?}; there are: {}, all, list, results",
             arguments.name,
             names.join(", ")
         );

@@ -138,6 +138,8 @@ const COMMON: &[Call] = &[
     always(libc::SYS_sched_yield),
     always(libc::SYS_clock_gettime),
     always(libc::SYS_clock_getres),
+    // What a thread has run, of itself.
+    equal(libc::SYS_getrusage, 0, libc::RUSAGE_THREAD as u32),
     always(libc::SYS_clock_nanosleep),
     always(libc::SYS_nanosleep),
     always(libc::SYS_gettimeofday),

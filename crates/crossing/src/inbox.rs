@@ -61,6 +61,12 @@ pub trait Urgent {
     /// How urgent a message for it is that is sent now: at least as urgent as it will be when it
     /// has been heard. Asked by the sender, on its thread.
     fn urgency(&self) -> Urgency;
+
+    /// Whether a wake-up of this execution is kept until its tenant can run: then it is no message. Asked by the
+    /// sender, on its thread.
+    fn defers(&self, _execution: u64) -> bool {
+        false
+    }
 }
 
 impl Urgent for Urgency {
@@ -288,10 +294,15 @@ impl<C, U: Urgent> WakeFlag<C, U> {
         }
     }
 
+    /// Whose execution it is.
+    pub const fn whose(&self) -> &U {
+        &self.whose
+    }
+
     /// Asks for the execution to be polled: with a message, unless one is under way or the
     /// execution is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
     pub fn set(&self) {
-        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 {
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 && !self.whose.defers(self.execution) {
             let urgency = self.whose.urgency();
             self.inbox.put(Message::Wake(self.execution), urgency);
         }
@@ -441,6 +452,32 @@ mod tests {
         assert!(flag.end_poll());
         flag.set();
         assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
+    }
+
+    /// Keeps every wake-up.
+    struct Deferring(AtomicU32);
+
+    impl Urgent for Deferring {
+        fn urgency(&self) -> Urgency {
+            LOW
+        }
+
+        fn defers(&self, execution: u64) -> bool {
+            self.0.fetch_add(execution as u32, Ordering::Relaxed);
+            true
+        }
+    }
+
+    #[test]
+    fn a_wake_up_that_its_tenant_defers_is_no_message() {
+        let inbox: Arc<Inbox<()>> = Arc::new(Inbox::new());
+        let flag = WakeFlag::new(3, Deferring(AtomicU32::new(0)), inbox.clone());
+        flag.set();
+        flag.set();
+        assert!(inbox.take(LOW).is_none());
+        assert_eq!(flag.whose().0.load(Ordering::Relaxed), 3, "kept once");
+        flag.begin_poll();
+        assert!(!flag.end_poll());
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Bench {
             Invocation {
                 args,
                 dirs: vec![(directory.to_owned(), "/".to_owned())],
-                stdin: Vec::new(),
+                stdin: bytes::Bytes::new(),
                 limits: self.limits,
                 blocking: true,
             },

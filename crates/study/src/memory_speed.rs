@@ -267,7 +267,7 @@ impl Host {
                 let invocation = Invocation {
                     args: vec!["guest".to_owned()],
                     dirs: Vec::new(),
-                    stdin: Vec::new(),
+                    stdin: bytes::Bytes::new(),
                     limits: *limits,
                     blocking: false,
                 };

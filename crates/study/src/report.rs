@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::host::Host;
 use crate::plot::Figure;
+use crate::provenance::Provenance;
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
@@ -67,6 +68,22 @@ impl Finding {
         }
     }
 
+    /// The finding for programs: the bound is `at_most` or `at_least`; a value that could not be measured is `null`.
+    pub fn to_json(&self) -> Value {
+        let mut finding = row([
+            ("claim", self.claim.as_str().into()),
+            ("unit", self.unit.name().into()),
+            ("value", self.value.into()),
+        ]);
+        let (key, bound) = match self.bound {
+            Bound::AtMost(bound) => ("at_most", bound),
+            Bound::AtLeast(bound) => ("at_least", bound),
+        };
+        finding.insert(key.to_owned(), bound.into());
+        finding.insert("holds".to_owned(), self.holds().into());
+        finding.into()
+    }
+
     /// Whether the measured value keeps the bound.
     pub fn holds(&self) -> bool {
         match self.bound {
@@ -101,6 +118,8 @@ pub struct Report {
     pub paper: &'static str,
     /// What it measures, in a sentence.
     pub about: &'static str,
+    /// When it was measured, and of which tree.
+    pub measured: Provenance,
     /// The machine.
     pub host: Host,
     /// The calibration profile that was in force; empty for a study that uses none.
@@ -122,6 +141,7 @@ impl Report {
             study: study.name(),
             paper: study.paper(),
             about: study.about(),
+            measured: Provenance::now(options.quick),
             host: Host::probe(),
             profile: options.profile.clone(),
             rows: Vec::new(),
@@ -136,12 +156,18 @@ impl Report {
         self.findings.iter().all(Finding::holds)
     }
 
-    /// The envelope for programs: `{"study", "host", "profile", "rows"}`, nothing scaled.
+    /// The envelope for programs, nothing scaled: all that [`results`](crate::results) need.
     pub fn to_json(&self) -> Value {
+        let findings: Vec<Value> = self.findings.iter().map(Finding::to_json).collect();
         json!({
             "study": self.study,
+            "paper": self.paper,
+            "about": self.about,
+            "measured": self.measured,
             "host": self.host,
             "profile": self.profile,
+            "findings": findings,
+            "notes": self.notes,
             "rows": self.rows,
         })
     }
@@ -280,7 +306,15 @@ mod tests {
             .keys()
             .map(|k| &**k)
             .collect();
-        assert_eq!(keys, ["study", "host", "profile", "rows"]);
+        let envelope = [
+            "study", "paper", "about", "measured", "host", "profile", "findings", "notes", "rows",
+        ];
+        assert_eq!(keys, envelope);
+        assert_eq!(
+            json["findings"][0].to_string(),
+            r#"{"claim":"is flat","unit":"ratio","value":1.04,"at_most":1.1,"holds":true}"#
+        );
+        assert_eq!(json["findings"][1]["value"], Value::Null);
         assert_eq!(json["study"], "example");
         assert_eq!(
             json["rows"][0].to_string(),

@@ -200,7 +200,7 @@ impl Bench {
                     Invocation {
                         args: guest.args.clone(),
                         dirs: Vec::new(),
-                        stdin: guest.stdin.to_vec(),
+                        stdin: guest.stdin.into(),
                         limits: self.limits,
                         blocking: false,
                     },
@@ -219,7 +219,7 @@ fn in_cell(cell: &Cell, program: &Arc<Program>, guest: &Guest) -> Result<u64> {
         lease: Lease::default(),
         surroundings: Surroundings {
             args: guest.args.clone(),
-            stdin: Input::Bytes(guest.stdin.to_vec()),
+            stdin: Input::Bytes(guest.stdin.into()),
             stdout: Output::Capture(Capture::new(OUTPUT_BYTES)),
             ..Surroundings::default()
         },

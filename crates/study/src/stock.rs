@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use wasmparser::Parser;
@@ -71,7 +72,7 @@ pub struct Invocation {
     /// Directories: that of the host, and its name for the guest, who may write.
     pub dirs: Vec<(PathBuf, String)>,
     /// Standard input.
-    pub stdin: Vec<u8>,
+    pub stdin: Bytes,
     /// Limits of its store.
     pub limits: Limits,
     /// Whether calls for files hold its thread instead of going to another one, as `wasmtime run` has
@@ -538,7 +539,7 @@ mod tests {
         let invocation = Invocation {
             args: vec!["test".into()],
             dirs: Vec::new(),
-            stdin: Vec::new(),
+            stdin: bytes::Bytes::new(),
             limits: LIMITS,
             blocking: false,
         };

@@ -27,6 +27,24 @@ impl Unit {
             .unwrap_or(Self::Count)
     }
 
+    /// The name that a result has it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "nanoseconds",
+            Self::Bytes => "bytes",
+            Self::Ratio => "ratio",
+            Self::Count => "count",
+        }
+    }
+
+    /// The unit of this name; a count for any other name.
+    pub fn of_name(name: &str) -> Self {
+        [Self::Nanoseconds, Self::Bytes, Self::Ratio]
+            .into_iter()
+            .find(|unit| unit.name() == name)
+            .unwrap_or(Self::Count)
+    }
+
     /// `value` with three significant digits in the multiple that suits it: `69.3 µs`, `4.00 MiB`,
     /// `1.05×`. Whole counts are given in full: `1,000,000`.
     pub fn humane(self, value: f64) -> String {
@@ -114,6 +132,13 @@ mod tests {
         assert_eq!(Unit::of_key("kernel_bytes"), Unit::Bytes);
         assert_eq!(Unit::of_key("neighbour_p99_ratio"), Unit::Ratio);
         assert_eq!(Unit::of_key("instances"), Unit::Count);
+    }
+
+    #[test]
+    fn a_unit_is_found_by_its_name() {
+        for unit in [Unit::Nanoseconds, Unit::Bytes, Unit::Ratio, Unit::Count] {
+            assert_eq!(Unit::of_name(unit.name()), unit);
+        }
     }
 
     #[test]

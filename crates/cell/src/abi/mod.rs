@@ -8,11 +8,8 @@ mod spawn;
 
 use crate::guest::Guest;
 use crate::host;
-use crate::program::{Code, Program};
+use crate::program::Code;
 use crate::wasi;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use wasmtime::{Engine, InstancePre};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
@@ -29,13 +26,6 @@ pub(crate) struct Linkers {
     component: wasmtime::component::Linker<Guest>,
 }
 
-/// The programs of a cell whose imports have been resolved.
-#[derive(Default)]
-pub(crate) struct Preparations {
-    /// Keyed by the program's address, which its `Weak` keeps from being used again.
-    prepared: RefCell<HashMap<usize, (Weak<Program>, Prepared)>>,
-}
-
 impl Linkers {
     /// Links WASI and the kernel for both kinds of program.
     ///
@@ -50,33 +40,18 @@ impl Linkers {
         component::link(&mut component)?;
         Ok(Self { module, component })
     }
-}
 
-impl Preparations {
-    /// The program with its imports resolved by the linkers of its engine: the first time tens of microseconds, then
-    /// a look-up.
+    /// Resolves the imports of a program: tens of microseconds, and more the more imports it has.
     ///
     /// # Errors
     /// When it imports something with a type that is not the one offered.
-    pub(crate) fn prepare(
-        &self,
-        linkers: &Linkers,
-        program: &Arc<Program>,
-    ) -> wasmtime::Result<Prepared> {
-        let key = Arc::as_ptr(program) as usize;
-        let mut cache = self.prepared.borrow_mut();
-        if let Some((_, prepared)) = cache.get(&key) {
-            return Ok(prepared.clone());
-        }
-        cache.retain(|_, (program, _)| program.strong_count() > 0);
-        let prepared = match program.code() {
-            Code::Module(module) => Prepared::Module(linkers.module.instantiate_pre(module)?),
-            Code::Component(component) => Prepared::Component(CommandPre::new(
-                linkers.component.instantiate_pre(component)?,
-            )?),
-        };
-        cache.insert(key, (Arc::downgrade(program), prepared.clone()));
-        Ok(prepared)
+    pub(crate) fn prepare(&self, code: &Code) -> wasmtime::Result<Prepared> {
+        Ok(match code {
+            Code::Module(module) => Prepared::Module(self.module.instantiate_pre(module)?),
+            Code::Component(component) => {
+                Prepared::Component(CommandPre::new(self.component.instantiate_pre(component)?)?)
+            }
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::engines::EngineParts;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
+use crate::given::Given;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
 use crate::local;
@@ -137,6 +138,7 @@ impl Executor {
         match self.open_root(key, &request, promised) {
             Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {
+                local::with(|local| local.io.reaper.drop_given(request));
                 // The controller may have gone.
                 let _ = client.started.send(Err(error));
             }
@@ -217,6 +219,7 @@ impl Executor {
                 hurried: false,
                 controlled: None,
                 mappings,
+                given: Given::of(request),
             },
         );
         Ok(tenant)
@@ -239,7 +242,6 @@ impl Executor {
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let blueprint = Rc::new(Blueprint {
             engine,
-            prepared: self.prepared.clone(),
             preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,

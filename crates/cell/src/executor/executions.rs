@@ -71,7 +71,11 @@ impl Executions {
 impl Programs for Executions {
     fn remove(&mut self, execution: u64) -> Option<Remains> {
         let removed = self.all.remove(&execution)?;
-        self.dispatcher.remove(removed.task, monotonic_ns());
+        let now = monotonic_ns();
+        self.dispatcher.remove(removed.task, now);
+        // It may have been the one for which its tenant would have had a next turn.
+        let woken = removed.flag.whose().deferral().end();
+        woken.into_iter().for_each(|woken| self.wake(woken, now));
         local::with(|local| {
             local.woken.remove(&execution);
             if removed.main {
@@ -152,6 +156,8 @@ impl Executor {
         flag.begin_poll();
         let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
         let woken = flag.end_poll();
+        let left = monotonic_ns();
+        self.spare_stalls(left);
         match (poll, memory::take_denied()) {
             // Whatever it did since it was denied a page, it ends for that.
             (poll, Some(reason)) => {
@@ -171,8 +177,7 @@ impl Executor {
                 }
                 if !woken {
                     let until = local::with(|local| local.sleeps.of(id));
-                    let now = monotonic_ns();
-                    let urgency = self.executions.dispatcher.block(turn.task, now, until);
+                    let urgency = self.executions.dispatcher.block(turn.task, left, until);
                     if let Some(urgency) = urgency {
                         let urgency = urgency.level();
                         local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));

@@ -8,6 +8,7 @@ use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
 use crate::ending::{Belongings, Cause, Ending};
 use crate::execution::{Exit, Remains, Running};
+use crate::given::Given;
 use crate::heap::keep_freed;
 use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
@@ -62,6 +63,8 @@ pub(super) struct Root {
     /// What its arena and the code of its program take of the process's mappings.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) mappings: Mappings,
+    /// What the embedder gave for it.
+    pub(super) given: Given,
 }
 
 /// The controller's side of a top-level tenant.
@@ -226,8 +229,12 @@ impl Executor {
     /// anything is left to do.
     pub(super) fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
         let mut wake_ns = WAKE_NS;
-        while let Some(root) = self.roots.get_mut(&key) {
+        loop {
             let now = monotonic_ns();
+            self.spare_stalls(now);
+            let Some(root) = self.roots.get_mut(&key) else {
+                return;
+            };
             let deadline = local::with(|local| local.kernel.next_deadline(root.tenant));
             let rests = root.firing.pause(now).unwrap_or(0);
             let deadline = deadline.map(|deadline| deadline.max(rests));
@@ -397,6 +404,7 @@ impl Executor {
             dispatcher.remove(root.upkeep, now);
             dispatcher.give_back(&root.share, now);
             drop(root.promised);
+            local::with(|local| local.io.reaper.drop_given(root.given));
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is
 //! charged before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
 
+pub(crate) mod capture;
 pub(crate) mod clocks;
 pub(crate) mod filesystem;
 pub(crate) mod poll;

@@ -3,6 +3,8 @@
 //! Output goes through a bounded [`Pipe`] to a thread that may block, so that
 //! a reader that does not read holds up the tenant that writes and nobody else.
 
+use super::capture::Capture;
+use bytes::Bytes;
 use leasehold_crossing::{CAPACITY, Pipe};
 use std::io::Write;
 use std::pin::Pin;
@@ -11,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdinStream as _, StdoutStream};
-use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe, SinkOutputStream};
+use wasmtime_wasi::p2::pipe::{MemoryInputPipe, SinkOutputStream};
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 use wasmtime_wasi::{WasiCtxBuilder, async_trait};
 
@@ -23,8 +25,8 @@ pub enum Input {
     Empty,
     /// The standard input of this process.
     Inherit,
-    /// These bytes.
-    Bytes(Vec<u8>),
+    /// These bytes, which are not copied: clones share them, and the last is never dropped by a cell's thread.
+    Bytes(Bytes),
 }
 
 /// Where a tenant's standard output or standard error goes.
@@ -68,22 +70,6 @@ impl Destination {
     /// Writes all of `bytes`, or nothing if there is no room for them now; whether it did. Never blocks.
     pub fn put(&self, bytes: &[u8]) -> bool {
         self.0.write_whole(bytes)
-    }
-}
-
-/// What a tenant wrote, kept in memory. Clones share it.
-#[derive(Debug, Clone)]
-pub struct Capture(MemoryOutputPipe);
-
-impl Capture {
-    /// A buffer of at most `capacity` bytes; writing more is an error to the tenant.
-    pub fn new(capacity: usize) -> Self {
-        Self(MemoryOutputPipe::new(capacity))
-    }
-
-    /// What has been written so far.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.0.contents().to_vec()
     }
 }
 
@@ -167,7 +153,7 @@ impl Input {
 /// The end of an output that a tenant writes to, whatever it is.
 pub(crate) enum Sink {
     Discard,
-    Capture(MemoryOutputPipe),
+    Capture(Capture),
     Piped(Piped),
 }
 
@@ -188,12 +174,12 @@ impl Sink {
         match self {
             Self::Discard => Ok(bytes.len()),
             Self::Piped(piped) => piped.pipe.write(bytes).ok_or(Closed),
-            Self::Capture(pipe) => {
-                let room = pipe.check_write().map_err(|_| Closed)?;
-                let bytes = &bytes[..bytes.len().min(room).min(CAPACITY)];
-                let copy = bytes::Bytes::copy_from_slice(bytes);
-                pipe.write(copy).map_err(|_| Closed)?;
-                Ok(bytes.len())
+            Self::Capture(capture) => {
+                let bytes = &bytes[..bytes.len().min(CAPACITY)];
+                match capture.put(bytes) {
+                    0 if capture.room() == 0 => Err(Closed),
+                    taken => Ok(taken),
+                }
             }
         }
     }
@@ -220,7 +206,7 @@ impl Output {
     pub(crate) fn sink(&self) -> Sink {
         match self {
             Self::Discard => Sink::Discard,
-            Self::Capture(capture) => Sink::Capture(capture.0.clone()),
+            Self::Capture(capture) => Sink::Capture(capture.clone()),
             Self::Stdout => Sink::Piped(Piped::stdout()),
             Self::Stderr => Sink::Piped(Piped::stderr()),
             Self::To(destination) => Sink::Piped(Piped::to(destination)),
@@ -230,7 +216,7 @@ impl Output {
     pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder) {
         match self {
             Self::Discard => wasi.stdout(SinkOutputStream),
-            Self::Capture(capture) => wasi.stdout(capture.0.clone()),
+            Self::Capture(capture) => wasi.stdout(capture.clone()),
             Self::Stdout => wasi.stdout(Piped::stdout()),
             Self::Stderr => wasi.stdout(Piped::stderr()),
             Self::To(destination) => wasi.stdout(Piped::to(destination)),
@@ -240,7 +226,7 @@ impl Output {
     pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder) {
         match self {
             Self::Discard => wasi.stderr(SinkOutputStream),
-            Self::Capture(capture) => wasi.stderr(capture.0.clone()),
+            Self::Capture(capture) => wasi.stderr(capture.clone()),
             Self::Stdout => wasi.stderr(Piped::stdout()),
             Self::Stderr => wasi.stderr(Piped::stderr()),
             Self::To(destination) => wasi.stderr(Piped::to(destination)),
@@ -315,7 +301,7 @@ impl Pollable for Piped {
 }
 
 impl OutputStream for Piped {
-    fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.pipe.write(&bytes) {
             None => Err(StreamError::Closed),
             Some(n) if n == bytes.len() => Ok(()),

@@ -259,7 +259,7 @@ impl Guests {
                 surroundings: Surroundings {
                     args,
                     dirs: vec![self.directory.clone()],
-                    stdin: Input::Bytes(b"[3, 1, 2]".to_vec()),
+                    stdin: Input::Bytes((&b"[3, 1, 2]"[..]).into()),
                     ..Surroundings::default()
                 },
                 detailed: true,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use tempfile::TempDir;
 
 use super::runtime::Runtime;
@@ -39,7 +40,7 @@ pub struct Attack {
     /// Arguments after the program's name.
     pub args: Vec<String>,
     /// Standard input.
-    pub stdin: Vec<u8>,
+    pub stdin: Bytes,
     /// When it is ended.
     pub when: When,
     /// A stranger that it is connected to: file and argument of the service, which outlives it.
@@ -55,7 +56,7 @@ impl Attack {
             name,
             file,
             args: args.split_ascii_whitespace().map(str::to_owned).collect(),
-            stdin: Vec::new(),
+            stdin: Bytes::new(),
             when: When::Ready(Duration::ZERO),
             service: None,
             in_stock: true,
@@ -89,7 +90,8 @@ impl Attack {
     }
 
     /// The same with something on its standard input.
-    pub fn reading(self, stdin: Vec<u8>) -> Self {
+    pub fn reading(self, stdin: impl Into<Bytes>) -> Self {
+        let stdin = stdin.into();
         Self { stdin, ..self }
     }
 }

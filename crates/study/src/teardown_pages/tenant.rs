@@ -163,7 +163,7 @@ impl InStock {
             Invocation {
                 args: vec!["pages".to_owned()],
                 dirs: Vec::new(),
-                stdin: Vec::new(),
+                stdin: bytes::Bytes::new(),
                 limits: LIMITS,
                 blocking: false,
             },

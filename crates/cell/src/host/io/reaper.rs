@@ -1,4 +1,4 @@
-//! The thread that closes what tenants had open.
+//! The thread that closes what tenants had open, and frees what embedders gave up.
 //!
 //! The last `close` of a file without a name frees its pages in that call: 170 ms for a GiB. So no file
 //! that could be large is closed on the cell's thread, and a tenant that ends hands its whole table over
@@ -7,6 +7,7 @@
 use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
+use rustix::process::setpriority_process;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,13 +16,42 @@ use std::time::Duration;
 /// file wakes it once.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What is to be dropped, and for which tenant.
-struct Discarded {
-    account: Arc<Account>,
-    /// Descriptors among it.
-    files: u32,
-    #[expect(dead_code, reason = "held to be dropped")]
-    what: Box<dyn Send>,
+/// How urgent the thread is: the host's `nice`, which only a privileged process can lower. The end of a tenant waits for
+/// this one thread, and tenants can have hundreds of others busy ([`pool`](super::pool)), as can the host.
+const NICE: i32 = -20;
+
+/// What is to be dropped.
+enum Discarded {
+    /// For a tenant, which pays for it.
+    Tenants {
+        account: Arc<Account>,
+        /// Descriptors among it.
+        files: u32,
+        what: Box<dyn Send>,
+    },
+    /// The embedder's, of which this may be the last reference.
+    Embedders {
+        #[expect(dead_code, reason = "held to be dropped")]
+        what: Box<dyn Send>,
+    },
+}
+
+impl Discarded {
+    fn drop_now(self) {
+        match self {
+            Self::Tenants {
+                account,
+                files,
+                what,
+            } => {
+                let began = thread_cpu_ns();
+                drop(what);
+                account.closed_for(thread_cpu_ns() - began);
+                account.closed(files);
+            }
+            Self::Embedders { .. } => {}
+        }
+    }
 }
 
 #[derive(Default)]
@@ -56,6 +86,9 @@ impl Reaper {
         let thread = std::thread::Builder::new()
             .name("leasehold-reaper".into())
             .spawn(move || {
+                if let Err(error) = setpriority_process(None, NICE) {
+                    tracing::debug!(%error, "the thread that closes files is as urgent as others");
+                }
                 if let Err(error) = leasehold_confine::narrow(leasehold_confine::Thread::Io) {
                     tracing::error!(%error, "the thread that closes files has the controller's system calls");
                 }
@@ -76,14 +109,27 @@ impl Reaper {
         what: Box<dyn Send>,
         is_urgent: bool,
     ) {
+        self.push(
+            Discarded::Tenants {
+                account,
+                files,
+                what,
+            },
+            is_urgent,
+        );
+    }
+
+    /// Has the thread drop what an embedder gave, or a program that it gave up; for as much as [`Self::discard`].
+    pub(crate) fn drop_given(&self, what: impl Send + 'static) {
+        let what = Box::new(what);
+        self.push(Discarded::Embedders { what }, false);
+    }
+
+    fn push(&self, discarded: Discarded, is_urgent: bool) {
         let mut state = lock(&self.shared.0);
         let wakes = state.discarded.is_empty() || is_urgent;
         state.is_urgent |= is_urgent;
-        state.discarded.push(Discarded {
-            account,
-            files,
-            what,
-        });
+        state.discarded.push(discarded);
         drop(state);
         if wakes {
             self.shared.1.notify_one();
@@ -123,13 +169,7 @@ fn reap(shared: &(Mutex<State>, Condvar)) {
         state.is_urgent = false;
         let discarded = std::mem::take(&mut state.discarded);
         drop(state);
-        for one in discarded {
-            let (account, files) = (one.account.clone(), one.files);
-            let began = thread_cpu_ns();
-            drop(one);
-            account.closed_for(thread_cpu_ns() - began);
-            account.closed(files);
-        }
+        discarded.into_iter().for_each(Discarded::drop_now);
         state = lock(&shared.0);
     }
 }

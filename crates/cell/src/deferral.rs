@@ -1,0 +1,100 @@
+//! Wake-ups of a tenant whose budget is used up.
+//!
+//! They come from other threads, as often as those have done something for the tenant, and none of its tasks can run
+//! before its budget is replenished. As messages they would interrupt less urgent tenants, at the cost of
+//! those. So they are kept here meanwhile, and the tenant hears of them in its next turn (SPR §III-D: activations
+//! are processed when the server can run).
+//!
+//! A tenant whose wake-ups are deferred has a task that is ready: that it has a next turn is certain.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The wake-ups of one tenant that wait for its budget.
+#[derive(Debug, Default)]
+pub(crate) struct Deferral {
+    /// Whether `kept` is there, for threads that look without the lock.
+    is_on: AtomicBool,
+    /// Executions that were woken; `None` while wake-ups are messages.
+    kept: Mutex<Option<Vec<u64>>>,
+}
+
+impl Deferral {
+    /// From now on wake-ups are kept.
+    pub(crate) fn begin(&self) {
+        if !self.is_on() {
+            self.lock().get_or_insert_default();
+            self.is_on.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether wake-ups are kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// From now on wake-ups are messages. Returns the executions that were woken meanwhile.
+    pub(crate) fn end(&self) -> Vec<u64> {
+        self.is_on.store(false, Ordering::Release);
+        self.lock().take().unwrap_or_default()
+    }
+
+    /// Keeps the wake-up of an execution, if they are kept now; whether it did. On any thread.
+    pub(crate) fn keep(&self, execution: u64) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        // A deferral that has just ended has no list any more: then this is a message.
+        self.lock()
+            .as_mut()
+            .map(|kept| kept.push(execution))
+            .is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<u64>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deferral;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn wake_ups_are_kept_while_a_deferral_lasts_and_come_out_once() {
+        let deferral = Deferral::default();
+        assert!(!deferral.keep(1));
+        deferral.begin();
+        deferral.begin();
+        assert!(deferral.keep(2) && deferral.keep(3));
+        assert_eq!(deferral.end(), [2, 3]);
+        assert!(!deferral.keep(4));
+        assert!(deferral.end().is_empty());
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_whenever_a_deferral_begins_and_ends() {
+        const EACH: u64 = 20_000;
+        let (deferral, messages) = (Deferral::default(), AtomicU64::new(0));
+        let mut kept = 0;
+        std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for execution in 0..EACH {
+                            if !deferral.keep(execution) {
+                                messages.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    })
+                })
+                .collect();
+            while senders.iter().any(|sender| !sender.is_finished()) {
+                deferral.begin();
+                kept += deferral.end().len() as u64;
+            }
+        });
+        assert_eq!(kept + messages.into_inner(), 2 * EACH);
+    }
+}
