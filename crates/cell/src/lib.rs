@@ -71,6 +71,7 @@ mod execution;
 mod executor;
 mod given;
 mod guest;
+mod handlers;
 mod heap;
 mod host;
 mod host_share;

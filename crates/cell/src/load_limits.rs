@@ -14,6 +14,7 @@ use wasmparser::{
 };
 
 use crate::exceptions;
+use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::program::ProgramError;
 use crate::refused::{self, Function, Place};
 use crate::steps::caps::HANDLERS;
@@ -67,7 +68,7 @@ limits! {
     Exports: Program, 65_536, "exports";
     NameBytes: Program, 4 << 20, "bytes in names of imports and exports";
     Tables: Program, 120, "tables and memories";
-    Tags: Program, 4_096, "tags of exceptions";
+    Tags: Program, MOST_TAGS as u64, "tags of exceptions";
     ElementItems: Program, 1 << 20, "items of element segments";
     DataSegments: Program, 100_000, "segments of data";
     CustomSections: Program, 4_096, "custom sections";
@@ -83,9 +84,11 @@ limits! {
     Carried: Program, 4 << 20, "values that calls and branches carry";
     BodyCarried: Function, 65_536, "values that calls and branches carry in a function";
     AroundHandlers: Function, HANDLERS.most, "handlers of exceptions around an instruction";
-    BodyHandlers: Function, 1 << 19, "handlers of exceptions around the calls of a function";
+    BodyHandlers: Function, 1 << 15, "handlers of exceptions around the calls of a function";
     Handlers: Program, 4 << 20, "handlers of exceptions around the calls of all functions";
-    HandlerSquares: Program, 1 << 38, "squares of handlers of exceptions around calls, of all functions";
+    HandlerSquares: Program, 1 << 32, "squares of handlers of exceptions around calls, of all functions";
+    BodyMerging: Function, 1 << 32, "locals times handlers of exceptions that merge them in a function";
+    Merging: Program, 1 << 34, "locals times handlers of exceptions that merge them, of all functions";
     LoopDepth: Function, 64, "loops inside each other";
     LoopLocals: Function, 16_384, "locals times loops inside each other in a function";
     LoopSquares: Program, 1 << 32, "squares of locals times loops inside each other, of all functions";
@@ -136,7 +139,7 @@ impl LoadSize {
         LOAD_LIMITS.iter().zip(self.counts)
     }
 
-    /// Whether a function of the program throws exceptions.
+    /// Whether a function of the program throws or catches exceptions.
     pub fn throws(&self) -> bool {
         self.throws
     }
@@ -154,6 +157,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
     let mut throws = false;
+    let mut handlers = Handlers::default();
     let mut payloads = Parser::new(0).parse_all(binary);
     while let Some(payload) = payloads.next() {
         match payload? {
@@ -235,7 +239,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                throws |= match count_body(&mut tally, &module, &body, signature) {
+                let exceptions = match count_body(&mut tally, &module, &body, signature) {
                     Err(ProgramError::Features {
                         names,
                         place: Some(mut place),
@@ -248,6 +252,8 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                     }
                     counted => counted?,
                 };
+                throws |= exceptions.is_used;
+                handlers.add(&exceptions.handlers);
             }
             payload => {
                 let component_level = matches!(
@@ -267,10 +273,50 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
         }
     }
+    // Without exceptions functions get no handlers, and those that they have are none.
+    if throws {
+        tally.note(C::BodyHandlers, handlers.most)?;
+        tally.note(C::Handlers, handlers.all)?;
+        tally.note(C::HandlerSquares, handlers.squares)?;
+        tally.note(C::BodyMerging, handlers.most_merging)?;
+        tally.note(C::Merging, handlers.merging)?;
+    }
     Ok(LoadSize {
         counts: tally.0,
         throws,
     })
+}
+
+/// Handlers around the calls of all functions, if the program uses exceptions.
+#[derive(Default)]
+struct Handlers {
+    /// Of one function.
+    most: u64,
+    all: u64,
+    squares: u64,
+    /// What merging values takes, of one function.
+    most_merging: u64,
+    /// The same of all functions.
+    merging: u64,
+}
+
+impl Handlers {
+    fn add(&mut self, handlers: &HandlerCount) {
+        let count = handlers.compiled();
+        self.most = self.most.max(count);
+        self.all = self.all.saturating_add(count);
+        self.squares = self.squares.saturating_add(count.saturating_mul(count));
+        let merging = handlers.merging();
+        self.most_merging = self.most_merging.max(merging);
+        self.merging = self.merging.saturating_add(merging);
+    }
+}
+
+/// What a function has of exceptions.
+struct Exceptions {
+    /// Whether it throws or catches any.
+    is_used: bool,
+    handlers: HandlerCount,
 }
 
 /// The signatures of the module that is being counted.
@@ -363,13 +409,13 @@ impl Labels {
     }
 }
 
-/// Counts what a function has; returns whether it throws.
+/// Counts what a function has; returns what it has of exceptions.
 fn count_body(
     tally: &mut Tally,
     module: &ModuleTypes,
     body: &FunctionBody<'_>,
     (params, results): (u32, u32),
-) -> Result<bool, ProgramError> {
+) -> Result<Exceptions, ProgramError> {
     use Counted as C;
     let bytes = body.range().len() as u64;
     tally.note(C::BodyBytes, bytes)?;
@@ -389,7 +435,8 @@ fn count_body(
         handlers: 0,
     };
     labels.open(results, false, 0);
-    let (mut handlers, mut throws) = (0_u64, false);
+    let (mut handlers, mut is_used) = (HandlerCount::new(locals), false);
+    let mut scopes = Scopes::of_function();
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
     let mut operators = body.get_operators_reader()?;
@@ -401,10 +448,9 @@ fn count_body(
             return Err(refused::refusal(feature, Place { offset, function }));
         }
         table_uses += u64::from(uses_table(&operator));
-        throws |= exceptions::throws(&operator);
-        if may_throw(&operator) {
-            handlers += labels.handlers;
-        }
+        is_used |= exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
+        handlers.add(&operator, &scopes);
+        scopes.pass(&operator);
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
                 let signature = module.block(blockty);
@@ -463,7 +509,6 @@ fn count_body(
         tally.note(C::LoopDepth, labels.deepest)?;
         tally.note(C::BodyCarried, carried)?;
         tally.note(C::BodyTableUses, table_uses)?;
-        tally.note(C::BodyHandlers, handlers)?;
     }
     let across = locals * labels.deepest;
     tally.note(C::LoopLocals, across)?;
@@ -471,20 +516,9 @@ fn count_body(
     tally.add(C::TableSquares, table_uses * table_uses)?;
     tally.add(C::BranchTargets, targets)?;
     tally.add(C::Carried, carried)?;
-    tally.add(C::Handlers, handlers)?;
-    tally.add(C::HandlerSquares, handlers * handlers)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
     tally.add(C::LocalBlocks, locals * blocks)?;
-    Ok(throws)
-}
-
-/// Whether an exception may come out of an instruction: the compiler notes all handlers around it.
-fn may_throw(operator: &Operator<'_>) -> bool {
-    exceptions::throws(operator)
-        || matches!(
-            operator,
-            Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. }
-        )
+    Ok(Exceptions { is_used, handlers })
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

@@ -9,7 +9,7 @@ use leasehold_cell::stack::STACK_PAGES;
 use leasehold_cell::{Cell, Ended, Exit, Lease, StartRequest, Surroundings, TenantHandle};
 use leasehold_lease::SharedPages;
 use std::time::{Duration, Instant};
-use wasmtime::{Engine, Instance, Module, Store};
+use wasmtime::{Engine, Instance, Module, Store, WasmParams, WasmResults};
 
 /// Runs a program under a lease that is wide but for its memory.
 fn run_under(cell: &Cell, text: &str, lease: Lease) -> Ended {
@@ -378,6 +378,115 @@ fn least_ns(text: &str, in_every_frame: bool) -> u128 {
         began.elapsed().as_nanos()
     };
     (0..10).map(|_| timed()).min().expect("ten")
+}
+
+/// What `run` of a module returns for each of some arguments; `None` where it ends with an exception or a trap.
+fn results<P, R>(wasm: &[u8], arguments: impl IntoIterator<Item = P>) -> Vec<Option<R>>
+where
+    P: WasmParams,
+    R: WasmResults,
+{
+    let engine = Engine::new(&engine_config(Mechanism::Injected)).expect("valid");
+    let module = Module::new(&engine, wasm).expect("valid");
+    let mut store = Store::new(&engine, ());
+    let instance = Instance::new(&mut store, &module, &[]).expect("it fits");
+    let run = instance.get_typed_func::<P, R>(&mut store, "run");
+    let run = run.expect("exported");
+    let arguments = arguments.into_iter();
+    arguments
+        .map(|argument| run.call(&mut store, argument).ok())
+        .collect()
+}
+
+/// A module whose `run` throws what its first argument says at the place that its second says, of so many places, each
+/// between handlers of every kind of which most are in vain.
+fn catching(places: u32) -> String {
+    let throws: String = (0..places)
+        .map(|place| {
+            format!(
+                r#"(local.set $at (i32.const {place}))
+                (local.set $sum (i32.add (local.get $sum) (call $maybe
+                  (i32.and (local.get $what) (i32.sub (i32.const 0) (i32.eq (local.get $at) (local.get $where))))
+                  (local.get $at))))
+                (local.set $sum (i32.add (local.get $sum) (call_indirect (type $maybe) (i32.const 0) (local.get $at) (i32.const 0))))
+                (if (i32.and (i32.eq (local.get $what) (i32.const 5)) (i32.eq (local.get $at) (local.get $where)))
+                  (then (throw $two (local.get $at) (i64.const 3))))"#
+            )
+        })
+        .collect();
+    format!(
+        r#"(module (tag $none) (tag $one (param i32)) (tag $two (param i32 i64)) (tag $out)
+          (type $maybe (func (param i32 i32) (result i32)))
+          (table funcref (elem $maybe))
+          (func $maybe (type $maybe)
+            (if (i32.eq (local.get 0) (i32.const 1)) (then (throw $none)))
+            (if (i32.eq (local.get 0) (i32.const 2)) (then (throw $one (local.get 1))))
+            (if (i32.eq (local.get 0) (i32.const 3)) (then (throw $two (local.get 1) (i64.const 9))))
+            (if (i32.eq (local.get 0) (i32.const 4)) (then (throw $out)))
+            (local.get 1))
+          (func (export "run") (param $what i32) (param $where i32) (result i32)
+            (local $at i32) (local $sum i32) (local $rounds i32) (local $exception exnref)
+            (block $all (result exnref)
+              (try_table (catch_all_ref $all)
+                (block $void
+                  (block $one (result i32)
+                    (try_table (catch $one $one) (catch $none $void)
+                      (block $two (result i32 i64 exnref)
+                        (try_table (catch $one $one) (catch_ref $two $two) (catch $one $one) (catch $none $void)
+                          (loop $again
+                            (if (local.get $rounds) (then (local.set $what (i32.const 0))))
+                            (local.set $rounds (i32.add (local.get $rounds) (i32.const 1)))
+                            (try_table (catch $out $again)
+                              {throws}
+                              (return (i32.add (local.get $sum) (i32.mul (local.get $rounds) (i32.const 1000000)))))))
+                        unreachable)
+                      (local.set $exception)
+                      (if (i32.eq (local.get $where) (i32.const 3)) (then (throw_ref (local.get $exception))))
+                      i32.wrap_i64
+                      (return (i32.add (i32.add) (i32.const 3000000))))
+                    unreachable)
+                  (return (i32.add (i32.add (local.get $sum)) (i32.const 4000000))))
+                (return (i32.add (local.get $at) (i32.const 5000000))))
+              unreachable)
+            drop
+            (i32.add (local.get $sum) (i32.const 6000000))))"#
+    )
+}
+
+#[test]
+fn handlers_of_each_call_catch_what_those_around_all_would() {
+    let wasm = wat::parse_str(catching(20)).expect("a module");
+    let parted = catch_in_every_frame(&wasm).expect("well-formed");
+    let tables = try_tables(&parted);
+    assert!(tables > 40, "only {tables} blocks with handlers");
+    let arguments = || (0..7).flat_map(|what| (0..20).map(move |place| (what, place)));
+    let expected = results::<(i32, i32), i32>(&wasm, arguments());
+    let found = results::<(i32, i32), i32>(&parted, arguments());
+    assert_eq!(found, expected);
+    let mut kinds: Vec<_> = expected
+        .iter()
+        .map(|result| result.map(|n| n / 1_000_000))
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert!(kinds.len() >= 5, "{kinds:?}");
+}
+
+/// How many `try_table` there are.
+fn try_tables(wasm: &[u8]) -> usize {
+    let payloads = wasmparser::Parser::new(0).parse_all(wasm);
+    let bodies = payloads.filter_map(|payload| match payload.expect("well-formed") {
+        wasmparser::Payload::CodeSectionEntry(body) => Some(body),
+        _ => None,
+    });
+    let operators = bodies.flat_map(|body| body.get_operators_reader().expect("well-formed"));
+    let is_table = |operator: &wasmparser::Operator<'_>| {
+        matches!(operator, wasmparser::Operator::TryTable { .. })
+    };
+    operators
+        .map(|operator| operator.expect("well-formed"))
+        .filter(is_table)
+        .count()
 }
 
 /// A module whose `run` throws so many times through so many frames and as many handlers as there may be.

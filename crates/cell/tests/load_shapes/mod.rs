@@ -108,18 +108,38 @@ pub(crate) const SHAPES: &[Shape] = &[
     }),
     shape(
         "handlers of exceptions around the calls of a function",
-        1_020,
+        32_700,
+        |n| handlers(n, 0, 1),
+    ),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        63,
         |n| handlers(n, 512, 1),
     ),
     shape(
+        "handlers of exceptions around the calls of a function",
+        255,
+        |n| functions_with_handlers(n, 510, 127, 1, 0),
+    ),
+    shape(
         "handlers of exceptions around the calls of all functions",
-        16_000,
+        14_000,
         |n| handlers(32, 8, n),
     ),
     shape(
         "squares of handlers of exceptions around calls, of all functions",
-        1,
-        |n| handlers(1_000, 512, n),
+        4,
+        |n| handlers(63, 512, n),
+    ),
+    shape(
+        "locals times handlers of exceptions that merge them in a function",
+        118,
+        |n| functions_with_handlers(64, 64, 64, 1, n),
+    ),
+    shape(
+        "locals times handlers of exceptions that merge them, of all functions",
+        4,
+        |n| functions_with_handlers(64, 64, 64, n, 118),
     ),
     shape(
         "calls through and uses of tables in a function",
@@ -150,27 +170,45 @@ const TAG: TagType = TagType {
     func_type_idx: 0,
 };
 
-/// Functions with so many calls, each inside so many handlers.
-fn handlers(calls: usize, around: usize, functions: usize) -> Vec<u8> {
+/// Functions with so many calls, each inside so many handlers that all may be reached.
+pub(crate) fn handlers(calls: usize, around: usize, functions: usize) -> Vec<u8> {
+    functions_with_handlers(calls, around, around, functions, 0)
+}
+
+/// Functions with so many calls, each inside so many handlers, one inside the other, of so many tags. Before each call
+/// all locals change, and they are used in the end.
+pub(crate) fn functions_with_handlers(
+    calls: usize,
+    around: usize,
+    tags: usize,
+    functions: usize,
+    changing: usize,
+) -> Vec<u8> {
     let mut start = Function::new([]);
     start.instruction(&Instruction::Throw(0));
     start.instruction(&Instruction::End);
     let mut parts = base(start);
-    parts.tags.tag(TAG);
+    for _ in 0..tags.max(1) {
+        parts.tags.tag(TAG);
+    }
     for _ in 0..functions {
-        let mut function = Function::new([]);
-        // One inside the other, each with a place of its own to go to.
-        for _ in 0..around {
+        let mut function = Function::new([(changing as u32, ValType::I32)]);
+        for nth in 0..around {
+            // Each with a place of its own to go to.
             function.instruction(&Instruction::Block(BlockType::Empty));
-            let catch = [Catch::One { tag: 0, label: 0 }];
+            let tag = (nth % tags) as u32;
+            let catch = [Catch::One { tag, label: 0 }];
             function.instruction(&Instruction::TryTable(BlockType::Empty, catch[..].into()));
         }
         for _ in 0..calls {
+            change_locals(&mut function, changing);
             function.instruction(&Instruction::Call(0));
         }
-        for _ in 0..2 * around + 1 {
+        for _ in 0..2 * around {
             function.instruction(&Instruction::End);
         }
+        use_locals(&mut function, changing);
+        function.instruction(&Instruction::End);
         parts.functions.function(0);
         parts.code.function(&function);
     }
@@ -511,6 +549,14 @@ fn change_locals(f: &mut Function, locals: usize) {
     }
 }
 
+fn use_locals(f: &mut Function, locals: usize) {
+    for local in 0..locals as u32 {
+        f.instruction(&Instruction::I32Const(0));
+        f.instruction(&Instruction::LocalGet(local));
+        f.instruction(&Instruction::I32Store(memarg(0)));
+    }
+}
+
 /// Locals that all change in loops, inside each other or one after the other.
 fn loops(depth: usize, locals: usize, functions: usize, sequential: bool) -> Vec<u8> {
     let mut parts = base(empty());
@@ -554,11 +600,7 @@ fn ifs_nested(depth: usize, locals: usize, functions: usize) -> Vec<u8> {
             for _ in 0..depth {
                 f.instruction(&Instruction::End);
             }
-            for local in 0..locals as u32 {
-                f.instruction(&Instruction::I32Const(0));
-                f.instruction(&Instruction::LocalGet(local));
-                f.instruction(&Instruction::I32Store(memarg(0)));
-            }
+            use_locals(f, locals);
         }));
     }
     finish(&parts)
