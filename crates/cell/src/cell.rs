@@ -271,6 +271,8 @@ pub(crate) enum Command {
         engine: Arc<EngineParts>,
         /// The reservation that it asks for.
         promised: Option<Promised>,
+        /// What it may open, if it has a directory.
+        files: Option<limit::Promise>,
         client: Client,
     },
     Go(u64),
@@ -342,20 +344,37 @@ impl Cell {
         let default = engines.get_or_make(StackClass::SMALLEST)?;
         let (engine, companion) = (default.engine.clone(), default.companion.clone());
         let inbox = Arc::new(Inbox::new());
-        let io = Arc::new(Io::start(config.cpu)?);
         let (ready, started) = channel();
+        let (place, placed) = channel();
+        let (give_io, given_io) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let raised = Arc::new(RaisedSteps::default());
         let thread = {
-            let (inbox, io) = (inbox.clone(), io.clone());
+            let inbox = inbox.clone();
             let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    run(&config, companion, inbox, (pools, io), shared, &ready);
+                    let realtime = take_place(&config, &place);
+                    if let Ok(io) = given_io.recv() {
+                        run(
+                            &config,
+                            companion,
+                            inbox,
+                            (pools, io),
+                            shared,
+                            realtime,
+                            &ready,
+                        );
+                    }
                 })?
         };
+        let core = placed
+            .recv()
+            .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))?;
+        let io = Arc::new(Io::start(core)?);
+        let _ = give_io.send(io.clone());
         let (realtime, held) = started
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
@@ -499,6 +518,14 @@ impl Cell {
         check_stack(&request)?;
         let engine = self.engine_of(&request.program)?;
         let promised = self.promise(&request)?;
+        // Without a directory there is nothing that it could open.
+        let files = match request.surroundings.dirs.is_empty() {
+            true => None,
+            false => Some(limit::Promise::make(request.lease.files.open)),
+        };
+        let files = files
+            .transpose()
+            .map_err(|refused| StartError::Full(refused.to_string()))?;
         let client = Client {
             started: started_sender,
             ended: ended_sender,
@@ -510,6 +537,7 @@ impl Cell {
             request: Box::new(request),
             engine,
             promised,
+            files,
             client,
         });
         let inbox = self.inbox.clone();
@@ -803,17 +831,9 @@ fn run(
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
     (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
+    realtime: Realtime,
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
-    if let Some(cpu) = config.cpu
-        && let Err(error) = pin(cpu)
-    {
-        tracing::warn!(cpu, %error, "the cell's thread is not pinned");
-    }
-    let realtime = match config.realtime {
-        true => realtime::ask(),
-        false => Realtime::NotAsked,
-    };
     local::enter(local::Local::new(config, io));
     watch::enter(&config.profile, raised);
     if config.sample_steps {
@@ -846,6 +866,24 @@ fn run(
     }
     memory::leave();
     local::leave();
+}
+
+/// Takes the place that the configuration asks for, and says which core others of the cell's threads had better leave to
+/// this one: that it is bound to, or that on which it has real-time priority. Linux moves such a thread only
+/// for another one of that kind.
+fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> Realtime {
+    if let Some(cpu) = config.cpu
+        && let Err(error) = pin(cpu)
+    {
+        tracing::warn!(cpu, %error, "the cell's thread is not pinned");
+    }
+    let realtime = match config.realtime {
+        true => realtime::ask(),
+        false => Realtime::NotAsked,
+    };
+    let here = (realtime == Realtime::Granted).then(rustix::thread::sched_getcpu);
+    let _ = place.send(config.cpu.or(here));
+    realtime
 }
 
 fn pin(cpu: usize) -> std::io::Result<()> {

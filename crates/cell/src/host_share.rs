@@ -8,6 +8,10 @@
 //! What the cell owes grows with time and is paid by sleeping. Background tenants wait from when it has become a
 //! [`TURN_NS`] until next to all of it is paid. Reservations run on meanwhile and pay nothing: the pause lasts as much longer.
 //! So of any span of time the host gets its share but for one turn, however much of the span is reserved.
+//!
+//! Of a sleep the host has less than its length: it has to come to run first, and is interrupted by what wakes the cell.
+//! [`LOST_NS`] of each sleep pay nothing, or tenants that wake every 50 µs would leave the host half of its share. Where
+//! they wake more often than that the cell owes ever more, up to what becomes owed in [`SPAN_NS`], and background tenants wait.
 
 use crate::clock::monotonic_ns;
 
@@ -23,6 +27,12 @@ const TURN_NS: u64 = 100_000_000 / 100 * SHARE;
 /// which a reservation may run.
 const REST_NS: u64 = TURN_NS / 16;
 
+/// What is lost of each sleep. Measured (Linux 6.18 on a virtual machine): of sleeps of 70 µs the host had 50.
+const LOST_NS: u64 = 30_000;
+
+/// In which Linux looks whether others get too little: what was owed longer ago is forgiven.
+const SPAN_NS: u64 = 1_000_000_000;
+
 /// What a cell owes its host.
 #[derive(Debug, Default)]
 pub(crate) struct HostShare {
@@ -37,8 +47,9 @@ impl HostShare {
     /// The cell slept, from one instant to another.
     pub(crate) fn slept(&mut self, from: u64, to: u64) {
         self.reckon(from);
-        let paid = to.saturating_sub(from.max(self.reckoned)) * 100;
+        let slept = to.saturating_sub(from.max(self.reckoned));
         self.reckon(to);
+        let paid = slept.saturating_sub(LOST_NS).saturating_mul(100);
         self.owed = self.owed.saturating_sub(paid);
     }
 
@@ -54,7 +65,7 @@ impl HostShare {
             false => self.owed > TURN_NS * 100,
         };
         // More becomes owed while it sleeps.
-        let until = now + self.owed.div_ceil(100 - SHARE);
+        let until = now + LOST_NS + (self.owed + LOST_NS * SHARE).div_ceil(100 - SHARE);
         self.is_paused.then_some(until)
     }
 
@@ -69,14 +80,15 @@ impl HostShare {
             self.reckoned = now;
         }
         let passed = now.saturating_sub(self.reckoned);
-        self.owed = self.owed.saturating_add(passed.saturating_mul(SHARE));
+        let owed = self.owed.saturating_add(passed.saturating_mul(SHARE));
+        self.owed = owed.min(SPAN_NS * SHARE);
         self.reckoned = self.reckoned.max(now);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HostShare, SHARE, TURN_NS};
+    use super::{HostShare, LOST_NS, SHARE, TURN_NS};
     use proptest::prelude::{prop, prop_assert, proptest};
 
     const MS: u64 = 1_000_000;
@@ -111,30 +123,50 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever part of a pause reservations take.
+        /// However often and for whatever part of a pause reservations run, if that leaves enough.
         #[test]
         fn the_host_has_its_share_of_every_span_but_a_turn(
-            reserved in prop::collection::vec(0..93u64, 1..50),
+            naps in prop::collection::vec((60_000..1_000_000u64, 0..50u64), 1..50),
         ) {
-            let (mut share, mut now, mut slept) = (HostShare::default(), START, 0);
-            let mut reserved = reserved.into_iter().cycle();
+            /// What the host has less than a sleep is long.
+            const LATE_NS: u64 = 25_000;
+            let (mut share, mut now, mut got, mut turns) = (HostShare::default(), START, 0, 0);
+            let mut naps = naps.into_iter().cycle();
             share.pause_at(now);
             while now < START + 3_000 * MS {
                 match share.pause_at(now) {
                     // A reservation interrupts the pause.
                     Some(until) => {
-                        let part = reserved.next().unwrap_or(0);
-                        let sleep = (until - now).min(MS);
-                        prop_assert!(sleep > 100_000, "{sleep} ns");
+                        let (nap, part) = naps.next().unwrap_or_default();
+                        let sleep = (until - now).min(nap);
+                        prop_assert!(sleep >= 60_000, "{sleep} ns");
                         share.slept(now, now + sleep);
-                        slept += sleep;
+                        got += sleep - LATE_NS;
                         now += sleep + sleep * part / (100 - part);
                     }
-                    None => now = share.next_look(),
+                    None => {
+                        now = share.next_look();
+                        turns += 1;
+                    }
                 }
                 let due = (now - START) / 100 * SHARE;
-                prop_assert!(slept + TURN_NS + 20 * MS >= due, "{slept} of {due} at {now}");
+                prop_assert!(got + TURN_NS + 20 * MS >= due, "{got} of {due} at {now}");
             }
+            prop_assert!(turns > 10, "background tenants had {turns} turns");
         }
+    }
+
+    #[test]
+    fn what_tenants_that_nap_for_an_instant_kept_from_the_host_is_owed_for_a_second() {
+        let (mut share, mut now) = (HostShare::default(), START);
+        share.pause_at(now);
+        while now < START + 60_000 * MS {
+            share.slept(now, now + LOST_NS);
+            now += 2 * LOST_NS;
+        }
+        let until = share.pause_at(now).expect("a pause");
+        assert!((70 * MS..80 * MS).contains(&(until - now)), "{until}");
+        share.slept(now, until);
+        assert_eq!(share.pause_at(until), None);
     }
 }

@@ -69,6 +69,10 @@ impl Tree {
     }
 }
 
+/// Most places of a tenant, however many a cell has: so many of its executions may wait for one thing, and are woken in one
+/// step. A step that woke 250 took 32 µs in the kernel and 49 µs in the scheduler.
+const MOST_PLACES: u64 = 256;
+
 /// The shares of all top-level tenants, by their groups.
 #[derive(Debug)]
 pub(crate) struct Shares {
@@ -77,10 +81,10 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Nobody has taken any of the `places`; a quarter of them is the most that one may.
+    /// Of the `places`, none is taken yet. A tenant may have a quarter of them, and not more than [`MOST_PLACES`].
     pub(crate) fn new(places: usize) -> Self {
         Self {
-            most_places: (places as u64 / 4).max(1),
+            most_places: (places as u64 / 4).clamp(1, MOST_PLACES),
             trees: HashMap::new(),
         }
     }
@@ -129,5 +133,16 @@ impl Shares {
     /// The tenant has ended: its places are the pools' to clean.
     pub(crate) fn forget(&mut self, root: GroupId) {
         self.trees.remove(&root);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_PLACES, Shares};
+
+    #[test]
+    fn a_tenant_has_a_quarter_of_a_cells_places_and_no_more_than_one_step_wakes() {
+        let most = [1, 4, 100, 1024, 1 << 20].map(|places| Shares::new(places).most_places);
+        assert_eq!(most, [1, 1, 25, MOST_PLACES, MOST_PLACES]);
     }
 }

@@ -69,8 +69,9 @@ impl Executor {
                 request,
                 engine,
                 promised,
+                files,
                 client,
-            } => self.start(key, *request, engine, promised, client),
+            } => self.start(key, *request, engine, (promised, files), client),
             Command::Go(key) => self.go(key),
             Command::Kill { key, asked_ns } => {
                 let cause = Cause {
@@ -131,11 +132,11 @@ impl Executor {
         key: u64,
         request: StartRequest,
         engine: Arc<EngineParts>,
-        promised: Option<Promised>,
+        promises: (Option<Promised>, Option<Promise>),
         client: Client,
     ) {
         let _step = begin(step!("cell", "admit"));
-        match self.open_root(key, &request, promised) {
+        match self.open_root(key, &request, promises) {
             Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {
                 local::with(|local| local.io.reaper.drop_given(request));
@@ -150,7 +151,7 @@ impl Executor {
         &mut self,
         key: u64,
         request: &StartRequest,
-        promised: Option<Promised>,
+        (promised, files): (Option<Promised>, Option<Promise>),
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
         let budget_ns = lease.reclaim.budget.get();
@@ -158,11 +159,8 @@ impl Executor {
         let price = local::with(|local| local.prices.price(class));
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
-        let (mut promise, mut thread) = (None, None);
-        // Without a directory there is nothing that it could open.
-        if !request.surroundings.dirs.is_empty() {
-            let open = Promise::make(lease.files.open);
-            promise = Some(open.map_err(|refused| StartError::Full(refused.to_string()))?);
+        let mut thread = None;
+        if files.is_some() {
             let one = local::with(|local| local.io.pool.promise());
             thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
         }
@@ -171,7 +169,7 @@ impl Executor {
             let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, &lease.memory);
-            let files = Account::new(lease, promise, thread, local.io.clone());
+            let files = Account::new(lease, files, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })

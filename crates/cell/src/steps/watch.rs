@@ -7,13 +7,14 @@
 //!
 //! A step is timed by the wall clock. One that was longer than its row is looked at again with the
 //! thread's processor time: if the host took the processor from the thread for as much as the step
-//! was too long, the step is counted as *disturbed*; if not, as *exceeded*.
+//! was too long, the step is counted as *disturbed*; if not, as *exceeded*. A thread that blocked gave the processor
+//! away itself.
 
 use super::pages::visited;
 use super::raised::{RaisedSteps, RowDrift};
 use super::table::{CEILING_NS, RowId, TABLE, step};
 use super::ticks::{self, Rate};
-use crate::clock::thread_cpu_ns;
+use crate::clock::{thread_blocks, thread_cpu_ns};
 use crate::profile::Profile;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -136,6 +137,8 @@ struct Watch {
     /// When the thread's processor time was read last, ticks; 0 if the thread slept since.
     base: Cell<u64>,
     base_cpu_ns: Cell<u64>,
+    /// How often the thread had blocked then.
+    base_blocks: Cell<i64>,
     /// Ticks after which it is read again.
     span: Cell<u64>,
     rate: Cell<Option<Rate>>,
@@ -157,6 +160,7 @@ thread_local! {
             counts: [const { Count::NEW }; TABLE.len()],
             base: Cell::new(0),
             base_cpu_ns: Cell::new(0),
+            base_blocks: Cell::new(0),
             span: Cell::new(u64::MAX),
             rate: Cell::new(None),
             fault_ns: Cell::new(0),
@@ -260,13 +264,17 @@ impl Watch {
         rate.ticks(making_ns.saturating_add(faults.saturating_mul(self.fault_ns.get())))
     }
 
-    /// Whether the thread was without the processor for so many ticks since that was read last.
+    /// Whether the host has taken the processor from the thread for so many ticks since that was read last.
     fn may_be_disturbed(&self, excess: u64) -> bool {
         let Some(rate) = self.rate.get() else {
             return true;
         };
         let (base, base_cpu_ns) = (self.base.get(), self.base_cpu_ns.get());
+        let base_blocks = self.base_blocks.get();
         self.rebase();
+        if base != 0 && self.base_blocks.get() != base_blocks {
+            return false;
+        }
         let wall_ns = rate.ns(self.base.get().wrapping_sub(base));
         let cpu_ns = self.base_cpu_ns.get() - base_cpu_ns;
         base == 0 || wall_ns.saturating_sub(cpu_ns) >= rate.ns(excess)
@@ -274,6 +282,7 @@ impl Watch {
 
     fn rebase(&self) {
         self.base_cpu_ns.set(thread_cpu_ns());
+        self.base_blocks.set(thread_blocks());
         self.base.set(ticks::now());
     }
 
@@ -497,7 +506,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples};
+    use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples, uses};
     use super::{INSTANTIATE, Position, RaisedSteps, enter};
     use crate::profile::Profile;
     use std::sync::Arc;
@@ -572,5 +581,19 @@ mod tests {
         }
         let ns = raised.of(INSTANTIATE).expect("raised");
         assert!(ns >= CEILING_NS / 4 * 5, "{ns}");
+    }
+
+    #[test]
+    fn a_step_that_blocks_is_too_long_itself_and_not_disturbed() {
+        let profile = Profile::free();
+        enter(&profile, Arc::default());
+        for _ in 0..10 {
+            resume(Position::START);
+            std::thread::sleep(Duration::from_nanos(10 * (CEILING_NS + profile.added_ns())));
+            suspend();
+        }
+        let used = uses().into_iter().find(|used| used.row == INSTANTIATE);
+        let used = used.expect("steps");
+        assert_eq!((used.exceeded, used.disturbed), (10, 0));
     }
 }

@@ -51,6 +51,45 @@ fn a_path_of_16_mb_is_an_errno() {
     }
 }
 
+/// Exits with the errnos of a read and a write without buffers at -1, of a write without buffers to a file that is open for
+/// reading, and of a read into an empty buffer outside of the memory: a byte each.
+const EMPTY_BUFFERS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_pread" (func $read (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_pwrite" (func $pwrite (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "file")
+  (data (i32.const 16) "\00\ff\ff\ff\00\00\00\00")
+  (data (i32.const 32) "\40\00\00\00\04\00\00\00")
+  (func $open_for (param $rights i64) (param $create i32) (result i32)
+    (if (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (local.get $create)
+          (local.get $rights) (i64.const 0) (i32.const 0) (i32.const 8))
+      (then unreachable))
+    (i32.load (i32.const 8)))
+  (func (export "_start") (local $both i32) (local $reads i32)
+    (local.set $both (call $open_for (i64.const 66) (i32.const 1)))
+    (local.set $reads (call $open_for (i64.const 2) (i32.const 0)))
+    (i32.store8 (i32.const 64) (call $read (local.get $both) (i32.const 0) (i32.const 0) (i64.const -1) (i32.const 24)))
+    (i32.store8 (i32.const 65) (call $pwrite (local.get $both) (i32.const 0) (i32.const 0) (i64.const -1) (i32.const 24)))
+    (i32.store8 (i32.const 66) (call $write (local.get $reads) (i32.const 0) (i32.const 0) (i32.const 24)))
+    (i32.store8 (i32.const 67) (call $read (local.get $both) (i32.const 16) (i32.const 1) (i64.const 0) (i32.const 24)))
+    (if (call $write (i32.const 1) (i32.const 32) (i32.const 1) (i32.const 24)) (then unreachable))))"#;
+
+#[test]
+fn calls_without_a_byte_to_move_are_checked_like_others_and_empty_buffers_may_be_anywhere() {
+    for directory in directories() {
+        let cell = cell();
+        let program = cell.compile(EMPTY_BUFFERS.as_bytes()).expect("it compiles");
+        let surroundings = beneath(directory.path(), true);
+        let (ended, output) = run(&cell, program, files(8), surroundings);
+        assert_eq!(ended.exit, Exit::Code(0));
+        // Twice `EINVAL`, `EBADF`, and success.
+        assert_eq!(output, [28, 28, 8, 0]);
+    }
+}
+
 /// How many files a tenant opened until it was refused one, and with which errno.
 fn refused(output: &[u8]) -> (u32, u32) {
     let (count, errno) = output.split_first_chunk::<4>().expect("a count");
@@ -122,6 +161,27 @@ fn thousands_of_open_files_are_closed_after_the_end_and_paid_for() {
     for _ in 0..3 {
         let (ended, _) = attacks("open-until-refused.wat", directory.path(), files(8000));
         assert_eq!(ended.exit, Exit::Code(0));
+    }
+}
+
+#[test]
+fn a_thousand_files_without_a_name_are_paid_for_before_they_are_opened() {
+    for directory in directories() {
+        let (ended, _) = attacks("nameless-files.wat", directory.path(), files(1001));
+        assert_eq!(ended.exit, Exit::Code(0));
+        let charged = ended.statement.expect("it was asked for");
+        let pages = charged.rows.iter().find(|row| row.name == "file_page");
+        // One that each has, and what freeing the file takes besides.
+        assert!(pages.is_some_and(|row| row.count >= 9 * 1000), "{pages:?}");
+        let mut poor = lease(1_500, 64 << 10);
+        poor.files.open = 1001;
+        let (ended, _) = attacks("nameless-files.wat", directory.path(), poor);
+        // The budget refuses to open another one (`ENOMEM`), or the page of one.
+        assert!(
+            matches!(ended.exit, Exit::Code(48 | DQUOT)),
+            "{:?}",
+            ended.exit
+        );
     }
 }
 

@@ -3,17 +3,26 @@
 //! The limit of the process is raised to what the host allows when the first cell starts. A part is the
 //! host's; the rest is promised to tenants, each of which can open what its lease says, whatever the
 //! others have open.
+//!
+//! The kernel's table of descriptors grows as numbers are used, and each time the thread that opens a file waits for
+//! every processor (`synchronize_rcu`, 4 to 17 ms). So it is made large enough when descriptors are promised, on the
+//! controller's thread.
 
 use super::account::CLOSING;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::sync::Once;
+use std::io::pipe;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// Descriptors that no tenant gets: those of cells, programs, the swap file, and the controller.
 const RESERVE: u64 = 256;
 
 /// Descriptors that are promised to tenants of this process.
 static PROMISED: AtomicU64 = AtomicU64::new(0);
+
+/// Descriptors that the kernel's table has room for, at the least.
+static ROOM: Mutex<u64> = Mutex::new(0);
 
 /// Lets the process have as many descriptors as the host allows.
 pub(crate) fn raise() {
@@ -35,28 +44,34 @@ pub(crate) fn raise() {
 pub(crate) struct Promise(u64);
 
 /// Why a promise cannot be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{wanted} descriptors were asked for (`files.open`, and {CLOSING} that may wait to be closed); the \
-     process has {left} left of {limit}, with {RESERVE} kept for the host: raise `ulimit -n`"
-)]
-pub(crate) struct TooMany {
-    wanted: u64,
-    left: u64,
-    limit: u64,
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error(
+        "{wanted} descriptors were asked for (`files.open`, and {CLOSING} that may wait to be closed); the \
+         process has {left} left of {limit}, with {RESERVE} kept for the host: raise `ulimit -n`"
+    )]
+    TooMany { wanted: u64, left: u64, limit: u64 },
+    #[error("the host refuses a table of {descriptors} descriptors: {error}")]
+    Table {
+        descriptors: u64,
+        error: std::io::Error,
+    },
 }
 
 impl Promise {
-    /// Promises a tenant that it can open `open` files.
+    /// Promises a tenant that it can open `open` files. Takes milliseconds where the kernel's table has to grow for
+    /// that: not for a cell's thread.
     ///
     /// # Errors
-    /// When the process does not have so many left.
-    pub(crate) fn make(open: u32) -> Result<Self, TooMany> {
+    /// When the process does not have so many left, or the host does not give the table.
+    pub(crate) fn make(open: u32) -> Result<Self, Refused> {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Self::make_of(open, limit)
+        let promise = Self::make_of(open, limit)?;
+        make_room(PROMISED.load(Ordering::Acquire) + RESERVE, limit)?;
+        Ok(promise)
     }
 
-    fn make_of(open: u32, limit: u64) -> Result<Self, TooMany> {
+    fn make_of(open: u32, limit: u64) -> Result<Self, Refused> {
         let wanted = u64::from(open) + u64::from(CLOSING);
         let most = limit.saturating_sub(RESERVE);
         let take = |promised: u64| {
@@ -66,13 +81,30 @@ impl Promise {
         let promised = PROMISED.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
         match promised {
             Ok(_) => Ok(Self(wanted)),
-            Err(promised) => Err(TooMany {
+            Err(promised) => Err(Refused::TooMany {
                 wanted,
                 left: most.saturating_sub(promised),
                 limit,
             }),
         }
     }
+}
+
+/// Has the kernel's table grow to `wanted` descriptors of at most `limit`.
+fn make_room(wanted: u64, limit: u64) -> Result<(), Refused> {
+    let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+    if *room >= wanted {
+        return Ok(());
+    }
+    let descriptors = wanted.next_power_of_two().min(limit);
+    let last = i32::try_from(descriptors.saturating_sub(1)).unwrap_or(i32::MAX);
+    // A descriptor with the last number, for a moment: the table stays as large. No path is opened, since the process
+    // may be confined by now.
+    pipe()
+        .and_then(|(any, _)| Ok(fcntl_dupfd_cloexec(any, last)?))
+        .map_err(|error| Refused::Table { descriptors, error })?;
+    *room = descriptors;
+    Ok(())
 }
 
 impl Drop for Promise {
@@ -98,6 +130,17 @@ mod tests {
         assert!(Promise::make_of(most, limit).is_err());
         promises.pop();
         assert!(Promise::make_of(most, limit).is_ok());
+    }
+
+    #[test]
+    fn the_kernels_table_has_room_for_what_is_promised_before_it_is_opened() {
+        super::raise();
+        let promise = Promise::make(700).expect("descriptors");
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let room = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        let room: u64 = room.expect("a size").trim().parse().expect("a number");
+        assert!(room > 700 + super::RESERVE, "{room}");
+        drop(promise);
     }
 
     #[test]

@@ -24,9 +24,9 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Starts the first of the threads, which run wherever the calling thread may, but not on the cell's
-    /// `core` if there is another: the host may let none go before a system call of theirs is over. To be called
-    /// before the cell's thread is bound to that core.
+    /// Starts the first of the threads, which run wherever the calling thread may, but not on the cell's `core` if there is
+    /// another: the host may let none go before a system call of theirs is over, and one that waits behind a cell
+    /// with real-time priority may wait until Linux balances its cores.
     ///
     /// # Errors
     /// When the host refuses a thread.

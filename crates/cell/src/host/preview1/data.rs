@@ -110,12 +110,13 @@ fn read_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<
         _ => return Err(Errno::Badf.into()),
     };
     let step = transfer.buffers.step(memory.0, STEP)?;
-    if step.len() == 0 {
-        return Ok(Progress::Over);
-    }
     if !open.node.is_prompt() {
-        return Ok(Progress::Blocks);
+        return Ok(match step.len() {
+            0 => Progress::Over,
+            _ => Progress::Blocks,
+        });
     }
+    // Without a byte to be read the kernel still says what is wrong with the rest.
     let offset = match transfer.at {
         Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
         None => open.position,
@@ -292,11 +293,11 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     let sink = match (state.table.get_mut(transfer.fd)?, transfer.at) {
         (Descriptor::Open(open), _) if !open.node.is_directory() => {
             let step = transfer.buffers.step(memory.0, STEP)?;
-            if step.len() == 0 {
-                return Ok(Progress::Over);
-            }
             if !open.node.is_prompt() {
-                return Ok(Progress::Blocks);
+                return Ok(match step.len() {
+                    0 => Progress::Over,
+                    _ => Progress::Blocks,
+                });
             }
             let offset = match transfer.at {
                 Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
