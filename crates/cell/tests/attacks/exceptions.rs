@@ -432,7 +432,8 @@ fn catching(places: u32) -> String {
                   (block $one (result i32)
                     (try_table (catch $one $one) (catch $none $void)
                       (block $two (result i32 i64 exnref)
-                        (try_table (catch $one $one) (catch_ref $two $two) (catch $one $one) (catch $none $void)
+                        (try_table (catch $one $one) (catch_ref $two $two) (catch $one $one) (catch $one $one) (catch $one $one)
+                          (catch $one $one) (catch $one $one) (catch $one $one) (catch $none $void)
                           (loop $again
                             (if (local.get $rounds) (then (local.set $what (i32.const 0))))
                             (local.set $rounds (i32.add (local.get $rounds) (i32.const 1)))
@@ -455,7 +456,7 @@ fn catching(places: u32) -> String {
 
 #[test]
 fn handlers_of_each_call_catch_what_those_around_all_would() {
-    let wasm = wat::parse_str(catching(20)).expect("a module");
+    let wasm = wat::parse_str(catching(80)).expect("a module");
     let parted = catch_in_every_frame(&wasm).expect("well-formed");
     let tables = try_tables(&parted);
     assert!(tables > 40, "only {tables} blocks with handlers");

@@ -133,13 +133,13 @@ pub(crate) const SHAPES: &[Shape] = &[
     ),
     shape(
         "locals times handlers of exceptions that merge them in a function",
-        118,
+        98,
         |n| functions_with_handlers(64, 64, 64, 1, n),
     ),
     shape(
         "locals times handlers of exceptions that merge them, of all functions",
         4,
-        |n| functions_with_handlers(64, 64, 64, n, 118),
+        |n| functions_with_handlers(64, 64, 64, n, 98),
     ),
     shape(
         "calls through and uses of tables in a function",
