@@ -3,7 +3,6 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::abi::Linkers;
 use crate::artifact::CodeCache;
 use crate::call_bytes::call_bytes;
 use crate::clock::{Elapsed, monotonic_ns};
@@ -11,7 +10,7 @@ use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
-use crate::engine_config::engine_config;
+use crate::engines::{EngineParts, Engines};
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
 use crate::heap;
@@ -23,13 +22,14 @@ use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
 use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
-use crate::preempt::{Mechanism, Preemption};
+use crate::preempt::{Companion, Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Form, Program, ProgramError};
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
 use crate::refusals::Refusal;
+use crate::stack_class::StackClass;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
@@ -116,7 +116,7 @@ impl CellConfig {
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
     engine: Engine,
-    linkers: Linkers,
+    engines: Arc<Engines>,
     inbox: Arc<Inbox<Command>>,
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
@@ -268,6 +268,8 @@ pub(crate) enum Command {
     Start {
         key: u64,
         request: Box<StartRequest>,
+        /// The program's engine.
+        engine: Arc<EngineParts>,
         /// The reservation that it asks for.
         promised: Option<Promised>,
         /// What it may open, if it has a directory.
@@ -334,16 +336,14 @@ impl Cell {
         config.preemption = config.preemption.or_fallback();
         heap::make_predictable();
         limit::raise();
-        let mut engine_config = engine_config(config.preemption);
-        let places = mappings::PLACE * config.max_memories as u64;
+        let places = mappings::MEMORY * config.max_memories as u64;
         let mappings = Mappings::claim(places)
             .map_err(|error| anyhow::anyhow!("{} memories: {error}", config.max_memories))?;
         let pools = Pools::new(config.max_memories)?;
-        pools.configure(&mut engine_config);
-        let engine = Engine::new(&engine_config)
-            .map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
-        let linkers = Linkers::new(&engine)
-            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
+        let engines = Engines::new(config.preemption, pools.clone(), config.max_memories);
+        let engines = Arc::new(engines);
+        let default = engines.get_or_make(StackClass::SMALLEST)?;
+        let (engine, companion) = (default.engine.clone(), default.companion.clone());
         let inbox = Arc::new(Inbox::new());
         let (ready, started) = channel();
         let (place, placed) = channel();
@@ -351,7 +351,7 @@ impl Cell {
         let ends_fit = Arc::new(AtomicBool::new(true));
         let raised = Arc::new(RaisedSteps::default());
         let thread = {
-            let (engine, inbox) = (engine.clone(), inbox.clone());
+            let inbox = inbox.clone();
             let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
             std::thread::Builder::new()
@@ -361,7 +361,7 @@ impl Cell {
                     if let Ok(io) = given_io.recv() {
                         run(
                             &config,
-                            engine,
+                            companion,
                             inbox,
                             (pools, io),
                             shared,
@@ -388,7 +388,7 @@ impl Cell {
         });
         Ok(Self {
             engine,
-            linkers,
+            engines,
             inbox,
             thread: Some(thread),
             next_key: AtomicU64::new(1),
@@ -426,22 +426,21 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        self.prepare(Program::load(&self.engine, path, cache)?)
+        let parts = self.engine_of_class(StackClass::SMALLEST)?;
+        prepare(Program::load(&parts.engine, path, cache)?, parts)
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
-    /// apart from the code if the lease lets the tenant share them with others.
+    /// apart from the code if the lease lets the tenant share them with others, and its stack is
+    /// as large as the lease says.
     ///
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
-        self.prepare(Program::load_in(
-            Form::under(lease),
-            &self.engine,
-            path,
-            cache,
-        )?)
+        let parts = self.engine_for(lease)?;
+        let form = Form::under(lease);
+        prepare(Program::load_in(form, &parts.engine, path, cache)?, parts)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -449,8 +448,28 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+        let parts = self.engine_for(lease)?;
         let form = Form::under(lease);
-        self.prepare(Program::from_bytes_in(form, &self.engine, bytes)?)
+        prepare(Program::from_bytes_in(form, &parts.engine, bytes)?, parts)
+    }
+
+    /// The engine of a program that this cell loaded.
+    fn engine_of(&self, program: &Program) -> Result<Arc<EngineParts>, StartError> {
+        let parts = self.engines.get(program.stack());
+        let own = parts.filter(|parts| program.prepared_for(&parts.engine).is_some());
+        let other = || StartError::Program("another cell loaded it".to_owned());
+        own.cloned().ok_or_else(other)
+    }
+
+    /// The engine whose guests have the stack that a lease grants.
+    fn engine_for(&self, lease: &Lease) -> Result<&EngineParts, ProgramError> {
+        self.engine_of_class(StackClass::of(lease))
+    }
+
+    fn engine_of_class(&self, class: StackClass) -> Result<&EngineParts, ProgramError> {
+        let parts = self.engines.get_or_make(class);
+        let failed = |error| ProgramError::Engine(wasmtime::format_err!("{error:#}"));
+        parts.map(|parts| &**parts).map_err(failed)
     }
 
     /// Checks and compiles a program, on the calling thread.
@@ -458,11 +477,8 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
-        self.prepare(Program::from_bytes(&self.engine, bytes)?)
-    }
-
-    fn prepare(&self, program: Program) -> Result<Arc<Program>, ProgramError> {
-        program.prepare(&self.linkers).map(Arc::new)
+        let parts = self.engine_of_class(StackClass::SMALLEST)?;
+        prepare(Program::from_bytes(&parts.engine, bytes)?, parts)
     }
 
     /// Starts a tenant, and waits until that has succeeded ([`Cell::begin`]).
@@ -500,9 +516,8 @@ impl Cell {
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
         check_paging(&request)?;
-        if request.program.prepared_for(&self.engine).is_none() {
-            return Err(StartError::Program("another cell loaded it".to_owned()));
-        }
+        check_stack(&request)?;
+        let engine = self.engine_of(&request.program)?;
         let promised = self.promise(&request)?;
         // Without a directory there is nothing that it could open.
         let files = match request.surroundings.dirs.is_empty() {
@@ -521,6 +536,7 @@ impl Cell {
         self.send(Command::Start {
             key,
             request: Box::new(request),
+            engine,
             promised,
             files,
             client,
@@ -751,6 +767,25 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
     }
 }
 
+/// A program that was compiled by an engine, with its imports resolved.
+fn prepare(program: Program, parts: &EngineParts) -> Result<Arc<Program>, ProgramError> {
+    program.prepare(&parts.linkers).map(Arc::new)
+}
+
+/// Whether a program was compiled for the stack of this tenant.
+fn check_stack(request: &StartRequest) -> Result<(), StartError> {
+    let (has, wanted) = (request.program.stack(), StackClass::of(&request.lease));
+    match has == wanted {
+        true => Ok(()),
+        false => Err(StartError::Program(format!(
+            "it was compiled for a stack of {} bytes, and the lease has one of {}: `Cell::load_for` \
+             compiles for a lease",
+            has.guest_bytes(),
+            wanted.guest_bytes()
+        ))),
+    }
+}
+
 /// Whether arguments, variables and names of directories are within the cap: each is copied in one step.
 fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     let args = surroundings.args.iter().map(|arg| arg.len() + 1);
@@ -793,7 +828,7 @@ fn processors(inbox: &Inbox<Command>, keys: Vec<u64>) -> Vec<Option<Processor>> 
 
 fn run(
     config: &CellConfig,
-    engine: Engine,
+    default: Companion,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
     (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
@@ -807,12 +842,12 @@ fn run(
     }
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
-            Preemption::new(&engine, config.preemption)
+            Preemption::with_companion(default)
                 .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
         })
         .and_then(|preemption| {
             let realtime = realtime == Realtime::Granted;
-            Executor::new(config, engine, inbox, pools, preemption, realtime, ends_fit)
+            Executor::new(config, inbox, pools, preemption, realtime, ends_fit)
         })
         .and_then(|executor| {
             let held = memory::held();

@@ -4,22 +4,21 @@
 //! it, or a stale compiled program in the cache is refused by the engine instead of being missed.
 
 use wasmparser::WasmFeatures;
-use wasmtime::{Config, OptLevel};
+use wasmtime::{Collector, Config, OptLevel};
 
 use crate::preempt::{self, Mechanism};
+use crate::stack_class::StackClass;
 use crate::steps::caps;
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 7;
+pub const CONFIG_VERSION: u32 = 9;
 
-/// Bytes of stack that guest code may use.
+/// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
 pub const MAX_WASM_STACK: usize = 512 * 1024;
 
-/// Bytes of a fiber's stack: what host calls need, and the guest's part twice. The engine gives a
-/// guest that a host call calls (`cabi_realloc`) as much again, from where the host is; the guest
-/// that made the call may have used up its own.
-pub const FIBER_STACK: usize = 2 * MAX_WASM_STACK + 512 * 1024;
+/// Bytes of such a [fiber's stack](StackClass::fiber_bytes).
+pub const FIBER_STACK: usize = StackClass::SMALLEST.fiber_bytes();
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
 pub const MEMORY_RESERVATION: u64 = 4 << 30;
@@ -32,11 +31,11 @@ pub const MEMORY_GUARD: u64 = 32 << 20;
 /// The WebAssembly features that a program may use.
 ///
 /// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: threads, garbage-collected types,
-/// exceptions, 64-bit memories and tables, stack switching, the component model's asynchronous
-/// functions.
+/// lease, or because a bulk operation could not be split: threads, structures and arrays, 64-bit
+/// memories and tables, stack switching, the component model's asynchronous functions; and the
+/// exceptions of before WebAssembly 3.0, which the engine does not know.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
-    .difference(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY)
@@ -44,28 +43,41 @@ pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::COMPONENT_MODEL);
 
 /// The configuration of every engine that compiles or runs tenants, whose guests are preempted by
-/// `mechanism`.
+/// `mechanism` and have a stack of the smallest class.
 ///
 /// The cell adds its pools (`with_host_memory`, `with_host_stack`); they do not change the code
 /// that is generated, so that a program compiled by one engine runs in another.
 pub fn engine_config(mechanism: Mechanism) -> Config {
+    engine_config_for(mechanism, StackClass::default())
+}
+
+/// The same with stacks of a class: it changes no code, either.
+///
+/// The engine walks the whole stack for the backtrace of a trap, and keeps each frame. So there is none where
+/// the stack is larger than by default.
+pub fn engine_config_for(mechanism: Mechanism, stack: StackClass) -> Config {
     let mut config = Config::new();
+    let frames = NonZeroUsize::new(caps::FRAMES.size());
     config
         .wasm_features(WasmFeatures::all().difference(FEATURES), false)
         .wasm_features(FEATURES, true)
-        .max_wasm_stack(MAX_WASM_STACK)
-        .async_stack_size(FIBER_STACK)
+        .max_wasm_stack(stack.guest_bytes())
+        .async_stack_size(stack.fiber_bytes())
         .async_stack_zeroing(false)
         .memory_reservation(MEMORY_RESERVATION)
         .memory_guard_size(MEMORY_GUARD)
         .guard_before_linear_memory(false)
         .memory_may_move(false)
+        // Exceptions are in a heap of the store's, which is a linear memory like any other: asked for,
+        // limited and given back. They are never collected: a collection would walk the guest's whole
+        // stack in one step.
+        .collector(Collector::Null)
         // The engine would map images over the slots of the cell's pool behind its back.
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.
         .generate_address_map(true)
-        .wasm_backtrace_max_frames(NonZeroUsize::new(caps::FRAMES.size()));
+        .wasm_backtrace_max_frames(frames.filter(|_| stack == StackClass::default()));
     preempt::configure(&mut config, mechanism);
     config
 }

@@ -5,6 +5,7 @@
 //! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
 
 use crate::abi::Prepared;
+use crate::engines::EngineParts;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::{self, Environment};
@@ -16,6 +17,7 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
+use crate::stack_class::StackClass;
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
@@ -31,7 +33,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use wasmtime::{Engine, Store, Trap};
+use wasmtime::{Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
 
@@ -185,7 +187,8 @@ impl Finished {
 /// How to build an execution of a tenant's program.
 #[derive(Clone)]
 pub(crate) struct Blueprint {
-    pub(crate) engine: Engine,
+    /// The program's.
+    pub(crate) engine: Arc<EngineParts>,
     pub(crate) preemption: Rc<Preemption>,
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
@@ -243,20 +246,23 @@ impl Blueprint {
             let elements = inventory.table_elements;
             local.hold(tenant, execution, Held::TableElement, elements)?;
             local.hold_memory(tenant, execution, inventory.memory_bytes)?;
-            local.hold(tenant, execution, Held::Memory, inventory.memories)?;
+            let memories = inventory.memories.saturating_add(inventory.heaps);
+            local.hold(tenant, execution, Held::Memory, memories)?;
             let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
             local.hold(tenant, execution, page, pages)?;
             local.hold(tenant, execution, Held::HostPage, host_pages)
         })
     }
 
-    /// Pages of the host's memory that an execution holds from the beginning.
+    /// Pages of the host's memory that an execution holds from the beginning, besides a stack of the smallest class.
     fn host_pages(&self) -> u64 {
         let instances = self.program.inventory().instance_bytes;
+        let stack = self.program.stack().pages() - StackClass::SMALLEST.pages();
         instances
             .saturating_add(self.limits.call_bytes)
             .saturating_add(self.handles() * HANDLE_BYTES)
             .div_ceil(PAGE)
+            .saturating_add(stack as u64)
     }
 
     /// The host's memory that an execution holds from the beginning, KiB, and the bytes of it for calls.
@@ -315,7 +321,7 @@ impl Blueprint {
                 (table, None, Some(Box::new(files)))
             }
         };
-        let prepared = self.program.prepared_for(&self.engine).cloned();
+        let prepared = self.program.prepared_for(&self.engine.engine).cloned();
         let prepared = prepared.ok_or(Errno::Invalid)?;
         let limiter = Limiter::new(
             tenant,
@@ -326,7 +332,7 @@ impl Blueprint {
                 .unwrap_or(usize::MAX)
                 .saturating_add(preempt::INSTANCES),
             Initial {
-                memories: inventory.memories,
+                memories: inventory.memories.saturating_add(inventory.heaps),
                 memory_bytes: inventory.memory_bytes,
                 tables: inventory.tables,
                 table_elements: inventory.table_elements,
@@ -342,7 +348,7 @@ impl Blueprint {
             preview1,
             files,
         );
-        let mut store = Store::new(&self.engine, guest);
+        let mut store = Store::new(&self.engine.engine, guest);
         let guest = self
             .preemption
             .arm(&mut store, &self.program)
@@ -563,6 +569,11 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
     }
     if let Some(errno) = error.downcast_ref::<Errno>() {
         return Exit::Lease(format!("{} ({errno})", message(error)));
+    }
+    // Nothing but exceptions is allocated for a guest by its instructions.
+    let no_room = error.downcast_ref() == Some(&Trap::AllocationTooLarge);
+    if let (true, Some(errno)) = (no_room, refused) {
+        return Exit::Lease(format!("no memory for another exception: {errno}"));
     }
     // Not a trap and something was refused: the program could not be instantiated.
     if let (false, Some(errno)) = (error.is::<Trap>(), refused) {

@@ -39,11 +39,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wasmtime::Engine;
 
 /// The executor of one cell.
 pub(crate) struct Executor {
-    engine: Engine,
     inbox: Arc<Inbox<Command>>,
     preemption: Rc<Preemption>,
     pools: Pools,
@@ -68,10 +66,9 @@ impl Executor {
     /// whether the reservations of tenants leave room for that of ends.
     ///
     /// # Errors
-    /// When something is linked twice.
+    /// When the reservation for ends cannot be kept.
     pub(crate) fn new(
         config: &CellConfig,
-        engine: Engine,
         inbox: Arc<Inbox<Command>>,
         pools: Pools,
         preemption: Preemption,
@@ -86,7 +83,6 @@ impl Executor {
         inbox.interrupt_with(move || interrupter.interrupt());
         Ok(Self {
             preemption: Rc::new(preemption),
-            engine,
             inbox,
             pools,
             executions: Executions::new(dispatcher),

@@ -9,7 +9,7 @@
 use wasmparser::{
     CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
     ComponentOuterAliasKind, ComponentTypeRef, DataKind, Element, ElementItems, ElementKind,
-    Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef,
+    Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef, ValType,
 };
 
 use crate::program::ProgramError;
@@ -36,6 +36,9 @@ pub struct Inventory {
     pub instance_bytes: u64,
     /// Linear memories: each takes a slot of the cell's pool.
     pub memories: u64,
+    /// Heaps for exceptions, empty at first, which take what linear memories take: one if a module has tags, or
+    /// keeps references that are none to functions, even if it never throws.
+    pub heaps: u64,
     /// Initial size of all linear memories together, in bytes.
     pub memory_bytes: u64,
     /// Tables.
@@ -47,7 +50,7 @@ pub struct Inventory {
     /// Elements of active segments that are copied in one go when an instance is made: those that the
     /// compiler cannot lay out beforehand.
     pub elements: u64,
-    /// Globals that are made with the instances, imported ones not counted.
+    /// Globals and tags that are made with the instances, imported ones not counted.
     pub globals: u64,
     /// Segments that the engine looks at when an instance is made, one by one: those of elements, and
     /// passive ones of data.
@@ -58,7 +61,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 11;
+    pub(crate) const WORDS: usize = 12;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -66,6 +69,7 @@ impl Inventory {
             self.instances,
             self.instance_bytes,
             self.memories,
+            self.heaps,
             self.memory_bytes,
             self.tables,
             self.table_elements,
@@ -90,6 +94,7 @@ impl Inventory {
             instances,
             instance_bytes,
             memories,
+            heaps,
             memory_bytes,
             tables,
             table_elements,
@@ -103,6 +108,7 @@ impl Inventory {
             instances,
             instance_bytes,
             memories,
+            heaps,
             memory_bytes,
             tables,
             table_elements,
@@ -118,6 +124,7 @@ impl Inventory {
         self.instances = self.instances.saturating_add(other.instances);
         self.instance_bytes = self.instance_bytes.saturating_add(other.instance_bytes);
         self.memories = self.memories.saturating_add(other.memories);
+        self.heaps = self.heaps.saturating_add(other.heaps);
         self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
         self.tables = self.tables.saturating_add(other.tables);
         self.table_elements = self.table_elements.saturating_add(other.table_elements);
@@ -139,6 +146,10 @@ pub(crate) struct Survey {
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
     pub(crate) exports: Vec<String>,
+    /// Whether a function throws exceptions.
+    pub(crate) throws: bool,
+    /// Whether the engine may make a heap for a module.
+    has_heap: bool,
     /// Tables that the module imports which is being walked.
     imported_tables: u32,
 }
@@ -229,7 +240,13 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
             None => {}
         }
     }
+    survey.inventory.heaps = survey.has_heap.into();
     Ok(survey)
+}
+
+/// Whether the engine keeps values of this type in a heap.
+fn is_in_heap(ty: ValType) -> bool {
+    matches!(ty, ValType::Ref(reference) if !reference.is_func_ref())
 }
 
 fn in_module(
@@ -252,6 +269,12 @@ fn in_module(
                     }
                     _ => module.instance_bytes += GLOBAL_BYTES,
                 }
+                survey.has_heap |= match import.ty {
+                    TypeRef::Tag(_) => true,
+                    TypeRef::Table(table) => is_in_heap(ValType::Ref(table.element_type)),
+                    TypeRef::Global(global) => is_in_heap(global.content_type),
+                    _ => false,
+                };
                 if matches!(import.ty, TypeRef::Table(_)) {
                     survey.imported_tables = survey.imported_tables.saturating_add(1);
                 }
@@ -268,6 +291,14 @@ fn in_module(
         Payload::GlobalSection(section) => {
             module.instance_bytes += GLOBAL_BYTES * u64::from(section.count());
             module.globals += u64::from(section.count());
+            for global in section {
+                survey.has_heap |= is_in_heap(global?.ty.content_type);
+            }
+        }
+        Payload::TagSection(section) => {
+            survey.has_heap = true;
+            module.instance_bytes += GLOBAL_BYTES * u64::from(section.count());
+            module.globals += u64::from(section.count());
         }
         Payload::MemorySection(section) => {
             for memory in section {
@@ -280,8 +311,10 @@ fn in_module(
         }
         Payload::TableSection(section) => {
             for table in section {
+                let ty = table?.ty;
                 module.tables += 1;
-                module.table_elements = module.table_elements.saturating_add(table?.ty.initial);
+                module.table_elements = module.table_elements.saturating_add(ty.initial);
+                survey.has_heap |= is_in_heap(ValType::Ref(ty.element_type));
             }
         }
         Payload::ElementSection(section) => {

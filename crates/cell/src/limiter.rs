@@ -51,7 +51,7 @@ pub(crate) struct Limiter {
 /// clean pages that it was not charged for. So it is refused before there is anything to free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Initial {
-    /// Linear memories.
+    /// Linear memories, the heap of exceptions among them.
     pub(crate) memories: u64,
     /// Their bytes.
     pub(crate) memory_bytes: u64,
@@ -183,15 +183,20 @@ impl ResourceLimiter for Limiter {
             return Ok(false);
         }
         if current == 0 {
-            // The engine is about to make a memory, unless this is refused.
-            memory::for_tenant(self.root, self.image.clone(), self.ahead.take());
+            // The engine is about to make a memory, unless this is refused. An empty one is not that of the
+            // image: it may be the heap of exceptions.
+            let is_of_image = desired > 0 && desired as u64 == self.initial.memory_bytes;
+            let image = self.image.clone().filter(|_| is_of_image);
+            let ahead = self.ahead.take_if(|_| is_of_image);
+            memory::for_tenant(self.root, image, ahead);
         }
         if current == 0 && self.initial.take_memory(desired as u64) {
             return Ok(true);
         }
         let growth = Growth {
-            // A memory that was made empty is paid for twice, which is on the safe side.
-            memories: u64::from(current == 0),
+            // Where all are made, one that was made empty grows. If not, it is paid for twice, which is on
+            // the safe side.
+            memories: u64::from(current == 0 && self.initial.memories > 0),
             bytes: (desired - current) as u64,
             pages: (desired.div_ceil(PAGE) - current.div_ceil(PAGE)) as u64,
         };

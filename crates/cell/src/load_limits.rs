@@ -9,9 +9,15 @@
 //! The limits are a few times what the largest known programs have. What loading takes at each of them is
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
-use wasmparser::{BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef};
+use wasmparser::{
+    BlockType, Catch, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef,
+};
 
+use crate::exceptions;
+use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::program::ProgramError;
+use crate::refused::{self, Function, Place};
+use crate::steps::caps::HANDLERS;
 
 /// Largest text of a program, in bytes.
 pub const MAX_TEXT_BYTES: u64 = 16 << 20;
@@ -62,8 +68,9 @@ limits! {
     Exports: Program, 65_536, "exports";
     NameBytes: Program, 4 << 20, "bytes in names of imports and exports";
     Tables: Program, 120, "tables and memories";
+    Tags: Program, MOST_TAGS as u64, "tags of exceptions";
     ElementItems: Program, 1 << 20, "items of element segments";
-    DataSegments: Program, 65_536, "segments of data";
+    DataSegments: Program, 100_000, "segments of data";
     CustomSections: Program, 4_096, "custom sections";
     Nested: Program, 256, "modules and components";
     Depth: Program, 8, "components inside each other";
@@ -76,6 +83,12 @@ limits! {
     BodyTargets: Function, 65_520, "targets of branch tables in a function";
     Carried: Program, 4 << 20, "values that calls and branches carry";
     BodyCarried: Function, 65_536, "values that calls and branches carry in a function";
+    AroundHandlers: Function, HANDLERS.most, "handlers of exceptions around an instruction";
+    BodyHandlers: Function, 1 << 15, "handlers of exceptions around the calls of a function";
+    Handlers: Program, 4 << 20, "handlers of exceptions around the calls of all functions";
+    HandlerSquares: Program, 1 << 32, "squares of handlers of exceptions around calls, of all functions";
+    BodyMerging: Function, 1 << 32, "locals times handlers of exceptions that merge them in a function";
+    Merging: Program, 1 << 34, "locals times handlers of exceptions that merge them, of all functions";
     LoopDepth: Function, 64, "loops inside each other";
     LoopLocals: Function, 16_384, "locals times loops inside each other in a function";
     LoopSquares: Program, 1 << 32, "squares of locals times loops inside each other, of all functions";
@@ -115,12 +128,20 @@ fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
 
 /// How much a program has of each thing that is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadSize([u64; LOAD_LIMITS.len()]);
+pub struct LoadSize {
+    counts: [u64; LOAD_LIMITS.len()],
+    throws: bool,
+}
 
 impl LoadSize {
     /// The limits, each with the program's count; of a limit on functions, the largest.
     pub fn counts(&self) -> impl Iterator<Item = (&'static LoadLimit, u64)> {
-        LOAD_LIMITS.iter().zip(self.0)
+        LOAD_LIMITS.iter().zip(self.counts)
+    }
+
+    /// Whether a function of the program throws or catches exceptions.
+    pub fn throws(&self) -> bool {
+        self.throws
     }
 }
 
@@ -128,13 +149,17 @@ impl LoadSize {
 /// valid. O(n) in the bytes up to there.
 ///
 /// # Errors
-/// [`ProgramError::TooManyParts`], or [`ProgramError::Corrupt`] if the bytes are not well-formed.
+/// [`ProgramError::TooManyParts`], [`ProgramError::Features`] for an instruction that is not on offer, or
+/// [`ProgramError::Corrupt`] if the bytes are not well-formed.
 pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
     use Counted as C;
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
-    for payload in Parser::new(0).parse_all(binary) {
+    let mut throws = false;
+    let mut handlers = Handlers::default();
+    let mut payloads = Parser::new(0).parse_all(binary);
+    while let Some(payload) = payloads.next() {
         match payload? {
             Payload::Version { .. } => {
                 module = ModuleTypes::default();
@@ -168,8 +193,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                     let import = import?;
                     let names = import.module.len() + import.name.len();
                     tally.add(C::NameBytes, names as u64)?;
-                    if let TypeRef::Func(ty) | TypeRef::FuncExact(ty) = import.ty {
-                        module.functions.push(ty);
+                    match import.ty {
+                        TypeRef::Func(ty) | TypeRef::FuncExact(ty) => module.functions.push(ty),
+                        TypeRef::Tag(tag) => {
+                            tally.add(C::Tags, 1)?;
+                            module.tags.push(tag.func_type_idx);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -178,6 +208,12 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 module.bodies = module.functions.len();
                 for ty in section {
                     module.functions.push(ty?);
+                }
+            }
+            Payload::TagSection(section) => {
+                tally.add(C::Tags, section.count().into())?;
+                for tag in section {
+                    module.tags.push(tag?.func_type_idx);
                 }
             }
             Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
@@ -203,7 +239,21 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                count_body(&mut tally, &module, &body, signature)?;
+                let exceptions = match count_body(&mut tally, &module, &body, signature) {
+                    Err(ProgramError::Features {
+                        names,
+                        place: Some(mut place),
+                    }) => {
+                        let index = module.bodies as u32 - 1;
+                        let name = refused::name_of(&mut payloads, index);
+                        place.function = Some(Function { index, name });
+                        let place = Some(place);
+                        return Err(ProgramError::Features { names, place });
+                    }
+                    counted => counted?,
+                };
+                throws |= exceptions.is_used;
+                handlers.add(&exceptions.handlers);
             }
             payload => {
                 let component_level = matches!(
@@ -223,7 +273,50 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
         }
     }
-    Ok(LoadSize(tally.0))
+    // Without exceptions functions get no handlers, and those that they have are none.
+    if throws {
+        tally.note(C::BodyHandlers, handlers.most)?;
+        tally.note(C::Handlers, handlers.all)?;
+        tally.note(C::HandlerSquares, handlers.squares)?;
+        tally.note(C::BodyMerging, handlers.most_merging)?;
+        tally.note(C::Merging, handlers.merging)?;
+    }
+    Ok(LoadSize {
+        counts: tally.0,
+        throws,
+    })
+}
+
+/// Handlers around the calls of all functions, if the program uses exceptions.
+#[derive(Default)]
+struct Handlers {
+    /// Of one function.
+    most: u64,
+    all: u64,
+    squares: u64,
+    /// What merging values takes, of one function.
+    most_merging: u64,
+    /// The same of all functions.
+    merging: u64,
+}
+
+impl Handlers {
+    fn add(&mut self, handlers: &HandlerCount) {
+        let count = handlers.compiled();
+        self.most = self.most.max(count);
+        self.all = self.all.saturating_add(count);
+        self.squares = self.squares.saturating_add(count.saturating_mul(count));
+        let merging = handlers.merging();
+        self.most_merging = self.most_merging.max(merging);
+        self.merging = self.merging.saturating_add(merging);
+    }
+}
+
+/// What a function has of exceptions.
+struct Exceptions {
+    /// Whether it throws or catches any.
+    is_used: bool,
+    handlers: HandlerCount,
 }
 
 /// The signatures of the module that is being counted.
@@ -233,6 +326,8 @@ struct ModuleTypes {
     types: Vec<(u32, u32)>,
     /// The type of each function, imported ones first.
     functions: Vec<u32>,
+    /// The type of each tag, imported ones first.
+    tags: Vec<u32>,
     /// The index of the function to which the next body belongs.
     bodies: usize,
 }
@@ -245,6 +340,12 @@ impl ModuleTypes {
     fn function(&self, function: u32) -> (u32, u32) {
         let ty = self.functions.get(function as usize);
         ty.map_or((0, 0), |ty| self.signature(*ty))
+    }
+
+    /// The values of an exception with this tag.
+    fn tag(&self, tag: u32) -> u64 {
+        let ty = self.tags.get(tag as usize);
+        ty.map_or(0, |ty| self.signature(*ty).0.into())
     }
 
     /// The signature of the next body's function.
@@ -266,38 +367,55 @@ impl ModuleTypes {
 
 /// The blocks that are open at a point of a function.
 struct Labels {
-    /// How many values a branch to each carries, and whether it is a loop.
-    open: Vec<(u32, bool)>,
+    open: Vec<Label>,
     loops: u64,
     deepest: u64,
+    /// The clauses of all blocks that are open.
+    handlers: u64,
+}
+
+/// A block that is open.
+struct Label {
+    /// How many values a branch to it carries.
+    carried: u32,
+    is_loop: bool,
+    /// Its clauses that catch exceptions.
+    handlers: u64,
 }
 
 impl Labels {
-    fn open(&mut self, carried: u32, is_loop: bool) {
-        self.open.push((carried, is_loop));
+    fn open(&mut self, carried: u32, is_loop: bool, handlers: u64) {
+        self.open.push(Label {
+            carried,
+            is_loop,
+            handlers,
+        });
         self.loops += u64::from(is_loop);
         self.deepest = self.deepest.max(self.loops);
+        self.handlers += handlers;
     }
 
     fn close(&mut self) {
-        if let Some((_, true)) = self.open.pop() {
-            self.loops -= 1;
+        if let Some(label) = self.open.pop() {
+            self.loops -= u64::from(label.is_loop);
+            self.handlers -= label.handlers;
         }
     }
 
     /// The values that a branch so many blocks outwards carries.
     fn carried(&self, outwards: u32) -> u64 {
         let at = self.open.len().checked_sub(1 + outwards as usize);
-        at.map_or(0, |at| self.open[at].0.into())
+        at.map_or(0, |at| self.open[at].carried.into())
     }
 }
 
+/// Counts what a function has; returns what it has of exceptions.
 fn count_body(
     tally: &mut Tally,
     module: &ModuleTypes,
     body: &FunctionBody<'_>,
     (params, results): (u32, u32),
-) -> Result<(), ProgramError> {
+) -> Result<Exceptions, ProgramError> {
     use Counted as C;
     let bytes = body.range().len() as u64;
     tally.note(C::BodyBytes, bytes)?;
@@ -311,26 +429,56 @@ fn count_body(
     tally.note(C::BodyLocalBytes, locals * bytes)?;
     tally.add(C::LocalBytes, locals * bytes)?;
     let mut labels = Labels {
-        open: vec![(results, false)],
+        open: Vec::new(),
         loops: 0,
         deepest: 0,
+        handlers: 0,
     };
+    labels.open(results, false, 0);
+    let (mut handlers, mut is_used) = (HandlerCount::new(locals), false);
+    let mut scopes = Scopes::of_function();
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
+        let offset = operators.original_position() as u64;
         let operator = operators.read()?;
+        if let Some(feature) = refused::refused_instruction(&operator) {
+            let function = None;
+            return Err(refused::refusal(feature, Place { offset, function }));
+        }
         table_uses += u64::from(uses_table(&operator));
+        is_used |= exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
+        handlers.add(&operator, &scopes);
+        scopes.pass(&operator);
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
                 let signature = module.block(blockty);
-                labels.open(signature.1, false);
+                labels.open(signature.1, false, 0);
                 blocks += 1;
                 carried += both(signature);
             }
+            Operator::TryTable { try_table } => {
+                let signature = module.block(try_table.ty);
+                for clause in &try_table.catches {
+                    let (tag, label) = match *clause {
+                        Catch::One { tag, label } | Catch::OneRef { tag, label } => {
+                            (Some(tag), label)
+                        }
+                        Catch::All { label } | Catch::AllRef { label } => (None, label),
+                    };
+                    carried += tag.map_or(0, |tag| module.tag(tag)) + labels.carried(label);
+                }
+                let clauses = try_table.catches.len() as u64;
+                labels.open(signature.1, false, clauses);
+                tally.note(C::AroundHandlers, labels.handlers)?;
+                blocks += 1 + clauses;
+                carried += both(signature);
+            }
+            Operator::Throw { tag_index } => carried += module.tag(tag_index),
             Operator::Loop { blockty } => {
                 let signature = module.block(blockty);
-                labels.open(signature.0, true);
+                labels.open(signature.0, true, 0);
                 blocks += 1;
                 carried += both(signature);
             }
@@ -369,7 +517,8 @@ fn count_body(
     tally.add(C::BranchTargets, targets)?;
     tally.add(C::Carried, carried)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
-    tally.add(C::LocalBlocks, locals * blocks)
+    tally.add(C::LocalBlocks, locals * blocks)?;
+    Ok(Exceptions { is_used, handlers })
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

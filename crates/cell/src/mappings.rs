@@ -15,9 +15,12 @@ const HOST: u64 = 8192;
 /// larger ones.
 pub(crate) const HEAP: i32 = 4096;
 
-/// What a memory or a stack in a pool takes at the most: a slot its accessible part, what is
-/// inaccessible behind it, and one more while it is cleaned; a stack itself and its guard.
-pub(crate) const PLACE: u64 = 3 + 2;
+/// What a memory in a pool takes at the most: a slot its accessible part, what is inaccessible behind it, and one
+/// more while it is cleaned.
+pub(crate) const MEMORY: u64 = 3;
+
+/// What a stack in a pool takes at the most: itself and its guard.
+pub(crate) const STACK: u64 = 2;
 
 /// What a top-level tenant takes besides: its arena, and the code of its program in five pieces.
 pub(crate) const TENANT: u64 = 8;

@@ -6,7 +6,8 @@ use crate::memory::{self, Left, Memories, Tenancy};
 use crate::range_pool::Claim;
 use crate::slot::SlotPool;
 use crate::stack::StackPool;
-use std::sync::Arc;
+use crate::stack_class::StackClass;
+use std::sync::{Arc, OnceLock};
 use wasmtime::Config;
 
 /// Bytes of each slot that stay resident for its next user: what a Go program's data and first
@@ -20,14 +21,16 @@ const KEEP_STACK: usize = 16 << 10;
 #[derive(Clone)]
 pub(crate) struct Pools {
     slots: SlotPool,
-    stacks: StackPool,
+    /// One for each class that is in use.
+    stacks: Arc<[OnceLock<StackPool>; StackClass::COUNT]>,
+    capacity: usize,
 }
 
 /// What one tenant left behind in the pools, to be cleaned at its expense.
 #[derive(Debug, Default)]
 pub(crate) struct Leavings {
     slots: Claim,
-    stacks: Claim,
+    stacks: [Claim; StackClass::COUNT],
     /// Memories of a tenant that pages.
     paged: Vec<Left>,
     /// Large blocks of the host's heap.
@@ -38,7 +41,7 @@ impl Leavings {
     /// Whether all of it is clean.
     pub(crate) fn is_clean(&self) -> bool {
         self.slots.is_empty()
-            && self.stacks.is_empty()
+            && self.stacks.iter().all(Claim::is_empty)
             && self.paged.is_empty()
             && self.blocks.is_empty()
     }
@@ -50,21 +53,37 @@ impl Leavings {
 }
 
 impl Pools {
-    /// Pools for `capacity` memories and as many stacks.
+    /// Pools for `capacity` memories and as many stacks of each class.
     ///
     /// # Errors
     /// The system's, when the address space is limited.
     pub(crate) fn new(capacity: usize) -> std::io::Result<Self> {
         Ok(Self {
             slots: SlotPool::new(capacity, KEEP_SLOT)?,
-            stacks: StackPool::new(capacity, KEEP_STACK)?,
+            stacks: Arc::default(),
+            capacity,
         })
     }
 
-    /// Has an engine take its memories and stacks from here.
-    pub(crate) fn configure(&self, config: &mut Config) {
+    /// Has an engine take its memories from here, and its stacks, which are of this class.
+    ///
+    /// # Errors
+    /// The system's, when the address space is limited.
+    pub(crate) fn configure(&self, config: &mut Config, class: StackClass) -> std::io::Result<()> {
+        let stacks = StackPool::of_class(class, self.capacity, KEEP_STACK)?;
+        let stacks = self.stacks[class.index()].get_or_init(|| stacks);
         config.with_host_memory(Arc::new(Memories(self.slots.clone())));
-        config.with_host_stack(Arc::new(self.stacks.clone()));
+        config.with_host_stack(Arc::new(stacks.clone()));
+        Ok(())
+    }
+
+    /// The pools of stacks that are in use, and a tenant's claim on each.
+    fn stacks<'a>(
+        &'a self,
+        claims: &'a mut [Claim; StackClass::COUNT],
+    ) -> impl Iterator<Item = (&'a StackPool, &'a mut Claim)> {
+        let pools = self.stacks.iter().zip(claims);
+        pools.filter_map(|(pool, claim)| Some((pool.get()?, claim)))
     }
 
     /// Adds everything that was left behind since this was last called, in constant time.
@@ -73,7 +92,9 @@ impl Pools {
     /// was left behind meanwhile is that tenant's.
     pub(crate) fn claim(&self, leavings: &mut Leavings) {
         self.slots.claim(&mut leavings.slots);
-        self.stacks.claim(&mut leavings.stacks);
+        for (stacks, claim) in self.stacks(&mut leavings.stacks) {
+            stacks.claim(claim);
+        }
         memory::claim(&mut leavings.paged);
         leavings.blocks.claim();
     }
@@ -86,7 +107,9 @@ impl Pools {
         } else if !leavings.blocks.is_empty() {
             leavings.blocks.clean(pages)
         } else if leavings.slots.is_empty() {
-            self.stacks.clean_claimed(&mut leavings.stacks, pages)
+            let mut stacks = self.stacks(&mut leavings.stacks);
+            let dirty = stacks.find(|(_, claim)| !claim.is_empty());
+            dirty.map_or(0, |(stacks, claim)| stacks.clean_claimed(claim, pages))
         } else {
             self.slots.clean_claimed(&mut leavings.slots, pages)
         }

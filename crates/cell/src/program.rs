@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_lease::{Lease, SharedPages};
 use thiserror::Error;
-use wasmparser::{BinaryReaderError, Parser, Validator, WasmFeatures};
+use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::{Engine, ExternType, Module, component::Component};
 
@@ -22,12 +22,14 @@ use crate::bulk::{self, chunk_bulk_operations};
 use crate::compile_threads;
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
-use crate::engine_config::FEATURES;
+use crate::exceptions::catch_in_every_frame;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, Survey, survey};
 use crate::load_limits::{LoadSize, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
+use crate::refused::{self, Place, validate};
+use crate::stack_class::StackClass;
 use crate::steps::{Missing, Reach, caps};
 
 /// Largest file that is read as a program, in bytes.
@@ -41,10 +43,6 @@ pub const MAX_INSTANCES: u64 = 100;
 /// [`DATA`](crate::steps::caps::DATA) of a module are copied by the guest itself, in steps. A JavaScript or
 /// Python engine has 10 to 20 MiB.
 pub const MAX_DATA_BYTES: u64 = 64 << 20;
-
-/// Largest program of which the features are named that it uses and that are not on offer, in bytes. Of
-/// others the validator's message is given.
-const MAX_NAMED_BYTES: usize = 4 << 20;
 
 /// Module of WASI preview 1 functions.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
@@ -100,10 +98,17 @@ pub enum ProgramError {
         message: String,
     },
     /// Valid, with features that are switched off.
-    #[error("uses WebAssembly features that Leasehold does not offer: {}", names.join(", "))]
+    #[error(
+        "uses WebAssembly features that Leasehold does not offer: {}{}{}",
+        names.join(", "),
+        place.as_ref().map_or_else(String::new, |place| format!(", {place}")),
+        refused::advice(names)
+    )]
     Features {
         /// Names of the features.
         names: Vec<String>,
+        /// Where they are used first.
+        place: Option<Place>,
     },
     /// Imports what Leasehold does not offer.
     #[error("made for another world: nothing here offers {}", imports.join(", "))]
@@ -365,6 +370,10 @@ impl Program {
             }
         };
         let binary = drop_long_names(&binary)?;
+        let binary = match survey.throws {
+            true => catch_in_every_frame(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
         let binary = merge_data_segments(&binary)?;
         let binary = copy_data_at_start(&binary, form.data_bytes())?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
@@ -428,6 +437,19 @@ impl Program {
         }
     }
 
+    /// The stack that it runs on.
+    pub fn stack(&self) -> StackClass {
+        StackClass::of_engine(self.engine())
+    }
+
+    /// The engine that compiled it.
+    fn engine(&self) -> &Engine {
+        match &self.code {
+            Code::Module(module) => module.engine(),
+            Code::Component(component) => component.engine(),
+        }
+    }
+
     /// The program with its imports resolved, so that a cell of this engine can start it.
     ///
     /// # Errors
@@ -439,11 +461,8 @@ impl Program {
 
     /// What [`prepare`](Program::prepare) resolved, if that was for a cell of `engine`.
     pub(crate) fn prepared_for(&self, engine: &Engine) -> Option<&Prepared> {
-        let own = match &self.code {
-            Code::Module(module) => module.engine(),
-            Code::Component(component) => component.engine(),
-        };
-        self.prepared.as_ref().filter(|_| Engine::same(own, engine))
+        let own = Engine::same(self.engine(), engine);
+        self.prepared.as_ref().filter(|_| own)
     }
 
     /// The host steps that it can reach.
@@ -520,9 +539,10 @@ fn separated<'a>(
 /// The binary form of a program that is within the limits of loading and valid, and what it takes.
 fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
-    check_load_limits(&binary)?;
+    let size = check_load_limits(&binary)?;
     validate(&binary)?;
-    let survey = survey(&binary)?;
+    let mut survey = survey(&binary)?;
+    survey.throws = size.throws();
     Ok((binary, survey))
 }
 
@@ -542,33 +562,6 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     wat::parse_str(text)
         .map(Into::into)
         .map_err(|error| ProgramError::Text(error.to_string()))
-}
-
-/// Validates with the features on offer; tells features that are missing from plain damage.
-fn validate(binary: &[u8]) -> Result<(), ProgramError> {
-    let Err(error) = Validator::new_with_features(FEATURES).validate_all(binary) else {
-        return Ok(());
-    };
-    let valid_with = |features| {
-        Validator::new_with_features(features)
-            .validate_all(binary)
-            .is_ok()
-    };
-    // Each feature takes a validation.
-    if binary.len() > MAX_NAMED_BYTES || !valid_with(WasmFeatures::all()) {
-        return Err(error.into());
-    }
-    let names: Vec<String> = WasmFeatures::all()
-        .difference(FEATURES)
-        .iter_names()
-        .filter(|&(_, feature)| !valid_with(WasmFeatures::all().difference(feature)))
-        .map(|(name, _)| name.to_lowercase().replace('_', "-"))
-        .collect();
-    if names.is_empty() {
-        Err(error.into())
-    } else {
-        Err(ProgramError::Features { names })
-    }
 }
 
 fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError> {

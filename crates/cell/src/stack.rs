@@ -12,39 +12,59 @@ use std::sync::Arc;
 use wasmtime::{StackCreator, StackMemory};
 
 use crate::cleaning::Dirty;
-use crate::engine_config::FIBER_STACK;
 use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
 use crate::reservation::PAGE;
+use crate::stack_class::StackClass;
 
 /// Inaccessible bytes below a stack. The code of host functions touches every page it passes, so
 /// that one page would do.
 const GUARD: usize = 16 * PAGE;
 
-/// Distance between two stacks.
-const STRIDE: usize = GUARD + FIBER_STACK;
+/// Pages of one stack of the smallest class, all of which cleaning visits: what a lease is charged for it.
+pub const STACK_PAGES: usize = StackClass::SMALLEST.pages();
 
-/// Pages of one stack, all of which cleaning visits: what a lease is charged for it.
-pub const STACK_PAGES: usize = FIBER_STACK / PAGE;
-
-/// The fiber stacks of a cell. Cloning gives another handle to the same pool.
+/// The fiber stacks of a cell of one class. Cloning gives another handle to the same pool.
 #[derive(Clone, Debug)]
 pub struct StackPool {
     ranges: Arc<RangePool>,
+    class: StackClass,
     keep_resident: usize,
 }
 
 impl StackPool {
-    /// Reserves address space for `capacity` stacks at a time. Cleaning keeps the top
+    /// Reserves address space for `capacity` stacks of the smallest class at a time. Cleaning keeps the top
     /// `keep_resident` bytes of each used stack resident, rounded up to whole pages.
     ///
     /// # Errors
     ///
     /// The system's, when the address space is limited.
     pub fn new(capacity: usize, keep_resident: usize) -> io::Result<StackPool> {
+        StackPool::of_class(StackClass::SMALLEST, capacity, keep_resident)
+    }
+
+    /// As [`new`](StackPool::new), of a class.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is limited.
+    pub fn of_class(
+        class: StackClass,
+        capacity: usize,
+        keep_resident: usize,
+    ) -> io::Result<StackPool> {
+        let stride = GUARD + class.fiber_bytes();
         Ok(StackPool {
-            ranges: Arc::new(RangePool::new(capacity, STRIDE)?),
-            keep_resident: keep_resident.min(FIBER_STACK).next_multiple_of(PAGE),
+            ranges: Arc::new(RangePool::new(capacity, stride)?),
+            class,
+            keep_resident: keep_resident
+                .min(class.fiber_bytes())
+                .next_multiple_of(PAGE),
         })
+    }
+
+    /// Distance between two stacks.
+    const fn stride(&self) -> usize {
+        GUARD + self.class.fiber_bytes()
     }
 
     /// How the stacks stand.
@@ -87,11 +107,11 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        let (bottom, top) = (self.start + GUARD, self.start + STRIDE);
+        let (bottom, top) = (self.start + GUARD, self.start + self.pool.stride());
         let kept = top - self.pool.keep_resident;
         let range = CleanRange {
             start: self.start,
-            accessible: FIBER_STACK,
+            accessible: self.pool.class.fiber_bytes(),
             resident: 0,
         };
         // SAFETY: the fiber is gone with its owner; the whole stack has been accessible since it
@@ -108,7 +128,7 @@ impl Drop for Stack {
 // dropped, and has an inaccessible guard below it.
 unsafe impl StackMemory for Stack {
     fn top(&self) -> *mut u8 {
-        self.address(STRIDE)
+        self.address(self.pool.stride())
     }
 
     fn range(&self) -> Range<usize> {
@@ -124,16 +144,15 @@ unsafe impl StackMemory for Stack {
 unsafe impl StackCreator for StackPool {
     /// `zeroed` makes no difference: a clean stack reads as zero.
     fn new_stack(&self, size: usize, _zeroed: bool) -> wasmtime::Result<Box<dyn StackMemory>> {
-        if size > FIBER_STACK {
-            wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {FIBER_STACK}");
+        let bytes = self.class.fiber_bytes();
+        if size > bytes {
+            wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {bytes}");
         }
         let range = self.ranges.take(
             |reservation,
              CleanRange {
                  start, accessible, ..
-             }| {
-                reservation.allow(start + GUARD + accessible, FIBER_STACK - accessible)
-            },
+             }| { reservation.allow(start + GUARD + accessible, bytes - accessible) },
         )?;
         Ok(Box::new(Stack {
             pool: self.clone(),

@@ -7,7 +7,7 @@ use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::load_limits::LOAD_LIMITS;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Program, ProgramError};
-use load_shapes::{SHAPES, Shape, doubling_components};
+use load_shapes::{SHAPES, Shape, doubling_components, functions_with_handlers};
 use std::time::{Duration, Instant};
 use wasmtime::Engine;
 
@@ -94,11 +94,16 @@ fn load(binary: &[u8]) -> (Duration, u64, String) {
     (took, peak >> 10, result.chars().take(60).collect())
 }
 
-/// Prints the rows of docs/reference/program-limits.md.
+/// Prints the rows of docs/reference/program-limits.md: of the limits whose names begin with `LEASEHOLD_LIMITS`, or of
+/// all.
 #[test]
 #[ignore = "a measurement of minutes"]
 fn what_loading_takes_at_each_limit() {
-    for Shape { what, most, make } in SHAPES {
+    let begins = std::env::var("LEASEHOLD_LIMITS").unwrap_or_default();
+    let wanted = SHAPES
+        .iter()
+        .filter(|shape| shape.what.starts_with(&begins));
+    for Shape { what, most, make } in wanted {
         let binary = make(*most);
         let (took, mib, result) = load(&binary);
         let kib = binary.len().div_ceil(1024);
@@ -106,6 +111,26 @@ fn what_loading_takes_at_each_limit() {
             "| {what} | {kib} | {:.2} | {mib} | {result} |",
             took.as_secs_f64()
         );
+    }
+}
+
+/// Prints what one function takes whose calls are inside handlers of exceptions: as many calls, handlers, tags
+/// of these, and locals that change before each call as `LEASEHOLD_HANDLERS` says, such as `256x64x64x0 128x128x2x10`.
+#[test]
+#[ignore = "a measurement of minutes"]
+fn what_handlers_around_calls_take() {
+    let wanted = std::env::var("LEASEHOLD_HANDLERS").unwrap_or_default();
+    for product in wanted.split_whitespace() {
+        let numbers = product
+            .split('x')
+            .map(|text| text.parse().expect("a number"));
+        let [calls, around, tags, locals] = numbers.collect::<Vec<usize>>()[..] else {
+            panic!("{product}: CALLSxHANDLERSxTAGSxLOCALS");
+        };
+        let program = functions_with_handlers(calls, around, tags, 1, locals);
+        let (took, mib, result) = load(&program);
+        let seconds = took.as_secs_f64();
+        println!("| {product} | {seconds:.2} | {mib} | {result} |");
     }
 }
 

@@ -104,13 +104,97 @@ fn refused_features_are_named() {
             "(module (memory i64 1) (func (export \"_start\")))",
             "memory64",
         ),
-        ("(module (tag) (func (export \"_start\")))", "exceptions"),
         ("(module (type (struct)) (func (export \"_start\")))", "gc"),
     ] {
         let refusal = refusal(text);
         assert!(refusal.contains("does not offer"), "{refusal}");
         assert!(refusal.contains(feature), "{refusal}");
     }
+}
+
+#[test]
+fn what_refuses_a_feature_says_where_it_is_used() {
+    let legacy = r#"(module (import "wasi_snapshot_preview1" "sched_yield" (func (result i32)))
+        (func $first (drop (i32.const 1)))
+        (func $second (export "_start") try catch_all end))"#;
+    for (text, feature, place) in [
+        (
+            legacy,
+            "legacy-exceptions",
+            "in function 2 (second), at byte ",
+        ),
+        (
+            "(module (type $a (array i8)) (func (export \"_start\")))",
+            "gc",
+            "at byte ",
+        ),
+        (
+            "(module (func $f (export \"_start\") (local anyref)))",
+            "gc",
+            "in function 0 (f), at byte ",
+        ),
+        (
+            "(module (func) (func (export \"_start\") (drop (ref.i31 (i32.const 1)))))",
+            "gc",
+            "in function 1, at byte ",
+        ),
+        (
+            "(component (core module (func)) (core module (func) (func $g ref.null func ref.as_non_null drop)))",
+            "function-references",
+            "in function 1 (g), at byte ",
+        ),
+        (
+            "(module (memory 1 1 shared) (func (export \"_start\")))",
+            "threads",
+            "at byte ",
+        ),
+    ] {
+        let refusal = refusal(text);
+        assert!(
+            refusal.contains(&format!("offer: {feature}, {place}")),
+            "{refusal}"
+        );
+    }
+    assert!(
+        refusal(legacy).contains("-wasm-use-legacy-eh=false"),
+        "{}",
+        refusal(legacy)
+    );
+}
+
+#[test]
+fn a_refused_feature_is_found_at_the_end_of_a_large_program() {
+    use wasm_encoder::{CodeSection, Function, FunctionSection, Instruction, TypeSection, ValType};
+    let mut types = TypeSection::new();
+    types.ty().function([], []);
+    let (mut functions, mut code) = (FunctionSection::new(), CodeSection::new());
+    let mut add = |body: &[Instruction<'_>], locals: &[ValType]| {
+        functions.function(0);
+        let mut function = Function::new(locals.iter().map(|ty| (1, *ty)));
+        for instruction in body {
+            function.instruction(instruction);
+        }
+        function.instruction(&Instruction::End);
+        code.function(&function);
+    };
+    let long = (0..70_000).flat_map(|_| [Instruction::I32Const(1 << 30), Instruction::Drop]);
+    let long: Vec<_> = long.collect();
+    for _ in 0..100 {
+        add(&long, &[]);
+    }
+    let any = ValType::Ref(wasm_encoder::RefType::ANYREF);
+    add(&[], &[any]);
+    let mut module = wasm_encoder::Module::new();
+    module.section(&types).section(&functions).section(&code);
+    let binary = module.finish();
+    let began = std::time::Instant::now();
+    let refused = Program::from_bytes(&engine(), &binary);
+    println!("{} bytes: {:?}", binary.len(), began.elapsed());
+    let refused = refused.expect_err("garbage-collected types");
+    assert!(
+        refused.to_string().contains("gc, in function 100, at byte"),
+        "{refused}"
+    );
 }
 
 #[test]

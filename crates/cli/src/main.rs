@@ -45,7 +45,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a WASI program (a preview 1 module or a preview 2 command component) under a lease.
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// Say whether the reservations of a lease file can be kept together: processor and memory.
     Admit(admit::Arguments),
     /// Play the processor reservations of a lease file in virtual time.
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {
-        Command::Run(arguments) => run::main(arguments, profile),
+        Command::Run(arguments) => run::main(*arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Attack(arguments) => attack::main(&arguments, profile),

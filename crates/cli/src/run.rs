@@ -66,9 +66,13 @@ pub(crate) struct Arguments {
     paging: Option<PagingFlag>,
 
     /// Limit on the host's memory besides: stacks, calls in flight, handles [default: as --memory, at
-    /// least 128MiB].
+    /// least 128MiB and four times --stack].
     #[arg(long, value_name = "SIZE")]
     host_memory: Option<ByteSize>,
+
+    /// Stack of each program that it runs, 512KiB to 64MiB [default: 512KiB].
+    #[arg(long, value_name = "SIZE", value_parser = LeaseFlags::stack)]
+    stack: Option<ByteSize>,
 
     /// Limit on open files, set aside for a tenant with a directory [default: 128].
     #[arg(long, value_name = "N", value_parser = Files::open)]
@@ -305,6 +309,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
         host_memory: arguments.host_memory,
+        stack: arguments.stack,
         open_files: arguments.open_files,
         disk_bytes: arguments.disk_bytes,
         disk_files: arguments.disk_files,

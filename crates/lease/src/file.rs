@@ -364,6 +364,7 @@ fn parse_memory(
             "reserve" => values.reserve = Some(entry.quantity()?),
             "limit" => values.limit = Some(entry.quantity()?),
             "host" => values.host = Some(entry.quantity()?),
+            "stack" => values.stack = Some(entry.quantity()?),
             "kind" => {
                 values.kind = Some(entry.keyword(MemoryKind::ALLOWED, MemoryKind::named)?);
             }

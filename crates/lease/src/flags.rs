@@ -38,6 +38,8 @@ pub struct LeaseFlags {
     pub table_elements: Option<u64>,
     /// Replaces `memory.host`.
     pub host_memory: Option<ByteSize>,
+    /// Replaces `memory.stack`; parse it with [`LeaseFlags::stack`].
+    pub stack: Option<ByteSize>,
     /// Replaces `files.open`; parse it with [`Files::open`](crate::Files::open).
     pub open_files: Option<u32>,
     /// Replaces `disk.bytes`.
@@ -59,11 +61,24 @@ impl LeaseFlags {
         lease.memory.paging = self.paging.or(base.memory.paging);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
         lease.memory.host = self.host_memory.or(base.memory.host);
+        lease.memory.stack = self.stack.unwrap_or(base.memory.stack);
         lease.cpu = self.cpu.or(base.cpu);
         lease.files.open = self.open_files.unwrap_or(base.files.open);
         lease.disk.bytes = self.disk_bytes.unwrap_or(base.disk.bytes);
         lease.disk.files = self.disk_files.unwrap_or(base.disk.files);
         lease
+    }
+
+    /// Parses the size of a stack: [`Memory::MIN_STACK`] to [`Memory::MAX_STACK`].
+    ///
+    /// # Errors
+    ///
+    /// Anything else, with what was found and what is allowed.
+    pub fn stack(text: &str) -> Result<ByteSize, FlagError> {
+        let size = text.parse::<ByteSize>()?;
+        Some(size)
+            .filter(|size| Memory::is_stack(*size))
+            .ok_or_else(|| FlagError::new(text, Memory::STACK_ALLOWED))
     }
 
     /// Parses a number of table elements: 1 to [`Memory::MAX_TABLE_ELEMENTS`].

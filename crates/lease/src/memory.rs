@@ -22,9 +22,18 @@ pub struct Memory {
     /// The limit on the host's memory that the tenant may take besides: stacks, instances, calls in
     /// flight, handles. `None`: [`Memory::host_limit`] follows from the reservation.
     pub host: Option<ByteSize>,
+    /// The stack of each program that the tenant runs, which a call beyond it traps;
+    /// [`Memory::MIN_STACK`] to [`Memory::MAX_STACK`].
+    pub stack: ByteSize,
 }
 
 impl Memory {
+    /// The least stack that a lease grants, and what one grants that does not say.
+    pub const MIN_STACK: ByteSize = ByteSize::new(512 << 10).expect("512 KiB is in range");
+
+    /// The most stack that a lease grants.
+    pub const MAX_STACK: ByteSize = ByteSize::new(64 << 20).expect("64 MiB is in range");
+
     /// The most table elements that a lease can grant: the size at which the WebAssembly
     /// JavaScript interface stops too (§"Implementation-defined limits"), 80 MB of pointers.
     pub const MAX_TABLE_ELEMENTS: u64 = 10_000_000;
@@ -37,7 +46,8 @@ impl Memory {
     const MIN_HOST: ByteSize = ByteSize::new(128 << 20).expect("128 MiB is in range");
 
     pub(crate) const KEYS: &'static str =
-        "reserve, limit, kind, shared, swap, mappings, table_elements, host";
+        "reserve, limit, kind, shared, swap, mappings, table_elements, host, stack";
+    pub(crate) const STACK_ALLOWED: &'static str = "a size from 512KiB to 64MiB";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
     pub(crate) const TABLE_ELEMENTS: RangeInclusive<u64> = 1..=Self::MAX_TABLE_ELEMENTS;
@@ -51,10 +61,16 @@ impl Memory {
     }
 
     /// How much of the host's memory the tenant can take besides its linear memory: as much as is
-    /// reserved, and at least 128 MiB, unless the lease says.
+    /// reserved, and at least 128 MiB and four times its stack, unless the lease says.
     #[must_use]
     pub fn host_limit(&self) -> ByteSize {
-        self.host.unwrap_or(self.reserve.max(Self::MIN_HOST))
+        let stacks = ByteSize::new(self.stack.get().saturating_mul(4)).unwrap_or(ByteSize::MAX);
+        let least = Self::MIN_HOST.max(stacks);
+        self.host.unwrap_or(self.reserve.max(least))
+    }
+
+    pub(crate) fn is_stack(size: ByteSize) -> bool {
+        (Self::MIN_STACK..=Self::MAX_STACK).contains(&size)
     }
 }
 
@@ -66,6 +82,7 @@ impl Default for Memory {
             paging: None,
             table_elements: 1_000_000,
             host: None,
+            stack: Self::MIN_STACK,
         }
     }
 }
@@ -261,6 +278,7 @@ pub(crate) struct MemoryValues {
     pub(crate) mappings: Option<u32>,
     pub(crate) table_elements: Option<u64>,
     pub(crate) host: Option<ByteSize>,
+    pub(crate) stack: Option<ByteSize>,
 }
 
 /// A value that the others do not allow.
@@ -277,6 +295,10 @@ impl MemoryValues {
         let limit = self.limit.unwrap_or(reserve);
         let kind = self.kind.unwrap_or_default();
         let fault = |key, allowed: String| Err(MemoryFault { key, allowed });
+        let stack = self.stack.unwrap_or(defaults.stack);
+        if !Memory::is_stack(stack) {
+            return fault("stack", Memory::STACK_ALLOWED.to_owned());
+        }
         if limit < reserve {
             return fault("limit", format!("at least the reserve, which is {reserve}"));
         }
@@ -319,6 +341,7 @@ impl MemoryValues {
             }),
             table_elements: self.table_elements.unwrap_or(defaults.table_elements),
             host: self.host,
+            stack,
         };
         Ok((memory, self.swap))
     }

@@ -31,7 +31,7 @@ dirs = [
     { host = "/srv", guest = "/srv" },
 ]
 reclaim = { budget = "500us", call_bytes = "1MiB" }
-memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB" }
+memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB", stack = "3MiB" }
 cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
 files = { open = 20 }
 disk = { bytes = "8MiB", files = 30 }
@@ -67,6 +67,7 @@ disk = { bytes = "8MiB", files = 30 }
                 paging: None,
                 table_elements: 100_000,
                 host: Some(size(32 << 20)),
+                stack: size(3 << 20),
             },
             cpu: Some(
                 cpu(2_000_000, 10_000_000)
@@ -262,7 +263,8 @@ fn the_lease_without_flags_is_50_ms_and_1_gib() {
             reserve: size(1 << 30),
             paging: None,
             table_elements: 1_000_000,
-            host: None
+            host: None,
+            stack: size(512 << 10),
         }
     );
 }
@@ -284,6 +286,7 @@ fn a_flag_replaces_its_value_and_no_other() {
             }),
             table_elements: 4,
             host: None,
+            stack: size(1 << 20),
         },
         cpu: Some(cpu(1_000, 10_000)),
         files: Files { open: 6 },
@@ -382,6 +385,17 @@ fn a_flag_replaces_its_value_and_no_other() {
     assert_eq!(
         LeaseFlags {
             table_elements: Some(10),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
+    expected.memory.stack = size(2 << 20);
+    assert_eq!(
+        LeaseFlags {
+            stack: Some(size(2 << 20)),
             ..none
         }
         .over(base),
@@ -554,6 +568,25 @@ fn an_environment_flag_splits_at_the_first_equals_sign() {
         let allowed = "NAME=VALUE, where NAME is not empty, without NUL";
         assert_eq!(error, format!("found {bad:?}; allowed: {allowed}"));
     }
+}
+
+#[test]
+fn a_stack_flag_is_a_size_in_range_and_the_limit_on_the_host_has_room_for_it() {
+    for (text, bytes) in [("512KiB", 512 << 10), ("64MiB", 64 << 20)] {
+        assert_eq!(LeaseFlags::stack(text), Ok(size(bytes)));
+    }
+    for bad in ["511KiB", "65MiB", "1B"] {
+        let error = LeaseFlags::stack(bad).expect_err(bad).to_string();
+        let allowed = "a size from 512KiB to 64MiB";
+        assert_eq!(error, format!("found {bad:?}; allowed: {allowed}"));
+    }
+    let memory = |stack| Memory {
+        reserve: size(1 << 20),
+        stack: size(stack),
+        ..Memory::default()
+    };
+    assert_eq!(memory(1 << 20).host_limit(), size(128 << 20));
+    assert_eq!(memory(64 << 20).host_limit(), size(256 << 20));
 }
 
 #[test]

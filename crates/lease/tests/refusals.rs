@@ -107,12 +107,12 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
             "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements, host",
+             shared, swap, mappings, table_elements, host, stack",
         ),
         (
             &sound_tenant_with("memory.pages = \"1GiB\""),
             "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements, host",
+             shared, swap, mappings, table_elements, host, stack",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),
@@ -269,6 +269,17 @@ fn what_a_disk_cannot_be_asked_for_is_refused() {
             "{message}"
         );
         assert!(message.contains(allowed), "{message}");
+    }
+}
+
+#[test]
+fn a_stack_out_of_range_is_refused() {
+    for value in ["511KiB", "1B", "65MiB", "1GiB"] {
+        let text = sound_tenant_with(&format!("memory.stack = \"{value}\""));
+        let found = message(&text);
+        let expected = "allowed: a size from 512KiB to 64MiB";
+        assert!(found.contains("tenant.a.memory.stack: found"), "{found}");
+        assert!(found.ends_with(expected), "{found}");
     }
 }
 

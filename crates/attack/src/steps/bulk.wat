@@ -10,6 +10,13 @@
   (data $data "DATA")
   (global $next (mut i32) (i32.const 1048576))
   (func $f)
+  (tag $other)
+  (tag $thrown)
+  ;; Throws out of as many handlers as a function may have, none of which is for it.
+  (func $throws
+    (block $caught (try_table HANDLERS (throw $thrown))))
+  (func $catches
+    (block $caught (try_table HANDLERS (catch_all $caught) (call $throws))))
   (func $now (result i64)
     (drop (call $clock (i32.const 1) (i64.const 0) (i32.const 8)))
     (i64.load (i32.const 8)))
@@ -45,6 +52,9 @@
       (local.set $began (call $now))
       (table.init $table $elements (i32.const 0) (i32.const 0) (i32.const 4096))
       (call $note (i32.const 2) (local.get $began))
+      (local.set $began (call $now))
+      (call $catches)
+      (call $note (i32.const 3) (local.get $began))
       (br_if $again (i32.lt_u
         (local.tee $n (i32.add (local.get $n) (i32.const 1)))
         (i32.const 60))))

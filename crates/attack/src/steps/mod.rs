@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::program::MAX_INSTANCES;
-use leasehold_cell::steps::caps::{BULK, DATA, STRING_COUNT, TABLE_BULK};
+use leasehold_cell::steps::caps::{BULK, DATA, HANDLERS, STRING_COUNT, TABLE_BULK};
 use leasehold_cell::steps::{RowId, StepSamples};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Destination, Directory, Exit, Lease, Output, Program, StartRequest,
@@ -36,10 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(15);
 
 /// The rows of what `bulk.wat` times, by its indices.
-const TIMED: [(&str, &str); 3] = [
+const TIMED: [(&str, &str); 4] = [
     ("engine", "memory.grow"),
     ("engine", "table.grow"),
     ("engine", "instruction"),
+    ("engine", "throw"),
 ];
 
 /// A program of the measurement, and how often it is run.
@@ -126,7 +127,11 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
     );
     let bulk = include_str!("bulk.wat")
         .replace("ELEMENTS", &"$f ".repeat(TABLE_BULK.size()))
-        .replace("DATA", &"x".repeat(BULK.size()));
+        .replace("DATA", &"x".repeat(BULK.size()))
+        .replace(
+            "HANDLERS",
+            &"(catch $other $caught) ".repeat(HANDLERS.size() - 1),
+        );
     let heavy = include_str!("heavy.wat").replace("DATA", &"x".repeat(DATA.size()));
     let spin =
         r#"(module (memory (export "memory") 1) (func (export "_start") (loop $l (br $l))))"#;

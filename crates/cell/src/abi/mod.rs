@@ -20,7 +20,7 @@ pub(crate) enum Prepared {
     Component(CommandPre<Guest>),
 }
 
-/// Everything a guest can import.
+/// Everything a guest can import, for the programs of one engine.
 pub(crate) struct Linkers {
     module: wasmtime::Linker<Guest>,
     component: wasmtime::component::Linker<Guest>,

@@ -16,6 +16,7 @@ use crate::preempt::{GuestContext, Mechanism, Preemption};
 use crate::profile::{Latency, PreemptionCosts};
 use crate::program::{Code, Program};
 use crate::realtime::{self, Realtime};
+use crate::stack_class::StackClass;
 use anyhow::{Context as _, Result, anyhow, bail};
 use leasehold_reserve::{Config, Contract, Order, Priority, Scheduler, Shielding};
 use std::cell::Cell;
@@ -120,7 +121,7 @@ impl Bench {
     fn new(mechanism: Mechanism) -> Result<Self> {
         let pools = Pools::new(4)?;
         let mut config = engine_config(mechanism);
-        pools.configure(&mut config);
+        pools.configure(&mut config, StackClass::SMALLEST)?;
         let engine = Engine::new(&config).map_err(|error| anyhow!("the wasm engine: {error:#}"))?;
         let mut linker = Linker::new(&engine);
         linker

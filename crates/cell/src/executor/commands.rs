@@ -9,6 +9,7 @@ use crate::control_share::ControlKind;
 use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
+use crate::engines::EngineParts;
 use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::given::Given;
 use crate::host::fs::account::Account;
@@ -66,10 +67,11 @@ impl Executor {
             Command::Start {
                 key,
                 request,
+                engine,
                 promised,
                 files,
                 client,
-            } => self.start(key, *request, (promised, files), client),
+            } => self.start(key, *request, engine, (promised, files), client),
             Command::Go(key) => self.go(key),
             Command::Kill { key, asked_ns } => {
                 let cause = Cause {
@@ -129,12 +131,13 @@ impl Executor {
         &mut self,
         key: u64,
         request: StartRequest,
+        engine: Arc<EngineParts>,
         promises: (Option<Promised>, Option<Promise>),
         client: Client,
     ) {
         let _step = begin(step!("cell", "admit"));
         match self.open_root(key, &request, promises) {
-            Ok(tenant) => self.begin_start(key, tenant, request, client),
+            Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {
                 local::with(|local| local.io.reaper.drop_given(request));
                 // The controller may have gone.
@@ -221,14 +224,22 @@ impl Executor {
     }
 
     /// Has a tenant's program built in its own turns.
-    fn begin_start(&mut self, key: u64, tenant: TenantId, request: StartRequest, client: Client) {
+    fn begin_start(
+        &mut self,
+        key: u64,
+        tenant: TenantId,
+        request: StartRequest,
+        engine: Arc<EngineParts>,
+        client: Client,
+    ) {
         let Some(root) = self.roots.get_mut(&key) else {
             return;
         };
+        self.preemption.add(&engine.companion);
         let budget_ns = request.lease.reclaim.budget.get();
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let blueprint = Rc::new(Blueprint {
-            engine: self.engine.clone(),
+            engine,
             preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,

@@ -76,6 +76,10 @@ pub(super) struct Controlled {
 }
 
 /// What is being taken back.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the end of a task allocates nothing"
+)]
 pub(super) enum Death {
     /// A tenant, and the execution that asked for its end and waits.
     Tenant {

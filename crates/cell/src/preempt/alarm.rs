@@ -12,7 +12,7 @@
 //! The handler runs on the thread that owns the alarm, between two instructions of it, so that
 //! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
 
-use super::epoch;
+use super::epoch::Epochs;
 use super::guest_code::GuestCode;
 use super::injected_yield;
 use super::timer::{self, Timer};
@@ -23,7 +23,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use wasmtime::Engine;
 
 /// How soon an alarm that is due comes again, ns. No sooner: a guest that makes host calls all the
 /// time would have its time eaten by signals.
@@ -40,8 +39,8 @@ thread_local! {
 /// How a running guest is told to yield.
 #[derive(Debug)]
 pub(super) enum Tell {
-    /// By advancing the epoch of this engine.
-    Epoch(Engine),
+    /// By advancing the epoch of these engines.
+    Epoch(Epochs),
     /// By changing where it continues, if it is in one of these functions.
     Inject(GuestCode),
 }
@@ -197,7 +196,7 @@ impl Alarm {
             return;
         }
         let certain = match &self.tell {
-            Tell::Epoch(engine) => epoch::tick(engine),
+            Tell::Epoch(epochs) => epochs.tick(),
             // SAFETY: the context that the signal handler of this thread was given.
             Tell::Inject(code) => unsafe { injected_yield::interrupt(context, code) },
         };
@@ -279,15 +278,14 @@ extern "C" fn on_signal(
 
 #[cfg(test)]
 mod tests {
-    use super::{Alarm, Ordering, Tell};
+    use super::{Alarm, Epochs, Ordering, Tell};
     use crate::clock::monotonic_ns;
-    use wasmtime::Engine;
 
     const SHORT: u64 = 1_000_000;
     const LONG: u64 = 3_600_000_000_000;
 
     fn alarm() -> Box<Alarm> {
-        Alarm::new(Tell::Epoch(Engine::default())).expect("the system has a timer")
+        Alarm::new(Tell::Epoch(Epochs::default())).expect("the system has a timer")
     }
 
     fn wait_until_due(alarm: &Alarm) {

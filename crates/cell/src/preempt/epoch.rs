@@ -5,7 +5,9 @@
 //! cold call in a loop makes every vector register spill.
 
 use super::alarm::fired;
+use crate::stack_class::StackClass;
 use crate::steps::{mark, step};
+use std::sync::OnceLock;
 use wasmtime::{Config, Engine, Store, UpdateDeadline};
 
 /// Has the check compiled into guests.
@@ -27,11 +29,29 @@ pub(super) fn arm<T>(store: &mut Store<T>) {
     });
 }
 
-/// Tells the running guest to yield. One atomic addition: may be called from a signal handler.
-///
-/// False: a guest that resumes sets its new deadline then, and so does not see what was told
-/// before. It has to be told again until it has yielded.
-pub(super) fn tick(engine: &Engine) -> bool {
-    engine.increment_epoch();
-    false
+/// The engines whose guests run on a thread.
+#[derive(Debug, Default)]
+pub(super) struct Epochs([OnceLock<Engine>; StackClass::COUNT]);
+
+impl Epochs {
+    /// Adds an engine, of which there is one for each class of stacks.
+    pub(super) fn add(&self, engine: &Engine) {
+        let free = self.0.iter().find(|slot| slot.get().is_none());
+        debug_assert!(free.is_some(), "an engine for each class");
+        if let Some(free) = free {
+            free.get_or_init(|| engine.clone());
+        }
+    }
+
+    /// Tells the running guest to yield, whichever engine it is of. Atomic additions: may be called from a signal
+    /// handler.
+    ///
+    /// False: a guest that resumes sets its new deadline then, and so does not see what was told
+    /// before. It has to be told again until it has yielded.
+    pub(super) fn tick(&self) -> bool {
+        for engine in self.0.iter().filter_map(OnceLock::get) {
+            engine.increment_epoch();
+        }
+        false
+    }
 }

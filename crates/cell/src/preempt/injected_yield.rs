@@ -22,7 +22,8 @@
 //!    mask registers, and the 128 bytes below its stack pointer.
 //! 4. *A changed return address lives at most as long as the poll*, there is at most one, and where
 //!    the call was to return is remembered. It is put back only if it is still there: a host call
-//!    that ends with a trap does not return, and its frame may have been used for something else.
+//!    that ends with a trap or an exception does not return, and its frame may have been used for
+//!    something else.
 //!    Fiber stacks stay mapped when they are given back ([`crate::stack`]).
 //! 5. *A changed return address is no certainty*: the host may call the guest again before the call
 //!    returns (below), and that guest may never come back. Only a changed context is certain to
@@ -40,7 +41,8 @@
 //! 7. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
 //!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
-//!    outer guest takes its first address from the store, never from a changed slot.
+//!    outer guest takes its first address from the store, never from a changed slot. So does the
+//!    walk of an exception, which begins at the call of the engine that throws it.
 //! 8. *The handler neither allocates nor locks*, and runs with its own signal masked.
 //!
 //! The host calls a guest in these places of the engine, all on the guest's fiber: `_start` and
@@ -50,12 +52,12 @@
 //! code, not by the host: no resource of a guest's type reaches the host, so that
 //! `ResourceAny::resource_drop` is never called. Only `cabi_realloc` runs during a host call, and it
 //! can make none but bulk operations: `may_leave` is off. So guests are nested at most twice, which
-//! is what a fiber's stack has room for ([`FIBER_STACK`]). No function of a cell calls a guest itself.
+//! is what a fiber's stack has room for ([`StackClass`]). No function of a cell calls a guest itself.
 
 use super::alarm;
 use super::guest_code::GuestCode;
 use super::layout::{self, BUILTINS, STORE_CONTEXT};
-use crate::engine_config::FIBER_STACK;
+use crate::stack_class::StackClass;
 use std::arch::naked_asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::ffi::c_void;
@@ -89,6 +91,9 @@ const VECTOR_BYTES: usize = 4096;
 /// The state components that are saved: x87, SSE, AVX, and the three of AVX-512. Not the tile
 /// registers, which compiled guests do not use, and not the protection keys.
 const VECTOR_STATE: u32 = 0b1110_0111;
+
+/// The longest stack that a guest may run on, bytes.
+const LONGEST_STACK: usize = StackClass::LARGEST.fiber_bytes();
 
 /// The red zone of the System V calling convention.
 const RED_ZONE: usize = 128;
@@ -166,7 +171,7 @@ impl Run {
         // lies above the stack pointer, on the same stack. Outside of calls it is zero, or, for
         // some instructions, the frame of a call that has returned.
         let below = frame.wrapping_sub(sp);
-        if frame == 0 || below == 0 || below > FIBER_STACK || !code.contains(pc) {
+        if frame == 0 || below == 0 || below > LONGEST_STACK || !code.contains(pc) {
             return;
         }
         let slot = (frame + size_of::<usize>()) as *mut usize;

@@ -27,7 +27,9 @@ pub(crate) use guest_code::Bodies;
 use crate::program::Program;
 use crate::steps::{mark, step};
 use alarm::{Alarm, Tell};
+use epoch::Epochs;
 use guest_code::GuestCode;
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
@@ -111,12 +113,39 @@ pub(crate) fn configure(config: &mut Config, mechanism: Mechanism) {
     }
 }
 
+/// What the mechanism needs of an engine whose guests it preempts.
+#[derive(Debug, Clone)]
+pub struct Companion {
+    engine: Engine,
+    /// What finds a store's context; `None` with epochs.
+    module: Option<Module>,
+}
+
+impl Companion {
+    /// That of an engine, configured for the mechanism.
+    ///
+    /// # Errors
+    /// The engine's, when it cannot compile.
+    pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
+        let module = match mechanism {
+            Mechanism::Injected => {
+                Some(Module::new(engine, layout::COMPANION).map_err(io::Error::other)?)
+            }
+            Mechanism::Epochs => None,
+        };
+        Ok(Self {
+            engine: engine.clone(),
+            module,
+        })
+    }
+}
+
 /// The preemption of one cell, on its thread.
 #[derive(Debug)]
 pub struct Preemption {
     alarm: Box<Alarm>,
-    /// What finds a store's context; `None` with epochs.
-    companion: Option<Module>,
+    /// Those of the engines whose guests run here.
+    companions: RefCell<Vec<Companion>>,
     /// The alarm belongs to the thread that made it.
     not_send: PhantomData<*const ()>,
 }
@@ -144,18 +173,39 @@ impl Preemption {
     /// # Errors
     /// When the system refuses a timer, or the engine to compile.
     pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
-        let (tell, companion) = match mechanism {
-            Mechanism::Injected => {
-                let companion = Module::new(engine, layout::COMPANION).map_err(io::Error::other)?;
-                (Tell::Inject(GuestCode::new()), Some(companion))
-            }
-            Mechanism::Epochs => (Tell::Epoch(engine.clone()), None),
+        Self::with_companion(Companion::new(engine, mechanism)?)
+    }
+
+    /// As [`new`](Preemption::new), for guests of the companion's engine.
+    ///
+    /// # Errors
+    /// When the system refuses a timer.
+    pub fn with_companion(companion: Companion) -> io::Result<Self> {
+        let tell = match companion.module {
+            Some(_) => Tell::Inject(GuestCode::new()),
+            None => Tell::Epoch(Epochs::default()),
         };
-        Ok(Self {
+        let preemption = Self {
             alarm: Alarm::new(tell)?,
-            companion,
+            companions: RefCell::default(),
             not_send: PhantomData,
-        })
+        };
+        preemption.add(&companion);
+        Ok(preemption)
+    }
+
+    /// Guests of another engine run here, too. At most as many engines as there are classes of stacks; some
+    /// nanoseconds if it is known.
+    pub fn add(&self, companion: &Companion) {
+        let mut companions = self.companions.borrow_mut();
+        let is_same = |known: &Companion| Engine::same(&known.engine, &companion.engine);
+        if companions.iter().any(is_same) {
+            return;
+        }
+        if let Tell::Epoch(epochs) = self.alarm.tell() {
+            epochs.add(&companion.engine);
+        }
+        companions.push(companion.clone());
     }
 
     /// Makes the guest of `store`, which runs `program`, yield when the alarm is due. To be called
@@ -168,7 +218,12 @@ impl Preemption {
         store: &mut Store<T>,
         program: &Arc<Program>,
     ) -> wasmtime::Result<GuestContext> {
-        let vmctx = match (self.alarm.tell(), &self.companion) {
+        let companions = self.companions.borrow();
+        let own = companions
+            .iter()
+            .find(|known| Engine::same(&known.engine, store.engine()))
+            .ok_or_else(|| wasmtime::format_err!("the program is of another cell"))?;
+        let vmctx = match (self.alarm.tell(), &own.module) {
             (Tell::Inject(code), Some(companion)) => {
                 code.add(program);
                 let vmctx = layout::companion(store, companion)?;

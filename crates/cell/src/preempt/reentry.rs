@@ -31,6 +31,7 @@ mod mode {
     pub(super) const OVERFLOW_DEEP: i32 = 4;
     pub(super) const LOOP_AFTER_RETURN: i32 = 5;
     pub(super) const LOOP_IN_DESTRUCTOR: i32 = 6;
+    pub(super) const THROW: i32 = 7;
 }
 
 /// What became of a run.
@@ -270,6 +271,23 @@ fn a_trap_inside_a_call_of_the_hosts_ends_the_guest_with_that_trap() {
         outcomes,
         [Trap::UnreachableCodeReached, Trap::StackOverflow]
     );
+}
+
+#[test]
+fn an_exception_out_of_a_call_of_the_hosts_ends_that_call_and_loses_no_yield() {
+    for mechanism in MECHANISMS {
+        in_time(move || {
+            // The return is caught that never comes.
+            let host = Host::new(mechanism, || {
+                super::request();
+            });
+            for length in (1..200).map(|n| n * 317) {
+                let (outcome, _) = host.run(host.guest(mode::THROW, 1), || length);
+                assert_eq!(outcome, Ok(11), "{mechanism:?}");
+                host.clean();
+            }
+        });
+    }
 }
 
 #[test]

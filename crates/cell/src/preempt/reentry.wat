@@ -2,11 +2,13 @@
 ;;
 ;; `run(mode, seed)` asks the host for bytes eight times and folds them. The mode says what happens when the host calls
 ;; the guest: 0 works and makes room, 1 loops for ever, 2 traps, 3 overflows the stack, 4 overflows it when the call came
-;; from so deep a recursion as the seed says; 5 loops for ever in the function that runs after the return, 6 in a destructor.
+;; from so deep a recursion as the seed says; 5 loops for ever in the function that runs after the return, 6 in a
+;; destructor; 7 throws what `run` catches outside of the call of the host.
 (component
   (import "bytes" (func $bytes (param "length" u32) (result (list u8))))
   (core module $memory
     (memory (export "memory") 16)
+    (tag $away (export "away") (param i64))
     (global $mode (export "mode") (mut i32) (i32.const 0))
     (global $next (export "next") (mut i32) (i32.const 65536))
     (global $folded (export "folded") (mut i64) (i64.const 0))
@@ -31,6 +33,7 @@
     (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32)
       (if (i32.eq (global.get $mode) (i32.const 1)) (then (loop $again (br $again))))
       (if (i32.eq (global.get $mode) (i32.const 2)) (then (unreachable)))
+      (if (i32.eq (global.get $mode) (i32.const 7)) (then (throw $away (i64.const 11))))
       (if (i32.or (i32.eq (global.get $mode) (i32.const 3)) (i32.eq (global.get $mode) (i32.const 4)))
         (then (drop (call $deeper (i64.const 0)))))
       (global.set $folded (i64.add (global.get $folded) (call $work (i64.extend_i32_u (global.get $next)))))
@@ -51,6 +54,7 @@
     (import "guest" "mode" (global $mode (mut i32)))
     (import "guest" "next" (global $next (mut i32)))
     (import "guest" "folded" (global $folded (mut i64)))
+    (import "guest" "away" (tag $away (param i64)))
     (import "guest" "work" (func $work (param i64) (result i64)))
     (import "host" "bytes" (func $bytes (param i32 i32)))
     (import "host" "new" (func $new (param i32) (result i32)))
@@ -67,6 +71,11 @@
       (local.set $sum (call $work (local.get $seed)))
       (call $drop (call $new (i32.const 7)))
       (if (i32.eq (local.get $mode) (i32.const 4)) (then (drop (call $descend (i32.wrap_i64 (local.get $seed))))))
+      (if (i32.eq (local.get $mode) (i32.const 7)) (then
+        (block $caught (result i64)
+          (try_table (catch $away $caught) (call $bytes (i32.const 64) (i32.const 16)))
+          (unreachable))
+        (return)))
       (loop $calls
         (call $bytes (i32.const 64) (i32.const 16))
         (local.set $at (i32.load (i32.const 16)))

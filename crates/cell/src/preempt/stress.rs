@@ -8,6 +8,7 @@
 use super::{Mechanism, Preemption};
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
+use crate::exceptions::catch_in_every_frame;
 use crate::inventory::Inventory;
 use crate::preempt::GuestContext;
 use crate::program::{Code, Form, Program};
@@ -186,6 +187,19 @@ mod expected {
         Outcome::Value((0..600).map(|i| (seed + i) % 2 * 2 + 1).sum())
     }
 
+    pub(super) fn exceptions(seed: i64) -> Outcome {
+        let mut sum = 0i64;
+        for i in 0..5 {
+            let (mut value, mut count) = (seed + i, 0);
+            for n in (4..=40).step_by(4) {
+                value = value.wrapping_mul(31).wrapping_add(n);
+                count += 1;
+            }
+            sum = sum.wrapping_mul(7).wrapping_add(value ^ count);
+        }
+        Outcome::Value(sum)
+    }
+
     pub(super) fn out_of_bounds(_: i64) -> Outcome {
         Outcome::Trap(Trap::MemoryOutOfBounds)
     }
@@ -203,7 +217,7 @@ mod expected {
     }
 }
 
-const JOBS: [Job; 14] = [
+const JOBS: [Job; 15] = [
     Job {
         function: "product",
         expected: expected::product,
@@ -243,6 +257,10 @@ const JOBS: [Job; 14] = [
     Job {
         function: "tables",
         expected: expected::tables,
+    },
+    Job {
+        function: "exceptions",
+        expected: expected::exceptions,
     },
     Job {
         function: "out_of_bounds",
@@ -297,7 +315,9 @@ impl Host {
         linker
             .func_wrap("host", "next", |x: i64| x + 1)
             .expect("linked once");
-        let module = Module::new(&engine, GUEST).expect("valid");
+        let wasm = wat::parse_str(GUEST).expect("valid");
+        let wasm = catch_in_every_frame(&wasm).expect("well-formed");
+        let module = Module::new(&engine, wasm).expect("valid");
         let code = Code::Module(module);
         let program = Program::new(code, Form::Whole, Inventory::default(), Reach::any(), None);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");

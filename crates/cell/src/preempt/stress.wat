@@ -208,6 +208,36 @@
       (br_if $again (i64.lt_s (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 600))))
     (local.get $sum))
 
+  ;; Throws from the depths of a recursion of which every fourth frame catches, changes and throws again.
+  (tag $up (param i64 i64))
+  (func $descend (param $n i64) (param $seed i64) (result i64)
+    (local $count i64)
+    (if (i64.eqz (local.get $n)) (then (throw $up (local.get $seed) (i64.const 0))))
+    (if (i64.ne (i64.rem_u (local.get $n) (i64.const 4)) (i64.const 0))
+      (then (return (i64.add (i64.const 1)
+        (call $descend (i64.sub (local.get $n) (i64.const 1)) (local.get $seed))))))
+    (block $caught (result i64 i64)
+      (try_table (catch $up $caught)
+        (return (call $descend (i64.sub (local.get $n) (i64.const 1)) (local.get $seed))))
+      (unreachable))
+    (local.set $count)
+    (local.set $seed)
+    (throw $up
+      (i64.add (i64.mul (local.get $seed) (i64.const 31)) (local.get $n))
+      (i64.add (local.get $count) (i64.const 1))))
+  (func (export "exceptions") (param $seed i64) (result i64)
+    (local $i i64) (local $sum i64)
+    (loop $again
+      (block $caught (result i64 i64)
+        (try_table (catch $up $caught)
+          (drop (call $descend (i64.const 40) (i64.add (local.get $seed) (local.get $i)))))
+        (unreachable))
+      (i64.xor)
+      (i64.add (i64.mul (local.get $sum) (i64.const 7)))
+      (local.set $sum)
+      (br_if $again (i64.lt_s (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 5))))
+    (local.get $sum))
+
   (func (export "out_of_bounds") (param $seed i64) (result i64)
     (local $i i32)
     (loop $again

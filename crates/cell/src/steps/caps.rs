@@ -165,6 +165,13 @@ pub const SEGMENTS: Cap = Cap::new(
     Beyond::Refused,
 );
 
+/// Handlers of exceptions around one instruction: the engine looks at them one by one.
+pub const HANDLERS: Cap = Cap::new(
+    "handlers of exceptions around an instruction",
+    512,
+    Beyond::Refused,
+);
+
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);
 

@@ -27,6 +27,8 @@ pub(super) fn visited(row: &Row, call_bytes: u64) -> u64 {
     match (row.interface, row.name) {
         // A copy, wherever its ends are.
         (ENGINE, "instruction") => 2 * (u64::from(PAGED_CHUNK).div_ceil(PAGE) + 1),
+        // The exception.
+        (ENGINE, "throw") => 1,
         (ENGINE | CELL, _) => 0,
         (PREVIEW1, _) => PREVIEW1_PAGES,
         (KERNEL, _) => KERNEL_PAGES,

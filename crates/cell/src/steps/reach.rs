@@ -264,7 +264,8 @@ impl Found {
         self.rows.extend(RowId::all().filter(|id| {
             let row = id.row();
             match (row.interface, row.name) {
-                (ENGINE, "memory.grow") => inventory.memories > 0,
+                (ENGINE, "memory.grow") => inventory.memories > 0 || inventory.heaps > 0,
+                (ENGINE, "throw") => inventory.heaps > 0,
                 (ENGINE, "data segments") => inventory.data_bytes > 0,
                 (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
                 (CELL, "task end") => starts_tasks,

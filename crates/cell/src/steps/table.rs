@@ -2,10 +2,10 @@
 
 use super::caps::{
     ARGUMENTS, BULK, CALL, CHANGED_PATH, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, FREED,
-    FREED_DIRECTORY, GLOBALS, IOVECS, LINK, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES, PATH,
-    PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING_COUNT,
-    STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
-    TRAP_MESSAGE, WINDOW,
+    FREED_DIRECTORY, GLOBALS, HANDLERS, IOVECS, LINK, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES,
+    PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS,
+    STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER,
+    TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
 };
 use crate::meter::Held;
 
@@ -235,7 +235,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 269] = [
+static ROWS: [Row; 270] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -666,6 +666,7 @@ static ROWS: [Row; 269] = [
     row(ENGINE, "table.grow")
         .caps(&[TABLE_GROWTH])
         .takes(&[Held::TableElement]),
+    row(ENGINE, "throw").caps(&[HANDLERS]),
     row(ENGINE, "instantiate")
         .caps(&[GLOBALS, SEGMENTS])
         .takes(PROGRAM),

@@ -7,10 +7,12 @@
 mod common;
 
 mod canonical;
+mod exceptions;
 mod files;
 mod instantiation;
 mod paging;
 mod realloc;
 mod smoke;
+mod stacks;
 mod timers;
 mod traps;

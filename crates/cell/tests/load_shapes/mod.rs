@@ -1,10 +1,10 @@
 //! Programs that have as much as one likes of one thing.
 
 use wasm_encoder::{
-    BlockType, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
+    BlockType, Catch, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
     ExportKind, ExportSection, Function, FunctionSection, GlobalSection, ImportSection,
-    Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TypeSection,
-    ValType,
+    Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TagKind,
+    TagSection, TagType, TypeSection, ValType,
 };
 
 /// A kind of program.
@@ -33,7 +33,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("bytes in names of imports and exports", 41, long_exports),
     shape("tables and memories", 99, tables),
     shape("items of element segments", 1 << 20, elements),
-    shape("segments of data", 65_536, data),
+    shape("segments of data", 100_000, data),
     shape("custom sections", 4_096, customs),
     shape("modules and components", 250, nested),
     shape("components inside each other", 8, deep_components),
@@ -102,6 +102,45 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("locals times bytes of all functions", 7, |n| {
         loops(10, 2_450, n, true)
     }),
+    shape("tags of exceptions", 4_090, tags),
+    shape("handlers of exceptions around an instruction", 512, |n| {
+        handlers(1, n, 1)
+    }),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        32_700,
+        |n| handlers(n, 0, 1),
+    ),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        63,
+        |n| handlers(n, 512, 1),
+    ),
+    shape(
+        "handlers of exceptions around the calls of a function",
+        255,
+        |n| functions_with_handlers(n, 510, 127, 1, 0),
+    ),
+    shape(
+        "handlers of exceptions around the calls of all functions",
+        14_000,
+        |n| handlers(32, 8, n),
+    ),
+    shape(
+        "squares of handlers of exceptions around calls, of all functions",
+        4,
+        |n| handlers(63, 512, n),
+    ),
+    shape(
+        "locals times handlers of exceptions that merge them in a function",
+        98,
+        |n| functions_with_handlers(64, 64, 64, 1, n),
+    ),
+    shape(
+        "locals times handlers of exceptions that merge them, of all functions",
+        4,
+        |n| functions_with_handlers(64, 64, 64, n, 98),
+    ),
     shape(
         "calls through and uses of tables in a function",
         2_040,
@@ -114,7 +153,70 @@ pub(crate) const SHAPES: &[Shape] = &[
     ),
 ];
 
+/// So many tags.
+fn tags(n: usize) -> Vec<u8> {
+    let mut start = Function::new([]);
+    start.instruction(&Instruction::End);
+    let mut parts = base(start);
+    for _ in 0..n {
+        parts.tags.tag(TAG);
+    }
+    finish(&parts)
+}
+
+/// A tag of exceptions without values.
+const TAG: TagType = TagType {
+    kind: TagKind::Exception,
+    func_type_idx: 0,
+};
+
+/// Functions with so many calls, each inside so many handlers that all may be reached.
+pub(crate) fn handlers(calls: usize, around: usize, functions: usize) -> Vec<u8> {
+    functions_with_handlers(calls, around, around, functions, 0)
+}
+
+/// Functions with so many calls, each inside so many handlers, one inside the other, of so many tags. Before each call
+/// all locals change, and they are used in the end.
+pub(crate) fn functions_with_handlers(
+    calls: usize,
+    around: usize,
+    tags: usize,
+    functions: usize,
+    changing: usize,
+) -> Vec<u8> {
+    let mut start = Function::new([]);
+    start.instruction(&Instruction::Throw(0));
+    start.instruction(&Instruction::End);
+    let mut parts = base(start);
+    for _ in 0..tags.max(1) {
+        parts.tags.tag(TAG);
+    }
+    for _ in 0..functions {
+        let mut function = Function::new([(changing as u32, ValType::I32)]);
+        for nth in 0..around {
+            // Each with a place of its own to go to.
+            function.instruction(&Instruction::Block(BlockType::Empty));
+            let tag = (nth % tags) as u32;
+            let catch = [Catch::One { tag, label: 0 }];
+            function.instruction(&Instruction::TryTable(BlockType::Empty, catch[..].into()));
+        }
+        for _ in 0..calls {
+            change_locals(&mut function, changing);
+            function.instruction(&Instruction::Call(0));
+        }
+        for _ in 0..2 * around {
+            function.instruction(&Instruction::End);
+        }
+        use_locals(&mut function, changing);
+        function.instruction(&Instruction::End);
+        parts.functions.function(0);
+        parts.code.function(&function);
+    }
+    finish(&parts)
+}
+
 struct Parts {
+    tags: TagSection,
     types: TypeSection,
     imports: ImportSection,
     functions: FunctionSection,
@@ -128,6 +230,7 @@ struct Parts {
 /// A program with `_start` as function 0 of type 0, of which this is the body.
 fn base(start: Function) -> Parts {
     let mut parts = Parts {
+        tags: TagSection::new(),
         types: TypeSection::new(),
         imports: ImportSection::new(),
         functions: FunctionSection::new(),
@@ -163,6 +266,9 @@ fn finish(parts: &Parts) -> Vec<u8> {
         module.section(&parts.tables);
     }
     module.section(&memories);
+    if !parts.tags.is_empty() {
+        module.section(&parts.tags);
+    }
     if !parts.globals.is_empty() {
         module.section(&parts.globals);
     }
@@ -443,6 +549,14 @@ fn change_locals(f: &mut Function, locals: usize) {
     }
 }
 
+fn use_locals(f: &mut Function, locals: usize) {
+    for local in 0..locals as u32 {
+        f.instruction(&Instruction::I32Const(0));
+        f.instruction(&Instruction::LocalGet(local));
+        f.instruction(&Instruction::I32Store(memarg(0)));
+    }
+}
+
 /// Locals that all change in loops, inside each other or one after the other.
 fn loops(depth: usize, locals: usize, functions: usize, sequential: bool) -> Vec<u8> {
     let mut parts = base(empty());
@@ -486,11 +600,7 @@ fn ifs_nested(depth: usize, locals: usize, functions: usize) -> Vec<u8> {
             for _ in 0..depth {
                 f.instruction(&Instruction::End);
             }
-            for local in 0..locals as u32 {
-                f.instruction(&Instruction::I32Const(0));
-                f.instruction(&Instruction::LocalGet(local));
-                f.instruction(&Instruction::I32Store(memarg(0)));
-            }
+            use_locals(f, locals);
         }));
     }
     finish(&parts)

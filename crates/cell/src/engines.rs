@@ -1,0 +1,87 @@
+//! The engines of a cell: one for each class of stacks that a tenant has asked for.
+//!
+//! What an engine needs before a program runs in it takes a millisecond or more to make: the linked
+//! host functions, a pool of stacks. It is made on the thread that loads the first program for it,
+//! never on the cell's.
+
+use crate::abi::Linkers;
+use crate::engine_config::engine_config_for;
+use crate::mappings::{self, Mappings};
+use crate::pools::Pools;
+use crate::preempt::{Companion, Mechanism};
+use crate::stack_class::StackClass;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use wasmtime::Engine;
+
+/// An engine, and what its programs need.
+pub(crate) struct EngineParts {
+    pub(crate) engine: Engine,
+    pub(crate) linkers: Linkers,
+    pub(crate) companion: Companion,
+    /// What its pool of stacks may take.
+    _mappings: Mappings,
+}
+
+/// The engines of a cell.
+pub(crate) struct Engines {
+    mechanism: Mechanism,
+    pools: Pools,
+    capacity: usize,
+    making: Mutex<()>,
+    made: [OnceLock<Arc<EngineParts>>; StackClass::COUNT],
+}
+
+impl Engines {
+    /// None yet, for guests that are preempted by `mechanism` and take memories and stacks from `pools`, at most
+    /// `capacity` at a time.
+    pub(crate) fn new(mechanism: Mechanism, pools: Pools, capacity: usize) -> Self {
+        Self {
+            mechanism,
+            pools,
+            capacity,
+            making: Mutex::default(),
+            made: [const { OnceLock::new() }; StackClass::COUNT],
+        }
+    }
+
+    /// That of a class, if there is one.
+    pub(crate) fn get(&self, class: StackClass) -> Option<&Arc<EngineParts>> {
+        self.made[class.index()].get()
+    }
+
+    /// That of a class; makes it the first time, some milliseconds.
+    ///
+    /// # Errors
+    /// When the host refuses address space, mappings, or the engine.
+    pub(crate) fn get_or_make(&self, class: StackClass) -> anyhow::Result<&Arc<EngineParts>> {
+        let made = &self.made[class.index()];
+        if let Some(parts) = made.get() {
+            return Ok(parts);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.get().is_none() {
+            let parts = self.make(class)?;
+            return Ok(made.get_or_init(|| Arc::new(parts)));
+        }
+        made.get()
+            .ok_or_else(|| anyhow::anyhow!("an engine was made and is not there"))
+    }
+
+    fn make(&self, class: StackClass) -> anyhow::Result<EngineParts> {
+        let mut config = engine_config_for(self.mechanism, class);
+        let capacity = self.capacity;
+        let stacks = Mappings::claim(mappings::STACK * capacity as u64)
+            .map_err(|error| anyhow::anyhow!("{capacity} stacks: {error}"))?;
+        self.pools.configure(&mut config, class)?;
+        let engine =
+            Engine::new(&config).map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
+        let linkers = Linkers::new(&engine)
+            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
+        Ok(EngineParts {
+            companion: Companion::new(&engine, self.mechanism)?,
+            engine,
+            linkers,
+            _mappings: stacks,
+        })
+    }
+}
