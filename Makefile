@@ -20,7 +20,7 @@ setup:
 guests: setup ## build the guest programs, real and hostile
 	@guests/build --only default
 
-demo: guests ## kill real and hostile guests, here and in stock wasmtime, and show what it cost
+demo: guests ## kill guests here and in stock wasmtime: what it took, and what a neighbour felt
 	@cargo build --release --package leasehold-cli
 	@$(RUN) demo
 

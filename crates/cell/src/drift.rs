@@ -82,10 +82,13 @@ impl Price {
             charged,
             carved,
             left,
+            peak,
             rows,
             ..
         } = &mut statement;
-        [budget, charged, carved, left].into_iter().for_each(price);
+        [budget, charged, carved, left, peak]
+            .into_iter()
+            .for_each(price);
         for row in rows {
             row.ps.0 = self.of(row.ps.0);
         }

@@ -1,9 +1,13 @@
-//! `leasehold advise`: the smallest memory reservation under which a program does its work.
+//! `leasehold advise`: the smallest reservations under which a program does its work, of memory, of
+//! reclamation and of the processor.
 //!
 //! "It is not easy to decide the optimal memory size of memory reservation [...] it needs some
 //! testing to get the optimal size before deploying it" (SPC §VI-C). So the program is run under
 //! shrinking reservations, as the paper does by hand in figure 8.
 
+mod lease;
+mod observe;
+mod reservations;
 mod search;
 mod shared;
 
@@ -36,6 +40,20 @@ const KEEP: f64 = 0.95;
 /// How many times as long as it may a program gets before it is given up.
 const PATIENCE: u64 = 4;
 
+/// A program gets so long in any case: a short one is late whenever the host does something else.
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A program that takes less is run again, until its runs took so long together, but at most so often.
+const ENOUGH: Duration = Duration::from_millis(50);
+const MOST_RUNS: usize = 99;
+
+/// A run is looked at again until looking took so long, but at most so often more.
+const LOOKING: Duration = Duration::from_millis(500);
+const MOST_LOOKS: usize = 4;
+
+/// What is added to the most that was charged, unless the caller says otherwise.
+const MARGIN: f64 = 0.25;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +65,9 @@ The program is run again and again: without paging, and then under smaller and s
 with what is on standard input each time. Its output is thrown away. The advice is the smallest
 reservation under which it ends before the deadline, or is as fast as --keep says; exit code 1 if
 there is none. Then --tenants of it run side by side under that, and the rule says of what they share
-whether to conserve it (spc) or to lock it (spel).")]
+whether to conserve it (spc) or to lock it (spel). One more run under it shows what it is charged, and
+when it uses the processor: that makes the other two reservations. Under all three it is run once more,
+and has to write the same; then its lease file is printed.")]
 pub(crate) struct Arguments {
     /// The program and its arguments.
     #[arg(
@@ -69,9 +89,21 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
 
-    /// Reclamation budget.
+    /// Reclamation budget while it is run for the advice.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     budget: Nanoseconds,
+
+    /// What the advised reclamation budget has beyond the most that was charged [default: 0.25].
+    #[arg(long, value_name = "RATIO", value_parser = margin)]
+    margin: Option<f64>,
+
+    /// The period of the advised processor reservation.
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    period: Nanoseconds,
+
+    /// Where the advised lease file goes, too.
+    #[arg(long, value_name = "FILE")]
+    lease: Option<PathBuf>,
 
     /// How many reservations to try before the search among them.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -109,6 +141,11 @@ pub(crate) struct Arguments {
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|n| *n > 0.0 && *n <= 1.0);
     ratio.ok_or_else(|| format!("found {text:?}; allowed: more than 0 and at most 1"))
+}
+
+fn margin(text: &str) -> Result<f64, String> {
+    let margin = text.parse().ok().filter(|n| (0.0..=100.0).contains(n));
+    margin.ok_or_else(|| format!("found {text:?}; allowed: 0 to 100"))
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -155,7 +192,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let slowest_ns =
         deadline.unwrap_or_else(|| (unpaged_ns as f64 / arguments.keep.unwrap_or(KEEP)) as u64);
     let patience = slowest_ns.max(unpaged_ns).saturating_mul(PATIENCE);
-    subject.patience = Duration::from_nanos(patience);
+    subject.patience = Duration::from_nanos(patience).max(LEAST_PATIENCE);
     let enough = |trial: &Trial| trial.time_ns.is_some_and(|time| time <= slowest_ns);
     let (trials, best) = smallest(linear, arguments.points, enough, |reserve| {
         if !arguments.json {
@@ -171,10 +208,25 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let (tenants, reserve) = (arguments.tenants, best.unwrap_or(linear));
     let limit = linear.max(reserve + STEP);
     config.memory = Some(held(reserve, limit, tenants));
-    subject.cell = Cell::start(config)?;
+    subject.cell = Cell::start(config.clone())?;
     let shared = shared::observe(&subject, &spec.component, tenants, reserve, limit)?;
 
+    let pages = reserve < linear;
+    config.memory = pages.then(|| held(reserve, linear, 1));
+    subject.cell = Cell::start(config)?;
+    let leased = best.map(|_| {
+        let limit = pages.then_some(linear);
+        let lease = with_memory(subject.lease, reserve, limit)?;
+        subject.lease(arguments, &spec, lease, slowest_ns)
+    });
+    let leased = leased.transpose()?;
+    if let (Some(path), Some(leased)) = (&arguments.lease, &leased) {
+        std::fs::write(path, lease::file(&leased.tenant))
+            .with_context(|| path.display().to_string())?;
+    }
+
     let advice = Advice {
+        leased: leased.as_ref(),
         name: &spec.name,
         linear: whole.linear,
         unpaged_ns,
@@ -229,6 +281,17 @@ fn swap_path(arguments: &Arguments) -> PathBuf {
         std::env::temp_dir().join(name)
     };
     arguments.swap.clone().unwrap_or_else(unnamed)
+}
+
+/// The same lease with this memory reservation, and a limit beyond it if the tenant pages.
+fn with_memory(lease: Lease, reserve: u64, limit: Option<u64>) -> Result<Lease, Failure> {
+    let sized = |bytes| ByteSize::new(bytes).context("the size of a reservation");
+    let mut lease = match limit {
+        Some(limit) => paging(lease, sized(limit)?),
+        None => lease,
+    };
+    lease.memory.reserve = sized(reserve)?;
+    Ok(lease)
 }
 
 /// The same lease of a tenant that pages within a limit.
@@ -290,24 +353,112 @@ impl Subject {
 
     /// Runs the program under a reservation, within a limit that is larger.
     fn trial(&self, reserve: u64, limit: u64) -> Result<Trial, Failure> {
-        let sized = |bytes| ByteSize::new(bytes).context("the size of a reservation");
-        let mut lease = paging(self.lease, sized(limit)?);
-        lease.memory.reserve = sized(reserve)?;
+        let lease = with_memory(self.lease, reserve, Some(limit))?;
         Ok(self.median(lease)?.under(reserve))
     }
 
     /// The run of the median time; the one that was given up if one was.
     fn median(&self, lease: Lease) -> Result<Run, Failure> {
         let mut runs = Vec::new();
-        for _ in 0..self.runs {
+        let mut took = Duration::ZERO;
+        while runs.len() < self.runs as usize || took < ENOUGH && runs.len() < MOST_RUNS {
             let run = self.run(lease)?;
-            if run.time_ns.is_none() {
+            let Some(time_ns) = run.time_ns else {
                 return Ok(run);
-            }
+            };
+            took += Duration::from_nanos(time_ns);
             runs.push(run);
         }
         runs.sort_unstable_by_key(|run| run.time_ns);
         Ok(runs[runs.len() / 2])
+    }
+
+    /// The lease under which the program does the same in the time that it may take: with the memory
+    /// reservation of `lease`, and the budgets that one run shows, and that another one was held to.
+    fn lease(
+        &mut self,
+        arguments: &Arguments,
+        spec: &TenantSpec,
+        mut lease: Lease,
+        slowest_ns: u64,
+    ) -> Result<Leased, Failure> {
+        let program = load(&self.cell, &spec.component, &lease)?;
+        let period_ns = arguments.period.get();
+        let period = Duration::from_nanos(period_ns);
+        let observe =
+            |lease| observe::observe(&self.cell, &program, lease, &self.surroundings, period);
+        // The first finds everything cold.
+        let first = observe(lease)?;
+        let mut observed = observe(lease)?;
+        let always_same = first.output == observed.output;
+        // While another program of the host has the processor, this one seems to wait.
+        let mut took = Duration::from_nanos(observed.time_ns);
+        for _ in 0..MOST_LOOKS {
+            if took > LOOKING {
+                break;
+            }
+            let again = observe(lease)?;
+            took += Duration::from_nanos(again.time_ns);
+            let peak_ns = observed.peak_ns.max(again.peak_ns);
+            if again.time_ns < observed.time_ns {
+                observed = again;
+            }
+            observed.peak_ns = peak_ns;
+        }
+
+        let slowest_ns = match (arguments.deadline, lease.memory.paging) {
+            (None, None) => {
+                let keep = arguments.keep.unwrap_or(KEEP);
+                (observed.time_ns as f64 / keep) as u64
+            }
+            // What paging takes of the time that it may take is not there for a share of the processor.
+            _ => slowest_ns.max(observed.time_ns),
+        };
+        let mut cpu_ns = Some(reservations::processor(&observed, slowest_ns, period_ns));
+        // What dispatches cost is in no observation: a cell may not be able to keep so much.
+        let mut refused = None;
+        while let Some(ns) = cpu_ns {
+            lease.cpu = reservations::reservation(ns, arguments.period);
+            match observe(lease) {
+                Ok(_) => break,
+                Err(Failure::Refused(why)) => {
+                    refused.get_or_insert(why);
+                    cpu_ns = reservations::smaller(ns, period_ns);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        lease.cpu = cpu_ns.and_then(|ns| reservations::reservation(ns, arguments.period));
+        let margin = arguments.margin.unwrap_or(MARGIN);
+        let mut reclaim_ns = reservations::reclamation(observed.peak_ns, margin);
+        let held_ns = loop {
+            lease.reclaim.budget = Nanoseconds::new(reclaim_ns).unwrap_or(arguments.budget);
+            match observe(lease) {
+                Ok(held) if held.output == observed.output || !always_same => break held.time_ns,
+                // A share of the budget is for one purpose, such as handles, and bound before the whole.
+                Ok(_) | Err(Failure::Program(_) | Failure::Refused(_))
+                    if reclaim_ns < arguments.budget.get() =>
+                {
+                    reclaim_ns = reclaim_ns.saturating_mul(2);
+                }
+                Ok(_) => return Err(useless("its output is another under its lease")),
+                Err(failure) => return Err(failure),
+            }
+        };
+        Ok(Leased {
+            held_ns,
+            tenant: TenantSpec {
+                lease,
+                swap: lease.memory.paging.map(|_| {
+                    let unnamed = || std::env::temp_dir().join(format!("{}.swap", spec.name));
+                    arguments.swap.clone().unwrap_or_else(unnamed)
+                }),
+                ..spec.clone()
+            },
+            refused: refused.filter(|_| lease.cpu.is_none()),
+            observed,
+            margin,
+        })
     }
 
     fn run(&self, lease: Lease) -> Result<Run, Failure> {
@@ -351,8 +502,68 @@ fn useless(why: &str) -> Failure {
     Failure::Program(format!("the program did not end well: {why}"))
 }
 
+/// A lease that was tried, and the run from which it was made.
+struct Leased {
+    tenant: TenantSpec,
+    observed: observe::Observed,
+    margin: f64,
+    /// How long it took under the lease, ns.
+    held_ns: u64,
+    /// Why it has no processor reservation, if it has none.
+    refused: Option<String>,
+}
+
+impl Leased {
+    fn text(&self) -> String {
+        let observed = &self.observed;
+        let busy = |q| nanos(observed.busy.quantile(q).unwrap_or(0));
+        let none = self.refused.as_ref().map(|why| {
+            let why = crate::output::plain(why);
+            format!("\nprocessor: no reservation in this period can be kept: {why}")
+        });
+        let none = none.unwrap_or_default();
+        let share = 100.0 * observed.used_ns as f64 / observed.time_ns.max(1) as f64;
+        format!(
+            "reclamation: it needs {} to start, and was charged {} at most; the budget has {:.0} % more, or a \
+             power of two times that, if it needed it\n\
+             processor: it used up to {} of {} ({share:.0} %); in a period {} (median), {} (most){none}\n\
+             under this lease it did the same in {}:\n\n{}",
+            nanos(observed.start_ns),
+            nanos(observed.peak_ns),
+            100.0 * self.margin,
+            nanos(observed.used_ns),
+            nanos(observed.time_ns),
+            busy(0.5),
+            busy(1.0),
+            nanos(self.held_ns),
+            lease::file(&self.tenant)
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let observed = &self.observed;
+        let lease = &self.tenant.lease;
+        json!({
+            "start_ns": observed.start_ns,
+            "peak_ns": observed.peak_ns,
+            "margin_ratio": self.margin,
+            "reclaim_budget_ns": lease.reclaim.budget.get(),
+            "time_ns": observed.time_ns,
+            "used_ns": observed.used_ns,
+            "busy_ns_p50": observed.busy.p50(),
+            "busy_ns_max": observed.busy.max(),
+            "cpu_budget_ns": lease.cpu.map(|cpu| cpu.budget().get()),
+            "cpu_period_ns": lease.cpu.map(|cpu| cpu.period().get()),
+            "cpu_refused": self.refused,
+            "leased_ns": self.held_ns,
+            "file": lease::file(&self.tenant),
+        })
+    }
+}
+
 /// What was found out.
 struct Advice<'a> {
+    leased: Option<&'a Leased>,
     name: &'a str,
     linear: u64,
     unpaged_ns: u64,
@@ -417,7 +628,8 @@ impl Advice<'_> {
             None => "no reservation is enough: it is too slow without paging".to_owned(),
         };
         let shared = shared::text(self.shared);
-        format!("{table}\n{summary}\n{advice}\n{shared}")
+        let leased = self.leased.map(Leased::text).unwrap_or_default();
+        format!("{table}\n{summary}\n{advice}\n{shared}{leased}")
     }
 
     fn json(&self) -> serde_json::Value {
@@ -443,6 +655,7 @@ impl Advice<'_> {
             "trials": trials,
             "reserve_bytes": self.best,
             "shared": shared::json(self.shared),
+            "lease": self.leased.map(Leased::json),
         })
     }
 

@@ -1,36 +1,43 @@
-//! `leasehold demo`: real and hostile guests side by side, killed in mid-flight one after the other
-//! while the others go on, in a cell and in stock wasmtime.
+//! `leasehold demo`: a guest that asks for millions of timers is killed beside a neighbour, in stock wasmtime and
+//! in a cell; then many guests, one after the other.
+
+mod deadline;
+mod headline;
+mod table;
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::output::tell;
-use crate::report::nanos;
 use anyhow::Context;
-use comfy_table::{CellAlignment, Table, presets};
-use leasehold_study::plot::{Axis, Figure, Marks, Panel, Series};
+use deadline::Deadlines;
+use headline::{Headline, LeasedEnd, StockEnd};
+use leasehold_cell::CellConfig;
+use leasehold_cell::profile::Profile;
 use leasehold_study::progress::Progress;
 use leasehold_study::rogue::{
-    Attack, BUDGET, Damage, Death, Ending, Round, Runtime, Surroundings, Together, When, hostile,
-    require,
+    self, Attack, Damage, Duel, Ending, Pace, Round, Runtime, Surroundings, Together, Unready,
+    When, hostile, require,
 };
-use leasehold_study::samples::{Samples, Spread};
-use leasehold_study::unit::Unit;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use table::Line;
 
 /// How much is done.
 struct Scale {
+    /// Timers that the guest of the first two lines asks for.
+    timers: u64,
     damage: Damage,
     rounds: usize,
     /// Bytes of text and objects of JSON for the guests that read: work for longer than they live.
     text: usize,
-    objects: u64,
+    json: u64,
 }
 
 /// Enough to hurt a host that takes it back object by object.
 const FULL: Scale = Scale {
+    timers: 10_000_000,
     damage: Damage {
         objects: 1_000_000,
         bytes: 256 << 20,
@@ -39,10 +46,11 @@ const FULL: Scale = Scale {
     },
     rounds: 3,
     text: 64 << 20,
-    objects: 400_000,
+    json: 400_000,
 };
 
 const QUICK: Scale = Scale {
+    timers: 1_000_000,
     damage: Damage {
         objects: 50_000,
         bytes: 32 << 20,
@@ -51,19 +59,26 @@ const QUICK: Scale = Scale {
     },
     rounds: 1,
     text: 64 << 20,
-    objects: 400_000,
+    json: 400_000,
 };
 
-/// A point of the curve of throughput covers so much time.
-const BUCKET_NS: u64 = 250_000_000;
+/// The reclamation budget of the guest of the first two lines.
+const BUDGET: Duration = Duration::from_millis(20);
+/// How long its neighbour is watched before the kill, and after the end in stock wasmtime.
+const BEFORE: Duration = Duration::from_secs(1);
+const AFTER: Duration = Duration::from_millis(500);
+/// How much of the time before the kill the picture shows.
+const SHOWN_BEFORE: Duration = Duration::from_millis(500);
+/// The processor for guests has one thread of tokio's, as many as tokio would start for it.
+const ONE: NonZero<usize> = NonZero::<usize>::MIN;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-All guests are alive at once on one processor, each under its own lease, or with the same limits on a
-thread of stock wasmtime. They are killed one after the other while the others go on. Beside them
-`mandelbrot` computes a small picture again and again: what the kills cost the others is what it feels.
-A cell ends tenants in small steps between the turns of the others, so that they do not feel it: the
-more others there are, the longer an end takes on the clock.")]
+First, a guest that asks for millions of timers is killed beside a neighbour on the same processor: in stock
+wasmtime, and in a cell under a lease with a reclamation budget. Two lines and the picture say what each kill
+took, and what the neighbour felt. Then all guests are alive at once on one processor, and killed one after
+the other while the others go on; `mandelbrot` computes a small picture again and again: what the kills cost
+the others is what it feels. The code is 1 if an end took longer than its budget or deadline.")]
 pub(crate) struct Arguments {
     /// Where the guest programs are (`make guests` builds them).
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
@@ -84,75 +99,196 @@ struct Shown {
     rounds: Vec<Round>,
 }
 
-pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
-    let scale = if arguments.quick { &QUICK } else { &FULL };
-    let (guests, witness) = (guests(scale), witness());
-    let all = [&guests[..], std::slice::from_ref(&witness)].concat();
-    require(&all, &arguments.guests).map_err(|error| Failure::Missing(format!("{error:#}")))?;
-    let (profile, _) = profile_or_calibrate(profile)?;
-    let surroundings = Surroundings::new(&text(scale.text))?;
-
-    let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
-    let mut progress = Progress::new("demo", (scale.rounds * runtimes.len()) as u64);
-    let mut shown = Vec::new();
-    let crowd = NonZero::new(all.len()).context("guests")?;
-    for runtime in runtimes {
-        let guests_dir = arguments.guests.clone();
-        let together = Together::new(runtime, guests_dir, &profile, &surroundings, crowd)?;
-        let mut rounds = Vec::new();
-        for _ in 0..scale.rounds {
-            progress.at(runtime.name());
-            rounds.push(together.round(&guests, &witness)?);
-            progress.step();
-        }
-        shown.push(Shown { runtime, rounds });
-    }
-    drop(progress);
-
-    tell!("{}", table(&guests, &shown));
-    tell!("{LEGEND}");
-    if let Some(late) = longer_than_predicted(&guests, &shown) {
-        tell!("{late}");
-    }
-    if let Some(directory) = arguments.out.parent() {
-        std::fs::create_dir_all(directory).map_err(anyhow::Error::from)?;
-    }
-    let svg = figure(&guests, &shown).to_svg()?;
-    std::fs::write(&arguments.out, svg).map_err(anyhow::Error::from)?;
-    tell!("Picture: {}", arguments.out.display());
-    Ok(ExitCode::SUCCESS)
+/// What all rounds have in common.
+struct Stage<'a> {
+    guests: &'a Path,
+    profile: &'a Profile,
+    surroundings: Surroundings,
+    /// The guest that works on beside the others.
+    neighbour: Attack,
 }
 
-const LEGEND: &str = "\
-killed: in mid-flight, of how often it ran; the others had ended by themselves, just before.
-predicted: what its charges allow the end to take of the processor; measured: the most it took.
-reusable: wall time from the kill until others could use its place; end: until everything was
-returned too, in turns with the others; medians.
-neighbour: the slowest picture of `mandelbrot` during the end over the slowest just before; median.";
-
-/// Names the guests of which an end took more of the processor than was predicted, if there are any.
-fn longer_than_predicted(guests: &[Attack], shown: &[Shown]) -> Option<String> {
-    let is_late = |death: &Death| {
-        let measured = death.reclaimed.map(|cost| cost.returned.cpu_ns);
-        measured
-            .zip(death.predicted_ns())
-            .is_some_and(|(measured, predicted)| measured > predicted)
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    let scale = if arguments.quick { &QUICK } else { &FULL };
+    let (guests, neighbour) = (guests(scale), neighbour());
+    let all = [&guests[..], std::slice::from_ref(&neighbour)].concat();
+    require(&all, &arguments.guests).map_err(|error| Failure::Missing(format!("{error:#}")))?;
+    let (profile, _) = profile_or_calibrate(profile)?;
+    let stage = Stage {
+        guests: &arguments.guests,
+        profile: &profile,
+        surroundings: Surroundings::new(&text(scale.text))?,
+        neighbour,
     };
-    let late: Vec<&str> = guests
-        .iter()
-        .map(|guest| guest.name)
-        .filter(|guest| {
-            let mut endings = shown.iter().flat_map(|shown| shown.endings(guest));
-            endings.any(|ending| is_late(&ending.death))
-        })
-        .collect();
-    (!late.is_empty()).then(|| {
-        format!(
-            "longer than predicted: {}. A prediction is calibrated, not enforced: `leasehold calibrate \
-             --check` tells whether the profile still holds.",
-            late.join(", ")
-        )
-    })
+    // Three duels, and a rehearsal and the rounds.
+    let mut progress = Progress::new("demo", 3 + 1 + 2 * scale.rounds as u64);
+    let is_kept = stage.duels(scale, &arguments.out, &mut progress)?;
+    let lines = stage.rounds(guests, scale, &mut progress)?;
+    drop(progress);
+
+    tell!("\n{}", table::table(&lines));
+    tell!("{}", table::LEGEND);
+    for faster in table::where_stock_is_faster(&lines) {
+        tell!("{faster}");
+    }
+    let said = [table::longer_than_predicted(&lines), table::broken(&lines)];
+    for said in said.into_iter().flatten() {
+        tell!("{said}");
+    }
+    let is_kept = is_kept && lines.iter().all(Line::is_kept);
+    Ok(ExitCode::from(u8::from(!is_kept)))
+}
+
+impl Stage<'_> {
+    /// A runtime for rounds of these guests.
+    fn together(
+        &self,
+        runtime: Runtime,
+        deadlines: &Deadlines,
+        threads: NonZero<usize>,
+    ) -> anyhow::Result<Together<'_>> {
+        let mut config = CellConfig::new(self.profile.clone());
+        config.ends = deadlines.ends().or(config.ends);
+        let guests = self.guests.to_owned();
+        Together::new(runtime, guests, config, &self.surroundings, threads)
+    }
+
+    fn deadlines(&self, guests: &[Attack]) -> anyhow::Result<Deadlines> {
+        let all = guests.iter().chain([&self.neighbour]);
+        Deadlines::of(all, self.guests, self.profile)
+    }
+
+    /// The first two lines and the picture; whether the end in the cell kept its deadline.
+    fn duels(&self, scale: &Scale, out: &Path, progress: &mut Progress) -> Result<bool, Failure> {
+        let args = format!("{} sleep", scale.timers);
+        let guest = Attack::new("timers", "timer-bomb.wasm", &args).within(BUDGET);
+        let deadlines = self.deadlines(std::slice::from_ref(&guest))?;
+        let mut duel = |runtime: Runtime, threads, after| -> anyhow::Result<Duel> {
+            progress.at(runtime.name());
+            let pace = Pace {
+                before: BEFORE,
+                after,
+            };
+            let together = self.together(runtime, &deadlines, threads)?.at(pace);
+            let round = together.round(std::slice::from_ref(&guest), &self.neighbour)?;
+            progress.step();
+            Duel::of(round)
+        };
+        let stock = duel(Runtime::Wasmtime, ONE, AFTER)?;
+        let threads = duel(Runtime::Wasmtime, ONE.saturating_add(1), AFTER)?;
+        // The neighbour is watched for as long in both.
+        let span_ns = stock.death.end_ns;
+        let leased = duel(
+            Runtime::Leasehold,
+            ONE,
+            AFTER + Duration::from_nanos(span_ns),
+        )?;
+
+        let p99_ratio = |duel: &Duel| {
+            let before = duel.before_kill(nanoseconds(BEFORE));
+            let ratio = duel.from_kill(span_ns).ratio_to(&before, 0.99);
+            ratio.context("the neighbour did nothing")
+        };
+        let made = |duel: &Duel| duel.made.context("the guest does not say how much it got");
+        let slowest = |duel: &Duel| duel.from_kill(span_ns).max().unwrap_or(0);
+        let in_stock = |duel: &Duel| {
+            Ok::<_, anyhow::Error>(StockEnd {
+                made: made(duel)?,
+                end_ns: duel.death.end_ns,
+                stall_ns: slowest(duel),
+                p99_ratio: p99_ratio(duel)?,
+            })
+        };
+        let cost = leased.death.reclaimed.context("an end in a cell")?;
+        let headline = Headline {
+            asked: scale.timers,
+            wasmtime: in_stock(&stock)?,
+            wasmtime_threads: in_stock(&threads)?,
+            leasehold: LeasedEnd {
+                made: made(&leased)?,
+                budget_ns: nanoseconds(BUDGET),
+                cpu_ns: cost.returned.cpu_ns,
+                end_ns: cost.returned.wall_ns,
+                deadline_ns: deadlines.within_ns(BUDGET),
+                slowest_ns: slowest(&leased),
+                p99_ratio: p99_ratio(&leased)?,
+            },
+        };
+        let is_kept = deadlines.are_kept_by(&leased.death, BUDGET);
+        for line in headline.lines() {
+            tell!("{line}");
+        }
+        let duels = [(Runtime::Wasmtime, stock), (Runtime::Leasehold, leased)];
+        let after_ns = span_ns.saturating_add(nanoseconds(AFTER));
+        let figure = headline.figure(&duels, nanoseconds(SHOWN_BEFORE), after_ns);
+        if let Some(directory) = out.parent() {
+            std::fs::create_dir_all(directory).map_err(anyhow::Error::from)?;
+        }
+        std::fs::write(out, figure.to_svg()?).map_err(anyhow::Error::from)?;
+        tell!("Picture: {}\n\n{}", out.display(), headline.explanation());
+        Ok(is_kept)
+    }
+
+    /// What the table says: of each guest, killed among the others.
+    fn rounds(
+        &self,
+        mut guests: Vec<Attack>,
+        scale: &Scale,
+        progress: &mut Progress,
+    ) -> Result<Vec<Line>, Failure> {
+        let deadlines = self.deadlines(&guests)?;
+        // A thread for each: on fewer, a guest that computes keeps the others waiting until it yields.
+        let crowd = NonZero::new(guests.len() + 1).context("guests")?;
+        progress.at("leasehold");
+        let together = |runtime| self.together(runtime, &deadlines, crowd);
+        let rehearsal = together(Runtime::Leasehold)?.round(&guests, &self.neighbour)?;
+        for (guest, ending) in guests.iter_mut().zip(&rehearsal.endings) {
+            let predicted_ns = ending.death.predicted_ns();
+            guest.budget = predicted_ns.map_or(guest.budget, table::binding);
+        }
+        progress.step();
+        let mut shown = Vec::new();
+        for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
+            progress.at(runtime.name());
+            let rounds = loop {
+                let together = together(runtime)?;
+                let rounds = (0..scale.rounds).map(|_| {
+                    let round = together.round(&guests, &self.neighbour)?;
+                    progress.step();
+                    Ok(round)
+                });
+                match rounds.collect::<anyhow::Result<Vec<Round>>>() {
+                    Ok(rounds) => break rounds,
+                    Err(error) => afford(&mut guests, error)?,
+                }
+            };
+            shown.push(Shown { runtime, rounds });
+        }
+        let lines = guests
+            .iter()
+            .map(|guest| Line::of(guest, &shown, &deadlines));
+        Ok(lines.collect())
+    }
+}
+
+/// Doubles the budget of the guest that `error` says was not ready: a share of it is for one purpose, as for
+/// handles of a component, and bound before the whole.
+///
+/// # Errors
+/// `error`, if it is another or the budget is that of the rehearsal again.
+fn afford(guests: &mut [Attack], error: anyhow::Error) -> anyhow::Result<()> {
+    let unready = error.downcast_ref::<Unready>();
+    let guest =
+        unready.and_then(|unready| guests.iter_mut().find(|guest| guest.name == unready.guest));
+    match guest.filter(|guest| guest.budget < rogue::BUDGET) {
+        Some(guest) => guest.budget *= 2,
+        None => return Err(error),
+    }
+    Ok(())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Hostile guests, and honest ones with work for longer than they will live, in the order in which
@@ -170,7 +306,7 @@ fn guests(scale: &Scale) -> Vec<Attack> {
     }
     let honest = [
         Attack::new("wordcount", "wordcount.wasm", &Surroundings::file()),
-        Attack::new("jsonsort", "jsonsort.wasm", "score").reading(json(scale.objects)),
+        Attack::new("jsonsort", "jsonsort.wasm", "score").reading(json(scale.json)),
         Attack::new("picture", "mandelbrot.wasm", "4000 5000"),
     ];
     for (turn, guest) in honest.into_iter().enumerate() {
@@ -179,9 +315,9 @@ fn guests(scale: &Scale) -> Vec<Attack> {
     guests
 }
 
-/// The honest guest whose throughput is shown: pictures of some tenths of a millisecond each, more of
-/// them than there is time for.
-fn witness() -> Attack {
+/// The honest guest beside the others: pictures of some tenths of a millisecond each, more of them than
+/// there is time for.
+fn neighbour() -> Attack {
     let ended = When::After(Duration::ZERO);
     Attack::new("mandelbrot", "mandelbrot.wasm", "40 255 100000000").ended(ended)
 }
@@ -213,172 +349,4 @@ impl Shown {
         let endings = self.rounds.iter().flat_map(|round| &round.endings);
         endings.filter(move |ending| ending.guest == guest)
     }
-
-    fn end_ns(&self, guest: &str) -> Samples {
-        self.endings(guest).map(|e| e.death.end_ns).collect()
-    }
-
-    /// Until others could use what the guest had of the kernel's; of cells only.
-    fn reusable_ns(&self, guest: &str) -> Samples {
-        let costs = self.endings(guest).filter_map(|e| e.death.reclaimed);
-        costs.map(|cost| cost.reusable.wall_ns).collect()
-    }
-
-    fn slowdown(&self, guest: &str) -> Option<Spread> {
-        Spread::of(self.endings(guest).filter_map(Ending::slowdown))
-    }
-
-    /// Pictures of the witness per second, from the first kill of the first round on.
-    fn throughput(&self) -> Vec<(f64, Spread)> {
-        let Some(round) = self.rounds.first() else {
-            return Vec::new();
-        };
-        // The last is not done.
-        let done = round
-            .pictures
-            .split_last()
-            .map_or(&[][..], |(_, done)| done);
-        let ends = done.iter().map(|picture| picture.end_ns);
-        let from_kill = ends.filter_map(|end_ns| end_ns.checked_sub(round.first_kill_ns));
-        let mut buckets: Vec<u64> = Vec::new();
-        for at_ns in from_kill {
-            let bucket = usize::try_from(at_ns / BUCKET_NS).unwrap_or(usize::MAX);
-            if buckets.len() <= bucket {
-                buckets.resize(bucket + 1, 0);
-            }
-            buckets[bucket] += 1;
-        }
-        // The last is not a whole one.
-        buckets.pop();
-        let buckets = buckets.into_iter().enumerate();
-        buckets
-            .filter_map(|(bucket, runs)| {
-                let middle = (bucket as u64 * BUCKET_NS + BUCKET_NS / 2) as f64;
-                let rate = runs as f64 * 1e9 / BUCKET_NS as f64;
-                Some((middle, Spread::of([rate])?))
-            })
-            .collect()
-    }
-}
-
-fn table(guests: &[Attack], shown: &[Shown]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "guest",
-        "killed",
-        "objects",
-        "pages",
-        "predicted",
-        "measured",
-        "budget",
-        "reusable",
-        "end",
-        "neighbour",
-        "end (wasmtime)",
-        "neighbour (wasmtime)",
-    ]);
-    let budget = u64::try_from(BUDGET.as_nanos()).unwrap_or(u64::MAX);
-    let felt = |spread: Option<Spread>| spread.map_or_else(|| "–".into(), |s| times(s.median));
-    for guest in guests.iter().map(|guest| guest.name) {
-        let mut row = vec![guest.to_owned()];
-        for shown in shown {
-            if shown.runtime == Runtime::Leasehold {
-                let deaths = || shown.endings(guest).map(|ending| &ending.death);
-                let costs = || deaths().filter_map(|death| death.reclaimed);
-                let killed = deaths().filter(|death| death.killed).count();
-                let objects: Samples = deaths().filter_map(|death| death.objects()).collect();
-                let pages: Samples = costs().map(|cost| cost.pages).collect();
-                let predicted: Samples = deaths().filter_map(|d| d.predicted_ns()).collect();
-                let measured: Samples = costs().map(|cost| cost.returned.cpu_ns).collect();
-                row.extend([
-                    format!("{killed}/{}", deaths().count()),
-                    count(objects.p50()),
-                    count(pages.p50()),
-                    time(predicted.p50()),
-                    time(measured.max()),
-                    nanos(budget),
-                    time(shown.reusable_ns(guest).p50()),
-                ]);
-            }
-            row.extend([time(shown.end_ns(guest).p50()), felt(shown.slowdown(guest))]);
-        }
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// Three rows: how long the ends took, what the witness felt of each, and its throughput
-/// throughout.
-fn figure(guests: &[Attack], shown: &[Shown]) -> Figure {
-    let series = |name: &str, value: &dyn Fn(&str) -> Option<Spread>| {
-        let points = guests.iter().enumerate();
-        let points = points.filter_map(|(at, guest)| Some((at, value(guest.name)?)));
-        Series {
-            name: name.into(),
-            points: points.collect(),
-        }
-    };
-    let bars = |y: Axis, series: Vec<Series<usize>>| Panel {
-        y,
-        marks: Marks::Bars {
-            title: "guest, in the order in which they were killed".into(),
-            groups: guests.iter().map(|guest| guest.name.to_owned()).collect(),
-            series,
-        },
-    };
-    let (mut times, mut felt) = (Vec::new(), Vec::new());
-    for shown in shown {
-        let name = shown.runtime.name();
-        let returned = format!("{name}: everything returned");
-        times.push(series(&returned, &|guest| {
-            Spread::of_samples(&shown.end_ns(guest))
-        }));
-        felt.push(series(name, &|guest| shown.slowdown(guest)));
-    }
-    // Last, so that the colours of the runtimes stay the same in all rows.
-    for shown in shown.iter().filter(|s| s.runtime == Runtime::Leasehold) {
-        times.push(series("leasehold: place reusable", &|guest| {
-            Spread::of_samples(&shown.reusable_ns(guest))
-        }));
-    }
-    let throughput = shown.iter().map(|shown| Series {
-        name: shown.runtime.name().into(),
-        points: shown.throughput(),
-    });
-    Figure {
-        title: "Guests side by side, killed in mid-flight one after the other".into(),
-        panels: vec![
-            bars(
-                Axis::logarithmic("time from the kill", Unit::Nanoseconds),
-                times,
-            ),
-            bars(
-                Axis::logarithmic("mandelbrot: slowest picture, over before", Unit::Ratio),
-                felt,
-            ),
-            Panel {
-                y: Axis::linear("mandelbrot: pictures per second", Unit::Count),
-                marks: Marks::Curves {
-                    x: Axis::linear("time from the first kill", Unit::Nanoseconds),
-                    series: throughput.collect(),
-                },
-            },
-        ],
-    }
-}
-
-fn times(ratio: f64) -> String {
-    format!("{ratio:.2}×")
-}
-
-fn time(ns: Option<u64>) -> String {
-    ns.map_or_else(|| "–".to_owned(), nanos)
-}
-
-fn count(n: Option<u64>) -> String {
-    n.map_or_else(|| "–".to_owned(), |n| n.to_string())
 }

@@ -10,8 +10,8 @@ file, or it wrote to a data set), 137 it was killed (--kill-after).
 Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or directory is missing,
 70 an error of the host, 77 the lease does not pay for it, 78 a lease or profile is wrong.
 `admit`: 1 if not every reservation can be kept.
-`calibrate --check` and `study`: 1 if something does not hold. `attack`: 1 if a promise was
-broken, 3 if only times were longer than promised.";
+`calibrate --check` and `study`: 1 if something does not hold. `demo`: 1 if a deadline was
+broken. `attack`: 1 if a promise was broken, 3 if only times were longer than promised.";
 
 /// What went wrong, and with which exit code (the numbers of `sysexits.h`).
 #[derive(Debug)]

@@ -50,7 +50,7 @@ enum Command {
     Admit(admit::Arguments),
     /// Play the processor reservations of a lease file in virtual time.
     Simulate(simulate::Arguments),
-    /// Run a program under shrinking memory reservations, and recommend the smallest that is enough.
+    /// Find the reservations under which a program does its work, and print a lease file with them.
     Advise(advise::Arguments),
     /// Measure what reclaiming and preempting cost on this host, or check the stored measurement.
     Calibrate(calibrate::Arguments),

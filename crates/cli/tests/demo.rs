@@ -1,4 +1,4 @@
-//! `leasehold demo` in its quick form: every guest has its row, and the picture is there.
+//! `leasehold demo` in its quick form: two lines first, every guest has its row, and the picture is there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,14 +34,35 @@ const GUESTS: [(&str, bool); 15] = [
     ("fill", true),
 ];
 
+/// Whether `line` is `pattern`, in which each `*` stands for a number with its unit, or a part of one.
+fn is_like(line: &str, pattern: &str) -> bool {
+    let mut rest = line;
+    pattern.split('*').enumerate().all(|(n, part)| {
+        let found = match n {
+            0 => rest.strip_prefix(part),
+            _ => rest.split_once(part).and_then(|(number, rest)| {
+                let is_number = number.starts_with(|c: char| c.is_ascii_digit());
+                (part.is_empty() || is_number).then_some(rest)
+            }),
+        };
+        found.map(|found| rest = found).is_some()
+    })
+}
+
 #[test]
-fn every_guest_is_killed_in_mid_flight_beside_the_others_and_shown() {
+fn two_lines_come_first_and_every_guest_is_killed_in_mid_flight_and_keeps_its_deadline() {
     let directory = tempfile::tempdir().expect("directory");
     let guests = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests"));
     let output = demo(directory.path(), &guests);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{error}");
     let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{error}\n{text}");
+
+    let first: Vec<&str> = text.lines().take(2).collect();
+    let stock = "wasmtime: kill took *s, the neighbour stalled *s";
+    assert!(is_like(first[0], stock), "{text}");
+    let leased = "Leasehold: budget 20 ms, took *s, the neighbour's p99 *×";
+    assert!(is_like(first[1], leased), "{text}");
 
     let mut lines = text.lines();
     let rows = GUESTS.map(|(guest, in_stock)| {
@@ -55,8 +76,8 @@ fn every_guest_is_killed_in_mid_flight_beside_the_others_and_shown() {
     for (row, in_stock) in rows {
         // Killed, and not ended by itself before.
         assert_eq!(row.split_whitespace().nth(1), Some("1/1"), "{row}");
-        assert!(row.contains("2.00 s"), "no budget in {row}");
-        // What both runtimes took, and what the witness felt of it.
+        assert!(row.contains(" yes "), "a deadline broken in {row}");
+        // What the neighbour felt of it in both runtimes.
         assert_eq!(
             row.matches('×').count(),
             if in_stock { 2 } else { 1 },
@@ -71,9 +92,13 @@ fn every_guest_is_killed_in_mid_flight_beside_the_others_and_shown() {
 
     let picture = std::fs::read_to_string(directory.path().join("demo.svg")).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-    for name in ["leasehold", "wasmtime", "wordcount", "fill"] {
-        assert!(picture.contains(&format!("\n{name}\n")), "no {name}");
+    // The same lines, and what is marked.
+    for text in [first[0], first[1], "kill"] {
+        let escaped = text.replace('\'', "&apos;");
+        let is_in = |text: &str| picture.contains(&format!("\n{text}\n"));
+        assert!(is_in(text) || is_in(&escaped), "no {text} in {picture}");
     }
+    assert!(picture.contains("\ndeadline: "), "{picture}");
 }
 
 #[test]

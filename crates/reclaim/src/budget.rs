@@ -32,6 +32,8 @@ pub enum Refused {
 pub(crate) struct Budget {
     total: u64,
     left: u64,
+    /// The least that was ever left.
+    least_left: u64,
     carved: u64,
     /// The part of the charges that paid for arena pages nobody had touched before: they stay
     /// resident when a child group ends, so its parent inherits this part of the charge.
@@ -44,6 +46,7 @@ impl Budget {
         Budget {
             total: total.0,
             left: total.0,
+            least_left: total.0,
             carved: 0,
             resident: 0,
         }
@@ -70,6 +73,11 @@ impl Budget {
         self.total - self.left - self.carved
     }
 
+    /// The most that was ever charged and carved at once.
+    pub(crate) const fn peak(&self) -> u64 {
+        self.total - self.least_left
+    }
+
     /// Says whether `ps` more can be charged; `None` stands for a charge beyond `u64`.
     #[inline]
     pub(crate) fn admit(&self, ps: Option<u64>) -> Result<u64, Refused> {
@@ -92,6 +100,7 @@ impl Budget {
     pub(crate) fn spend(&mut self, ps: u64) {
         debug_assert!(ps <= self.left, "charged without admission");
         self.left -= ps;
+        self.least_left = self.least_left.min(self.left);
     }
 
     /// Notes that `ps` of the charges pays for pages that nobody had touched before.
@@ -110,6 +119,7 @@ impl Budget {
     pub(crate) fn carve(&mut self, ps: u64) {
         debug_assert!(ps <= self.left, "carved without admission");
         self.left -= ps;
+        self.least_left = self.least_left.min(self.left);
         self.carved += ps;
     }
 
@@ -129,6 +139,24 @@ impl Budget {
 mod tests {
     use super::{Budget, Refused};
     use crate::nanos::Picos;
+
+    #[test]
+    fn the_peak_is_the_most_that_was_charged_and_carved_at_once() {
+        let mut budget = Budget::new(Picos(100));
+        assert_eq!(budget.peak(), 0);
+        budget.spend(30);
+        budget.refund(20);
+        assert_eq!((budget.charged(), budget.peak()), (10, 30));
+        budget.carve(15);
+        assert_eq!(budget.peak(), 30);
+        budget.spend(10);
+        assert_eq!((budget.charged(), budget.peak()), (20, 35));
+        budget.rejoin(&Budget::new(Picos(15)));
+        assert_eq!(
+            (budget.charged(), budget.carved(), budget.peak()),
+            (20, 0, 35)
+        );
+    }
 
     #[test]
     fn a_charge_of_exactly_what_is_left_is_admitted_and_one_more_is_not() {

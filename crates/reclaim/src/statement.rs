@@ -19,6 +19,8 @@ pub struct Statement {
     pub carved: Picos,
     /// What is left.
     pub left: Picos,
+    /// The most that was ever charged to the group and set aside for children at once.
+    pub peak: Picos,
     /// The groups that the rows cover: this one and all below it.
     pub groups: u64,
     /// Charges of this group and all below it, by class; classes with none are left out.
@@ -86,6 +88,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             charged: Picos(budget.charged()),
             carved: Picos(budget.carved()),
             left: Picos(budget.left()),
+            peak: Picos(budget.peak()),
             groups,
             rows: rows.collect(),
         })

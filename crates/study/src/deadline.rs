@@ -381,6 +381,7 @@ mod tests {
             charged: Picos(1000),
             carved: Picos(0),
             left: Picos(0),
+            peak: Picos(1000),
             groups: 2,
             rows: vec![
                 row("scrub entry", 3),

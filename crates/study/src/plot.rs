@@ -3,6 +3,8 @@
 //! Values are placed on the axes here (logarithmic axes are linear in the exponent), so that both
 //! kinds of axis have ticks of our choosing and the plotting crate only draws.
 
+mod timeline;
+
 use std::ops::Range;
 
 use anyhow::{Result, anyhow};
@@ -18,6 +20,8 @@ use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, WHITE};
 
 use crate::samples::Spread;
 use crate::unit::Unit;
+
+pub use timeline::{Instant, Timeline, envelope};
 
 /// Width and height of a panel in pixels, legible at the width of a page with three in a row.
 const PANEL: (u32, u32) = (460, 360);
@@ -88,6 +92,8 @@ pub enum Marks {
         /// Points name their group by its index.
         series: Vec<Series<usize>>,
     },
+    /// A measurement over time.
+    Timeline(Timeline),
 }
 
 /// An axis; its ticks carry the unit.
@@ -222,12 +228,13 @@ fn step(length: f64, logarithmic: bool) -> f64 {
 }
 
 impl Figure {
-    /// Draws the figure, up to three panels in a row, or one if a panel has bars whose names need it.
+    /// Draws the figure, up to three panels in a row, or one if a panel needs the width: for the names
+    /// of its bars, or as a timeline.
     ///
     /// # Errors
     /// If the plotting crate refuses, which it does for no figure that can be described here.
     pub fn to_svg(&self) -> Result<String> {
-        let (columns, panel) = if self.panels.iter().any(|panel| panel.marks.are_crowded()) {
+        let (columns, panel) = if self.panels.iter().any(|panel| panel.marks.are_wide()) {
             (1, WIDE)
         } else {
             (self.panels.len().clamp(1, ROW), PANEL)
@@ -257,10 +264,13 @@ impl Figure {
 }
 
 impl Marks {
-    /// Whether names below an axis would run into each other in a panel among others.
-    fn are_crowded(&self) -> bool {
-        let Self::Bars { groups, .. } = self else {
-            return false;
+    /// Whether a panel among others has no room: names below the axis would run into each other, or the
+    /// labels of instants.
+    fn are_wide(&self) -> bool {
+        let groups = match self {
+            Self::Bars { groups, .. } => groups,
+            Self::Curves { .. } => return false,
+            Self::Timeline(_) => return true,
         };
         let longest = groups.iter().map(|name| name.chars().count()).max();
         let name = longest.map_or(0, text_width);
@@ -278,6 +288,7 @@ impl Panel {
                 groups,
                 series,
             } => self.bars(area, title, groups, series),
+            Marks::Timeline(timeline) => self.timeline(area, timeline),
         }
     }
 
@@ -285,7 +296,7 @@ impl Panel {
         let across = x.coordinate(series.iter().flat_map(|s| s.points.iter().map(|(x, _)| *x)));
         let area = legend(area, series)?;
         let label = |place: &f64| x.label(*place);
-        let mut chart = self.chart(&area, across, &x.title, &label, series, None)?;
+        let mut chart = self.chart(&area, across, &x.title, &label, values(series))?;
         for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
             let placed: Vec<(f64, f64, Spread)> = series
                 .points
@@ -319,7 +330,7 @@ impl Panel {
         let name = |place: &f64| groups.get(*place as usize).cloned().unwrap_or_default();
         let area = legend(area, series)?;
         let origin = self.y.origin();
-        let mut chart = self.chart(&area, across, title, &name, series, origin)?;
+        let mut chart = self.chart(&area, across, title, &name, values(series).chain(origin))?;
         let foot = origin
             .and_then(|origin| self.y.place(origin))
             .unwrap_or(chart.y_range().start);
@@ -346,23 +357,16 @@ impl Panel {
         Ok(())
     }
 
-    /// The frame of a chart: axes, their titles and ticks; `origin` is on the vertical one too.
-    fn chart<'a, 'b, X>(
+    /// The frame of a chart: axes, their titles and ticks; `values` are on the vertical one.
+    fn chart<'a, 'b>(
         &self,
         area: &'a Area<'b>,
         across: Ticked,
         title: &str,
         tick: &dyn Fn(&f64) -> String,
-        series: &[Series<X>],
-        origin: Option<f64>,
+        values: impl Iterator<Item = f64>,
     ) -> Result<Chart<'a, 'b>> {
-        let spreads = || {
-            series
-                .iter()
-                .flat_map(|series| series.points.iter().map(|point| point.1))
-        };
-        let values = spreads().flat_map(|s| [s.p5, s.median, s.p95]);
-        let up = self.y.coordinate(values.chain(origin));
+        let up = self.y.coordinate(values);
         let mut chart = ChartBuilder::on(area)
             .margin(MARGIN)
             .margin_right(MARGIN_RIGHT)
@@ -406,6 +410,12 @@ impl Panel {
         ])?;
         Ok(())
     }
+}
+
+/// What the vertical axis has to cover for these series.
+fn values<X>(series: &[Series<X>]) -> impl Iterator<Item = f64> {
+    let points = series.iter().flat_map(|series| &series.points);
+    points.flat_map(|(_, spread)| [spread.p5, spread.median, spread.p95])
 }
 
 /// How wide a text of so many characters may be, pixels. The renderer of the picture chooses the

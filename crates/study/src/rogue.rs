@@ -1,6 +1,7 @@
 //! BRR fig. 1: what a hostile tenant costs the host, and its neighbour, when it is ended.
 
 mod attack;
+mod duel;
 mod runtime;
 mod together;
 mod trial;
@@ -21,8 +22,9 @@ use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 pub use attack::{Attack, Damage, Surroundings, When, hostile, require};
-pub use runtime::{BUDGET, Death, Runtime};
-pub use together::{Ending, Round, Together};
+pub use duel::Duel;
+pub use runtime::{BUDGET, Death, Runtime, lease};
+pub use together::{Ending, Pace, Round, Together, Unready};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
 /// What a neighbour may feel at most while a tenant of Leasehold is ended.

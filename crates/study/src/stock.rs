@@ -37,7 +37,7 @@ use crate::processor::pin;
 /// Output that is kept of a program; writing more fails.
 const OUTPUT_BYTES: usize = 16 << 20;
 /// Entries of a resource table.
-const TABLE_ENTRIES: usize = 10_000_000;
+const TABLE_ENTRIES: usize = 20_000_000;
 /// How often the epoch is turned until a guest that is to end has yielded. One turn does, unless
 /// it falls between the guest's arming and its start.
 const TURN: Duration = Duration::from_millis(1);

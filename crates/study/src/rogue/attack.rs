@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use tempfile::TempDir;
 
-use super::runtime::Runtime;
+use super::runtime::{BUDGET, Runtime};
 
 /// Name, for the guest, of the directory that every guest gets.
 const DIRECTORY: &str = "/data";
@@ -43,6 +43,8 @@ pub struct Attack {
     pub stdin: Bytes,
     /// When it is ended.
     pub when: When,
+    /// Its reclamation budget in Leasehold.
+    pub budget: Duration,
     /// A stranger that it is connected to: file and argument of the service, which outlives it.
     pub(super) service: Option<(&'static str, &'static str)>,
     /// Whether stock wasmtime has what it attacks.
@@ -58,6 +60,7 @@ impl Attack {
             args: args.split_ascii_whitespace().map(str::to_owned).collect(),
             stdin: Bytes::new(),
             when: When::Ready(Duration::ZERO),
+            budget: BUDGET,
             service: None,
             in_stock: true,
         }
@@ -87,6 +90,11 @@ impl Attack {
     /// The same, ended at another time.
     pub fn ended(self, when: When) -> Self {
         Self { when, ..self }
+    }
+
+    /// The same under another reclamation budget.
+    pub fn within(self, budget: Duration) -> Self {
+        Self { budget, ..self }
     }
 
     /// The same with something on its standard input.

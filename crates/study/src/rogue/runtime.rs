@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     Capture, Cell, CellConfig, Directory, Ended, Input, Lease, Output, Reclaimed, StartRequest,
     Statement, TenantHandle,
@@ -34,8 +33,8 @@ const LINKS: u32 = 64;
 /// What a service gets to receive what was sent to it.
 const RECEIVE: Duration = Duration::from_millis(20);
 
-/// Reclamation budget of every guest in Leasehold: more than any of them needs, so that the
-/// damage is the same in both runtimes.
+/// Reclamation budget of a guest in Leasehold unless it is given another: more than any of them needs,
+/// so that the damage is the same in both runtimes.
 pub const BUDGET: Duration = Duration::from_secs(2);
 /// The same limits in both runtimes.
 const LIMITS: Limits = Limits {
@@ -145,26 +144,25 @@ impl Death {
 }
 
 impl Host {
-    /// A runtime whose guests run on processor `cpu`, up to `crowd` of them side by side.
+    /// A runtime whose guests run on processor `cpu`: a cell as `config` says, or stock wasmtime on
+    /// so many `threads`.
     pub(super) fn start(
         runtime: Runtime,
-        profile: &Profile,
+        config: CellConfig,
         cpu: usize,
-        crowd: NonZero<usize>,
+        threads: NonZero<usize>,
     ) -> Result<Self> {
         Ok(match runtime {
-            Runtime::Leasehold => {
-                let mut config = CellConfig::new(profile.clone());
-                config.cpu = Some(cpu);
-                config.code_cache = leasehold_cell::user_code_cache();
-                Self::Leasehold(Box::new(Cell::start(config)?))
-            }
-            // A thread for each: on fewer, who computes keeps the others waiting until it yields.
+            Runtime::Leasehold => Self::Leasehold(Box::new(Cell::start(CellConfig {
+                cpu: Some(cpu),
+                code_cache: leasehold_cell::user_code_cache(),
+                ..config
+            })?)),
             Runtime::Wasmtime => Self::Wasmtime(Box::new(Stock::with_threads(
                 Allocation::OnDemand,
                 LIMITS,
                 Some(cpu),
-                crowd,
+                threads,
             )?)),
         })
     }
@@ -240,9 +238,13 @@ fn arguments(attack: &Attack) -> Vec<String> {
     args
 }
 
-fn lease() -> Result<Lease> {
+/// The lease of a guest with this reclamation budget.
+///
+/// # Errors
+/// If no lease can state the budget.
+pub fn lease(budget: Duration) -> Result<Lease> {
     let mut lease = Lease::default();
-    lease.reclaim.budget = u64::try_from(BUDGET.as_nanos())
+    lease.reclaim.budget = u64::try_from(budget.as_nanos())
         .ok()
         .and_then(Nanoseconds::new)
         .context("the budget is in range")?;
@@ -256,13 +258,14 @@ fn request(
     program: &Arc<leasehold_cell::Program>,
     args: Vec<String>,
     attack: &Attack,
+    budget: Duration,
     surroundings: &Surroundings,
     output: &Capture,
 ) -> Result<StartRequest> {
     let (host, guest) = surroundings.directory();
     Ok(StartRequest {
         program: Arc::clone(program),
-        lease: lease()?,
+        lease: lease(budget)?,
         surroundings: leasehold_cell::Surroundings {
             args,
             dirs: vec![Directory {
@@ -286,13 +289,20 @@ fn in_cell(
     surroundings: &Surroundings,
 ) -> Result<Living> {
     let output = Capture::new(OUTPUT_BYTES);
-    let guest = request(program, arguments(attack), attack, surroundings, &output)?;
+    let guest = request(
+        program,
+        arguments(attack),
+        attack,
+        attack.budget,
+        surroundings,
+        &output,
+    )?;
     let started_ns = monotonic_ns();
     let (tenant, service) = match (service, attack.service) {
         (Some(program), Some((file, argument))) => {
             let args = vec![file.to_owned(), argument.to_owned()];
             let ignored = Capture::new(OUTPUT_BYTES);
-            let service = request(program, args, attack, surroundings, &ignored)?;
+            let service = request(program, args, attack, BUDGET, surroundings, &ignored)?;
             let (tenant, service) = (cell.start_held(guest)?, cell.start_held(service)?);
             let connected = cell.connect(&tenant, &service, CHANNEL_BYTES, LINKS);
             connected.context("connecting the guest to its service")?;

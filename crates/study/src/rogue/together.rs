@@ -5,6 +5,7 @@
 //! again and says when each was done. What an end costs the others shows in how long the witness
 //! took for the picture that the end fell into, and in how many there are in any moment.
 
+use std::fmt;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use leasehold_cell::profile::Profile;
+use leasehold_cell::CellConfig;
 
 use super::attack::{Attack, Surroundings, When};
 use super::runtime::{Death, Host, Living, Runtime};
@@ -22,8 +23,8 @@ use crate::neighbour::Interval;
 use crate::processor::bound_to;
 use crate::samples::Samples;
 
-/// How long everyone runs before the first is killed, and between an end and the next kill.
-const BETWEEN: Duration = Duration::from_millis(80);
+/// How long a quiet time before an end is that the end is held against.
+const QUIET: Duration = Duration::from_millis(80);
 /// How often guests of stock wasmtime yield to each other; a cell does that by itself.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -34,17 +35,24 @@ pub struct Ending {
     pub guest: &'static str,
     /// How it ended.
     pub death: Death,
+    /// How many of what it makes it said that it got, if it says that.
+    pub made: Option<u64>,
     /// What the witness took for the pictures that it worked on during the end, ns.
     pub during: Samples,
     /// The same just before the end, when the same others ran, ns.
     pub before: Samples,
 }
 
-impl Ending {
-    /// The longest that the witness took for a picture during the end, over the longest just
-    /// before: it gives way to the others in its turn, so that some pictures are always slower.
-    pub fn slowdown(&self) -> Option<f64> {
-        Some(self.during.max()? as f64 / self.before.max()?.max(1) as f64)
+/// A guest that did not come to do its damage: its lease may not have paid for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unready {
+    /// Its name.
+    pub guest: &'static str,
+}
+
+impl fmt::Display for Unready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.guest)
     }
 }
 
@@ -59,6 +67,24 @@ pub struct Round {
     pub first_kill_ns: u64,
 }
 
+/// How long the guests go on undisturbed.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Before each kill: after the start of the last guest, or the end before.
+    pub before: Duration,
+    /// After the last end.
+    pub after: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            before: QUIET,
+            after: QUIET,
+        }
+    }
+}
+
 /// Where guests run side by side: one runtime on one processor.
 pub struct Together<'a> {
     runtime: Runtime,
@@ -66,23 +92,25 @@ pub struct Together<'a> {
     guests: PathBuf,
     surroundings: &'a Surroundings,
     measuring_cpu: usize,
+    pace: Pace,
 }
 
 impl<'a> Together<'a> {
-    /// Starts a runtime for a `crowd` of so many on one processor; whoever measures is on another.
+    /// Starts a runtime on one processor, a cell as `config` says, stock wasmtime on so many `threads`;
+    /// what measures is on another processor.
     ///
     /// # Errors
     /// If the host refuses, or has but one processor.
     pub fn new(
         runtime: Runtime,
         guests: PathBuf,
-        profile: &Profile,
+        config: CellConfig,
         surroundings: &'a Surroundings,
-        crowd: NonZero<usize>,
+        threads: NonZero<usize>,
     ) -> Result<Self> {
         let (guest_cpu, measuring_cpu) = two_processors()?;
         let host = bound_to(Some(guest_cpu), || {
-            Host::start(runtime, profile, guest_cpu, crowd)
+            Host::start(runtime, config, guest_cpu, threads)
         })?;
         Ok(Self {
             runtime,
@@ -90,7 +118,13 @@ impl<'a> Together<'a> {
             guests,
             surroundings,
             measuring_cpu,
+            pace: Pace::default(),
         })
+    }
+
+    /// The same at another pace.
+    pub fn at(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Starts all of `attacks` that the runtime has something for and `witness`, which says of each
@@ -98,7 +132,8 @@ impl<'a> Together<'a> {
     /// order in which they are given.
     ///
     /// # Errors
-    /// If a guest does not do as it should, or the host refuses.
+    /// If a guest does not do as it should, with [`Unready`] if that is before its damage is done, or if
+    /// the host refuses.
     pub fn round(&self, attacks: &[Attack], witness: &Attack) -> Result<Round> {
         let over = AtomicBool::new(false);
         bound_to(Some(self.measuring_cpu), || {
@@ -141,12 +176,13 @@ impl<'a> Together<'a> {
                 }
                 Ok::<_, anyhow::Error>(guest)
             };
-            living.push((turn, attack, start().with_context(|| attack.name)?));
+            let unready = Unready { guest: attack.name };
+            living.push((turn, attack, start().context(unready)?));
         }
         living.sort_unstable_by_key(|(turn, ..)| *turn);
         let (.., witness) = living.pop().context("a witness")?;
-        let deaths = kill_in_turn(living)?;
-        thread::sleep(BETWEEN);
+        let deaths = kill_in_turn(living, self.pace.before)?;
+        thread::sleep(self.pace.after);
         // It was started last.
         let life = Interval {
             start_ns: started_ns,
@@ -189,36 +225,63 @@ fn realtime_minus_monotonic_ns() -> i128 {
     realtime_ns - i128::from(monotonic_ns())
 }
 
-fn kill_in_turn(living: Vec<(usize, &Attack, Living)>) -> Result<Vec<(&'static str, Death)>> {
-    let mut deaths = Vec::new();
+fn kill_in_turn(living: Vec<(usize, &Attack, Living)>, before: Duration) -> Result<Vec<Killed>> {
+    let mut killed = Vec::new();
     for (_, attack, guest) in living {
-        thread::sleep(BETWEEN);
-        let death = guest.kill(true).with_context(|| attack.name)?;
-        deaths.push((attack.name, death));
+        thread::sleep(before);
+        let made = made(&guest.output());
+        killed.push(Killed {
+            guest: attack.name,
+            made,
+            death: guest.kill(true).with_context(|| attack.name)?,
+        });
     }
-    Ok(deaths)
+    Ok(killed)
+}
+
+/// A guest that was killed.
+struct Killed {
+    guest: &'static str,
+    made: Option<u64>,
+    death: Death,
+}
+
+/// What a hostile guest says that it got: `got N`, and why it got no more.
+fn made(output: &[u8]) -> Option<u64> {
+    let output = String::from_utf8_lossy(output);
+    let said = output.lines().find_map(|line| line.strip_prefix("got "))?;
+    said.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// What each of the pictures took that were worked on at any time of `span`, ns.
+pub(super) fn took(pictures: &[Interval], span: Interval) -> Samples {
+    let overlapping = pictures
+        .iter()
+        .filter(|picture| picture.start_ns < span.end_ns && picture.end_ns > span.start_ns);
+    overlapping
+        .map(|picture| picture.end_ns - picture.start_ns)
+        .collect()
 }
 
 impl Round {
-    fn new(deaths: Vec<(&'static str, Death)>, pictures: Vec<Interval>) -> Self {
-        let first_kill_ns = deaths.first().map_or(0, |(_, death)| death.ending.start_ns);
-        let took = |start_ns: u64, end_ns: u64| -> Samples {
-            let overlapping = pictures
-                .iter()
-                .filter(|picture| picture.start_ns < end_ns && picture.end_ns > start_ns);
-            overlapping
-                .map(|picture| picture.end_ns - picture.start_ns)
-                .collect()
-        };
-        let endings = deaths.into_iter().map(|(guest, death)| {
-            let Interval { start_ns, end_ns } = death.ending;
+    fn new(killed: Vec<Killed>, pictures: Vec<Interval>) -> Self {
+        let first = killed.first();
+        let first_kill_ns = first.map_or(0, |first| first.death.ending.start_ns);
+        let endings = killed.into_iter().map(|killed| {
+            let Killed { guest, made, death } = killed;
+            let start_ns = death.ending.start_ns;
             // The picture at which the end begins is one of the end's.
             let whole = pictures.iter().rfind(|picture| picture.end_ns <= start_ns);
             let quiet_ns = whole.map_or(start_ns, |picture| picture.end_ns);
+            let quiet = Interval {
+                start_ns: quiet_ns.saturating_sub(QUIET.as_nanos() as u64),
+                end_ns: quiet_ns,
+            };
             Ending {
                 guest,
-                during: took(start_ns, end_ns),
-                before: took(quiet_ns.saturating_sub(BETWEEN.as_nanos() as u64), quiet_ns),
+                made,
+                during: took(&pictures, death.ending),
+                before: took(&pictures, quiet),
                 death,
             }
         });
@@ -240,7 +303,7 @@ impl Drop for RaisedWhenDropped<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Death, Interval, Round, pictures};
+    use super::{Death, Interval, Killed, Round, made, pictures};
 
     #[test]
     fn an_end_is_held_against_the_pictures_just_before_it() {
@@ -267,10 +330,23 @@ mod tests {
             reclaimed: None,
             statement: None,
         };
-        let round = Round::new(vec![("guest", death)], pictures);
+        let killed = Killed {
+            guest: "guest",
+            made: None,
+            death,
+        };
+        let round = Round::new(vec![killed], pictures);
         let ending = &round.endings[0];
         assert_eq!(round.first_kill_ns, 11_000);
         assert_eq!((ending.during.count(), ending.before.count()), (1, 5));
-        assert!((ending.slowdown().expect("both") - 5.0).abs() < 0.01);
+        assert_eq!(ending.during.ratio_to(&ending.before, 0.99), Some(5.0));
+    }
+
+    #[test]
+    fn a_guest_says_how_much_it_got() {
+        assert_eq!(made(b"got 17 refused budget\nready\n"), Some(17));
+        assert_eq!(made(b"ready\ngot 10000000\n"), Some(10_000_000));
+        assert_eq!(made(b"ready\n"), None);
+        assert_eq!(made(b""), None);
     }
 }

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use leasehold_cell::Statement;
 use leasehold_cell::profile::Profile;
+use leasehold_cell::{CellConfig, Statement};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::attack::{Attack, Surroundings};
@@ -195,7 +195,8 @@ impl Bench {
             for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
                 // Whatever other threads a runtime has keep off the neighbour.
                 let host = bound_to(Some(guest_cpu), || {
-                    Host::start(runtime, profile, cpu, NonZero::<usize>::MIN)
+                    let config = CellConfig::new(profile.clone());
+                    Host::start(runtime, config, cpu, NonZero::<usize>::MIN)
                 })?;
                 hosts.push((runtime, placement, host));
             }

@@ -1,0 +1,100 @@
+//! One run that is looked at: what the program is charged, and when it uses the processor.
+
+use super::useless;
+use crate::exit::Failure;
+use crate::run::failure;
+use anyhow::Context as _;
+use leasehold_cell::clock::monotonic_ns;
+use leasehold_cell::{Capture, Cell, Exit, Lease, Output, Program, StartRequest, Surroundings};
+use leasehold_study::samples::Samples;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Output that is kept of a run.
+const OUTPUT_BYTES: usize = 16 << 20;
+
+/// The kernel tells what a thread has run as of its last tick, at most so long ago, and a tenant is charged
+/// no more than that: what it used may be so much more than what is known, ns.
+const TICK_NS: u64 = 4_000_000;
+
+/// What one run showed.
+#[derive(Debug, Clone)]
+pub(super) struct Observed {
+    /// Charged before its first instruction, ns.
+    pub(super) start_ns: u64,
+    /// The most that was charged at once, ns.
+    pub(super) peak_ns: u64,
+    /// From its start to its end, ns.
+    pub(super) time_ns: u64,
+    /// Processor time at the most, ns.
+    pub(super) used_ns: u64,
+    /// Processor time in each period, ns.
+    pub(super) busy: Samples,
+    /// What it wrote to standard output.
+    pub(super) output: Vec<u8>,
+}
+
+/// Runs `program` once under `lease`, and looks at it every `period`.
+///
+/// # Errors
+/// If it is not started, or does not end with 0.
+pub(super) fn observe(
+    cell: &Cell,
+    program: &Arc<Program>,
+    lease: Lease,
+    surroundings: &Surroundings,
+    period: Duration,
+) -> Result<Observed, Failure> {
+    let output = Capture::new(OUTPUT_BYTES);
+    let request = StartRequest {
+        program: Arc::clone(program),
+        lease,
+        surroundings: Surroundings {
+            stdout: Output::Capture(output.clone()),
+            ..surroundings.clone()
+        },
+        detailed: true,
+    };
+    let tenant = cell.start_held(request).map_err(failure)?;
+    let start = tenant.statement().context("a tenant that is held")?;
+    let used_ns = || Some(tenant.processor()?.supply.used);
+    // Its start is its own work, too, but no part of the run.
+    let before_ns = used_ns().unwrap_or(0);
+    let mut busy = Samples::new();
+    let began_ns = monotonic_ns();
+    tenant.go();
+    let (mut seen_ns, mut next_ns) = (before_ns, began_ns);
+    let ended = loop {
+        next_ns += u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let rest_ns = next_ns.saturating_sub(monotonic_ns());
+        let ended = tenant.wait_for(Duration::from_nanos(rest_ns));
+        if let Some(ended) = ended.map_err(failure)? {
+            break ended;
+        }
+        if let Some(now_ns) = used_ns() {
+            busy.record(now_ns.saturating_sub(seen_ns));
+            seen_ns = now_ns;
+        }
+    };
+    match &ended.exit {
+        Exit::Code(0) => {}
+        Exit::Code(code) => return Err(useless(&format!("exited with {code}"))),
+        Exit::Trap(why) | Exit::Lease(why) | Exit::Memory(why) => return Err(useless(why)),
+        Exit::Killed => return Err(useless("it was killed")),
+    }
+    let time_ns = ended.at_ns.saturating_sub(began_ns);
+    // Likewise its end.
+    let ended_ns = ended.reclaimed.returned.cpu_ns;
+    let used_ns = ended.supply.used.saturating_sub(ended_ns);
+    busy.record(used_ns.saturating_sub(seen_ns));
+    let used_ns = used_ns.saturating_sub(before_ns).saturating_add(TICK_NS);
+    let account = ended.statement.context("the account of its end")?;
+    Ok(Observed {
+        start_ns: (start.charged.0 + start.carved.0).div_ceil(1000),
+        peak_ns: account.peak.0.div_ceil(1000),
+        time_ns,
+        used_ns: used_ns.min(time_ns),
+        busy,
+        output: output.bytes(),
+    })
+}

@@ -1,0 +1,121 @@
+//! `leasehold advise` as a person meets it: three reservations, and a lease file that works.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Says `done` after so many rounds of a loop that has no call in it, and has so many pages of wasm.
+fn program(rounds: u64, pages: u32) -> String {
+    format!(
+        r#"(module
+          (import "wasi_snapshot_preview1" "fd_write"
+            (func $write (param i32 i32 i32 i32) (result i32)))
+          (memory (export "memory") {pages})
+          (data (i32.const 0) "\10\00\00\00\05\00\00\00")
+          (data (i32.const 16) "done\n")
+          (func (export "_start") (local $round i64)
+            (loop $more
+              (local.set $round (i64.add (local.get $round) (i64.const 1)))
+              (br_if $more (i64.lt_u (local.get $round) (i64.const {rounds}))))
+            (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))"#
+    )
+}
+
+fn leasehold(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .current_dir(directory)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("runs")
+}
+
+/// What is advised for such a program, and the directory with it and its lease file.
+fn advised(rounds: u64, pages: u32) -> (Value, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("loop.wat"), program(rounds, pages)).expect("written");
+    let advise = [
+        "advise",
+        "--json",
+        "--points",
+        "2",
+        "--lease",
+        "lease.toml",
+        "loop.wat",
+        "a b",
+    ];
+    let advised = leasehold(directory.path(), &advise);
+    assert_eq!(advised.status.code(), Some(0), "{advised:?}");
+    (
+        serde_json::from_slice(&advised.stdout).expect("JSON"),
+        directory,
+    )
+}
+
+#[test]
+fn a_program_does_the_same_under_its_lease_file_however_short_it_is() {
+    // Some microseconds, and some ten milliseconds; with memory that it does not need, too.
+    for (rounds, pages) in [(1, 1), (1, 4), (50_000_000, 4)] {
+        let (json, directory) = advised(rounds, pages);
+        let text = std::fs::read_to_string(directory.path().join("lease.toml")).expect("a lease");
+        assert_eq!(json["lease"]["file"], *text, "{json}");
+        assert!(
+            text.contains("[tenant.loop]") && text.contains("args      = [\"a b\"]"),
+            "{text}"
+        );
+        let without = leasehold(directory.path(), &["run", "loop.wat", "a b"]);
+        let with = leasehold(directory.path(), &["run", "--lease", "lease.toml"]);
+        assert_eq!(without.stdout, b"done\n", "{without:?}");
+        assert_eq!(
+            (with.status, &with.stdout),
+            (without.status, &without.stdout),
+            "{with:?}\n{text}"
+        );
+    }
+}
+
+#[test]
+fn the_reclamation_budget_has_a_margin_beyond_what_was_charged_and_less_is_refused() {
+    let (json, directory) = advised(1, 1);
+    let lease = &json["lease"];
+    let ns = |key: &str| {
+        lease[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key} in {json}"))
+    };
+    let (start, peak, budget) = (ns("start_ns"), ns("peak_ns"), ns("reclaim_budget_ns"));
+    assert!(0 < start && start <= peak, "{json}");
+    assert_eq!(lease["margin_ratio"], 0.25);
+    assert!(budget >= peak + peak / 4, "{json}");
+    let less = format!("{}ns", start - start / 10);
+    let refused = leasehold(directory.path(), &["run", "--budget", &less, "loop.wat"]);
+    assert_eq!(refused.status.code(), Some(77), "{refused:?}");
+}
+
+#[test]
+fn a_program_that_only_computes_is_advised_the_share_of_the_processor_that_keeps_its_speed() {
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("loop.wat"), program(200_000_000, 1)).expect("written");
+    let advise = [
+        "advise", "--json", "--points", "2", "--keep", "0.5", "--period", "20ms", "loop.wat",
+    ];
+    let advised = leasehold(directory.path(), &advise);
+    assert_eq!(advised.status.code(), Some(0), "{advised:?}");
+    let json: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+    let ns = |key: &str| {
+        json["lease"][key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key} in {json}"))
+    };
+    assert_eq!(ns("cpu_period_ns"), 20_000_000);
+    // It may take twice as long, of which it uses the processor for as long as before; other programs of the
+    // host may have made it wait for the rest.
+    let (time, used, budget) = (ns("time_ns"), ns("used_ns"), ns("cpu_budget_ns"));
+    let share = used as f64 / (time + used) as f64;
+    let most = (share * 20e6) as u64 + 200_000;
+    assert!(0 < budget && budget <= most, "{budget} of {most}: {json}");
+    if used > time / 10 * 9 {
+        assert!(budget + 200_000 >= most, "{budget} of {most}: {json}");
+        assert!((9_000_000..=10_500_000).contains(&budget), "{json}");
+    }
+}
