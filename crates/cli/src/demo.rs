@@ -9,7 +9,7 @@ use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::output::tell;
 use anyhow::Context;
-use deadline::Deadlines;
+use deadline::{Deadlines, Verdict};
 use headline::{Headline, LeasedEnd, StockEnd};
 use leasehold_cell::CellConfig;
 use leasehold_cell::profile::Profile;
@@ -135,7 +135,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     for said in said.into_iter().flatten() {
         tell!("{said}");
     }
-    let is_kept = is_kept && lines.iter().all(Line::is_kept);
+    let is_kept = is_kept && !lines.iter().any(Line::is_broken);
     Ok(ExitCode::from(u8::from(!is_kept)))
 }
 
@@ -200,6 +200,7 @@ impl Stage<'_> {
             })
         };
         let cost = leased.death.reclaimed.context("an end in a cell")?;
+        let verdict = deadlines.verdict(&leased.death, BUDGET);
         let headline = Headline {
             asked: scale.timers,
             wasmtime: in_stock(&stock)?,
@@ -210,11 +211,12 @@ impl Stage<'_> {
                 cpu_ns: cost.returned.cpu_ns,
                 end_ns: cost.returned.wall_ns,
                 deadline_ns: deadlines.within_ns(BUDGET),
+                verdict,
                 slowest_ns: slowest(&leased),
                 p99_ratio: p99_ratio(&leased)?,
             },
         };
-        let is_kept = deadlines.are_kept_by(&leased.death, BUDGET);
+        let is_kept = verdict != Verdict::Broken;
         for line in headline.lines() {
             tell!("{line}");
         }

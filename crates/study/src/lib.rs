@@ -94,7 +94,7 @@ pub mod stock;
 pub mod storm;
 pub mod study;
 mod sweep;
-mod taken;
+pub mod taken;
 pub mod teardown_pages;
 pub mod unit;
 

@@ -16,16 +16,16 @@ const THREADS: [&str; 2] = ["leasehold-cell", "leasehold-reape"];
 
 /// What was taken since the start of the process, or between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// By the hypervisor, ns of all processors together; in ticks of 10 ms.
-    pub(crate) stolen_ns: u64,
+    pub stolen_ns: u64,
     /// By other threads of this kernel, from all cells of this process and the threads that close their files, ns.
-    pub(crate) waited_ns: u64,
+    pub waited_ns: u64,
 }
 
 impl Taken {
     /// What was taken until now: zero where the host does not tell.
-    pub(crate) fn so_far() -> Self {
+    pub fn so_far() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let waits = threads().filter_map(|task| waited(&fs::read_to_string(task).ok()?));
         Self {
@@ -35,7 +35,7 @@ impl Taken {
     }
 
     /// Whether it is enough to explain `late_ns`. Ticks are rounded down, so that one more may have been stolen.
-    pub(crate) fn explains(self, late_ns: u64) -> bool {
+    pub fn explains(self, late_ns: u64) -> bool {
         let stolen = match self.stolen_ns {
             0 => 0,
             stolen => stolen + TICK_NS,

@@ -72,24 +72,42 @@ impl Deadlines {
 
     /// Whether an end kept its budget of processor time and its deadline on the wall's clock; an end in
     /// stock wasmtime has neither.
-    pub(super) fn are_kept_by(&self, death: &Death, budget: Duration) -> bool {
-        let is_within = |ns: u64, most: Option<u64>| most.is_none_or(|most| ns <= most);
-        let budget_ns = u64::try_from(budget.as_nanos()).ok();
-        death.reclaimed.is_none_or(|cost| {
-            is_within(cost.returned.cpu_ns, budget_ns)
-                && is_within(cost.returned.wall_ns, self.within_ns(budget))
-        })
+    pub(super) fn verdict(&self, death: &Death, budget: Duration) -> Verdict {
+        let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+        let Some(cost) = death.reclaimed else {
+            return Verdict::Kept;
+        };
+        let late_ns = self
+            .within_ns(budget)
+            .map_or(0, |most| cost.returned.wall_ns.saturating_sub(most));
+        match (cost.returned.cpu_ns <= budget_ns, late_ns) {
+            (true, 0) => Verdict::Kept,
+            (true, late_ns) if death.taken.explains(late_ns) => Verdict::HostTook,
+            _ => Verdict::Broken,
+        }
     }
+}
+
+/// What became of a deadline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    #[default]
+    Kept,
+    /// The end was late on the clock, and by no more than the host had taken the processor for: the cell of the
+    /// demonstration has no real-time priority, as stock wasmtime's threads have none.
+    HostTook,
+    Broken,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Deadlines;
+    use super::{Deadlines, Verdict};
     use leasehold_cell::Reclaimed;
     use leasehold_cell::clock::Elapsed;
     use leasehold_cell::profile::Profile;
     use leasehold_study::neighbour::Interval;
     use leasehold_study::rogue::{Attack, Death};
+    use leasehold_study::taken::Taken;
     use std::path::Path;
     use std::time::Duration;
 
@@ -114,6 +132,7 @@ mod tests {
             killed: true,
             reclaimed: Some(reclaimed),
             statement: None,
+            taken: Taken::default(),
         }
     }
 
@@ -123,16 +142,19 @@ mod tests {
         let deadlines = deadlines();
         let most_ns = deadlines.within_ns(BUDGET).expect("a bound");
         assert!(most_ns > 20_000_000, "{most_ns}");
-        for (cpu_ns, wall_ns, is_kept) in [
-            (9_000_000, 15_000_000, true),
-            (20_000_000, most_ns, true),
-            (20_000_001, 15_000_000, false),
-            (9_000_000, most_ns + 1, false),
+        for (cpu_ns, wall_ns, waited_ns, verdict) in [
+            (9_000_000, 15_000_000, 0, Verdict::Kept),
+            (20_000_000, most_ns, 0, Verdict::Kept),
+            (20_000_001, 15_000_000, 0, Verdict::Broken),
+            (20_000_001, most_ns + 1, 1, Verdict::Broken),
+            (9_000_000, most_ns + 2, 1, Verdict::Broken),
+            (9_000_000, most_ns + 1, 1, Verdict::HostTook),
         ] {
-            let death = death(cpu_ns, wall_ns);
+            let mut death = death(cpu_ns, wall_ns);
+            death.taken.waited_ns = waited_ns;
             assert_eq!(
-                deadlines.are_kept_by(&death, BUDGET),
-                is_kept,
+                deadlines.verdict(&death, BUDGET),
+                verdict,
                 "{cpu_ns} {wall_ns}"
             );
         }
@@ -141,7 +163,7 @@ mod tests {
             reclaimed: None,
             ..death(u64::MAX, u64::MAX)
         };
-        assert!(deadlines.are_kept_by(&stock, BUDGET));
+        assert_eq!(deadlines.verdict(&stock, BUDGET), Verdict::Kept);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the demonstration says first: two lines, and a picture of the same two ends.
 
+use super::deadline::Verdict;
 use leasehold_study::plot::{Axis, Figure, Instant, Marks, Panel, Timeline};
 use leasehold_study::rogue::{Duel, Runtime};
 use leasehold_study::unit::Unit;
@@ -44,6 +45,7 @@ pub(super) struct LeasedEnd {
     pub(super) end_ns: u64,
     /// What it may take at most, ns.
     pub(super) deadline_ns: Option<u64>,
+    pub(super) verdict: Verdict,
     /// The neighbour's slowest answer, ns.
     pub(super) slowest_ns: u64,
     /// The neighbour's 99th percentile over that before.
@@ -76,6 +78,12 @@ impl Headline {
         let deadline = match leased.deadline_ns {
             Some(most) if leased.end_ns <= most => {
                 format!("; its deadline was {}: kept", time(most))
+            }
+            Some(most) if leased.verdict == Verdict::HostTook => {
+                format!(
+                    "; its deadline was {}, and the host took the processor for longer than it is late",
+                    time(most)
+                )
             }
             Some(most) => format!("; its deadline was {}: BROKEN", time(most)),
             None => String::new(),
@@ -189,10 +197,12 @@ pub(super) fn time(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::Verdict;
     use super::{Headline, LeasedEnd, StockEnd, time, timers};
     use leasehold_study::neighbour::Interval;
     use leasehold_study::rogue::{Death, Duel, Ending, Round, Runtime};
     use leasehold_study::samples::Samples;
+    use leasehold_study::taken::Taken;
 
     fn headline() -> Headline {
         let wasmtime = StockEnd {
@@ -216,6 +226,7 @@ mod tests {
                 cpu_ns: 9_080_000,
                 end_ns: 15_400_000,
                 deadline_ns: Some(123_000_000),
+                verdict: Verdict::Kept,
                 slowest_ns: 4_300_000,
                 p99_ratio: 1.014,
             },
@@ -272,6 +283,7 @@ mod tests {
                     killed: true,
                     reclaimed: None,
                     statement: None,
+                    taken: Taken::default(),
                 },
                 made: Some(1),
                 during: Samples::new(),

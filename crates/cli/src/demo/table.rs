@@ -1,7 +1,7 @@
 //! The table of the demonstration: every guest's end in both runtimes.
 
 use super::Shown;
-use super::deadline::Deadlines;
+use super::deadline::{Deadlines, Verdict};
 use super::headline::time;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_study::rogue::{Attack, Ending, Runtime};
@@ -25,8 +25,8 @@ pub(super) struct Line {
     budget_ns: u64,
     /// What an end may take at most on the wall's clock, ns.
     deadline_ns: Option<u64>,
-    /// Whether all ends kept budget and deadline.
-    is_kept: bool,
+    /// What became of budget and deadline, at the worst of its ends.
+    verdict: Verdict,
     /// Whether all ends took no more of the processor than was predicted for them.
     is_predicted: bool,
     /// The neighbour's 99th percentile during the ends over that before.
@@ -67,16 +67,19 @@ impl Line {
             predicted_ns: predicted.p50(),
             budget_ns: u64::try_from(guest.budget.as_nanos()).unwrap_or(u64::MAX),
             deadline_ns: deadlines.within_ns(guest.budget),
-            is_kept: here().all(|ending| deadlines.are_kept_by(&ending.death, guest.budget)),
+            verdict: here()
+                .map(|ending| deadlines.verdict(&ending.death, guest.budget))
+                .max()
+                .unwrap_or(Verdict::Kept),
             is_predicted: here().all(is_predicted),
             leasehold_p99: p99(Runtime::Leasehold),
             wasmtime_p99: p99(Runtime::Wasmtime),
         }
     }
 
-    /// Whether all ends kept budget and deadline.
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_kept
+    /// Whether an end broke its budget, or its deadline though the host did not take the processor for so long.
+    pub(super) fn is_broken(&self) -> bool {
+        self.verdict == Verdict::Broken
     }
 
     /// Both ends if stock wasmtime's is shorter, by as much as can be seen in the table.
@@ -101,7 +104,12 @@ impl Line {
             ns(self.deadline_ns),
             ns(self.cpu_ns),
             ns(Some(self.budget_ns)),
-            if self.is_kept { "yes" } else { "NO" }.to_owned(),
+            match self.verdict {
+                Verdict::Kept => "yes",
+                Verdict::HostTook => "host late",
+                Verdict::Broken => "NO",
+            }
+            .to_owned(),
             ratio(self.leasehold_p99),
             ratio(self.wasmtime_p99),
         ]
@@ -193,7 +201,7 @@ pub(super) fn longer_than_predicted(lines: &[Line]) -> Option<String> {
 
 /// Says which guests' ends broke their budget or deadline, if any did.
 pub(super) fn broken(lines: &[Line]) -> Option<String> {
-    let broken = lines.iter().filter(|line| !line.is_kept);
+    let broken = lines.iter().filter(|line| line.is_broken());
     let broken: Vec<&str> = broken.map(|line| line.guest).collect();
     (!broken.is_empty()).then(|| format!("deadline broken: {}.", broken.join(", ")))
 }
@@ -211,7 +219,9 @@ pub(super) fn binding(predicted_ns: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, binding, broken, longer_than_predicted, table, where_stock_is_faster};
+    use super::{
+        Line, Verdict, binding, broken, longer_than_predicted, table, where_stock_is_faster,
+    };
     use std::time::Duration;
 
     fn line(guest: &'static str) -> Line {
@@ -225,7 +235,7 @@ mod tests {
             predicted_ns: Some(31_600_000),
             budget_ns: 40_000_000,
             deadline_ns: Some(230_000_000),
-            is_kept: true,
+            verdict: Verdict::Kept,
             is_predicted: true,
             leasehold_p99: Some(1.094),
             wasmtime_p99: None,
@@ -250,7 +260,7 @@ mod tests {
         ];
         assert_eq!(cells, expected);
         let late = Line {
-            is_kept: false,
+            verdict: Verdict::Broken,
             ..line("spin")
         };
         assert!(late.cells().contains(&"NO".to_owned()));

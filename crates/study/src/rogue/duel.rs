@@ -104,6 +104,7 @@ mod tests {
             killed: true,
             reclaimed: None,
             statement: None,
+            taken: crate::taken::Taken::default(),
         };
         Duel {
             death,

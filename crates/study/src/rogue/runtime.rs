@@ -18,6 +18,7 @@ use super::attack::{Attack, Surroundings, When};
 use crate::clock::monotonic_ns;
 use crate::neighbour::Interval;
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
+use crate::taken::Taken;
 
 /// What is said when the damage is done.
 const READY: &str = "ready";
@@ -117,6 +118,8 @@ pub struct Death {
     pub reclaimed: Option<Reclaimed>,
     /// Its account before it was killed, if it was asked for.
     pub statement: Option<Statement>,
+    /// What the host took meanwhile from the threads that ended it; nothing is known for one that ended by itself.
+    pub taken: Taken,
 }
 
 impl Death {
@@ -382,10 +385,13 @@ impl Living {
                     Some(ended) => death(&ended, started_ns, false, None),
                     None => {
                         let statement = if account { tenant.statement() } else { None };
+                        let taken = Taken::so_far();
                         let killed_ns = monotonic_ns();
                         tenant.kill();
                         let ended = tenant.wait()?;
-                        death(&ended, killed_ns, true, statement)
+                        let mut death = death(&ended, killed_ns, true, statement);
+                        death.taken = Taken::so_far() - taken;
+                        death
                     }
                 };
                 if let Some(service) = service {
@@ -434,6 +440,7 @@ fn death(ended: &Ended, start_ns: u64, killed: bool, statement: Option<Statement
         killed,
         reclaimed: Some(reclaimed),
         statement,
+        taken: Taken::default(),
     }
 }
 
@@ -448,6 +455,7 @@ fn death_in_stock(killed_ns: Option<u64>, times: stock::Times) -> Death {
         killed: killed_ns.is_some(),
         reclaimed: None,
         statement: None,
+        taken: Taken::default(),
     }
 }
 

@@ -329,6 +329,7 @@ mod tests {
             killed: true,
             reclaimed: None,
             statement: None,
+            taken: crate::taken::Taken::default(),
         };
         let killed = Killed {
             guest: "guest",

@@ -362,6 +362,7 @@ mod tests {
             killed: true,
             reclaimed: None,
             statement: None,
+            taken: crate::taken::Taken::default(),
         };
         let quiet = Interval {
             start_ns: 0,
