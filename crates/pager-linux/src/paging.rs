@@ -598,8 +598,6 @@ impl Paging {
                 linux.forbid_lingering(id, Some(at), span)?;
                 return Ok(Ending::Done);
             };
-            let holder = view.holder;
-            let span = view.span.part(0, view.accessible);
             let copies = match &view.role {
                 Role::Direct | Role::ReadOnly => None,
                 Role::Original { copies, .. } => Some(*copies),
@@ -613,15 +611,13 @@ impl Paging {
                 }
                 return Ok(Ending::More);
             }
-            if engine.pager.detach_step(at, limit)? == Ending::More {
+            if engine.pager.vacate_step(at, limit)? == Ending::More {
                 return Ok(Ending::More);
             }
-            if !span.is_empty()
-                && let Err(error) = span.forbid()
-            {
-                engine.linux().linger(holder, Some(at), span);
-                return Err(system("take a mapping back")(error));
+            if engine.linux().shorten(at.index())? == Ending::More {
+                return Ok(Ending::More);
             }
+            engine.pager.detach(at)?;
             Ok(Ending::Done)
         })
     }

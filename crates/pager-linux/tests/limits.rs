@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use common::{Addresses, BYTES, open};
-use leasehold_pager::{Contract, Ending, Sharing};
-use leasehold_pager_linux::{Error, Limits, SwapFile, SwapFileError};
+use leasehold_pager::{AttachmentId, Contract, Ending, ReservationId, Sharing};
+use leasehold_pager_linux::{Error, Limits, Paging, SwapFile, SwapFileError};
 
 const MANY: u32 = 100_000;
 
@@ -281,6 +281,57 @@ fn a_large_attachment_is_moved_aside_in_pieces() {
     assert!((6..=10).contains(&steps), "{steps}");
     assert_eq!(paging.held().used, PAGES);
     while paging.end_step(id, 512).expect("there") == Ending::More {}
+    paging.audit();
+    assert_eq!((paging.held().used, paging.unreserved()), (0, 16_384));
+}
+
+/// A page in every 2 MiB, each with a page table of its own.
+const TABLE: u32 = 512;
+const TABLES: u32 = 256;
+
+fn sparse(paging: &Paging, id: ReservationId) -> (AttachmentId, Addresses) {
+    let pages = TABLE * TABLES;
+    let area = paging
+        .create_area(pages, Sharing::Conserve)
+        .expect("an area");
+    let memory = Addresses::reserve(pages);
+    let at = memory.attach(paging, id, area);
+    for table in 0..TABLES {
+        memory.store(table * TABLE, 1);
+    }
+    (at, memory)
+}
+
+#[test]
+fn an_area_is_detached_with_few_page_tables_a_step() {
+    let (paging, _store) = open(16_384, 262_144);
+    let id = paging.reserve(&Contract::hard(TABLES)).expect("frames");
+    let (at, _memory) = sparse(&paging, id);
+    const LOOKS: u32 = TABLE * TABLES / 4_096;
+    let mut steps = 0;
+    while paging.detach_step(at, 4_096).expect("there") == Ending::More {
+        steps += 1;
+        paging.audit();
+    }
+    // It looks at 4,096 pages in a step first, and takes 16 page tables then.
+    assert!(
+        (LOOKS + TABLES / 16 - 2..LOOKS + TABLES / 16 + 4).contains(&steps),
+        "{steps}"
+    );
+    assert_eq!(paging.held().used, 0);
+}
+
+#[test]
+fn a_tenant_ends_with_few_page_tables_a_step() {
+    let (paging, _store) = open(16_384, 262_144);
+    let id = paging.reserve(&Contract::hard(TABLES)).expect("frames");
+    let (_, _memory) = sparse(&paging, id);
+    while paging.retire_step(id, 64).expect("there") == Ending::More {}
+    let mut steps = 0;
+    while paging.end_step(id, 64).expect("there") == Ending::More {
+        steps += 1;
+    }
+    assert!(steps >= TABLES / 16, "{steps}");
     paging.audit();
     assert_eq!((paging.held().used, paging.unreserved()), (0, 16_384));
 }

@@ -96,6 +96,20 @@ impl<B: Backend> Pager<B> {
     /// # Errors
     /// As [`detach`](Self::detach).
     pub fn detach_step(&mut self, at: AttachmentId, limit: u32) -> Result<Ending, Refused> {
+        let ending = self.vacate_step(at, limit)?;
+        if ending == Ending::Done {
+            let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
+            self.remove_attachment(attachment);
+        }
+        Ok(ending)
+    }
+
+    /// Goes on unmapping an area that its tenant does not use any more, and leaves it attached: looks at `limit` of its
+    /// pages at the most.
+    ///
+    /// # Errors
+    /// As [`detach`](Self::detach).
+    pub fn vacate_step(&mut self, at: AttachmentId, limit: u32) -> Result<Ending, Refused> {
         let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
         let &Attachment {
             reservation, area, ..
@@ -128,11 +142,10 @@ impl<B: Backend> Pager<B> {
                 self.depart(mapping)?;
             }
         }
-        if self.attachments.at(attachment).mapped > 0 {
-            return Ok(Ending::More);
-        }
-        self.remove_attachment(attachment);
-        Ok(Ending::Done)
+        Ok(match self.attachments.at(attachment).mapped {
+            0 => Ending::Done,
+            _ => Ending::More,
+        })
     }
 
     /// Removes an attachment of which nothing is mapped, and its area if it was the last.
