@@ -511,7 +511,12 @@ fn useful_jobs(
 ) -> Option<(u64, Option<Nanos>, Nanos)> {
     let contracts = rivals.iter().filter_map(|rival| rival.0);
     let contracts: Vec<_> = [*contract].into_iter().chain(contracts).collect();
-    let verdict = admit(&contracts, order, overhead(&costs)).servers[0];
+    let report = admit(&contracts, order, overhead(&costs));
+    if order == Order::EarliestDeadline && !report.schedulable() {
+        // By deadlines a set is promised as a whole.
+        return None;
+    }
+    let verdict = report.servers[0];
     let (response, useful) = (verdict.response?, verdict.loss.useful.filter(|it| *it > 0)?);
     let job = Behaviour::Periodic {
         phase,
@@ -531,6 +536,22 @@ fn useful_jobs(
     let simulation = scene.simulate(Tally::new(), phase + jobs * contract.period());
     let tally = simulation.sink().server(ServerIndex::new(0));
     Some((tally.misses(), tally.worst_response(), response))
+}
+
+#[test]
+fn by_deadlines_a_set_with_a_server_that_does_not_fit_is_not_promised_to_the_others() {
+    let contract = |budget, period| Contract::new(budget, period).expect("a contract");
+    let victim = contract(3_904_103, 85_890_266);
+    let victim = victim.with_nonpreemptive(2_928_075).expect("a region");
+    // Half of the processor in periods of a few dispatches: beside it the victim's job was 0.1 ms late.
+    let set = [
+        victim,
+        contract(3_157_680, 97_888_080),
+        contract(50_000, 100_000),
+    ];
+    let costs = overhead(&CostModel::VIRTUAL_MACHINE);
+    assert!(!admit(&set, Order::EarliestDeadline, costs).schedulable());
+    assert!(admit(&set[..2], Order::EarliestDeadline, costs).schedulable());
 }
 
 #[test]

@@ -31,7 +31,9 @@ impl Report {
 pub struct Verdict {
     /// Within this time of its return a whole budget has been served, if the server is always
     /// ready: a solution of eq. (1), or the period under earliest deadline first. `None`: it may
-    /// take longer than a period, so the contract cannot be kept.
+    /// take longer than a period, so the contract cannot be kept. By deadlines, and where scheduling takes time, it
+    /// holds in a [set that fits](Report::schedulable) only: a server that is late takes dispatches from all others
+    /// that no budget contains.
     pub response: Option<Nanos>,
     /// What is left of the period then: how much longer everything could take.
     pub slack: Option<Nanos>,
