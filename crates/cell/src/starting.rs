@@ -181,6 +181,9 @@ impl Starting {
                 "`reclaim.budget` is {budget_ns} ns: {errno}, for {kib} KiB of the host's memory that the program \
                  begins with, `reclaim.call_bytes` of {call_bytes} among them"
             ),
+            (Errno::Memory, _) => "`memory.reserve` (`memory.limit` of a tenant that pages) is too small for the linear \
+                                   memory that the program begins with"
+                .to_owned(),
             _ => return StartError::refused(budget_ns, errno),
         };
         StartError::Lease { reason }

@@ -10,7 +10,7 @@ use leasehold_pager::{PAGE, Sharing};
 use leasehold_pager_linux::{Error, Paging};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,7 +40,11 @@ impl DataSet {
     /// # Errors
     /// The system's; `InvalidInput` if it is no regular file of 1 byte to 2 GiB.
     pub(crate) fn open(name: &str, path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        // A FIFO without a writer would keep the opener waiting.
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() || !(1..=MOST_BYTES).contains(&metadata.len()) {
             return Err(io::Error::new(
@@ -139,5 +143,21 @@ impl CellMemory {
             address: offset,
             joining,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DataSet;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_fifo_is_no_data_set_and_is_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a FIFO");
+        let refused = DataSet::open("fifo", &path).expect_err("no regular file");
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::common::{cell, lease, run};
 use leasehold_cell::steps::caps;
-use leasehold_cell::{Exit, StartRequest, Surroundings};
+use leasehold_cell::{Exit, StartError, StartRequest, Surroundings};
 use std::fmt::Write as _;
 
 /// Bytes as text of WebAssembly.
@@ -110,4 +110,21 @@ fn arguments_above_the_cap_are_refused_before_anything_is_made() {
         });
         assert_eq!(started.is_ok(), fits, "{bytes} bytes");
     }
+}
+
+#[test]
+fn a_start_that_the_memory_reservation_does_not_hold_is_refused_by_its_name() {
+    let cell = cell();
+    let program = "(module (memory (export \"memory\") 32) (func (export \"_start\")))";
+    let program = cell.compile(program.as_bytes()).expect("it compiles");
+    let started = cell.start_tenant(StartRequest {
+        program,
+        lease: lease(500_000, 1 << 10),
+        surroundings: Surroundings::default(),
+        detailed: false,
+    });
+    let Err(StartError::Lease { reason }) = started.map(drop) else {
+        panic!("2 MiB in a MiB");
+    };
+    assert!(reason.contains("memory.reserve"), "{reason}");
 }
