@@ -329,6 +329,10 @@ const TIMERS: &[Call] = &[
 /// What a thread asks for before it is narrowed.
 const START: &[Call] = &[
     always(libc::SYS_timer_create),
+    // The claim on a core is the name of a local socket, which nothing connects to.
+    equal(libc::SYS_socket, 0, libc::AF_UNIX as u32),
+    always(libc::SYS_bind),
+    always(libc::SYS_listen),
     always(libc::SYS_sched_setscheduler),
     always(libc::SYS_sched_getscheduler),
     always(libc::SYS_sched_setaffinity),

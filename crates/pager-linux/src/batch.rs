@@ -50,11 +50,16 @@ impl Zaps {
     }
 }
 
+/// Runs of released pages in a batch at the most: each is a system call, of 5 µs and more.
+const MOST_RUNS: usize = 8;
+
 /// Released pages whose frames are to be given back, as pairs of area and page.
 #[derive(Debug)]
 pub(crate) struct Releases {
     pages: [(u32, u32); MOST],
     len: usize,
+    /// Runs that they are of, at the most: in the order in which they came.
+    runs: usize,
 }
 
 impl Releases {
@@ -62,14 +67,19 @@ impl Releases {
         Releases {
             pages: [(0, 0); MOST],
             len: 0,
+            runs: 0,
         }
     }
 
     /// Adds a page; says whether the batch is full now.
     pub(crate) fn push(&mut self, area: u32, page: u32) -> bool {
+        let joins = self.pages[..self.len]
+            .last()
+            .is_some_and(|&(of, last)| of == area && last.abs_diff(page) == 1);
+        self.runs += usize::from(!joins);
         self.pages[self.len] = (area, page);
         self.len += 1;
-        self.len == MOST
+        self.len == MOST || self.runs == MOST_RUNS
     }
 
     /// Takes all out, as runs `(area, from, to)` of neighbours.
@@ -90,7 +100,7 @@ impl Releases {
         if let Some((area, from, to)) = run {
             each(area, from, to);
         }
-        self.len = 0;
+        (self.len, self.runs) = (0, 0);
     }
 }
 
@@ -151,6 +161,20 @@ mod tests {
         releases.drain(|area, from, to| runs.push((area, from, to)));
         assert_eq!(runs, [(0, 2, 4), (1, 4, 6), (1, 7, 8)]);
         releases.drain(|_, _, _| panic!("drained twice"));
+    }
+
+    #[test]
+    fn a_batch_is_full_of_neighbours_later_than_of_pages_apart() {
+        let mut releases = Releases::new();
+        let full = |releases: &mut Releases, apart: u32| {
+            let pushed = (0u32..)
+                .take_while(|page| !releases.push(0, page * apart))
+                .count();
+            releases.drain(|_, _, _| {});
+            pushed + 1
+        };
+        assert_eq!(full(&mut releases, 1), super::MOST);
+        assert_eq!(full(&mut releases, 512), super::MOST_RUNS);
     }
 
     #[test]
