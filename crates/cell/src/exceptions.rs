@@ -28,7 +28,7 @@
 //!    that is quadratic in their number. In a function with many of which most are in vain, each instruction that throws
 //!    gets a `try_table` of its own with the handlers that its exceptions [reach](crate::handlers), and the others
 //!    become blocks. Yosys has a function with 340,516 handlers around its calls, of which 6,256 are reached.
-//! 5. *Programs that do not throw are left as they are*: nothing but a guest throws.
+//! 5. *Programs that neither throw nor catch are left as they are*: nothing but a guest throws.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
