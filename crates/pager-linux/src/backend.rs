@@ -852,6 +852,24 @@ impl Backend for Linux {
         }
     }
 
+    fn shed(&mut self, area: AreaId) -> bool {
+        let memory = self.areas.get_mut(area.index() as usize);
+        let Some(memory) = memory.and_then(Option::as_mut) else {
+            return false;
+        };
+        let Backing::Store(places) = &mut memory.backing else {
+            return false;
+        };
+        let Some(block) = places.take_block() else {
+            return false;
+        };
+        for &place in block.iter().filter(|&&place| place != NOWHERE) {
+            self.slots.give_back(place);
+            memory.written -= 1;
+        }
+        true
+    }
+
     fn discard(&mut self, area: AreaId) {
         self.settle();
         self.settle_releases();

@@ -105,7 +105,8 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Goes on unmapping an area that its tenant does not use any more, and leaves it attached: looks at `limit` of its
-    /// pages at the most.
+    /// pages at the most, and of the blocks of what is known of them. What an area held that no other tenant has attached is
+    /// lost by then.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -127,11 +128,17 @@ impl<B: Backend> Pager<B> {
         if let Some(kept) = &mut self.attachments.at_mut(attachment).pinned {
             *kept = 0;
         }
-        for _ in 0..limit {
+        let mut left = limit;
+        while left > 0 {
             let target = self.attachments.at_mut(attachment);
             if target.mapped == 0 {
-                break;
+                match self.shed(attachment) {
+                    0 => return Ok(Ending::Done),
+                    visits => left = left.saturating_sub(visits),
+                }
+                continue;
             }
+            left -= 1;
             let mapping = target.sweep();
             if mapping == NIL {
                 continue;
@@ -142,10 +149,27 @@ impl<B: Backend> Pager<B> {
                 self.depart(mapping)?;
             }
         }
-        Ok(match self.attachments.at(attachment).mapped {
-            0 => Ending::Done,
-            _ => Ending::More,
-        })
+        Ok(Ending::More)
+    }
+
+    /// Frees a block of what is known of an attachment's pages, of which none is mapped, or of its area's if it is the
+    /// last. Returns as how many visits that counts: 0 if nothing is left.
+    pub(crate) fn shed(&mut self, attachment: u32) -> u32 {
+        /// A block of the backend's has something to give back for each page.
+        const VISITS: u32 = 8;
+        let gone = self.attachments.at_mut(attachment);
+        if gone.table.take_block().is_some() {
+            return 1;
+        }
+        let area = gone.area;
+        if self.areas.at(area).attachments.len() > 1 {
+            return 0;
+        }
+        if self.areas.at_mut(area).pages.take_block().is_some() {
+            return 1;
+        }
+        let id = AreaId(self.areas.key(area));
+        u32::from(self.backend.shed(id)) * VISITS
     }
 
     /// Removes an attachment of which nothing is mapped, and its area if it was the last.

@@ -86,6 +86,13 @@ pub trait Backend {
     /// looked at again.
     fn release(&mut self, held: Held);
 
+    /// The area goes for good, and no page of it is in a frame: forgets some of what is known of it, such as what was
+    /// written out of 512 pages. Says whether there was any. What is left goes with [`discard`](Self::discard).
+    fn shed(&mut self, area: AreaId) -> bool {
+        let _ = area;
+        false
+    }
+
     /// The area has gone for good: so may all that was written out of it.
     fn discard(&mut self, area: AreaId);
 }

@@ -23,17 +23,22 @@ impl<B: Backend> Pager<B> {
     /// Shared pages stay for the others: those that the reservation owned pass to the next
     /// sharer. Pages of shared areas that nobody else has mapped are written out; what cannot be
     /// written is [lost](Refused::Lost) to the others, because an end must not fail. The end
-    /// takes as many visits as there are resident pages, plus one per attachment.
+    /// takes as many visits as there are resident pages, plus one per attachment and some for each 512 pages of
+    /// which any was touched.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has gone.
     pub fn end_step(&mut self, id: ReservationId, limit: u32) -> Result<Ending, Refused> {
         let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
         self.reservations.at_mut(index).ending = true;
-        for _ in 0..limit {
-            if !self.take_back_one(index) {
-                self.release(index);
-                return Ok(Ending::Done);
+        let mut left = limit;
+        while left > 0 {
+            match self.take_back_one(index) {
+                0 => {
+                    self.release(index);
+                    return Ok(Ending::Done);
+                }
+                visits => left = left.saturating_sub(visits),
             }
         }
         Ok(Ending::More)
@@ -48,22 +53,25 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Visits one page or attachment; says whether there was one.
-    fn take_back_one(&mut self, index: u32) -> bool {
+    /// Visits one page, block of records or attachment; returns as how many visits that counts, 0 if there was none.
+    fn take_back_one(&mut self, index: u32) -> u32 {
         let mine = self.reservations.at(index);
         if let Some(at) = mine.inactive.first().or(mine.active.first()) {
             self.depart_at_any_price(at);
-            return true;
+            return 1;
         }
         let Some(&attachment) = mine.attachments.last() else {
-            return false;
+            return 0;
         };
         if self.attachments.at(attachment).mapped == 0 {
-            self.remove_attachment(attachment);
+            match self.shed(attachment) {
+                0 => self.remove_attachment(attachment),
+                visits => return visits,
+            }
         } else {
             self.unmap_next_unlisted(attachment);
         }
-        true
+        1
     }
 
     /// Unmaps a page that is on no list: kept, of a locked area, or mapped free of charge.

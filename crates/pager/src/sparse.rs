@@ -15,6 +15,7 @@ const BLOCK: usize = 512;
 pub struct Sparse<T> {
     untouched: T,
     length: usize,
+    /// Behind the last of them no entry was touched.
     blocks: Vec<Option<Box<[T]>>>,
 }
 
@@ -46,10 +47,21 @@ impl<T: Copy> Sparse<T> {
         if at >= self.length {
             return None;
         }
-        Some(match &self.blocks[at / BLOCK] {
-            Some(block) => &block[at % BLOCK],
-            None => &self.untouched,
+        Some(match self.blocks.get(at / BLOCK) {
+            Some(Some(block)) => &block[at % BLOCK],
+            _ => &self.untouched,
         })
+    }
+
+    /// Takes the last block of entries that were touched, which are as untouched afterwards; `None` if there is none.
+    /// Frees nothing else: a table with many blocks is freed some a step. O(blocks that were never made).
+    pub fn take_block(&mut self) -> Option<Box<[T]>> {
+        while let Some(block) = self.blocks.pop() {
+            if block.is_some() {
+                return block;
+            }
+        }
+        None
     }
 
     /// All entries in order.
@@ -78,6 +90,10 @@ impl<T: Copy> IndexMut<usize> for Sparse<T> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         assert!(at < self.length, "an entry of the table");
         let untouched = self.untouched;
+        if self.blocks.len() <= at / BLOCK {
+            let blocks = self.length.div_ceil(BLOCK);
+            self.blocks.resize_with(blocks, || None);
+        }
         // Made where it will be: a fault may have a small stack.
         let block = self.blocks[at / BLOCK]
             .get_or_insert_with(|| alloc::vec![untouched; BLOCK].into_boxed_slice());
@@ -105,6 +121,22 @@ mod tests {
             assert!(table.iter().eq(model.iter()));
             assert_eq!((table.len(), table.get(length)), (length, None));
         }
+    }
+
+    #[test]
+    fn blocks_are_taken_one_by_one_and_can_be_made_again() {
+        let mut table = Sparse::new(0_u64, 1 << 20);
+        (table[3], table[1 << 19]) = (1, 2);
+        assert_eq!(table.take_block().map(|block| block[0]), Some(2));
+        assert_eq!((table[3], table[1 << 19]), (1, 0));
+        assert_eq!(table.take_block().map(|block| block[3]), Some(1));
+        assert!(table.take_block().is_none());
+        assert_eq!(
+            (table.len(), table[3], table.get(1 << 20)),
+            (1 << 20, 0, None)
+        );
+        table[(1 << 20) - 1] = 4;
+        assert_eq!(table[(1 << 20) - 1], 4);
     }
 
     #[test]
