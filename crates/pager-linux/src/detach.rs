@@ -336,10 +336,8 @@ impl Linux {
             return if broken.is_clear() { to } else { to.min(most) };
         }
         let to = view.present.after(from, all, limit);
-        if moving.to.is_none() {
-            return view.present.after_groups(from, to, TABLE, TABLES);
-        }
-        if to == all {
+        let to = view.present.after_groups(from, to, TABLE, TABLES);
+        if to == all || moving.to.is_none() {
             return to;
         }
         // Whole page tables move in one piece.
