@@ -518,6 +518,8 @@ impl Cell {
         check_paging(&request)?;
         check_stack(&request)?;
         let engine = self.engine_of(&request.program)?;
+        request.surroundings.stdout.prepare();
+        request.surroundings.stderr.prepare();
         let promised = self.promise(&request)?;
         // Without a directory there is nothing that it could open.
         let files = match request.surroundings.dirs.is_empty() {

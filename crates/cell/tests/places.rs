@@ -2,7 +2,7 @@
 
 mod common;
 
-use leasehold_cell::{Cell, CellConfig, Realtime};
+use leasehold_cell::{Cell, CellConfig, Output, Realtime, StartRequest, Surroundings};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 
 /// The cores of each thread of this process with such a name.
@@ -34,6 +34,22 @@ fn a_real_time_cell_keeps_to_a_core_which_its_other_threads_leave_to_it() {
     // Where real-time priority is refused, or cells of other processes have all cores, it is not.
     assert!(is_bound || own == all);
     assert!(!is_bound || *cell.realtime() == Realtime::Granted || all.count() == 1);
+    let program = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
+    let tenant = cell.start_tenant(StartRequest {
+        program: cell.compile(program.as_bytes()).expect("it compiles"),
+        lease: common::lease(50_000, 1 << 10),
+        surroundings: Surroundings {
+            stdout: Output::Stdout,
+            stderr: Output::Stderr,
+            ..Surroundings::default()
+        },
+        detailed: false,
+    });
+    tenant.expect("a tenant starts").wait().expect("an end");
+    // What tenants write waits for no cell.
+    for name in ["leasehold-out", "leasehold-err"] {
+        assert_eq!(cores_of(name), [all], "{name}");
+    }
     // The kernel keeps 15 bytes of a name.
     for name in ["leasehold-reape", "leasehold-io"] {
         let threads = cores_of(name);

@@ -202,6 +202,16 @@ impl Sink {
 }
 
 impl Output {
+    /// Makes the thread that writes it, if there has to be one and there is none: on the controller's thread, since one that is
+    /// made on a cell's stays on that cell's core.
+    pub(crate) fn prepare(&self) {
+        match self {
+            Self::Stdout => drop(Piped::stdout()),
+            Self::Stderr => drop(Piped::stderr()),
+            Self::Discard | Self::Capture(_) | Self::To(_) => {}
+        }
+    }
+
     /// What is written to.
     pub(crate) fn sink(&self) -> Sink {
         match self {
