@@ -84,7 +84,7 @@ mod tests {
                 })
             };
             let mut taken = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..=cores).map(|_| scope.spawn(&take)).collect();
+                let threads: Vec<_> = (0..=cores).map(|_| scope.spawn(take)).collect();
                 let taken = threads.into_iter();
                 let taken = taken.filter_map(|thread| thread.join().expect("no panic"));
                 taken.collect::<Vec<_>>()
