@@ -9,7 +9,9 @@
 //! - a [sequential test](Drift) of whether the charge is exceeded more often than stated.
 //!
 //! When the test says so, the class costs more for tenants that are admitted from then on. What
-//! a tenant was charged when it was admitted stays as it is. Prices fall only by calibrating again.
+//! a tenant was charged when it was admitted stays as it is. A price falls when as many costs as say
+//! so with the confidence of all quantiles would have been covered by a lower one, and never below
+//! that of the profile: a host that was disturbed for some seconds does not make leases dear for ever.
 //!
 //! Nothing here allocates: a class is an array of counters and five numbers.
 
@@ -236,6 +238,8 @@ struct Class {
     least_exceeding: u64,
     exceeded: u64,
     alarms: u32,
+    /// The ratios since the price was set or confirmed.
+    since: Sketch,
 }
 
 impl Default for Class {
@@ -247,7 +251,28 @@ impl Default for Class {
             least_exceeding: u64::MAX,
             exceeded: 0,
             alarms: 0,
+            since: Sketch::default(),
         }
+    }
+}
+
+impl Class {
+    /// Looks after so many costs whether a lower price would do. Among them a quantile's bound may
+    /// leave out some.
+    const TRIAL: u64 = 1 << 17;
+
+    /// Lowers the price to the lowest that would have covered all but the stated share of the costs
+    /// of a trial, if that is lower.
+    fn fall(&mut self) {
+        let trial = std::mem::take(&mut self.since);
+        let Some(bound) = trial.bound(ONE_IN, CONFIDENCE) else {
+            return;
+        };
+        let mut price = Price::BASE;
+        while price.factor() < bound.ratio && price < self.price {
+            price = price.raised();
+        }
+        self.price = self.price.min(price);
     }
 }
 
@@ -313,9 +338,14 @@ impl Prices {
             let ratio = u64::try_from(ratio).unwrap_or(u64::MAX);
             class.least_exceeding = class.least_exceeding.min(ratio);
         }
+        class.since.record(measured_ns, base_ns);
         if !class.drift.observe(exceeds) {
+            if class.since.samples() == Class::TRIAL {
+                class.fall();
+            }
             return false;
         }
+        class.since = Sketch::default();
         class.alarms += 1;
         // One step at least, and as many as cover the least of what exceeded the price every time:
         // were that not enough, there is another alarm.
@@ -347,7 +377,7 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
-    use super::{CostClass, Drift, Price, Prices, Sketch};
+    use super::{Class, CostClass, Drift, Price, Prices, Sketch};
 
     const BASE_NS: u64 = 300_000;
 
@@ -453,6 +483,35 @@ mod tests {
             }
             assert_eq!(prices.costs()[0].drifts, drifts, "{factor}: it has settled");
         }
+    }
+
+    #[test]
+    fn a_price_falls_when_costs_are_again_what_they_were_and_not_below_the_profile() {
+        let (mut prices, mut random) = (Prices::default(), Random(4));
+        for _ in 0..100 {
+            prices.observe(CostClass::End, BASE_NS * 12, BASE_NS, Price::BASE);
+        }
+        assert!(prices.price(CostClass::End).factor() >= 12.0);
+        for _ in 0..2 * Class::TRIAL {
+            let cost = random.cost(BASE_NS, 50_000);
+            prices.observe(CostClass::End, cost, BASE_NS, Price::BASE);
+        }
+        assert_eq!(prices.price(CostClass::End), Price::BASE);
+    }
+
+    #[test]
+    fn a_price_falls_no_further_than_to_what_covers_the_stated_share() {
+        let (mut prices, mut random) = (Prices::default(), Random(5));
+        for _ in 0..100 {
+            prices.observe(CostClass::End, BASE_NS * 12, BASE_NS, Price::BASE);
+        }
+        for _ in 0..4 * Class::TRIAL {
+            // Three times the charge once in a thousand: more often than is stated.
+            let cost = random.cost(BASE_NS, 1_000);
+            prices.observe(CostClass::End, cost, BASE_NS, Price::BASE);
+        }
+        let price = prices.price(CostClass::End).factor();
+        assert!((3.0..4.8).contains(&price), "{price}");
     }
 
     #[test]

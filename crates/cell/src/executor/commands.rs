@@ -136,6 +136,7 @@ impl Executor {
         client: Client,
     ) {
         let _step = begin(step!("cell", "admit"));
+        watch::settle();
         match self.open_root(key, &request, promises) {
             Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {

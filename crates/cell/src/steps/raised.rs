@@ -3,7 +3,8 @@
 //! A row's bound is a quantile that was measured. When the steps of a cell exceed it more often than is stated
 //! (the [sequential test](Drift) that ends are put to), the row is raised by a quarter: tenants that are admitted
 //! from then on and reach it have the longer step. What admission said of those before stays as it is. A row falls
-//! only by calibrating again.
+//! again when [so many](TRIAL) of its steps in a row would have kept a lower bound, and never below what was
+//! calibrated: a host that was disturbed for some seconds does not make bounds worse for ever.
 
 use super::table::{RowId, TABLE};
 use crate::drift::Drift;
@@ -29,6 +30,30 @@ impl RaisedSteps {
     pub(crate) fn raise(&self, row: RowId, ns: u64) {
         self.0[usize::from(row.0)].fetch_max(ns, Relaxed);
     }
+
+    /// Lowers a row: to so many ns, or to what was calibrated.
+    pub(crate) fn lower(&self, row: RowId, ns: Option<u64>) {
+        self.0[usize::from(row.0)].store(ns.unwrap_or(0), Relaxed);
+    }
+}
+
+/// Steps of which none may be longer than a lower bound before the row falls to it: with a confidence of 95 %,
+/// no more than one in 10,000 is.
+pub(crate) const TRIAL: u64 = 29_956;
+
+/// The lowest bound that a row can have, raised some times or never, that is no less than what its
+/// steps took; all in ns.
+pub(crate) fn lowest_bound(calibrated_ns: u64, longest_ns: u64) -> u64 {
+    let mut bound_ns = calibrated_ns.max(1);
+    while bound_ns < longest_ns {
+        bound_ns = raised_from(bound_ns);
+    }
+    bound_ns
+}
+
+/// The next higher bound of a row: a quarter more.
+pub(crate) const fn raised_from(bound_ns: u64) -> u64 {
+    bound_ns.saturating_add(bound_ns.div_ceil(4))
 }
 
 /// Whether the steps of one row are too long too often.
@@ -55,7 +80,9 @@ impl RowDrift {
 
 #[cfg(test)]
 mod tests {
-    use super::{RaisedSteps, RowDrift};
+    use super::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
+    use crate::confidence::larger_allowed;
+    use crate::drift::{CONFIDENCE, ONE_IN};
     use crate::profile::Profile;
     use crate::steps::{CEILING_NS, Reach, RowId};
     use leasehold_lease::Lease;
@@ -91,8 +118,22 @@ mod tests {
         assert_eq!(
             raised.of(row("instantiate")),
             Some(125_000),
-            "rows do not fall"
+            "raising lowers nothing"
         );
+    }
+
+    #[test]
+    fn a_trial_is_as_long_as_its_confidence_needs() {
+        assert_eq!(larger_allowed(TRIAL, ONE_IN, CONFIDENCE), Some(0));
+        assert_eq!(larger_allowed(TRIAL - 1, ONE_IN, CONFIDENCE), None);
+    }
+
+    #[test]
+    fn a_row_falls_to_a_bound_that_raising_reaches() {
+        assert_eq!(lowest_bound(100_000, 0), 100_000);
+        assert_eq!(lowest_bound(100_000, 100_001), raised_from(100_000));
+        assert_eq!(lowest_bound(100_000, 125_000), 125_000);
+        assert_eq!(lowest_bound(0, 1), 1);
     }
 
     #[test]

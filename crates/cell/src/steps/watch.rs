@@ -11,7 +11,7 @@
 //! away itself.
 
 use super::pages::visited;
-use super::raised::{RaisedSteps, RowDrift};
+use super::raised::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
 use super::table::{CEILING_NS, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::{thread_blocks, thread_cpu_ns};
@@ -60,8 +60,14 @@ struct Count {
     steps: Cell<u64>,
     longest: Cell<u64>,
     limit: Cell<u64>,
-    /// The smaller of the two: what is longer is looked at.
+    /// What was calibrated: the limit, unless the row is raised.
+    calibrated: Cell<u64>,
+    /// What is longer is looked at: the limit, or the longest until now if that is less; of a raised row,
+    /// the longest of its trial.
     notable: Cell<u64>,
+    /// Of a raised row: how many steps there were when its trial began, and the longest since.
+    trial_from: Cell<u64>,
+    trial_longest: Cell<u64>,
     exceeded: Cell<u64>,
     disturbed: Cell<u64>,
     drift: Cell<RowDrift>,
@@ -76,11 +82,34 @@ impl Count {
         steps: Cell::new(0),
         longest: Cell::new(0),
         limit: Cell::new(u64::MAX),
+        calibrated: Cell::new(u64::MAX),
         notable: Cell::new(0),
+        trial_from: Cell::new(0),
+        trial_longest: Cell::new(0),
         exceeded: Cell::new(0),
         disturbed: Cell::new(0),
         drift: Cell::new(RowDrift::NEW),
     };
+
+    fn is_raised(&self) -> bool {
+        self.limit.get() > self.calibrated.get()
+    }
+
+    /// The steps from now on say whether a lower bound would do.
+    fn begin_trial(&self) {
+        self.trial_from.set(self.steps.get());
+        self.trial_longest.set(0);
+        self.notable.set(0);
+    }
+
+    /// What is to be looked at from now on.
+    fn renew_notable(&self) {
+        let longest = match self.is_raised() {
+            true => self.trial_longest.get(),
+            false => self.longest.get(),
+        };
+        self.notable.set(longest.min(self.limit.get()));
+    }
 }
 
 /// Host calls that can be under way around guest code: instantiation, a host function that has the
@@ -212,7 +241,9 @@ impl Watch {
         if took > limit {
             count.exceeded.set(count.exceeded.get() + 1);
             self.observe_exceeded(count);
+            count.begin_trial();
         }
+        count.trial_longest.set(took.max(count.trial_longest.get()));
         count.longest.set(took.max(count.longest.get()));
         let row = self.at.get().row;
         let is_sampled = SAMPLED.with_borrow_mut(|samples| {
@@ -226,9 +257,7 @@ impl Watch {
             // Every step is noted.
             return;
         }
-        count
-            .notable
-            .set(count.longest.get().min(count.limit.get()));
+        count.renew_notable();
     }
 
     /// Raises the row of the step under way if its steps are too long too often.
@@ -244,10 +273,36 @@ impl Watch {
                 return;
             };
             let bound_ns = rate.ns(count.limit.get()).saturating_sub(*added_ns);
-            let bound_ns = bound_ns.saturating_add(bound_ns.div_ceil(4));
+            let bound_ns = raised_from(bound_ns);
             raised.raise(self.at.get().row, bound_ns);
             count.limit.set(rate.ticks(bound_ns + added_ns));
         });
+    }
+
+    /// Lowers a row if it was raised and the steps of a whole trial would have kept a lower bound.
+    fn settle(&self, row: RowId) {
+        let count = &self.counts[row.0 as usize];
+        let steps = count.steps.get() - count.trial_from.get();
+        let Some(rate) = self.rate.get().filter(|_| steps >= TRIAL) else {
+            return;
+        };
+        RAISED.with_borrow(|raised| {
+            let Some((raised, added_ns)) = raised else {
+                return;
+            };
+            let row_ns = |ticks| rate.ns(ticks).saturating_sub(*added_ns);
+            let calibrated_ns = row_ns(count.calibrated.get());
+            let bound_ns = lowest_bound(calibrated_ns, row_ns(count.trial_longest.get()));
+            if bound_ns < row_ns(count.limit.get()) {
+                let is_raised = bound_ns > calibrated_ns;
+                raised.lower(row, is_raised.then_some(bound_ns));
+                count.limit.set(match is_raised {
+                    true => rate.ticks(bound_ns + added_ns),
+                    false => count.calibrated.get(),
+                });
+            }
+        });
+        count.begin_trial();
     }
 
     /// How much longer than its row the step under way may be, ticks.
@@ -304,7 +359,21 @@ pub(crate) fn enter(profile: &Profile, raised: Arc<RaisedSteps>) {
         watch.span.set(rate.ticks(SPAN_NS));
         for row in RowId::all() {
             let limit_ns = profile.longest_step_ns(row) + profile.added_ns();
-            watch.counts[row.0 as usize].limit.set(rate.ticks(limit_ns));
+            let count = &watch.counts[row.0 as usize];
+            count.limit.set(rate.ticks(limit_ns));
+            count.calibrated.set(rate.ticks(limit_ns));
+        }
+    });
+}
+
+/// Lowers the rows that were raised and need it no more: for what is admitted next. Some hundred
+/// nanoseconds.
+pub(crate) fn settle() {
+    WATCH.with(|watch| {
+        for (row, count) in RowId::all().zip(&watch.counts) {
+            if count.is_raised() {
+                watch.settle(row);
+            }
         }
     });
 }
@@ -318,6 +387,7 @@ pub(crate) fn sample() {
             // What is longer only since the host took the processor is no sample.
             for count in &watch.counts {
                 count.limit.set(rate.ticks(CEILING_NS));
+                count.calibrated.set(rate.ticks(CEILING_NS));
             }
         }
     });
@@ -507,7 +577,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
 #[cfg(test)]
 mod tests {
     use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples, uses};
-    use super::{INSTANTIATE, Position, RaisedSteps, enter};
+    use super::{INSTANTIATE, Position, RaisedSteps, TRIAL, enter, settle};
     use crate::profile::Profile;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -581,6 +651,32 @@ mod tests {
         }
         let ns = raised.of(INSTANTIATE).expect("raised");
         assert!(ns >= CEILING_NS / 4 * 5, "{ns}");
+    }
+
+    #[test]
+    fn a_raised_row_falls_when_a_trial_of_its_steps_kept_what_was_calibrated() {
+        let raised = Arc::<RaisedSteps>::default();
+        let profile = Profile::free();
+        enter(&profile, raised.clone());
+        let too_long = Duration::from_nanos(10 * (CEILING_NS + profile.added_ns()));
+        for _ in 0..100 {
+            resume(Position::START);
+            let began = Instant::now();
+            while began.elapsed() < too_long {}
+            suspend();
+        }
+        settle();
+        assert!(raised.of(INSTANTIATE).is_some(), "there was no trial");
+        // One that the host disturbs begins the trial anew.
+        for _ in 0..20 * TRIAL {
+            resume(Position::START);
+            suspend();
+            if raised.of(INSTANTIATE).is_none() {
+                break;
+            }
+            settle();
+        }
+        assert_eq!(raised.of(INSTANTIATE), None);
     }
 
     #[test]
