@@ -21,8 +21,9 @@ use std::str::FromStr;
 
 /// Turns of tenants without a reservation, unless they have a slice of their own.
 const BACKGROUND_SLICE: Nanos = 1_000_000;
-/// The most periods of one tenant in a simulation: some seconds of real time.
-const PERIODS: u64 = 10_000_000;
+/// The most periods of one reservation, and the most jobs of one tenant's tasks together, in a
+/// simulation: some seconds of real time.
+const REPETITIONS: u64 = 10_000_000;
 /// Most events that a trace keeps: some 100 MB.
 const TRACED: usize = 2_000_000;
 /// Most tenants of a picture, and most whose budgets are traced: each is looked at whenever the
@@ -250,19 +251,21 @@ impl<'a> Scene<'a> {
             return Err(Failure::Configuration(message));
         }
         for tenant in &file.tenants {
-            let workload = workloads.get(tenant.name.as_str());
-            let shortest = shortest_period(tenant.lease.cpu, workload.map(|it| it.activity));
-            let least = (arguments.time.get() / PERIODS).max(1);
-            if let Some(period) = shortest.filter(|period| *period < least) {
-                return Err(Failure::Configuration(format!(
-                    "{}: tenant {:?} has a period of {} in {} of virtual time; the least is {}, for \
-                     {PERIODS} of them",
-                    arguments.leases.display(),
-                    tenant.name,
-                    nanos(period),
-                    nanos(arguments.time.get()),
-                    nanos(least),
-                )));
+            let workload = workloads.get(tenant.name.as_str()).copied();
+            let repetitions = [
+                periods(tenant.lease.cpu, arguments.time.get()),
+                jobs(workload.unwrap_or_default(), arguments.time.get()),
+            ];
+            for (count, what) in repetitions.into_iter().zip(["periods", "jobs"]) {
+                if count > REPETITIONS {
+                    return Err(Failure::Configuration(format!(
+                        "{}: tenant {:?} has {count} {what} in {} of virtual time; at most \
+                         {REPETITIONS} are simulated",
+                        arguments.leases.display(),
+                        tenant.name,
+                        nanos(arguments.time.get()),
+                    )));
+                }
             }
         }
         Ok(Self {
@@ -502,15 +505,21 @@ impl<'a> Scene<'a> {
 /// What a task does; `number` is that of the task in its tenant, so that those of a tenant that
 /// wait for random events do not all wait for the same.
 /// The shortest time after which a tenant repeats something, on the average.
-fn shortest_period(cpu: Option<Cpu>, activity: Option<Activity>) -> Option<Nanos> {
-    let repeated = match activity.unwrap_or_default() {
-        Activity::Busy => None,
-        Activity::Alternating { run, sleep } => Some(run.get().saturating_add(sleep.get())),
-        Activity::Periodic { period, .. } => Some(period.get()),
-        Activity::Sporadic { gap, gap_max, .. } => Some(gap.get() / 2 + gap_max.get() / 2),
+/// How many periods a reservation has in so much time.
+fn periods(cpu: Option<Cpu>, time: Nanos) -> u64 {
+    cpu.map_or(0, |cpu| time / cpu.period().get())
+}
+
+/// How often the tasks of a workload begin to work in so much time, on average; what waits is
+/// kept, so that it counts whether or not it is served.
+fn jobs(workload: Workload, time: Nanos) -> u64 {
+    let between = match workload.activity {
+        Activity::Busy => return 0,
+        Activity::Alternating { run, sleep } => run.get().saturating_add(sleep.get()),
+        Activity::Periodic { period, .. } => period.get(),
+        Activity::Sporadic { gap, gap_max, .. } => gap.get().midpoint(gap_max.get()),
     };
-    let reserved = cpu.map(|cpu| cpu.period().get());
-    reserved.into_iter().chain(repeated).min()
+    (time / between.max(1)).saturating_mul(workload.tasks.into())
 }
 
 fn behaviour(activity: Activity, number: u8) -> Behaviour {
