@@ -1,6 +1,7 @@
 //! `lease.toml`: a table per tenant.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,9 @@ use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::quantity::Quantity;
-use crate::tenant::{DataSet, Directory, EnvVar, TenantSpec, guest_place};
+use crate::tenant::{
+    DataSet, Directory, EnvVar, STRINGS_BYTES, STRINGS_MOST, TenantSpec, guest_place,
+};
 use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, cell, simulate";
@@ -35,6 +38,8 @@ const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
 const PATH: &str = "a path, not empty, without NUL";
 const STRINGS: &str = "an array of strings without NUL";
 const STRING: &str = "a string without NUL";
+const ARGUMENTS: &str = "with the program's name at most 256 strings, of 64 KiB together";
+const ENVIRONMENT: &str = "at most 256 strings, of 64 KiB together";
 const DIRECTORIES: &str = "an array of tables { host, guest, write }";
 const DATA_SETS: &str = "an array of tables { name, file }";
 const DATA_NAME: &str = "a name that no other data set has: 1 to 63 bytes, without NUL";
@@ -218,7 +223,7 @@ fn parse_tenant(
         return Err(node.misnamed(TENANT_NAME));
     }
     let mut component = None;
-    let mut args = Vec::new();
+    let mut args = (Vec::new(), None);
     let mut env = Vec::new();
     let mut dirs = Vec::new();
     let mut data = (Vec::new(), None);
@@ -230,7 +235,7 @@ fn parse_tenant(
     for entry in node.entries()? {
         match entry.name() {
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
-            "args" => args = parse_args(&entry)?,
+            "args" => args = (parse_args(&entry)?, Some(entry)),
             "env" => env = parse_env(&entry)?,
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "data" => data = (parse_data(&entry, base)?, Some(entry)),
@@ -245,10 +250,16 @@ fn parse_tenant(
     if let (Some(stated), None) = (data.1.filter(|_| !data.0.is_empty()), memory.0.paging) {
         return Err(stated.refused(DATA_UNPAGED));
     }
+    let component = component.ok_or_else(|| node.missing("component", PATH))?;
+    if let (args, Some(stated)) = &args {
+        let program = component.file_name().map_or(0, OsStr::len);
+        let lengths = args.iter().map(String::len).chain([program]);
+        check_strings(stated, lengths, ARGUMENTS)?;
+    }
     Ok(TenantSpec {
         name: name.to_owned(),
-        component: component.ok_or_else(|| node.missing("component", PATH))?,
-        args,
+        component,
+        args: args.0,
         env,
         dirs,
         data: data.0,
@@ -279,7 +290,31 @@ fn parse_env(node: &Node<'_>) -> Result<Vec<EnvVar>, LeaseError> {
             value,
         })
     };
-    node.entries()?.iter().map(variable).collect()
+    let env: Vec<EnvVar> = node
+        .entries()?
+        .iter()
+        .map(variable)
+        .collect::<Result<_, _>>()?;
+    // The NUL is counted there; `=` stands between name and value.
+    let lengths = env.iter().map(|it| it.name.len() + 1 + it.value.len());
+    check_strings(node, lengths, ENVIRONMENT)?;
+    Ok(env)
+}
+
+/// Checks how many strings there are, and how long they are together with a NUL behind each.
+fn check_strings(
+    node: &Node<'_>,
+    lengths: impl Iterator<Item = usize>,
+    allowed: &str,
+) -> Result<(), LeaseError> {
+    let (count, bytes) = lengths.fold((0, 0), |(count, bytes), length| {
+        (count + 1, bytes + length + 1)
+    });
+    if count > STRINGS_MOST || bytes > STRINGS_BYTES {
+        let found = format!("{count} strings of {bytes} bytes");
+        return Err(node.refused_as(found, allowed));
+    }
+    Ok(())
 }
 
 fn parse_dirs(node: &Node<'_>, base: &Path) -> Result<Vec<Directory>, LeaseError> {

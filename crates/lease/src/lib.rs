@@ -70,5 +70,5 @@ pub use memory::{Memory, MemoryKind, Paging, PagingFlag, SharedPages};
 pub use nanoseconds::Nanoseconds;
 pub use order::Order;
 pub use quantity::{QuantityError, QuantityFault};
-pub use tenant::{DataSet, Directory, EnvVar, TenantSpec};
+pub use tenant::{DataSet, Directory, EnvVar, STRINGS_BYTES, STRINGS_MOST, TenantSpec};
 pub use workload::{Activity, Workload};

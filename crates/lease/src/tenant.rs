@@ -7,6 +7,13 @@ use std::str::FromStr;
 use crate::flags::FlagError;
 use crate::lease::Lease;
 
+/// The most arguments of a tenant, its program's name among them, and the most variables of its
+/// environment.
+pub const STRINGS_MOST: usize = 256;
+
+/// The most bytes of a tenant's arguments, and of its environment: each with the NUL behind it.
+pub const STRINGS_BYTES: usize = 64 << 10;
+
 /// One `[tenant.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantSpec {

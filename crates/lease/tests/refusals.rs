@@ -13,6 +13,15 @@ const PATH: &str = "allowed: a path, not empty, without NUL";
 const TENANT_KEYS: &str =
     "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files, disk";
 
+const ARGUMENTS: &str = "allowed: with the program's name at most 256 strings, of 64 KiB together";
+const ENVIRONMENT: &str = "allowed: at most 256 strings, of 64 KiB together";
+
+/// So many variables, all with names of their own.
+fn variables(count: u32) -> String {
+    let variable = |n| format!("V{n:03} = \"\"");
+    (0..count).map(variable).collect::<Vec<_>>().join(", ")
+}
+
 fn message(text: &str) -> String {
     LeaseFile::parse(text, Path::new("lease.toml"))
         .expect_err(text)
@@ -612,6 +621,18 @@ fn a_tenant_that_cannot_be_started_as_described_is_refused() {
         (
             "[tenant.a]\nargs = [\"-v\", 3]",
             format!("2:15: tenant.a.args[1]: found the number 3; {string}"),
+        ),
+        (
+            &format!("[tenant.a]\ncomponent = \"a\"\nargs = {:?}", ["-v"; 256]),
+            format!("3:8: tenant.a.args: found 257 strings of 770 bytes; {ARGUMENTS}"),
+        ),
+        (
+            &tenant_with(&format!("args = [\"{}\"]", "v".repeat(1 << 16))),
+            format!("3:8: tenant.a.args: found 2 strings of 65544 bytes; {ARGUMENTS}"),
+        ),
+        (
+            &tenant_with(&format!("env = {{ {} }}", variables(257))),
+            format!("3:7: tenant.a.env: found 257 strings of 1542 bytes; {ENVIRONMENT}"),
         ),
         (
             "[tenant.a]\nargs = [\"\\u0000\"]",

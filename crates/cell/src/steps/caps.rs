@@ -2,6 +2,7 @@
 //! functions themselves enforce.
 
 use crate::bulk::{CHUNK, TABLE_CHUNK};
+use leasehold_lease::{STRINGS_BYTES, STRINGS_MOST};
 
 /// A limit on one argument of a host step, or on what one step of a longer operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +104,10 @@ pub const FREED: Cap = Cap::new("bytes of file", 256 * KIB, Beyond::Elsewhere);
 pub const FREED_DIRECTORY: Cap = Cap::new("bytes of directory", 64 * KIB, Beyond::Elsewhere);
 
 /// Bytes of a tenant's arguments, or of its environment.
-pub const STRINGS: Cap = Cap::new("bytes of strings", 64 * KIB, Beyond::Refused);
+pub const STRINGS: Cap = Cap::new("bytes of strings", STRINGS_BYTES as u64, Beyond::Refused);
 
 /// Arguments of a tenant, or variables of its environment: each is a block of the host's heap.
-pub const STRING_COUNT: Cap = Cap::new("strings", 256, Beyond::Refused);
+pub const STRING_COUNT: Cap = Cap::new("strings", STRINGS_MOST as u64, Beyond::Refused);
 
 /// Bytes of the arguments of a task or a child tenant.
 pub const ARGUMENTS: Cap = Cap::new("bytes of arguments", 4096, Beyond::Error);
