@@ -2,8 +2,9 @@
 
 mod calibrated;
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn guest(name: &str) -> PathBuf {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests")).join(name);
@@ -450,4 +451,29 @@ fn admission_counts_on_what_a_preemption_was_measured_to_take_here() {
         said.contains("profile.json") && said.contains("calibrate"),
         "{said}"
     );
+}
+
+#[test]
+fn a_read_of_standard_input_waits_on_when_another_got_the_bytes() {
+    let leasehold = Leasehold::new();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks/readers.wat");
+    let mut child = leasehold
+        .command(&["run", &program.display().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    for _ in 0..3 {
+        output.read_line(&mut line).expect("a line");
+    }
+    assert_eq!(line, "waiting\n".repeat(3));
+    input.write_all(b"ab").expect("written");
+    drop(input);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("read");
+    assert_eq!(rest, "", "a read was told of an error");
+    assert!(child.wait().expect("ends").success());
 }

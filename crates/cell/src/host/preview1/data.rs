@@ -174,7 +174,8 @@ fn read_input(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     answer
 }
 
-/// Takes what there is of standard input.
+/// Takes what there is of standard input. It blocks where another execution of the tenant took it
+/// first: preview 1 has no signals, so no read of it is interrupted.
 fn take_input(
     caller: &mut Caller<'_, Guest>,
     transfer: &mut Transfer,
@@ -183,7 +184,7 @@ fn take_input(
     let (memory, _) = parts(caller)?;
     let length = transfer.buffers.step(memory.0, STEP)?.len();
     match stream.read(length) {
-        Ok(bytes) if bytes.is_empty() && length > 0 => Err(Errno::Intr.into()),
+        Ok(bytes) if bytes.is_empty() && length > 0 => Ok(Progress::Blocks),
         Ok(bytes) => {
             transfer.buffers.scatter(memory.0, &bytes)?;
             transfer.moved(memory.0, bytes.len())?;
@@ -204,6 +205,8 @@ async fn wait_for_input(
     let Some(mut stream) = state.stdin.take().or_else(|| state.input.stream()) else {
         return Ok(Progress::Over);
     };
+    // Whatever makes the stream ready without a byte for this execution: others come between.
+    make_way().await;
     stream.ready().await;
     let answer = take_input(caller, transfer, &mut *stream);
     caller.data_mut().preview1()?.stdin = Some(stream);
