@@ -74,7 +74,6 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
         program: victim,
         lease,
         surroundings: writes_to("victim", &lateness),
-        detailed: false,
     })?;
     lease.cpu = Some(cpu("budget=2ms,period=20ms,priority=50")?);
     let mut surroundings = writes_to("neighbour", &refusals);
@@ -83,7 +82,6 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
         program: neighbour,
         lease,
         surroundings,
-        detailed: false,
     })?;
     thread::sleep(QUIET);
 
@@ -105,7 +103,6 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
                     dirs: vec![writable(&theirs)],
                     ..Surroundings::default()
                 },
-                detailed: false,
             };
             attack(&cell, request, plan.ending, &mut observation)?;
         }

@@ -286,7 +286,6 @@ impl Bench {
                 dirs: dirs.to_vec(),
                 ..Surroundings::default()
             },
-            detailed: false,
         })?)
     }
 

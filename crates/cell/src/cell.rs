@@ -142,8 +142,6 @@ pub struct StartRequest {
     pub lease: Lease,
     /// With which surroundings.
     pub surroundings: Surroundings,
-    /// Whether its end is to report its account by class; costs time for each descendant.
-    pub detailed: bool,
 }
 
 /// Why a tenant could not be started. Nothing is left behind.
@@ -224,8 +222,8 @@ pub struct Ended {
     /// When, on the clock of [`crate::clock::monotonic_ns`]: its program ran no more, and nothing
     /// had been taken back.
     pub at_ns: u64,
-    /// Its account at the moment it ended, by class, if the start asked for it.
-    pub statement: Option<Statement>,
+    /// Its account at the moment it ended, by class.
+    pub statement: Statement,
     /// How it used its memory, until it ended.
     pub memory: MemoryUse,
     /// What its lease refused to it and its descendants.
@@ -533,7 +531,6 @@ impl Cell {
             started: started_sender,
             ended: ended_sender,
             held,
-            detailed: request.detailed,
         };
         self.send(Command::Start {
             key,
@@ -806,13 +803,13 @@ fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
     ] {
         if count > caps::STRING_COUNT.size() {
             return Err(StartError::Surroundings(format!(
-                "the {what} are {count} strings; the limit is {}",
+                "{what}: {count} strings; the limit is {}",
                 caps::STRING_COUNT.most
             )));
         }
         if bytes > caps::STRINGS.size() {
             return Err(StartError::Surroundings(format!(
-                "the {what} have {bytes} bytes; the limit is {}",
+                "{what}: {bytes} bytes; the limit is {}",
                 caps::STRINGS.most
             )));
         }

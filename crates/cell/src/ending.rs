@@ -53,7 +53,7 @@ impl Cause {
 pub(crate) struct Ending {
     cause: Cause,
     reply: Option<Sender<Ended>>,
-    statement: Option<Statement>,
+    statement: Statement,
     class: Option<CostClass>,
     price: Price,
     /// What was charged, at the price of the profile.
@@ -120,15 +120,11 @@ impl Ending {
     /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
     ///
     /// `program` is the tenant's own execution, if it has ended by itself and is still to be dropped.
-    /// `detailed` asks for the tenant's account by class, which takes time for each of its
-    /// descendants and is counted in the end's cost. It makes the prediction exact: without it,
-    /// budgets set aside for children that live count as a whole.
     pub(crate) fn begin(
         tenant: TenantId,
         cause: Cause,
         program: Option<(u64, Remains)>,
         reply: Option<Sender<Ended>>,
-        detailed: bool,
         Belongings {
             class,
             price,
@@ -146,17 +142,9 @@ impl Ending {
         }
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
         let (charged_ns, statement, end) = local::with(|local| {
-            let statement = if detailed {
-                local.kernel.statement(tenant).ok()
-            } else {
-                None
-            };
-            let charged_ns = match &statement {
-                Some(statement) => statement.predicted().0.div_ceil(1000),
-                None => local.kernel.account(tenant).ok()?.charged_ns,
-            };
+            let statement = local.kernel.statement(tenant).ok()?;
             let end = local.kernel.begin_end(tenant).ok()?;
-            Some((charged_ns, statement, end))
+            Some((statement.predicted().0.div_ceil(1000), statement, end))
         })?;
         for refusal in &mut refusals {
             if refusal.reservation == Reservation::Budget {
@@ -167,7 +155,7 @@ impl Ending {
         Some(Self {
             cause,
             reply,
-            statement: statement.map(|statement| price.of_statement(statement)),
+            statement: price.of_statement(statement),
             class,
             price,
             charged_ns,

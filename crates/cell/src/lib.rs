@@ -38,7 +38,6 @@
 //!     program,
 //!     lease: Lease::default(),
 //!     surroundings: Surroundings::default(),
-//!     detailed: false,
 //! })?;
 //! tenant.kill(); // in the middle of its endless loop
 //! assert_eq!(tenant.wait()?.exit, Exit::Killed);

@@ -45,8 +45,6 @@ pub(crate) struct Client {
     pub(crate) ended: Sender<Ended>,
     /// The program does not run before it is let go.
     pub(crate) held: bool,
-    /// The end reports an account by class.
-    pub(crate) detailed: bool,
 }
 
 /// What is to be done next, with what has been done so far.

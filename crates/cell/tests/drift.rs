@@ -42,7 +42,7 @@ fn new_leases_are_charged_more_when_ends_cost_more_than_was_charged() {
         "{after:?}"
     );
     let statement_is_priced = |ended: &Ended| {
-        let statement = ended.statement.as_ref().expect("asked for");
+        let statement = &ended.statement;
         let (told, charged) = (
             statement.predicted().0 / 1_000,
             ended.reclaimed.predicted_ns,

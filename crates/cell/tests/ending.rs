@@ -21,7 +21,7 @@ fn check(ended: &Ended, lease: Lease) {
         reclaimed.predicted_ns,
         lease.reclaim.budget.get()
     );
-    let statement = ended.statement.as_ref().expect("asked for");
+    let statement = &ended.statement;
     assert!(statement.charged.0 + statement.carved.0 <= statement.budget.0);
     let pages = statement.rows.iter().find(|row| row.name == "memory_page");
     let charged_pages = pages.map_or(0, |row| row.count);
@@ -115,7 +115,7 @@ fn the_hosts_memory_is_limited_for_a_tenant_in_total() {
     small.memory.host = ByteSize::new(16 << 20);
     let tenant = start(&cell, "object-bomb.wasm", &["task", "200", "spin"], small);
     tenant.wait_for("ready");
-    let statement = tenant.kill().statement.expect("asked for");
+    let statement = tenant.kill().statement;
     let stores = statement.rows.iter().find(|row| row.name == "store");
     let stores = stores.expect("charged").count;
     assert!(
@@ -142,7 +142,7 @@ fn memory_beyond_the_reservation_is_refused() {
         lease,
     );
     let ended = tenant.handle.wait().expect("ends");
-    let statement = ended.statement.expect("asked for");
+    let statement = ended.statement;
     let pages = statement
         .rows
         .iter()
@@ -168,7 +168,6 @@ fn a_budget_smaller_than_an_empty_tenant_is_refused_with_nothing_left_behind() {
         program: program.clone(),
         lease: lease(budget_us, 16 << 10),
         surroundings: Surroundings::default(),
-        detailed: false,
     };
     for budget_us in [1, 50, 100, 120, 150] {
         let refused = cell
@@ -207,7 +206,6 @@ fn a_program_whose_second_memory_is_not_paid_for_is_refused_before_it_has_the_fi
                 program: program.expect("compiles"),
                 lease,
                 surroundings: Surroundings::default(),
-                detailed: true,
             });
             match started {
                 Ok(tenant) => {
@@ -239,11 +237,10 @@ fn no_end_cleans_the_pages_of_a_program_that_did_not_start_meanwhile() {
                 program: program.clone(),
                 lease: tight,
                 surroundings: Surroundings::default(),
-                detailed: false,
             });
         }
         let ended = ending.handle.wait().expect("ends");
-        let statement = ended.statement.as_ref().expect("asked for");
+        let statement = &ended.statement;
         let charged = |name: &str| {
             let rows = statement.rows.iter().filter(|row| row.name == name);
             rows.map(|row| row.count).sum::<u64>()
@@ -280,10 +277,7 @@ fn a_prediction_counts_what_children_are_charged_and_not_what_they_might_be() {
     assert!(statement.carved.0 > statement.budget.0 / 2, "{statement:?}");
     let ended = tenant.kill();
     check(&ended, lease);
-    let (predicted, statement) = (
-        ended.reclaimed.predicted_ns,
-        ended.statement.expect("asked for"),
-    );
+    let (predicted, statement) = (ended.reclaimed.predicted_ns, ended.statement);
     assert!(predicted >= statement.charged.0 / 1000);
     assert!(predicted < lease.reclaim.budget.get() / 20, "{predicted}");
 }
@@ -366,7 +360,6 @@ fn a_task_that_ends_gives_its_memory_back_to_its_tenant() {
                 args: vec!["main".to_owned()],
                 ..Surroundings::default()
             },
-            detailed: true,
         })
         .expect("starts")
         .wait()
@@ -421,7 +414,6 @@ fn run(text: &str, lease: Lease) -> Ended {
             args: vec!["main".to_owned()],
             ..Surroundings::default()
         },
-        detailed: true,
     });
     tenant.expect("starts").wait().expect("ends")
 }
@@ -498,7 +490,6 @@ fn a_program_that_declares_more_table_elements_than_its_lease_allows_is_refused(
             program,
             lease,
             surroundings: Surroundings::default(),
-            detailed: false,
         });
         assert_eq!(started.is_ok(), starts, "{elements}");
     }
@@ -516,7 +507,6 @@ fn who_ends_a_child_goes_on_when_nobody_else_runs() {
                 args: vec!["main".to_owned()],
                 ..Surroundings::default()
             },
-            detailed: false,
         });
         let ended = tenant.expect("starts").wait_for(Duration::from_secs(60));
         let ended = ended.expect("the cell is there").expect("goes on");
@@ -586,7 +576,6 @@ fn a_table_of_ten_million_elements_is_made_and_dropped_in_short_steps() {
             program: program.clone(),
             lease,
             surroundings: Surroundings::default(),
-            detailed: false,
         });
         let ended = handle.expect("started").wait().expect("ended");
         assert_eq!(ended.exit, Exit::Code(0));

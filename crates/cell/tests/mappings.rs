@@ -34,7 +34,6 @@ fn request(cell: &Cell, text: &str, lease: Lease) -> StartRequest {
             .expect("a program"),
         lease,
         surroundings: Surroundings::default(),
-        detailed: false,
     }
 }
 

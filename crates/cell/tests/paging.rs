@@ -523,7 +523,6 @@ fn real_programs_run_in_less_than_they_need() {
                     stdout: Output::Capture(output.clone()),
                     ..Surroundings::default()
                 },
-                detailed: false,
             })
             .expect("a tenant");
         let ended = tenant.wait().expect("an end");

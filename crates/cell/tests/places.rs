@@ -43,7 +43,6 @@ fn a_real_time_cell_keeps_to_a_core_which_its_other_threads_leave_to_it() {
             stderr: Output::Stderr,
             ..Surroundings::default()
         },
-        detailed: false,
     });
     tenant.expect("a tenant starts").wait().expect("an end");
     // What tenants write waits for no cell.

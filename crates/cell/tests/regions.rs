@@ -122,7 +122,6 @@ fn request(cell: &Cell, text: &str, lease: Lease) -> StartRequest {
             args: vec!["guest".into()],
             ..Surroundings::default()
         },
-        detailed: true,
     }
 }
 

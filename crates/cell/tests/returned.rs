@@ -37,7 +37,6 @@ fn churn(cell: &Cell, tenants: usize) {
                         .to_vec(),
                     ..Surroundings::default()
                 },
-                detailed: false,
             })
             .expect("starts");
         if n % 2 == 0 {

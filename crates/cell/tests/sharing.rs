@@ -116,7 +116,6 @@ fn request(cell: &Cell, text: &str, lease: Lease) -> StartRequest {
             args: vec!["guest".into()],
             ..Surroundings::default()
         },
-        detailed: true,
     }
 }
 
@@ -587,7 +586,6 @@ fn a_lock_that_a_task_cannot_leave_goes_with_its_tenant() {
         program: teller.expect("a program"),
         lease: lease(1_000_000, 64),
         surroundings: Surroundings::default(),
-        detailed: false,
     };
     let teller = held.cell.start_held(teller).expect("a tenant");
     let connected = held.cell.connect(&first, &teller, 1024, 4);

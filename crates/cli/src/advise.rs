@@ -469,7 +469,6 @@ impl Subject {
                 program,
                 lease,
                 surroundings: self.surroundings.clone(),
-                detailed: false,
             })
             .map_err(failure)?;
         let began = leasehold_cell::clock::monotonic_ns();

@@ -37,7 +37,7 @@ pub(crate) fn text(
     let mut charges = Table::new();
     charges.load_style(presets::UTF8_HORIZONTAL_ONLY);
     charges.set_header(["charged for", "count", "reclamation"]);
-    for row in ended.statement.iter().flat_map(|statement| &statement.rows) {
+    for row in &ended.statement.rows {
         charges.add_row([
             row.name.to_owned(),
             row.count.to_string(),
@@ -100,8 +100,8 @@ pub(crate) fn json(
     };
     let charges: Vec<_> = ended
         .statement
+        .rows
         .iter()
-        .flat_map(|statement| &statement.rows)
         .map(|row| json!({"class": row.name, "count": row.count, "reclaim_ps": row.ps.0}))
         .collect();
     let reclaimed = &ended.reclaimed;

@@ -194,7 +194,6 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
                 cwd: arguments.cwd,
                 ..surroundings(&tenant)
             },
-            detailed: arguments.report || arguments.json,
         })
         .map_err(failure)?;
 

@@ -9,6 +9,7 @@ use core::mem::size_of;
 use core::ptr::NonNull;
 
 use crate::cost::PAGE;
+use crate::tally::Tally;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: usize = 8;
@@ -141,6 +142,9 @@ pub(crate) struct Arena {
     pub(crate) place: usize,
     /// Chunks given back by ended groups, by class.
     free: ChunkLists,
+    /// Units charged to all groups below the root: its tree's account needs no look at them.
+    /// Without meaning for the shared slab, which has many roots.
+    pub(crate) below: Tally,
 }
 
 impl Arena {
@@ -154,6 +158,7 @@ impl Arena {
             free: [NOTHING; CHUNK_CLASSES],
             turn: 0,
             place: 0,
+            below: Tally::NONE,
         }
     }
 
@@ -287,6 +292,7 @@ impl Arena {
         }
         self.bump = FIRST;
         self.free = [NOTHING; CHUNK_CLASSES];
+        self.below = Tally::NONE;
         self.dirty_pages()
     }
 

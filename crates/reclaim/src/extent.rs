@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::arena::{Space, UNIT, chunk_class, pages_of};
+use crate::arena::{Arena, Space, UNIT, chunk_class, pages_of};
 use crate::backing::Backing;
 use crate::budget::Refused;
 use crate::class::{CHUNK, MEMORY};
@@ -27,13 +27,20 @@ const _: () = assert!(core::mem::size_of::<ExtentHeader>() == UNIT);
 impl Record {
     /// Charges the pages of `range`, which were admitted at `page_ps` each; those in front of
     /// `touched` are resident on somebody's account already.
-    fn spend_pages(&mut self, page: Price, page_ps: Option<u64>, range: Range<u32>, touched: u32) {
+    fn spend_pages(
+        &mut self,
+        arena: &mut Arena,
+        page: Price,
+        page_ps: Option<u64>,
+        range: Range<u32>,
+        touched: u32,
+    ) {
         let page_ps = page_ps.unwrap_or_default();
         let pages = u64::from(range.end.saturating_sub(range.start));
         let fresh = u64::from(range.end.saturating_sub(range.start.max(touched)));
         self.budget.spend(pages * page_ps);
         self.budget.settle(fresh * page_ps);
-        self.tally[usize::from(page.class)] += pages * page.units;
+        self.count(arena, page.class, pages * page.units);
     }
 }
 
@@ -119,8 +126,8 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             record
                 .budget
                 .settle(if grant.is_fresh() { chunk_ps } else { 0 });
-            record.tally[usize::from(CHUNK)] += 1;
-            record.spend_pages(page, page_ps, 0..pages, grant.touched_pages());
+            record.count(arena, CHUNK, 1);
+            record.spend_pages(arena, page, page_ps, 0..pages, grant.touched_pages());
             return Ok((record.slots.open_large(&grant, MEMORY), pages, grant.zeroed));
         };
         let space = record.slots.space();
@@ -131,7 +138,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let slot = record.slots.recycle(list).ok_or(Refused::Memory)?;
         // SAFETY: the slot is the only one of its chunk, whose header is in front of it.
         let touched = unsafe { arena.touch(at - 1, at + units) };
-        record.spend_pages(page, page_ps, paid..pages, pages_of(touched - at));
+        record.spend_pages(arena, page, page_ps, paid..pages, pages_of(touched - at));
         Ok((slot, pages.max(paid), false))
     }
 

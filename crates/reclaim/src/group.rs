@@ -6,11 +6,11 @@
 
 use alloc::vec::Vec;
 
-use crate::arena::{NOTHING, Space};
+use crate::arena::{Arena, NOTHING, Space};
 use crate::budget::Budget;
-use crate::class::CLASSES;
 use crate::instance::{INDEX_BITS, Instance};
 use crate::slots::Slots;
+use crate::tally::Tally;
 
 /// Names a reclamation group: a record, and the generation that it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,8 +77,7 @@ pub(crate) struct Record {
     scrubbed_previous: u32,
 
     pub(crate) slots: Slots,
-    /// Units charged, by class.
-    pub(crate) tally: [u64; CLASSES],
+    tally: Tally,
 }
 
 impl Record {
@@ -97,7 +96,7 @@ impl Record {
             arena,
             budget,
             slots: Slots::new(space),
-            tally: [0; CLASSES],
+            tally: Tally::NONE,
             parent: NIL,
             first_child: NIL,
             next_sibling: NIL,
@@ -119,6 +118,34 @@ impl Record {
 
     pub(crate) const fn members(&self) -> u32 {
         self.members
+    }
+
+    const fn is_root(&self) -> bool {
+        self.id.index() == self.root
+    }
+
+    /// Units charged to the group itself.
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Counts units that are charged to the group: on its own tally, and on its arena's if it
+    /// lies below the root.
+    #[inline]
+    pub(crate) const fn count(&mut self, arena: &mut Arena, class: u8, units: u64) {
+        self.tally.add(class, units);
+        if !self.is_root() {
+            arena.below.add(class, units);
+        }
+    }
+
+    /// Takes units that are refunded to the group off, where [`count`](Self::count) put them.
+    #[inline]
+    pub(crate) const fn discount(&mut self, arena: &mut Arena, class: u8, units: u64) {
+        self.tally.take(class, units);
+        if !self.is_root() {
+            arena.below.take(class, units);
+        }
     }
 }
 

@@ -136,7 +136,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let space = self.arenas[arena as usize].space();
         let index = self.table.open_root(arena, space, budget);
         let record = self.table.at_mut(index);
-        record.tally[usize::from(ROOT)] = 1;
+        record.count(&mut self.arenas[arena as usize], ROOT, 1);
         Ok(record.id())
     }
 
@@ -161,7 +161,8 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let record = self.table.at_mut(above);
         record.budget.spend(group_ps);
         record.budget.carve(carved.0);
-        record.tally[usize::from(CHILD)] += 1;
+        let arena = &mut self.arenas[record.arena as usize];
+        record.count(arena, CHILD, 1);
         let index = self.table.open_child(above, Budget::new(carved));
         Ok(self.table.at(index).id())
     }
@@ -201,9 +202,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let ps = self.classes.ps(class).checked_mul(n);
         let record = self.table.at_mut(index);
         let ps = record.budget.admit(ps)?;
-        let tally = &mut record.tally[usize::from(class)];
-        // Only a class that costs nothing can get here.
-        *tally = tally.saturating_add(n);
+        record.count(&mut self.arenas[record.arena as usize], class, n);
         record.budget.spend(ps);
         Ok(())
     }
@@ -219,9 +218,8 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         if let Some(index) = self.table.alive(group) {
             let ps = self.classes.ps(class);
             let record = self.table.at_mut(index);
-            let tally = &mut record.tally[usize::from(class)];
-            let n = n.min(*tally);
-            *tally -= n;
+            let n = n.min(record.tally().of(class));
+            record.discount(&mut self.arenas[record.arena as usize], class, n);
             record.budget.refund(n * ps);
         }
     }
@@ -299,14 +297,14 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         }
         let ps = self.classes.ps(price.class).saturating_mul(price.units);
         let whole = ps.saturating_add(fixed);
+        let arena = &mut self.arenas[record.arena as usize];
         if !record.slots.has_room(units) {
-            let arena = &mut self.arenas[record.arena as usize];
             record.make_room(arena, units, whole, self.costs.chunk_ps)?;
         } else {
             record.budget.admit(Some(whole))?;
         }
         let slot = record.slots.carve(units, class, list);
-        record.spend(price, ps);
+        record.spend(arena, price, ps);
         Ok(slot)
     }
 
@@ -349,6 +347,7 @@ impl Record {
             return Err(Refused::Memory);
         }
         self.spend(
+            arena,
             Price {
                 class: CHUNK,
                 units: 1,
@@ -367,8 +366,8 @@ impl Record {
 
     /// Charges for memory; the budget admitted `ps`.
     #[inline]
-    pub(crate) fn spend(&mut self, price: Price, ps: u64) {
-        self.tally[usize::from(price.class)] += price.units;
+    pub(crate) fn spend(&mut self, arena: &mut Arena, price: Price, ps: u64) {
+        self.count(arena, price.class, price.units);
         self.budget.spend(ps);
         self.budget.settle(ps & self.slots.fresh());
     }

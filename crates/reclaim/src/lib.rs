@@ -91,6 +91,7 @@ mod reclaim;
 mod scrub;
 mod slots;
 mod statement;
+mod tally;
 
 pub use backing::{Backing, HeapBacking};
 pub use budget::Refused;

@@ -358,12 +358,14 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                 .slots
                 .dissolve(&mut self.arenas[record.arena as usize]);
         }
-        let budget = record.budget;
+        let (budget, tally) = (record.budget, *record.tally());
+        let arena = &mut self.arenas[record.arena as usize];
+        arena.below.part(&tally);
         let above = self.table.at_mut(parent);
         above.budget.rejoin(&budget);
         above.budget.refund(self.costs.group_ps);
-        above.tally[usize::from(CHILD)] -= 1;
-        above.tally[usize::from(RESIDUE)] += budget.resident();
+        above.discount(arena, CHILD, 1);
+        above.count(arena, RESIDUE, budget.resident());
         self.table.release_child(index);
     }
 }

@@ -42,7 +42,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let slot = self.take_slot(index, SCRUB, SCRUB, units, price, scrub_ps)?;
         let record = self.table.at_mut(index);
         record.budget.spend(scrub_ps);
-        record.tally[usize::from(SCRUB)] += 1;
+        record.count(&mut self.arenas[record.arena as usize], SCRUB, 1);
         let space = record.slots.space();
         let first = !record.is_scrubbed();
         // SAFETY: the slot was just taken, with room for the link behind its head, and entries
@@ -71,7 +71,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let scrub_ps = self.costs.scrub_ps;
         let record = self.table.at_mut(found.index);
         record.budget.refund(scrub_ps);
-        record.tally[usize::from(SCRUB)] -= 1;
+        record.discount(&mut self.arenas[record.arena as usize], SCRUB, 1);
         Some(link)
     }
 

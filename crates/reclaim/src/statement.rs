@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use crate::backing::Backing;
-use crate::class::CLASSES;
+use crate::cost::Mode;
 use crate::group::{GroupId, NIL};
 use crate::groups::Groups;
 use crate::nanos::Picos;
+use crate::tally::Tally;
 
 /// The account of one group. `charged + carved + left = budget`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,26 +56,21 @@ pub struct Row {
 }
 
 impl<B: Backing, L: Copy> Groups<B, L> {
-    /// The account of a group, with the charges of all groups below it. Work: proportional to
-    /// the groups below it.
+    /// The account of a group, with the charges of all groups below it. Work: that of the
+    /// classes for a root; proportional to the groups below it for any other group, and for
+    /// every group in [`Mode::Individual`].
     pub fn statement(&self, group: GroupId) -> Option<Statement> {
         let top = self.table.alive(group)?;
-        let mut tally = [0u64; CLASSES];
-        let mut groups = 0;
-        let mut at = top;
-        loop {
-            groups += 1;
-            let record = self.table.at(at);
-            for (sum, count) in tally.iter_mut().zip(&record.tally) {
-                *sum = sum.saturating_add(*count);
-            }
-            match self.table.after(top, at) {
-                NIL => break,
-                next => at = next,
-            }
-        }
+        let record = self.table.at(top);
+        let (tally, groups) = if record.root == top && self.config.mode == Mode::Grouped {
+            let mut tally = *record.tally();
+            tally.join(&self.arenas[record.arena as usize].below);
+            (tally, 1 + u64::from(record.members()))
+        } else {
+            self.visit(top)
+        };
         let rows = self.classes.indices().filter_map(|class| {
-            let count = tally[usize::from(class)];
+            let count = tally.of(class);
             let ps = Picos(count.saturating_mul(self.classes.ps(class)));
             (count > 0).then_some(Row {
                 name: self.classes.name(class),
@@ -82,7 +78,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                 ps,
             })
         });
-        let budget = &self.table.at(top).budget;
+        let budget = &record.budget;
         Some(Statement {
             budget: Picos(budget.total()),
             charged: Picos(budget.charged()),
@@ -92,5 +88,17 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             groups,
             rows: rows.collect(),
         })
+    }
+
+    /// Units charged to a group and all groups below it, and how many groups these are.
+    fn visit(&self, top: u32) -> (Tally, u64) {
+        let (mut tally, mut groups) = (Tally::NONE, 0);
+        let mut at = top;
+        while at != NIL {
+            groups += 1;
+            tally.join(self.table.at(at).tally());
+            at = self.table.after(top, at);
+        }
+        (tally, groups)
     }
 }

@@ -210,7 +210,6 @@ impl GuestBench {
                 stdout: Output::Capture(output.clone()),
                 ..Surroundings::default()
             },
-            detailed: false,
         })?;
         let ended = tenant.wait()?;
         if ended.exit != Exit::Code(0) {

@@ -206,7 +206,6 @@ impl Bench {
                     }],
                     ..Surroundings::default()
                 },
-                detailed: false,
             })?
             .wait()?;
         let text = String::from_utf8_lossy(&output.bytes()).into_owned();

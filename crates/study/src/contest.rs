@@ -178,7 +178,6 @@ impl Contest {
                 stdout: Output::Capture(output.clone()),
                 ..Surroundings::default()
             },
-            detailed: false,
         })?;
         Ok(Entering {
             name: name.to_owned(),

@@ -174,7 +174,6 @@ impl Guest {
                 stdout: Output::Capture(capture.clone()),
                 ..Surroundings::default()
             },
-            detailed: false,
         })?;
         let ended = tenant.wait()?;
         ensure!(

@@ -174,7 +174,6 @@ impl Case<'_> {
             request.lease.cpu = self.reserved.then(|| cpu(RESERVED)).transpose()?;
             request.surroundings.stdout = Output::Discard;
             request.surroundings.stderr = Output::Discard;
-            request.detailed = false;
             let bound = self.bound(&cell, &request)?;
             let name = request
                 .surroundings
@@ -284,7 +283,6 @@ fn request(program: Arc<Program>, lease: Lease, name: &str) -> StartRequest {
             stderr: Output::Discard,
             ..Surroundings::default()
         },
-        detailed: false,
     }
 }
 

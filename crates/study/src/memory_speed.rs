@@ -256,7 +256,6 @@ impl Host {
                     program: program.clone(),
                     lease: *lease,
                     surroundings: Surroundings::default(),
-                    detailed: false,
                 };
                 let asked_ns = clock::monotonic_ns();
                 let ended = cell.start_tenant(request)?.wait()?;

@@ -223,7 +223,6 @@ fn in_cell(cell: &Cell, program: &Arc<Program>, guest: &Guest) -> Result<u64> {
             stdout: Output::Capture(Capture::new(OUTPUT_BYTES)),
             ..Surroundings::default()
         },
-        detailed: false,
     };
     let asked_ns = clock::monotonic_ns();
     let ended = cell.start_tenant(request)?.wait()?;

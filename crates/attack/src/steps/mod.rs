@@ -226,7 +226,6 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
             },
             ..Surroundings::default()
         },
-        detailed: false,
     })?;
     let ended = match handle.wait_for(measured.time)? {
         Some(ended) => ended,

@@ -55,7 +55,6 @@ pub(super) fn page(effort: Effort) -> Result<u64> {
             program: cell.compile_for(text.as_bytes(), &lease)?,
             lease,
             surroundings: Surroundings::default(),
-            detailed: false,
         })?;
         let ended = tenant.wait()?;
         if ended.exit != Exit::Code(0) {

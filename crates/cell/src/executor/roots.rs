@@ -72,7 +72,6 @@ pub(super) struct Controlled {
     /// The execution of its own program.
     pub(super) program: u64,
     pub(super) ended: Sender<Ended>,
-    pub(super) detailed: bool,
 }
 
 /// What is being taken back.
@@ -190,9 +189,6 @@ impl Executor {
                 starting.give_up();
             }
         }
-        let detailed = controlled
-            .as_ref()
-            .is_some_and(|controlled| controlled.detailed);
         let reply = controlled.map(|controlled| controlled.ended);
         let belongings = Belongings {
             class,
@@ -201,7 +197,7 @@ impl Executor {
             memory,
             files,
         };
-        if let Some(ending) = Ending::begin(tenant, cause, program, reply, detailed, belongings) {
+        if let Some(ending) = Ending::begin(tenant, cause, program, reply, belongings) {
             self.bury(
                 key,
                 Death::Tenant {
@@ -298,7 +294,6 @@ impl Executor {
                     root.controlled = Some(Controlled {
                         program,
                         ended: client.ended,
-                        detailed: client.detailed,
                     });
                 }
                 if !client.held {

@@ -71,7 +71,6 @@ fn exit(cell: &Cell, program: &Arc<Program>, directory: &Path) -> Exit {
             }],
             ..Surroundings::default()
         },
-        detailed: false,
     };
     let tenant = cell.start_tenant(request).expect("a tenant starts");
     tenant.wait().expect("the cell is there").exit
@@ -145,7 +144,6 @@ fn a_directory_that_cannot_be_opened_is_a_refused_start_and_the_cell_lives() {
                 }],
                 ..Surroundings::default()
             },
-            detailed: false,
         };
         assert!(cell.start_tenant(request).is_err(), "{errno}");
         assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));

@@ -23,7 +23,7 @@ fn exit_of(text: &str) -> Exit {
 }
 
 fn charged(ended: &Ended, name: &str) -> u64 {
-    let statement = ended.statement.as_ref().expect("asked for");
+    let statement = &ended.statement;
     let rows = statement.rows.iter().filter(|row| row.name == name);
     rows.map(|row| row.count).sum()
 }
@@ -35,7 +35,7 @@ fn check(ended: &Ended, memory_kib: u64) {
     let memory = charged(ended, "memory_page");
     assert!(memory <= memory_kib / 4, "{memory} pages");
     assert!(pages <= memory + stacks, "{pages} of {memory} and {stacks}");
-    let statement = ended.statement.as_ref().expect("asked for");
+    let statement = &ended.statement;
     assert!(statement.charged <= statement.budget, "{statement:?}");
 }
 
@@ -344,7 +344,6 @@ fn a_program_whose_lease_does_not_pay_for_a_heap_is_not_started() {
         program: program.clone(),
         lease: lease(budget_us, 1 << 10),
         surroundings: Surroundings::default(),
-        detailed: false,
     };
     let least = (1..10_000).find(|&us| cell.start_tenant(tight(us)).is_ok());
     let least = least.expect("some budget pays");

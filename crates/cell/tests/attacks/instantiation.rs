@@ -106,7 +106,6 @@ fn arguments_above_the_cap_are_refused_before_anything_is_made() {
                 args: vec!["a".repeat(bytes)],
                 ..Surroundings::default()
             },
-            detailed: false,
         });
         assert_eq!(started.is_ok(), fits, "{bytes} bytes");
     }
@@ -121,7 +120,6 @@ fn a_start_that_the_memory_reservation_does_not_hold_is_refused_by_its_name() {
         program,
         lease: lease(500_000, 1 << 10),
         surroundings: Surroundings::default(),
-        detailed: false,
     });
     let Err(StartError::Lease { reason }) = started.map(drop) else {
         panic!("2 MiB in a MiB");

@@ -20,7 +20,6 @@ fn attack(cell: &Cell, name: &str, lease: Lease) -> StartRequest {
             args: vec!["guest".into()],
             ..Surroundings::default()
         },
-        detailed: false,
     }
 }
 

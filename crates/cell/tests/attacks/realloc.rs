@@ -155,7 +155,6 @@ fn start(cell: &Cell, program: Arc<Program>) -> TenantHandle {
             stdout: Output::Discard,
             ..Surroundings::default()
         },
-        detailed: false,
     };
     cell.start_tenant(request).expect("a tenant starts")
 }

@@ -30,7 +30,6 @@ fn timers_leave_half_of_the_time_to_the_programs_of_their_tenant() {
         program,
         lease: Lease::default(),
         surroundings: Surroundings::default(),
-        detailed: false,
     });
     let tenant = tenant.expect("a tenant");
     let ended = tenant.wait_for(Duration::from_secs(30)).expect("a cell");

@@ -125,7 +125,6 @@ pub(crate) fn run(
                 stdout: Output::Capture(output.clone()),
                 ..surroundings
             },
-            detailed: true,
         })
         .expect("a tenant starts");
     let ended = tenant.wait().expect("the cell is there");
@@ -172,7 +171,6 @@ pub(crate) fn captured(
             stdout: Output::Capture(output.clone()),
             ..Surroundings::default()
         },
-        detailed: true,
     };
     (request, output)
 }

@@ -53,7 +53,6 @@ pub(super) fn observe(
             stdout: Output::Capture(output.clone()),
             ..surroundings.clone()
         },
-        detailed: true,
     };
     let tenant = cell.start_held(request).map_err(failure)?;
     let start = tenant.statement().context("a tenant that is held")?;
@@ -88,7 +87,7 @@ pub(super) fn observe(
     let used_ns = ended.supply.used.saturating_sub(ended_ns);
     busy.record(used_ns.saturating_sub(seen_ns));
     let used_ns = used_ns.saturating_sub(before_ns).saturating_add(TICK_NS);
-    let account = ended.statement.context("the account of its end")?;
+    let account = ended.statement;
     Ok(Observed {
         start_ns: (start.charged.0 + start.carved.0).div_ceil(1000),
         peak_ns: account.peak.0.div_ceil(1000),

@@ -48,7 +48,6 @@ pub(super) fn observe(
             program: program.clone(),
             lease,
             surroundings: subject.surroundings.clone(),
-            detailed: false,
         };
         cell.start_held(request).map_err(failure)
     };

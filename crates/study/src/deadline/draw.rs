@@ -262,7 +262,6 @@ impl Guests {
                     stdin: Input::Bytes((&b"[3, 1, 2]"[..]).into()),
                     ..Surroundings::default()
                 },
-                detailed: true,
             },
             after: if at_once { Duration::ZERO } else { after },
         }

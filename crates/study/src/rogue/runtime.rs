@@ -280,7 +280,6 @@ fn request(
             stdout: Output::Capture(output.clone()),
             ..leasehold_cell::Surroundings::default()
         },
-        detailed: false,
     })
 }
 

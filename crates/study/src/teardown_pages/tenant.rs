@@ -88,7 +88,6 @@ impl InCell {
                 stdout: Output::Capture(output.clone()),
                 ..Surroundings::default()
             },
-            detailed: false,
         })?;
         wait_until_ready(&tenant, &output)?;
         tenant.kill();
