@@ -255,21 +255,18 @@ impl Outcome<'_> {
                 "the longest host step of {names}: {step}; all responses allow for that"
             );
         }
-        let unbounded =
-            |row: &Row<'_>| row.verdict.schedulable() && row.verdict.loss.useful.is_none();
-        let unbounded = self
-            .rows()
-            .filter(|(_, row)| row.as_ref().is_some_and(unbounded));
-        let unbounded: Vec<_> = unbounded.map(|(tenant, _)| tenant.name.as_str()).collect();
-        if let Some(first) = unbounded.first() {
+        if let Some(names) = self.whose_useful_time_is(None) {
             let _ = writeln!(
                 text,
-                "nothing bounds how often {first}{others} can be preempted: no time is promised to be \
-                 useful, nor an end; a `nonpreemptive` would",
-                others = match unbounded.len() - 1 {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                },
+                "nothing bounds how often {names} can be preempted: no time is promised to be \
+                 useful, nor an end; a `nonpreemptive` would"
+            );
+        }
+        if let Some(names) = self.whose_useful_time_is(Some(0)) {
+            let _ = writeln!(
+                text,
+                "preemptions may take the whole budget of {names}: no time is promised to be \
+                 useful, nor an end; a larger `budget` would"
             );
         }
         if !background.iter().all(Verdict::schedulable) {
@@ -311,6 +308,21 @@ impl Outcome<'_> {
             let _ = writeln!(text, "{}", possible(name, room));
         }
         text
+    }
+
+    /// The tenants with a reservation that can be kept, of which so much of a budget is useful at
+    /// the least; `None` if there are none.
+    fn whose_useful_time_is(&self, useful: Option<u64>) -> Option<String> {
+        let is_it = |row: &Row<'_>| row.verdict.schedulable() && row.verdict.loss.useful == useful;
+        let tenants = self
+            .rows()
+            .filter(|(_, row)| row.as_ref().is_some_and(is_it));
+        let names: Vec<_> = tenants.map(|(tenant, _)| tenant.name.as_str()).collect();
+        let first = names.first()?;
+        Some(match names.len() - 1 {
+            0 => (*first).to_owned(),
+            more => format!("{first} and {more} more"),
+        })
     }
 
     /// The longest host steps, each with the tenants that can reach it.

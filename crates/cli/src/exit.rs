@@ -1,5 +1,6 @@
 //! Exit codes: each failure of Leasehold itself has one that no ordinary program uses.
 
+use leasehold_cell::memory::Unheld;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -54,6 +55,10 @@ impl fmt::Display for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Failure::Host(error)
+        match error.downcast_ref::<Unheld>() {
+            Some(unheld @ Unheld::Swap(_)) => Failure::Configuration(unheld.to_string()),
+            Some(unheld @ Unheld::Memory { .. }) => Failure::Refused(unheld.to_string()),
+            None => Failure::Host(error),
+        }
     }
 }

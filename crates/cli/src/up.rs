@@ -222,14 +222,15 @@ pub(crate) fn main(
         Realtime::NotAsked => {}
     }
 
+    let screen = Screen::new(!(arguments.quiet || arguments.json));
+    let outputs = Outputs::of(&screen, arguments.json);
+    let mut tenants = start(&cell, &file, &admitted, &outputs)?;
+    // From here on there is something to report. Before, nothing of a guest has run: the interruption
+    // ends the process, also in the middle of loading a program.
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::Host(error.into()))?;
-
-    let screen = Screen::new(!(arguments.quiet || arguments.json));
-    let outputs = Outputs::of(&screen, arguments.json);
-    let mut tenants = start(&cell, &file, &admitted, &outputs)?;
     let began = Instant::now();
     for tenant in &tenants {
         tenant.handle.go();
@@ -396,7 +397,6 @@ fn start<'a>(
                     .map_err(|error| named(&spec.name, error))?,
                 lease: spec.lease,
                 surroundings,
-                detailed: false,
             })
             .map_err(|error| named(&spec.name, failure(error)))?;
         running.push(Running {

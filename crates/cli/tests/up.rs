@@ -3,10 +3,14 @@
 mod calibrated;
 mod terminal;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A lease file, and `leasehold up` on it.
@@ -371,4 +375,37 @@ fn tenants_are_preempted_by_either_mechanism() {
             "{mechanism}"
         );
     }
+}
+
+#[test]
+fn a_swap_file_that_cannot_be_made_is_a_fault_of_the_lease() {
+    let leases = Leases::new(&[(
+        "a",
+        "hello.wasm",
+        "memory = { reserve = \"4MiB\", limit = \"8MiB\", swap = \"no/such/place\" }",
+    )]);
+    leases.refuses(&["--for", "1s"], 78, &["memory.swap", "no/such/place"]);
+}
+
+#[test]
+fn an_interruption_while_programs_are_started_is_obeyed_at_once() {
+    // The microsecond of the hour is gone before anything is started.
+    let slow = "cpu = { budget = \"1us\", period = \"3600s\", priority = 3 }";
+    let leases = Leases::new(&[("a", "hello.wasm", ""), ("b", "hello.wasm", slow)]);
+    let mut child = leases
+        .command(&["--unadmitted"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    // Until it waits: the first of the two is started within that, and held.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().expect("asked").is_none(), "it waits");
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).expect("sent");
+    let status = child.wait().expect("ends");
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
+    let mut output = String::new();
+    let stdout = child.stdout.as_mut().expect("a pipe");
+    stdout.read_to_string(&mut output).expect("read");
+    assert_eq!(output, "", "nothing of a guest has run");
 }

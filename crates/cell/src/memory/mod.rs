@@ -23,11 +23,13 @@ mod ranges;
 pub(crate) mod region;
 mod shared;
 mod tenancy;
+mod unheld;
 
 /// What a cell really holds of the host's memory, and whether it is locked.
 pub use leasehold_pager_linux::Held as HeldFrames;
 pub use shared::SharedUse;
 pub use tenancy::{MemoryUse, swap_for};
+pub use unheld::Unheld;
 
 pub(crate) use data::{DataSet, Mapped, map_data};
 pub(crate) use paged::{Ahead, Left, Memories, claim, detach, make_ahead};
@@ -132,17 +134,14 @@ pub(crate) fn enter(
             .map_err(|_| anyhow::anyhow!("a swap file is at most 16 TiB"))?;
         // Whole clusters, and one of which pages are written out anew.
         let pages = pages.saturating_add(2 * CLUSTER as u32);
-        let file = SwapFile::create(&swap.path, pages)
-            .map_err(|error| anyhow::anyhow!("`memory.swap`: {error}"))?;
+        let file = SwapFile::create(&swap.path, pages).map_err(Unheld::Swap)?;
         options.store = Some(Box::new(file));
     }
     if let Some(available) = available::available()
         && held.bytes > available
     {
-        anyhow::bail!(
-            "`cell.memory`: found {} bytes to be held; the host has {available} to spare",
-            held.bytes
-        );
+        let asked = held.bytes;
+        return Err(Unheld::Memory { asked, available }.into());
     }
     let paging = Paging::open(options)
         .map_err(|error| anyhow::anyhow!("holding {} bytes of memory: {error}", held.bytes))?;
