@@ -29,7 +29,8 @@ const ATTACHMENTS: u32 = 16;
 const BLOCKS: u32 = 64;
 /// Pages of a page table.
 const TABLE: u32 = 512;
-/// Page tables that are freed in one step at the most: 4 µs each were measured. A page may have one of its own.
+/// Page tables that are freed or moved in one step at the most: 4 µs each were measured. A page may have one of
+/// its own.
 const TABLES: u32 = 16;
 
 /// An attachment on its way aside.
@@ -42,6 +43,17 @@ struct Moving {
     done: u32,
     /// Nobody else has the area: its frames go with the entries.
     drops: bool,
+}
+
+/// What was done of an attachment.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// Resident pages whose addresses are free now.
+    pages: u32,
+    /// Page tables that they were in.
+    tables: u32,
+    /// Nothing of the attachment is left.
+    all: bool,
 }
 
 /// Page tables moved aside.
@@ -113,17 +125,20 @@ impl Engine {
         let linux = self.linux();
         linux.settle();
         linux.tidy();
-        let mut left = limit.max(1);
+        let (mut pages, mut tables) = (limit.max(1), TABLES);
         for _ in 0..ATTACHMENTS {
             let Some(moving) = linux.next_moving(retirement)? else {
                 return self.retire_lingering(retirement);
             };
-            let (pages, done) = linux.move_part(moving, left)?;
-            if done && let Some(moved) = retirement.moving.take() {
+            let moved = linux.move_part(moving, pages, tables)?;
+            if moved.all
+                && let Some(moved) = retirement.moving.take()
+            {
                 linux.has_moved(retirement, &moved);
             }
-            left = left.saturating_sub(pages.max(1));
-            if left == 0 {
+            pages = pages.saturating_sub(moved.pages.max(1));
+            tables = tables.saturating_sub(moved.tables);
+            if pages == 0 || tables == 0 {
                 break;
             }
         }
@@ -284,13 +299,16 @@ impl Linux {
         Ok(Some(moving))
     }
 
-    /// Frees the next addresses of an attachment, at which `limit` pages are resident at the most,
-    /// or those of some more up to the end of a page table. Returns how many were, and whether
-    /// that was all.
-    fn move_part(&mut self, moving: &mut Moving, limit: u32) -> Result<(u32, bool), Error> {
+    /// Frees the next addresses of an attachment, at which `limit` pages in `tables` page tables are resident at the
+    /// most, or those of some more up to the end of a page table.
+    fn move_part(&mut self, moving: &mut Moving, limit: u32, tables: u32) -> Result<Part, Error> {
         let (from, all) = (moving.done, self.view(moving.attached).accessible);
         let used = self.view(moving.attached).span.part(0, all);
-        let to = self.end_of_part(moving, used, limit);
+        let to = self.end_of_part(moving, used, (limit, tables));
+        let tables = self
+            .view(moving.attached)
+            .present
+            .groups_in(from, to, TABLE);
         let part = used.part(from, to);
         let moved = moving.to.filter(|_| from < to).map(|aside| {
             let moved = part.move_to(aside.part(from, to));
@@ -312,11 +330,15 @@ impl Linux {
             pages += present.count_in(from, to);
         }
         moving.done = to;
-        Ok((pages, to == all))
+        Ok(Part {
+            pages,
+            tables,
+            all: to == all,
+        })
     }
 
-    /// Where a part ends that begins where the last one did.
-    fn end_of_part(&self, moving: &Moving, used: Span, limit: u32) -> u32 {
+    /// Where a part ends that begins where the last one did, with so many resident pages and page tables at the most.
+    fn end_of_part(&self, moving: &Moving, used: Span, (limit, tables): (u32, u32)) -> u32 {
         let view = self.attached[moving.attached as usize].as_ref();
         let view = view.expect("an attachment");
         let (from, all) = (moving.done, used.pages());
@@ -330,13 +352,13 @@ impl Linux {
             let copies = copies.expect("an attachment");
             let to = view.present.after(from, all, limit);
             let to = copies.present.after(from, to, limit);
-            let to = view.present.after_groups(from, to, TABLE, TABLES);
-            let to = copies.present.after_groups(from, to, TABLE, TABLES);
+            let to = view.present.after_groups(from, to, TABLE, tables);
+            let to = copies.present.after_groups(from, to, TABLE, tables);
             let most = from.saturating_add(BLOCKS << block);
             return if broken.is_clear() { to } else { to.min(most) };
         }
         let to = view.present.after(from, all, limit);
-        let to = view.present.after_groups(from, to, TABLE, TABLES);
+        let to = view.present.after_groups(from, to, TABLE, tables);
         if to == all || moving.to.is_none() {
             return to;
         }
