@@ -49,6 +49,7 @@
 //! ```
 
 pub mod alloc;
+mod bare_job;
 pub mod batching;
 pub mod bulk;
 pub mod calls;
