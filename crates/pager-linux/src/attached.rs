@@ -4,6 +4,7 @@ use leasehold_pager::{AttachmentId, ReservationId};
 
 use crate::ahead::Stream;
 use crate::bits::Bits;
+use crate::present::Present;
 use crate::span::Span;
 
 /// What an attachment shows, and where.
@@ -39,9 +40,9 @@ pub(crate) struct Attached {
     pub(crate) span: Span,
     /// Pages that are mapped from the area; from there on, nothing is.
     pub(crate) accessible: u32,
-    /// Pages with an entry in the page table. A page that the policy has mapped and that has no
+    /// Pages with an entry in a page table, and the tables. A page that the policy has mapped and that has no
     /// entry is not referenced since that was last asked.
-    pub(crate) present: Bits,
+    pub(crate) present: Present,
     pub(crate) role: Role,
     /// Its addresses have been given up.
     pub(crate) gone: bool,

@@ -13,11 +13,11 @@ use rustix::mm::Advice;
 use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
 use crate::batch::{MOST, Releases, Run, Source, Zaps};
-use crate::bits::Bits;
 use crate::hold::Ballast;
 use crate::holders::Holders;
 use crate::memory::{Backing, Memory, Staging};
 use crate::page_file::PageFile;
+use crate::present::Present;
 use crate::refusal::Reason;
 use crate::slots::{NOWHERE, Slots};
 use crate::span::Span;
@@ -741,7 +741,7 @@ impl Backend for Linux {
             area: area.index(),
             span: placement.span,
             accessible: placement.accessible,
-            present: Bits::new(pages),
+            present: Present::new(pages),
             role: placement.role,
             gone: false,
             lost: false,

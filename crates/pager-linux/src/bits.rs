@@ -68,34 +68,6 @@ impl Bits {
         to
     }
 
-    /// Where a walk from `from` ends that may meet set bits in `most` groups of `group` bits: just before the next one of
-    /// them, or at `to` if there is none. A group is a multiple of 64 bits.
-    pub(crate) fn after_groups(&self, from: u32, to: u32, group: u32, most: u32) -> u32 {
-        let (mut at, mut left) = (from, most);
-        while at < to {
-            let end = to.min((at / group + 1) * group);
-            if self.count_in(at, end) > 0 {
-                if left == 0 {
-                    return at;
-                }
-                left -= 1;
-            }
-            at = end;
-        }
-        to
-    }
-
-    /// Groups of `group` bits, a multiple of 64, with set bits in `from .. to`.
-    pub(crate) fn groups_in(&self, from: u32, to: u32, group: u32) -> u32 {
-        let (mut at, mut groups) = (from, 0);
-        while at < to {
-            let end = to.min((at / group + 1) * group);
-            groups += u32::from(self.count_in(at, end) > 0);
-            at = end;
-        }
-        groups
-    }
-
     /// Bits of `from .. to` that are set.
     pub(crate) fn count_in(&self, from: u32, to: u32) -> u32 {
         let mut count = 0;
@@ -159,11 +131,6 @@ mod tests {
                 };
                 if from < to {
                     prop_assert_eq!(bits.after(from, to, limit), expected);
-                    let groups: BTreeSet<u32> = met.iter().map(|bit| bit / 64).collect();
-                    prop_assert_eq!(bits.groups_in(from, to, 64), groups.len() as u32);
-                    let beyond = groups.into_iter().nth(limit as usize);
-                    let expected = beyond.map_or(to, |group| from.max(group * 64));
-                    prop_assert_eq!(bits.after_groups(from, to, 64, limit), expected);
                     prop_assert_eq!(bits.count_in(from, to) as usize, met.len());
                     prop_assert_eq!(bits.clear(from, to) as usize, met.len());
                     set.retain(|bit| !met.contains(bit));

@@ -20,6 +20,7 @@ use crate::attached::Role;
 use crate::backend::Linux;
 use crate::fault::Engine;
 use crate::paging::{Error, system};
+use crate::present::TABLE;
 use crate::span::{BYTES, Span};
 
 /// Attachments whose addresses are freed in one step at the most.
@@ -27,8 +28,6 @@ const ATTACHMENTS: u32 = 16;
 /// Blocks of copies whose addresses are freed in one system call at the most: each may be a
 /// mapping of its own.
 const BLOCKS: u32 = 64;
-/// Pages of a page table.
-const TABLE: u32 = 512;
 /// Page tables that are freed or moved in one step at the most: 4 µs each were measured. A page may have one of
 /// its own.
 const TABLES: u32 = 16;
@@ -305,10 +304,7 @@ impl Linux {
         let (from, all) = (moving.done, self.view(moving.attached).accessible);
         let used = self.view(moving.attached).span.part(0, all);
         let to = self.end_of_part(moving, used, (limit, tables));
-        let tables = self
-            .view(moving.attached)
-            .present
-            .groups_in(from, to, TABLE);
+        let tables = self.view(moving.attached).present.tables_in(from, to);
         let part = used.part(from, to);
         let moved = moving.to.filter(|_| from < to).map(|aside| {
             let moved = part.move_to(aside.part(from, to));
@@ -350,15 +346,12 @@ impl Linux {
         {
             let copies = self.attached[*copies as usize].as_ref();
             let copies = copies.expect("an attachment");
-            let to = view.present.after(from, all, limit);
-            let to = copies.present.after(from, to, limit);
-            let to = view.present.after_groups(from, to, TABLE, tables);
-            let to = copies.present.after_groups(from, to, TABLE, tables);
+            let to = view.present.after(from, all, limit, tables);
+            let to = copies.present.after(from, to, limit, tables);
             let most = from.saturating_add(BLOCKS << block);
             return if broken.is_clear() { to } else { to.min(most) };
         }
-        let to = view.present.after(from, all, limit);
-        let to = view.present.after_groups(from, to, TABLE, tables);
+        let to = view.present.after(from, all, limit, tables);
         if to == all || moving.to.is_none() {
             return to;
         }
@@ -376,9 +369,9 @@ impl Linux {
     /// Nothing is seen at these pages of an attachment any more; returns how many were.
     fn clear_present(&mut self, attached: u32, from: u32, to: u32) -> u32 {
         let view = self.view(attached);
-        let mut cleared = view.present.clear(from, to);
+        let mut cleared = view.present.give_back(from, to);
         if let Role::Original { copies, .. } = view.role {
-            cleared += self.view(copies).present.clear(from, to);
+            cleared += self.view(copies).present.give_back(from, to);
         }
         cleared
     }
@@ -407,20 +400,19 @@ impl Linux {
         let area = view.area;
         let memory = self.areas[area as usize].as_ref().expect("an area");
         let all = aside.span.pages();
-        let resident = if aside.drops {
-            &memory.cached
-        } else {
-            &view.present
+        let limit = limit.max(1);
+        let to = match aside.drops {
+            true => memory.cached.after(aside.done, all, limit),
+            false => all,
         };
-        let to = resident.after(aside.done, all, limit.max(1));
-        let to = view.present.after_groups(aside.done, to, TABLE, TABLES);
+        let to = view.present.after(aside.done, to, limit, TABLES);
         if aside.drops {
             // Takes them out of the page table as well.
             self.drop_pages(area, aside.done, to)?;
         }
         aside.span.part(aside.done, to).unmap()?;
         let from = std::mem::replace(&mut aside.done, to);
-        self.view(aside.attached).present.clear(from, to);
+        self.view(aside.attached).present.give_back(from, to);
         Ok(to == all)
     }
 }

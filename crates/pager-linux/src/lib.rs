@@ -95,6 +95,7 @@ mod host_access;
 mod memory;
 mod page_file;
 mod paging;
+mod present;
 mod probe;
 mod refusal;
 mod signal;

@@ -342,6 +342,25 @@ fn a_tenant_ends_with_few_page_tables_a_step() {
 }
 
 #[test]
+fn page_tables_of_pages_that_were_written_out_take_their_steps_too() {
+    let (paging, _store) = open(16_384, 262_144);
+    // All pages but a few have lost their entries when the last table is filled.
+    let id = paging.reserve(&Contract::hard(8)).expect("frames");
+    let (_, _memory) = sparse(&paging, id);
+    let mut steps = 0;
+    while paging.retire_step(id, 4_096).expect("there") == Ending::More {
+        steps += 1;
+    }
+    assert!(steps >= TABLES / 16, "{steps}");
+    let mut steps = 0;
+    while paging.end_step(id, 4_096).expect("there") == Ending::More {
+        steps += 1;
+    }
+    assert!(steps >= TABLES / 16, "{steps}");
+    paging.audit();
+}
+
+#[test]
 fn memory_is_no_place_for_a_swap_file() {
     let refused = SwapFile::create(std::path::Path::new("/dev/shm/leasehold-swap"), 8);
     let Err(error @ SwapFileError::InMemory { .. }) = refused else {
