@@ -51,6 +51,7 @@ pub mod artifact;
 pub mod bulk;
 pub mod calibrate;
 mod call_bytes;
+pub mod calls;
 mod cell;
 mod cleaning;
 pub mod clock;
@@ -112,6 +113,7 @@ mod wasi;
 
 pub use arena_backing::MapBacking;
 pub use artifact::{CodeCache, user_code_cache};
+pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };
@@ -133,6 +135,8 @@ pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
 pub use refused::{Function, Place};
 pub use stack_class::StackClass;
+pub use wasmtime::component::Val;
+pub use wasmtime::component::types::Type;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
     Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
