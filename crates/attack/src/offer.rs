@@ -92,7 +92,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("filesystem.wit", include_str!("../wit/filesystem.wit")),
     ("sockets.wit", include_str!("../wit/sockets.wit")),
     ("cli.wit", include_str!("../wit/cli.wit")),
-    ("kernel.wit", include_str!("../../../wit/kernel.wit")),
+    ("kernel.wit", include_str!("../wit/kernel.wit")),
     (
         "attack.wit",
         "package leasehold:attack;

@@ -5,6 +5,7 @@
 
 use crate::artifact::CodeCache;
 use crate::call_bytes::call_bytes;
+use crate::calls::{Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::{Elapsed, monotonic_ns};
 use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
@@ -24,7 +25,7 @@ use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
 use crate::preempt::{Companion, Mechanism, Preemption};
 use crate::profile::Profile;
-use crate::program::{Form, Program, ProgramError};
+use crate::program::{Entry, Form, Program, ProgramError};
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
@@ -44,6 +45,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wasmtime::Engine;
+use wasmtime::component::Val;
 
 /// How a cell is set up.
 #[derive(Debug, Clone)]
@@ -238,6 +240,8 @@ pub struct Ended {
 #[allow(missing_debug_implementations)]
 pub struct TenantHandle {
     key: u64,
+    /// Bytes that one of its calls may hold.
+    call_bytes: u64,
     inbox: Arc<Inbox<Command>>,
     ended: Receiver<Ended>,
 }
@@ -280,6 +284,10 @@ pub(crate) enum Command {
         /// When the controller asked for it, ns of [`monotonic_ns`].
         asked_ns: u64,
     },
+    /// A call of one of its exported functions.
+    Call(u64, Box<Call>),
+    /// There will be no more calls.
+    FinishCalls(u64),
     Statement(u64, Sender<Option<Statement>>),
     /// What each of these has got of the processor.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
@@ -303,6 +311,7 @@ impl Command {
             Self::Start { .. } => ControlKind::Start,
             Self::Go(_) => ControlKind::Go,
             Self::Kill { .. } => ControlKind::Kill,
+            Self::Call(..) | Self::FinishCalls(_) => ControlKind::Call,
             Self::Statement(..) => ControlKind::Statement,
             Self::Processors(..) => ControlKind::Processors,
             Self::Memory(..) | Self::Shared(_) => ControlKind::Memory,
@@ -451,6 +460,34 @@ impl Cell {
         prepare(Program::from_bytes_in(form, &parts.engine, bytes)?, parts)
     }
 
+    /// As [`Cell::load_for`], a program whose exported functions are [called](TenantHandle::call), instead of one
+    /// that is run.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn load_exports(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+        let cache = self.code_cache.as_deref();
+        let parts = self.engine_for(lease)?;
+        let form = Form::under(lease);
+        let program = Program::load_entry(Entry::Exports, form, &parts.engine, path, cache)?;
+        prepare(program, parts)
+    }
+
+    /// As [`Cell::load_exports`], from memory.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn compile_exports(
+        &self,
+        bytes: &[u8],
+        lease: &Lease,
+    ) -> Result<Arc<Program>, ProgramError> {
+        let parts = self.engine_for(lease)?;
+        let form = Form::under(lease);
+        let program = Program::from_bytes_entry(Entry::Exports, form, &parts.engine, bytes)?;
+        prepare(program, parts)
+    }
+
     /// The engine of a program that this cell loaded.
     fn engine_of(&self, program: &Program) -> Result<Arc<EngineParts>, StartError> {
         let parts = self.engines.get(program.stack());
@@ -510,6 +547,7 @@ impl Cell {
 
     fn admit(&self, request: StartRequest, held: bool) -> Result<Beginning, StartError> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
@@ -542,7 +580,12 @@ impl Cell {
         });
         let inbox = self.inbox.clone();
         Ok(Beginning {
-            handle: TenantHandle { key, inbox, ended },
+            handle: TenantHandle {
+                key,
+                call_bytes,
+                inbox,
+                ended,
+            },
             started,
         })
     }
@@ -678,6 +721,26 @@ impl TenantHandle {
     /// Lets a held tenant run.
     pub fn go(&self) {
         self.send(Command::Go(self.key));
+    }
+
+    /// Calls a function of the tenant's program, after the calls that wait already: does not wait for it.
+    ///
+    /// # Errors
+    /// When the function does not take the arguments, or they are too large. Whether the tenant answers is what
+    /// the call itself tells.
+    pub fn call(
+        &self,
+        function: &ExportedFunction,
+        arguments: Vec<Val>,
+    ) -> Result<PendingCall, CallError> {
+        let (call, pending) = Call::new(function.clone(), arguments, self.call_bytes)?;
+        self.send(Command::Call(self.key, Box::new(call)));
+        Ok(pending)
+    }
+
+    /// Says that there will be no more calls: when those that wait are answered, the tenant ends with code 0.
+    pub fn finish(&self) {
+        self.send(Command::FinishCalls(self.key));
     }
 
     /// Ends the tenant, whatever it is doing. Idempotent; does not wait. The clock of the end, and of

@@ -24,6 +24,8 @@ pub enum ControlKind {
     Go,
     /// To end it.
     Kill,
+    /// To call one of its functions, or that there will be no more calls.
+    Call,
     /// What it was charged for.
     Statement,
     /// What tenants have got of the processor.
@@ -42,10 +44,11 @@ pub enum ControlKind {
 
 impl ControlKind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Start,
         Self::Go,
         Self::Kill,
+        Self::Call,
         Self::Statement,
         Self::Processors,
         Self::Memory,
@@ -61,6 +64,7 @@ impl ControlKind {
             Self::Start => "start",
             Self::Go => "go",
             Self::Kill => "kill",
+            Self::Call => "call",
             Self::Statement => "statement",
             Self::Processors => "processors",
             Self::Memory => "memory",

@@ -5,6 +5,7 @@
 //! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
 
 use crate::abi::Prepared;
+use crate::calls::{self, Answering, Current, LiftBytes};
 use crate::engines::EngineParts;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
@@ -258,8 +259,14 @@ impl Blueprint {
     fn host_pages(&self) -> u64 {
         let instances = self.program.inventory().instance_bytes;
         let stack = self.program.stack().pages() - StackClass::SMALLEST.pages();
+        // What the engine lifts has up to twice as many bytes as it counts as, beside the arguments.
+        let values = match self.program.is_called() {
+            true => 3 * calls::value_bytes(self.limits.call_bytes),
+            false => 0,
+        };
         instances
             .saturating_add(self.limits.call_bytes)
+            .saturating_add(values)
             .saturating_add(self.handles() * HANDLE_BYTES)
             .div_ceil(PAGE)
             .saturating_add(stack as u64)
@@ -339,7 +346,8 @@ impl Blueprint {
             },
         );
         let pages = limiter.pages();
-        let guest = Guest::new(
+        let is_called = self.program.is_called();
+        let mut guest = Guest::new(
             (tenant, execution),
             call_bytes,
             data,
@@ -348,15 +356,23 @@ impl Blueprint {
             preview1,
             files,
         );
+        guest.lifts = is_called.then(|| LiftBytes::new(call_bytes));
         let mut store = Store::new(&self.engine.engine, guest);
         let guest = self
             .preemption
             .arm(&mut store, &self.program)
             .map_err(BuildError::Link)?;
-        store.call_hook(|_, what| {
-            watch::hook(what);
-            Ok(())
-        });
+        match is_called {
+            false => store.call_hook(|_, what| {
+                watch::hook(what);
+                Ok(())
+            }),
+            true => store.call_hook(|mut context, what| {
+                watch::hook(what);
+                calls::hook(&mut context, what);
+                Ok(())
+            }),
+        }
         store.limiter(|guest| &mut guest.limiter);
         store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
         store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
@@ -366,7 +382,10 @@ impl Blueprint {
                 self.program.reach().making_ns(),
                 pages.then_some(call_bytes),
             ),
-            future: Box::pin(run(store, prepared)),
+            future: match is_called {
+                false => Box::pin(run(store, prepared)),
+                true => Box::pin(run_calls(store, prepared)),
+            },
         })
     }
 
@@ -521,13 +540,46 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
         (Err(error), _) => Err(error),
         (Ok(()), Prepared::Module(module)) => run_module(&mut store, &module).await,
         (Ok(()), Prepared::Component(component)) => run_component(&mut store, &component).await,
+        (Ok(()), Prepared::Exports(_)) => Err(wasmtime::Error::msg("no command")),
     };
     mark(step!("engine", "trap"));
-    let exit = match result {
+    let exit = exit_after(result, &store);
+    Finished { exit, store }
+}
+
+/// The same of a program whose exported functions are called.
+async fn run_calls(mut store: Store<Guest>, prepared: Prepared) -> Finished {
+    let mut current = Current::default();
+    let result = match make_instance(&mut store, prepared).await {
+        Ok(instance) => calls::answer_calls(&mut store, instance, &mut current).await,
+        Err(error) => Err(error),
+    };
+    mark(step!("engine", "trap"));
+    let exit = exit_after(result, &store);
+    current.failed(&exit);
+    Finished { exit, store }
+}
+
+async fn make_instance(
+    store: &mut Store<Guest>,
+    prepared: Prepared,
+) -> wasmtime::Result<Answering> {
+    copy_image(&mut store.data_mut().limiter).await?;
+    match prepared {
+        Prepared::Module(module) => calls::make_module(store, &module).await,
+        Prepared::Exports(component) => {
+            let instance = component.instantiate_async(&mut *store).await?;
+            Ok(Answering::Component(instance))
+        }
+        Prepared::Component(_) => Err(wasmtime::Error::msg("a command")),
+    }
+}
+
+fn exit_after(result: wasmtime::Result<i32>, store: &Store<Guest>) -> Exit {
+    match result {
         Ok(code) => Exit::Code(code),
         Err(error) => exit_of(&error, store.data().limiter.refused()),
-    };
-    Finished { exit, store }
+    }
 }
 
 /// Copies the initial memory of a program that has none to share, a page at a step: each may be a fault.

@@ -9,6 +9,7 @@
 //! pays for its own birth, for whom it wakes, and for its own funeral. The controller's commands
 //! are charged to nobody, and rationed ([`crate::control_share`]).
 
+mod calls;
 mod commands;
 mod ends;
 mod executions;

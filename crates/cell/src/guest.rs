@@ -1,5 +1,6 @@
 //! The host's side of one running program: the data of its store.
 
+use crate::calls::LiftBytes;
 use crate::host::answer::{Answer, Fail};
 use crate::host::preview1;
 use crate::limiter::Limiter;
@@ -27,6 +28,8 @@ pub(crate) struct Guest {
     /// What it can map.
     data: Vec<DataSet>,
     pub(crate) limiter: Limiter,
+    /// How many bytes may be lifted for it, if its exported functions are called.
+    pub(crate) lifts: Option<LiftBytes>,
     pub(crate) table: TableCharge,
     /// The pollables of its streams.
     pub(crate) watched: Watched,
@@ -55,6 +58,7 @@ impl Guest {
             call_bytes,
             data,
             limiter,
+            lifts: None,
             table,
             watched: Watched::default(),
             wasi,

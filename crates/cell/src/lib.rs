@@ -50,6 +50,7 @@ pub mod artifact;
 pub mod bulk;
 pub mod calibrate;
 mod call_bytes;
+pub mod calls;
 mod cell;
 mod cleaning;
 pub mod clock;
@@ -111,6 +112,7 @@ mod wasi;
 
 pub use arena_backing::MapBacking;
 pub use artifact::{CodeCache, user_code_cache};
+pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
 };
@@ -136,3 +138,5 @@ pub use wasi::capture::Capture;
 pub use wasi::stdio::{
     Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };
+pub use wasmtime::component::Val;
+pub use wasmtime::component::types::Type;

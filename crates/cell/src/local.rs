@@ -6,6 +6,7 @@
 //! Cells share nothing (invariant 8): each has its own thread, so each has its own of these.
 
 use crate::arena_backing::MapBacking;
+use crate::calls::Calls;
 use crate::cell::CellConfig;
 use crate::clock::monotonic_ns;
 use crate::dispatch::BACKGROUND_SLICE;
@@ -72,6 +73,8 @@ pub(crate) struct Local {
     pub(crate) holdings: HashMap<u64, Holdings>,
     /// How to build more executions of a tenant that runs.
     pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
+    /// The calls that wait for executions that answer them.
+    pub(crate) calls: HashMap<u64, Calls>,
     /// Executions that the kernel has woken and that have not been polled since.
     pub(crate) woken: HashSet<u64>,
     /// How urgent the one is that runs.
@@ -187,6 +190,7 @@ impl Local {
             files: HashMap::new(),
             holdings: HashMap::new(),
             blueprints: HashMap::new(),
+            calls: HashMap::new(),
             woken: HashSet::new(),
             running: Urgency::BACKGROUND,
             next_execution: 1,

@@ -19,6 +19,7 @@ use wasmtime::{Engine, ExternType, Module, component::Component};
 use crate::abi::{Linkers, Prepared};
 use crate::artifact::{CodeCache, Key};
 use crate::bulk::{self, chunk_bulk_operations};
+use crate::calls::INITIALIZE;
 use crate::compile_threads;
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
@@ -235,11 +236,22 @@ impl Form {
     }
 }
 
+/// How a tenant runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// From its entry point, once: `_start`, or `run` of `wasi:cli/run`.
+    Command,
+    /// Its exported functions are [called](crate::calls), any number of times. A core module that exports
+    /// `_initialize` is initialised first.
+    Exports,
+}
+
 /// A program that can be instantiated any number of times. Cloning is cheap.
 #[derive(Clone)]
 pub struct Program {
     code: Code,
     form: Form,
+    entry: Entry,
     bodies: Bodies,
     inventory: Inventory,
     reach: Reach,
@@ -291,20 +303,39 @@ impl Program {
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
+        Program::load_entry(Entry::Command, form, engine, path, cache)
+    }
+
+    /// As [`load_in`](Program::load_in), to be run in one of the two ways.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`].
+    pub fn load_entry(
+        entry: Entry,
+        form: Form,
+        engine: &Engine,
+        path: &Path,
+        cache: Option<&CodeCache>,
+    ) -> Result<Program, ProgramError> {
         let bytes = read(path)?;
         let Some(cache) = cache else {
-            return Program::from_bytes_in(form, engine, &bytes);
+            return Program::from_bytes_entry(entry, form, engine, &bytes);
         };
         let key = Key::new(engine, &bytes, form);
-        if let Some((code, inventory)) = cache.get(engine, &key) {
+        // It may have been compiled for the other entry: what it lacks is said by the checks before compilation.
+        let cached = cache.get(engine, &key);
+        let cached = cached.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
+        if let Some((code, inventory)) = cached {
             let image = match form {
                 Form::Whole | Form::Paged => None,
                 Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
             };
             let reach = Reach::of(engine, &code, &inventory)?;
-            return Ok(Program::new(code, form, inventory, reach, image));
+            let program = Program::new(code, form, inventory, reach, image);
+            return Ok(program.entered_by(entry));
         }
-        let program = Program::from_bytes_in(form, engine, &bytes)?;
+        let program = Program::from_bytes_entry(entry, form, engine, &bytes)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
             tracing::warn!(%error, "a compiled program was not kept");
         }
@@ -330,11 +361,27 @@ impl Program {
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Program, ProgramError> {
+        Program::from_bytes_entry(Entry::Command, form, engine, bytes)
+    }
+
+    /// As [`from_bytes_in`](Program::from_bytes_in), to be run in one of the two ways.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`] but `Read`.
+    pub fn from_bytes_entry(
+        entry: Entry,
+        form: Form,
+        engine: &Engine,
+        bytes: &[u8],
+    ) -> Result<Program, ProgramError> {
         let _turn = compile_threads::turn();
         let (binary, survey) = checked(bytes)?;
         let component = Parser::is_component(&binary);
         check_imports(component, &survey.imports)?;
-        check_entry(component, &survey.exports)?;
+        if entry == Entry::Command {
+            check_entry(component, &survey.exports)?;
+        }
         let count = survey.inventory.instances;
         if count > MAX_INSTANCES {
             return Err(ProgramError::TooManyInstances { count });
@@ -382,9 +429,10 @@ impl Program {
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         };
-        check_entry_type(engine, &code)?;
+        check_entry_type(entry, engine, &code)?;
         let reach = Reach::of(engine, &code, &survey.inventory)?;
-        Ok(Program::new(code, form, survey.inventory, reach, image))
+        let program = Program::new(code, form, survey.inventory, reach, image);
+        Ok(program.entered_by(entry))
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -430,11 +478,30 @@ impl Program {
             bodies: Bodies::of(&code),
             code,
             form,
+            entry: Entry::Command,
             inventory,
             reach,
             image,
             prepared: None,
         }
+    }
+
+    /// The same, run in one of the two ways.
+    fn entered_by(self, entry: Entry) -> Program {
+        let reach = match entry {
+            Entry::Command => self.reach,
+            Entry::Exports => self.reach.with_calls(),
+        };
+        Program {
+            entry,
+            reach,
+            ..self
+        }
+    }
+
+    /// Whether its exported functions are called; if not, it is run from its entry point.
+    pub(crate) fn is_called(&self) -> bool {
+        self.entry == Entry::Exports
     }
 
     /// The stack that it runs on.
@@ -455,7 +522,11 @@ impl Program {
     /// # Errors
     /// [`Link`](ProgramError::Link).
     pub(crate) fn prepare(mut self, linkers: &Linkers) -> Result<Program, ProgramError> {
-        self.prepared = Some(linkers.prepare(&self.code).map_err(ProgramError::Link)?);
+        self.prepared = Some(
+            linkers
+                .prepare(&self.code, self.entry)
+                .map_err(ProgramError::Link)?,
+        );
         Ok(self)
     }
 
@@ -610,17 +681,25 @@ fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> 
 }
 
 /// Whether the entry point has the type with which a cell calls it.
-fn check_entry_type(engine: &Engine, code: &Code) -> Result<(), ProgramError> {
-    match code {
-        Code::Module(module) => {
-            let entry = module.get_export("_start");
-            let entry = entry.as_ref().and_then(ExternType::func);
-            entry
-                .filter(|ty| ty.params().len() == 0 && ty.results().len() == 0)
-                .map(|_| ())
-                .ok_or(ProgramError::EntryType("the function _start", "nothing"))
-        }
-        Code::Component(component) => {
+fn check_entry_type(entry: Entry, engine: &Engine, code: &Code) -> Result<(), ProgramError> {
+    let is_entry = |export: Option<ExternType>| {
+        let ty = export.as_ref().and_then(ExternType::func);
+        ty.is_some_and(|ty| ty.params().len() == 0 && ty.results().len() == 0)
+    };
+    match (code, entry) {
+        (Code::Module(module), Entry::Command) => is_entry(module.get_export("_start"))
+            .then_some(())
+            .ok_or(ProgramError::EntryType("the function _start", "nothing")),
+        (Code::Module(module), Entry::Exports) => module
+            .get_export(INITIALIZE)
+            .is_none_or(|export| is_entry(Some(export)))
+            .then_some(())
+            .ok_or(ProgramError::EntryType(
+                "the function _initialize",
+                "nothing",
+            )),
+        (Code::Component(_), Entry::Exports) => Ok(()),
+        (Code::Component(component), Entry::Command) => {
             let ty = component.component_type();
             let mut commands = ty.exports(engine).filter(|(name, _)| name.starts_with(RUN));
             let is_entry = commands.any(|(_, export)| match export.ty {

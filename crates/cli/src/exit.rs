@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Shown under `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes of `run`: the program's own; 134 it trapped, 135 its memory failed (the swap
-file, or it wrote to a data set), 137 it was killed (--kill-after).
+file, or it wrote to a data set), 137 it was killed (--kill-after, or a signal).
 Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or directory is missing,
 70 an error of the host, 77 the lease does not pay for it, 78 a lease or profile is wrong.
 `admit`: 1 if not every reservation can be kept.

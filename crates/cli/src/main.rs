@@ -10,12 +10,16 @@ mod confinement;
 mod costs;
 mod demo;
 mod exit;
+mod generate;
 mod host_steps;
+mod interrupt;
+mod invoke;
 mod leases;
 mod lockscope;
 mod log;
 mod memory_admission;
 mod mounts;
+mod notify;
 mod output;
 mod overhead;
 mod refusals;
@@ -66,6 +70,8 @@ enum Command {
     Lockscope(lockscope::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
+    /// Make what a package has besides the program: completions of shells, and manual pages.
+    Generate(generate::Arguments),
     /// One half of a measurement: started by studies, not by people.
     #[command(hide = true, name = leasehold_study::child::SUBCOMMAND)]
     Child(study::ChildArguments),
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
         Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),
+        Command::Generate(arguments) => generate::main(&arguments),
         Command::Child(arguments) => study::child(arguments),
     };
     match result {

@@ -5,16 +5,18 @@ use crate::confinement::{self, Needs, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
+use crate::interrupt::{Interrupt, LOOK};
+use crate::invoke::{self, Invocation};
 use crate::leases::{self, Ends};
-use crate::output::{self, plain, say};
+use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
 use crate::report;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Cell, CellConfig, Directory, Exit, Input, Output, Program, ProgramError, StartError,
-    StartRequest, Surroundings,
+    CallError, Cell, CellConfig, Directory, Ended, Exit, Input, Output, PendingCall, Program,
+    ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
 };
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
@@ -24,7 +26,7 @@ use leasehold_reserve::Order;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -33,7 +35,11 @@ Examples:
   leasehold run --dir data --env LANG=C wordcount.wasm data/text
   leasehold run --budget 500us --memory 16MiB --report untrusted.wasm
   leasehold run --kill-after 50ms --report spin.wasm
-  leasehold run --lease lease.toml --tenant thumbnailer")]
+  leasehold run --lease lease.toml --tenant thumbnailer
+  leasehold run --invoke 'resize({width: 64, height: 48}, \"fit\")' plugin.wasm
+  leasehold run --invoke add numbers.wasm 1 2
+
+Interrupted (SIGINT, SIGTERM, SIGHUP), it kills the program, and reports.")]
 pub(crate) struct Arguments {
     /// The program (.wasm module or component, or .wat) and its arguments. With --lease it may be
     /// left out: then the lease names it.
@@ -126,6 +132,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     kill_after: Option<Nanoseconds>,
 
+    /// Call an exported function instead of running the program, and print what it returns: NAME(VALUE, …) with
+    /// values in WAVE, or NAME, whose arguments are those of the program.
+    #[arg(long, value_name = "CALL")]
+    invoke: Option<String>,
+
     /// Tell what was charged, what reclamation was predicted to cost, and what it cost.
     #[arg(long)]
     report: bool,
@@ -185,10 +196,16 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let cell = Cell::start(config)?;
     confinement::started()?;
     let lease = tenant.lease;
-    let program = load(&cell, &tenant.component, &tenant.lease)?;
+    let program = match arguments.invoke {
+        None => load(&cell, &tenant.component, &tenant.lease)?,
+        Some(_) => load_exports(&cell, &tenant.component, &tenant.lease)?,
+    };
+    let invocation = arguments.invoke.as_deref();
+    let invocation = invocation.map(|text| Invocation::of(text, &program, &tenant.args));
+    let invocation = invocation.transpose()?;
     let handle = cell
         .start_tenant(StartRequest {
-            program,
+            program: program.clone(),
             lease: tenant.lease,
             surroundings: Surroundings {
                 cwd: arguments.cwd,
@@ -196,20 +213,20 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             },
         })
         .map_err(failure)?;
+    // Before, there is nothing to report: an interruption ends the process, whatever loads or waits.
+    let interrupt = Interrupt::listen()?;
 
-    let ended = match arguments.kill_after {
-        None => handle.wait(),
-        Some(time) => match handle.wait_for(Duration::from_nanos(time.get())) {
-            Ok(Some(ended)) => Ok(ended),
-            Ok(None) => {
-                handle.kill();
-                handle.wait()
-            }
-            Err(error) => Err(error),
-        },
-    }
-    .map_err(failure)?;
+    let call = invocation
+        .map(|invocation| invocation.begin(&handle))
+        .transpose()?;
+    let kill_after = arguments
+        .kill_after
+        .map(|time| Duration::from_nanos(time.get()));
+    let (ended, results) = wait(&handle, call, kill_after, &interrupt)?;
     output::finish(ended.exit == Exit::Killed, &[]);
+    if let Some(results) = results {
+        tell!(part "{}", invoke::text(&program, &results)?);
+    }
 
     let refused = refusals::line(&ended.refusals, &lease);
     match &ended.exit {
@@ -246,6 +263,46 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     }
     // Only the low byte of an exit code reaches the parent, as everywhere.
     Ok(ExitCode::from(ended.exit.code() as u8))
+}
+
+/// Waits until the tenant has ended: by itself, after the call if there is one, or killed after a time or by a signal.
+/// Returns the results of the call, if it has any.
+fn wait(
+    tenant: &TenantHandle,
+    mut call: Option<PendingCall>,
+    kill_after: Option<Duration>,
+    interrupt: &Interrupt,
+) -> Result<(Ended, Option<Vec<Val>>), Failure> {
+    let began = Instant::now();
+    let (mut results, mut is_killed) = (None, false);
+    loop {
+        let left = kill_after.map(|time| time.saturating_sub(began.elapsed()));
+        let is_late = left.is_some_and(|left| left.is_zero());
+        if !is_killed && (is_late || interrupt.is_told()) {
+            is_killed = true;
+            tenant.kill();
+        }
+        let look = left
+            .filter(|left| !left.is_zero())
+            .map_or(LOOK, |left| left.min(LOOK));
+        match call.take() {
+            None => {
+                if let Some(ended) = tenant.wait_for(look).map_err(failure)? {
+                    return Ok((ended, results));
+                }
+            }
+            Some(pending) => match pending.wait_for(look) {
+                Ok(None) => call = Some(pending),
+                Ok(Some(values)) => {
+                    results = Some(values);
+                    tenant.finish();
+                }
+                // How it ended is what the tenant's end says.
+                Err(CallError::Failed(_) | CallError::Ended) => {}
+                Err(error) => return Err(Failure::Refused(format!("--invoke: {error}"))),
+            },
+        }
+    }
 }
 
 /// How long the end of the only tenant of a cell takes at most.
@@ -405,7 +462,19 @@ pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
 
 /// Loads a program for a tenant with this lease and says clearly why it cannot be run.
 pub(crate) fn load(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Program>, Failure> {
-    cell.load_for(path, lease).map_err(|error| match &error {
+    loaded(cell.load_for(path, lease), path)
+}
+
+/// The same of a program of which a function is called.
+fn load_exports(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Program>, Failure> {
+    loaded(cell.load_exports(path, lease), path)
+}
+
+fn loaded(
+    result: Result<Arc<Program>, ProgramError>,
+    path: &Path,
+) -> Result<Arc<Program>, Failure> {
+    result.map_err(|error| match &error {
         ProgramError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::Missing(format!("no such program: {}", path.display()))
         }

@@ -10,8 +10,10 @@ use crate::confinement::{self, Needs, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
+use crate::interrupt::{Interrupt, LOOK};
 use crate::leases::{self, EndBound, Ends};
 use crate::memory_admission::MemoryVerdict;
+use crate::notify::Notify;
 use crate::output;
 use crate::output::{say, tell};
 use crate::overhead::{HostSteps, HostTime};
@@ -29,8 +31,6 @@ use memory::Areas;
 use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Tenants that a cell has places for.
@@ -46,9 +46,6 @@ const OBSERVE: Duration = Duration::from_millis(100);
 /// reservation takes longer, goes with the cell, which takes everything back at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often tenants are looked at.
-const LOOK: Duration = Duration::from_millis(20);
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +56,9 @@ Examples:
 Tenants with a `cpu` reservation run inside it; the others share what nobody has reserved. A set
 that cannot be kept is not started (see `leasehold admit`), unless --unadmitted is given.
 The tenants' own output goes to standard output; the table and the report to standard error.
-Without --for it runs until every tenant has ended, or until interrupted: then all are killed.")]
+Without --for it runs until every tenant has ended, or until interrupted (SIGINT, SIGTERM, SIGHUP):
+then all are killed, and the report follows. A service manager is told when all are started
+($NOTIFY_SOCKET).")]
 pub(crate) struct Arguments {
     /// The tenants and their leases.
     #[arg(value_name = "LEASES")]
@@ -195,6 +194,7 @@ pub(crate) fn main(
     config.realtime = true;
     config.admission = !arguments.unadmitted;
     config.ends = admitted.ends.reservation.or(config.ends);
+    let notify = Notify::connect();
     let confined = confinement::enter(
         arguments.confinement,
         &Needs {
@@ -225,16 +225,14 @@ pub(crate) fn main(
     let screen = Screen::new(!(arguments.quiet || arguments.json));
     let outputs = Outputs::of(&screen, arguments.json);
     let mut tenants = start(&cell, &file, &admitted, &outputs)?;
-    // From here on there is something to report. Before, nothing of a guest has run: the interruption
+    // From here on there is something to report. Before, nothing of a guest has run: an interruption
     // ends the process, also in the middle of loading a program.
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::Host(error.into()))?;
+    let interrupt = Interrupt::listen()?;
     let began = Instant::now();
     for tenant in &tenants {
         tenant.handle.go();
     }
+    notify.ready(tenants.len());
     let (mut killed, mut drawn) = (None::<Instant>, None::<Instant>);
     let mut areas = Areas::default();
     let mut observed = None::<Instant>;
@@ -248,8 +246,9 @@ pub(crate) fn main(
         if killed.is_some_and(|killed| killed.elapsed() >= PATIENCE) {
             break;
         }
-        if killed.is_none() && (late || interrupted.load(Ordering::Relaxed)) {
+        if killed.is_none() && (late || interrupt.is_told()) {
             killed = Some(Instant::now());
+            notify.stopping();
             for tenant in &tenants {
                 tenant.handle.kill();
             }

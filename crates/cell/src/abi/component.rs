@@ -17,7 +17,7 @@ mod bindings {
     //! What the engine's macro makes of the WIT package.
     #![allow(missing_docs)]
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "wit",
         world: "leasehold:kernel/guest",
         imports: {
             "leasehold:kernel/semaphore.down": async,

@@ -8,7 +8,7 @@ mod spawn;
 
 use crate::guest::Guest;
 use crate::host;
-use crate::program::Code;
+use crate::program::{Code, Entry};
 use crate::wasi;
 use wasmtime::{Engine, InstancePre};
 use wasmtime_wasi::p2::bindings::CommandPre;
@@ -18,6 +18,8 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 pub(crate) enum Prepared {
     Module(InstancePre<Guest>),
     Component(CommandPre<Guest>),
+    /// A component whose exports are called.
+    Exports(wasmtime::component::InstancePre<Guest>),
 }
 
 /// Everything a guest can import, for the programs of one engine.
@@ -45,12 +47,16 @@ impl Linkers {
     ///
     /// # Errors
     /// When it imports something with a type that is not the one offered.
-    pub(crate) fn prepare(&self, code: &Code) -> wasmtime::Result<Prepared> {
-        Ok(match code {
-            Code::Module(module) => Prepared::Module(self.module.instantiate_pre(module)?),
-            Code::Component(component) => {
-                Prepared::Component(CommandPre::new(self.component.instantiate_pre(component)?)?)
+    pub(crate) fn prepare(&self, code: &Code, entry: Entry) -> wasmtime::Result<Prepared> {
+        let component = match code {
+            Code::Module(module) => {
+                return Ok(Prepared::Module(self.module.instantiate_pre(module)?));
             }
+            Code::Component(component) => self.component.instantiate_pre(component)?,
+        };
+        Ok(match entry {
+            Entry::Command => Prepared::Component(CommandPre::new(component)?),
+            Entry::Exports => Prepared::Exports(component),
         })
     }
 }

@@ -80,6 +80,8 @@ impl Executor {
                 };
                 self.end_root(key, cause);
             }
+            Command::Call(key, call) => self.call(key, call),
+            Command::FinishCalls(key) => self.finish_calls(key),
             Command::Statement(key, reply) => {
                 let _ = reply.send(self.statement(key));
             }

@@ -81,6 +81,9 @@ impl Programs for Executions {
             if removed.main {
                 local.blueprints.remove(&removed.tenant);
             }
+            if let Some(calls) = local.calls.remove(&execution) {
+                local.io.reaper.drop_given(calls);
+            }
         });
         removed.running.map(Remains::Stopped)
     }

@@ -2,6 +2,7 @@
 //! and takes back what has ended.
 
 use super::Executor;
+use crate::calls::Calls;
 use crate::cell::Ended;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
@@ -323,7 +324,11 @@ impl Executor {
             local
                 .kernel
                 .register_execution(tenant, ExecutionId(execution))?;
-            local.blueprints.insert(tenant, starting.blueprint());
+            let blueprint = starting.blueprint();
+            if blueprint.program.is_called() {
+                local.calls.insert(execution, Calls::default());
+            }
+            local.blueprints.insert(tenant, blueprint);
             Ok::<_, Errno>(())
         })?;
         self.add_execution(key, tenant, execution, running, true)

@@ -62,6 +62,16 @@ const KIB: u64 = 1024;
 /// Bytes that the canonical ABI lifts for one call of a component, without a lease's `call_bytes`.
 pub const CALL: Cap = Cap::new("bytes lifted", 128 * KIB, Beyond::Trap);
 
+/// Bytes that the results of a call of an exported function count as, and its arguments, without a lease's
+/// `call_bytes`: as many as each value has on the host, and its text. Less where a byte takes longer.
+pub const VALUES: Cap = Cap::new("bytes of values", 32 * KIB, Beyond::Trap);
+
+/// Types around one another in a parameter or result of an exported function.
+pub const NESTED: Cap = Cap::new("types around a type", 24, Beyond::Refused);
+
+/// Calls of exported functions that wait for a tenant.
+pub const CALLS_WAITING: Cap = Cap::new("calls that wait", 64, Beyond::Error);
+
 /// Pollables in a list, and subscriptions of `poll_oneoff`.
 pub const POLL_LIST: Cap = Cap::new("pollables", 512, Beyond::Trap);
 

@@ -27,6 +27,8 @@ pub(super) fn visited(row: &Row, call_bytes: u64) -> u64 {
     match (row.interface, row.name) {
         // A copy, wherever its ends are.
         (ENGINE, "instruction") => 2 * (u64::from(PAGED_CHUNK).div_ceil(PAGE) + 1),
+        // Two bytes for each that a value counts as, in a list of numbers, and areas for parameters and results.
+        (ENGINE, "call") => call_bytes.div_ceil(PAGE) + COMPONENT_PAGES,
         // The exception.
         (ENGINE, "throw") => 1,
         (ENGINE | CELL, _) => 0,

@@ -19,6 +19,9 @@ use wasmtime::component::types::ComponentItem;
 /// The row of lifting, which a lease's `call_bytes` makes longer.
 const LIFT: RowId = step!("engine", "instruction");
 
+/// The row of lowering arguments and lifting results of a call, which that makes longer, too.
+const CALL: RowId = step!("engine", "call");
+
 /// The row of making a program's instances.
 const INSTANTIATE: RowId = step!("engine", "instantiate");
 
@@ -157,6 +160,14 @@ impl Reach {
         Ok(found.rows_with(inventory)?)
     }
 
+    /// The same of a program whose exported functions are called.
+    pub(crate) fn with_calls(mut self) -> Self {
+        if let Err(place) = self.rows.binary_search(&CALL) {
+            self.rows.insert(place, CALL);
+        }
+        self
+    }
+
     /// The whole table: what a program can reach of which nothing is known but that making its instances
     /// takes no longer than the row.
     pub fn any() -> Self {
@@ -199,9 +210,9 @@ impl Reach {
             let row_ns = raised
                 .of(row)
                 .map_or(calibrated_ns, |raised| raised.max(calibrated_ns));
-            let times = match row == LIFT {
-                true => bytes.div_ceil(caps::CALL.most).max(1),
-                false => 1,
+            let times = match row {
+                LIFT | CALL => bytes.div_ceil(caps::CALL.most).max(1),
+                _ => 1,
             };
             let beyond_ns = match row == INSTANTIATE {
                 true => self.making_ns,
@@ -269,6 +280,8 @@ impl Found {
                 (ENGINE, "data segments") => inventory.data_bytes > 0,
                 (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
                 (CELL, "task end") => starts_tasks,
+                // Of programs that are called.
+                (ENGINE, "call") => false,
                 (ENGINE | CELL, _) => true,
                 _ => false,
             }

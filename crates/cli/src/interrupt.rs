@@ -1,0 +1,33 @@
+//! Signals that ask a command to end: an interrupt from the keyboard, a terminal that is closed, and what a service
+//! manager sends.
+
+use crate::exit::Failure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often a command looks whether it is to end.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether the process was told to end, by SIGINT, SIGTERM or SIGHUP.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on these signals end nothing by themselves. Once in a process.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let told = Arc::new(AtomicBool::new(false));
+        let flag = told.clone();
+        ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+            .map_err(|error| Failure::Host(error.into()))?;
+        Ok(Self(told))
+    }
+
+    /// Whether one came.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

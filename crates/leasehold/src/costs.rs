@@ -1,0 +1,67 @@
+//! What things cost on this host: what a lease is charged.
+
+use crate::Error;
+use leasehold_cell::calibrate::{Effort, calibrate};
+use leasehold_cell::profile::Profile;
+use std::path::Path;
+
+/// What taking things back, preempting and host calls cost on this host.
+///
+/// A lease is charged for what its tenant has in these units, so that its budget means a time.
+#[derive(Debug, Clone)]
+pub struct Costs(Profile);
+
+impl Costs {
+    /// Nothing costs anything: budgets refuse nothing, and ends have no bound. For tests.
+    pub fn none() -> Self {
+        Self(Profile::free())
+    }
+
+    /// What was measured on this host and stored, by `leasehold calibrate` or [`Costs::measured`]; `None` if nothing
+    /// was.
+    ///
+    /// # Errors
+    /// When what is stored cannot be used here.
+    pub fn stored() -> Result<Option<Self>, Error> {
+        match Profile::default_path() {
+            None => Ok(None),
+            Some(path) => Self::stored_in(&path),
+        }
+    }
+
+    /// The same from a file.
+    ///
+    /// # Errors
+    /// When there is one that cannot be used here.
+    pub fn stored_in(path: &Path) -> Result<Option<Self>, Error> {
+        let profile = Profile::load(path).map_err(|error| Error::Host(error.into()))?;
+        Ok(profile.map(Self))
+    }
+
+    /// What is stored, or else what is measured now, in some twenty seconds, and stored for the next time.
+    ///
+    /// # Errors
+    /// When this host cannot be measured. That the measurement cannot be stored is none.
+    pub fn measured() -> Result<Self, Error> {
+        if let Ok(Some(stored)) = Self::stored() {
+            return Ok(stored);
+        }
+        let profile = calibrate(Effort::Full, &mut |_| {});
+        let profile = profile.map_err(|error| Error::Host(error.into()))?;
+        if let Some(path) = Profile::default_path() {
+            // The next program measures again.
+            let _ = profile.save(&path);
+        }
+        Ok(Self(profile))
+    }
+
+    pub(crate) fn into_profile(self) -> Profile {
+        self.0
+    }
+}
+
+impl From<Profile> for Costs {
+    fn from(profile: Profile) -> Self {
+        Self(profile)
+    }
+}
