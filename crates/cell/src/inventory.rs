@@ -148,6 +148,8 @@ pub(crate) struct Survey {
     pub(crate) exports: Vec<String>,
     /// Whether a function throws exceptions.
     pub(crate) throws: bool,
+    /// Whether a function waits for other threads or notifies them.
+    pub(crate) awaits: bool,
     /// Whether the engine may make a heap for a module.
     has_heap: bool,
     /// Tables that the module imports which is being walked.

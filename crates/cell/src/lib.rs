@@ -48,6 +48,7 @@
 mod abi;
 mod arena_backing;
 pub mod artifact;
+mod atomics;
 pub mod bulk;
 pub mod calibrate;
 mod call_bytes;

@@ -10,9 +10,11 @@
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
 use wasmparser::{
-    BlockType, Catch, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef,
+    BlockType, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator, Parser, Payload,
+    TypeRef,
 };
 
+use crate::atomics;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::program::ProgramError;
@@ -131,6 +133,7 @@ fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
 pub struct LoadSize {
     counts: [u64; LOAD_LIMITS.len()],
     throws: bool,
+    awaits: bool,
 }
 
 impl LoadSize {
@@ -142,6 +145,11 @@ impl LoadSize {
     /// Whether a function of the program throws or catches exceptions.
     pub fn throws(&self) -> bool {
         self.throws
+    }
+
+    /// Whether a function of the program waits for other threads or notifies them.
+    pub fn awaits(&self) -> bool {
+        self.awaits
     }
 }
 
@@ -156,7 +164,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
-    let mut throws = false;
+    let (mut throws, mut awaits) = (false, false);
     let mut handlers = Handlers::default();
     let mut payloads = Parser::new(0).parse_all(binary);
     while let Some(payload) = payloads.next() {
@@ -189,8 +197,8 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::ImportSection(section) => {
                 tally.add(C::Imports, section.count().into())?;
-                for import in section.into_imports() {
-                    let import = import?;
+                for import in section.into_imports_with_offsets() {
+                    let (offset, import) = import?;
                     let names = import.module.len() + import.name.len();
                     tally.add(C::NameBytes, names as u64)?;
                     match import.ty {
@@ -199,6 +207,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                             tally.add(C::Tags, 1)?;
                             module.tags.push(tag.func_type_idx);
                         }
+                        TypeRef::Memory(memory) => check_memory(&memory, offset)?,
                         _ => {}
                     }
                 }
@@ -217,7 +226,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 }
             }
             Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
-            Payload::MemorySection(section) => tally.add(C::Tables, section.count().into())?,
+            Payload::MemorySection(section) => {
+                tally.add(C::Tables, section.count().into())?;
+                for memory in section.into_iter_with_offsets() {
+                    let (offset, memory) = memory?;
+                    check_memory(&memory, offset)?;
+                }
+            }
             Payload::ExportSection(section) => {
                 tally.add(C::Exports, section.count().into())?;
                 for export in section {
@@ -239,7 +254,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                let exceptions = match count_body(&mut tally, &module, &body, signature) {
+                let found = match count_body(&mut tally, &module, &body, signature) {
                     Err(ProgramError::Features {
                         names,
                         place: Some(mut place),
@@ -252,8 +267,9 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                     }
                     counted => counted?,
                 };
-                throws |= exceptions.is_used;
-                handlers.add(&exceptions.handlers);
+                throws |= found.uses_exceptions;
+                awaits |= found.awaits;
+                handlers.add(&found.handlers);
             }
             payload => {
                 let component_level = matches!(
@@ -284,7 +300,20 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     Ok(LoadSize {
         counts: tally.0,
         throws,
+        awaits,
     })
+}
+
+/// Refuses a memory that is made for several threads.
+fn check_memory(memory: &MemoryType, offset: usize) -> Result<(), ProgramError> {
+    if !memory.shared {
+        return Ok(());
+    }
+    let (offset, function) = (offset as u64, None);
+    Err(refused::refusal(
+        refused::SHARED_MEMORY,
+        Place { offset, function },
+    ))
 }
 
 /// Handlers around the calls of all functions, if the program uses exceptions.
@@ -312,11 +341,13 @@ impl Handlers {
     }
 }
 
-/// What a function has of exceptions.
-struct Exceptions {
-    /// Whether it throws or catches any.
-    is_used: bool,
+/// What a function has that changes how it is compiled.
+struct Found {
+    /// Whether it throws or catches exceptions.
+    uses_exceptions: bool,
     handlers: HandlerCount,
+    /// Whether it waits for other threads or notifies them.
+    awaits: bool,
 }
 
 /// The signatures of the module that is being counted.
@@ -409,13 +440,13 @@ impl Labels {
     }
 }
 
-/// Counts what a function has; returns what it has of exceptions.
+/// Counts what a function has.
 fn count_body(
     tally: &mut Tally,
     module: &ModuleTypes,
     body: &FunctionBody<'_>,
     (params, results): (u32, u32),
-) -> Result<Exceptions, ProgramError> {
+) -> Result<Found, ProgramError> {
     use Counted as C;
     let bytes = body.range().len() as u64;
     tally.note(C::BodyBytes, bytes)?;
@@ -435,7 +466,11 @@ fn count_body(
         handlers: 0,
     };
     labels.open(results, false, 0);
-    let (mut handlers, mut is_used) = (HandlerCount::new(locals), false);
+    let mut found = Found {
+        uses_exceptions: false,
+        handlers: HandlerCount::new(locals),
+        awaits: false,
+    };
     let mut scopes = Scopes::of_function();
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
@@ -448,8 +483,10 @@ fn count_body(
             return Err(refused::refusal(feature, Place { offset, function }));
         }
         table_uses += u64::from(uses_table(&operator));
-        is_used |= exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
-        handlers.add(&operator, &scopes);
+        found.uses_exceptions |=
+            exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
+        found.awaits |= atomics::awaits(&operator);
+        found.handlers.add(&operator, &scopes);
         scopes.pass(&operator);
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
@@ -518,7 +555,7 @@ fn count_body(
     tally.add(C::Carried, carried)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
     tally.add(C::LocalBlocks, locals * blocks)?;
-    Ok(Exceptions { is_used, handlers })
+    Ok(found)
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

@@ -18,6 +18,7 @@ use wasmtime::{Engine, ExternType, Module, component::Component};
 
 use crate::abi::{Linkers, Prepared};
 use crate::artifact::{CodeCache, Key};
+use crate::atomics::wait_for_none;
 use crate::bulk::{self, chunk_bulk_operations};
 use crate::compile_threads;
 use crate::data_segments::merge_data_segments;
@@ -370,6 +371,10 @@ impl Program {
             }
         };
         let binary = drop_long_names(&binary)?;
+        let binary = match survey.awaits {
+            true => wait_for_none(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
         let binary = match survey.throws {
             true => catch_in_every_frame(&binary)?,
             false => Cow::Borrowed(&*binary),
@@ -543,6 +548,7 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     validate(&binary)?;
     let mut survey = survey(&binary)?;
     survey.throws = size.throws();
+    survey.awaits = size.awaits();
     Ok((binary, survey))
 }
 

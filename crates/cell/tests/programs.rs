@@ -98,7 +98,7 @@ fn refused_features_are_named() {
     for (text, feature) in [
         (
             "(module (memory 1 1 shared) (func (export \"_start\")))",
-            "threads",
+            "shared-memory",
         ),
         (
             "(module (memory i64 1) (func (export \"_start\")))",
@@ -145,7 +145,7 @@ fn what_refuses_a_feature_says_where_it_is_used() {
         ),
         (
             "(module (memory 1 1 shared) (func (export \"_start\")))",
-            "threads",
+            "shared-memory",
             "at byte ",
         ),
     ] {

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod atomics;
 mod canonical;
 mod exceptions;
 mod files;
