@@ -12,7 +12,7 @@ use crate::steps::caps;
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 9;
+pub const CONFIG_VERSION: u32 = 10;
 
 /// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
 pub const MAX_WASM_STACK: usize = 512 * 1024;
@@ -31,11 +31,14 @@ pub const MEMORY_GUARD: u64 = 32 << 20;
 /// The WebAssembly features that a program may use.
 ///
 /// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: threads, structures and arrays, 64-bit
+/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit
 /// memories and tables, stack switching, the component model's asynchronous functions; and the
-/// exceptions of before WebAssembly 3.0, which the engine does not know.
+/// exceptions of before WebAssembly 3.0, which the engine does not know. Of threads there are the
+/// atomic instructions: a shared memory is refused [when a program is counted](crate::load_limits), the
+/// engine is built without them, and what [waits](crate::atomics) for another thread is replaced.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::EXCEPTIONS)
+    .union(WasmFeatures::THREADS)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY)
@@ -68,6 +71,7 @@ pub fn engine_config_for(mechanism: Mechanism, stack: StackClass) -> Config {
         .memory_guard_size(MEMORY_GUARD)
         .guard_before_linear_memory(false)
         .memory_may_move(false)
+        .shared_memory(false)
         // Exceptions are in a heap of the store's, which is a linear memory like any other: asked for,
         // limited and given back. They are never collected: a collection would walk the guest's whole
         // stack in one step.

@@ -47,6 +47,7 @@
 mod abi;
 mod arena_backing;
 pub mod artifact;
+mod atomics;
 pub mod bulk;
 pub mod calibrate;
 mod call_bytes;
@@ -55,6 +56,7 @@ mod cell;
 mod cleaning;
 pub mod clock;
 mod compile_threads;
+mod composed;
 mod confidence;
 mod control_share;
 mod core_modules;

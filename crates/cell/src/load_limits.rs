@@ -10,9 +10,11 @@
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
 use wasmparser::{
-    BlockType, Catch, CompositeInnerType, FunctionBody, Operator, Parser, Payload, TypeRef,
+    BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,
+    Parser, Payload, TypeRef,
 };
 
+use crate::atomics;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::program::ProgramError;
@@ -25,6 +27,10 @@ pub const MAX_TEXT_BYTES: u64 = 16 << 20;
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
 /// compiles what they say as often.
 pub(crate) const MAX_INLINED_BYTES: u64 = 4 << 20;
+
+/// Most parts of the types of functions that components inside of a program may call of each other, each
+/// counted as often as its component is instantiated. The engine compiles code for each.
+pub(crate) const MAX_ADAPTED_PARTS: u64 = 1 << 17;
 
 /// A limit on the number of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +137,8 @@ fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
 pub struct LoadSize {
     counts: [u64; LOAD_LIMITS.len()],
     throws: bool,
+    awaits: bool,
+    is_composed: bool,
 }
 
 impl LoadSize {
@@ -142,6 +150,16 @@ impl LoadSize {
     /// Whether a function of the program throws or catches exceptions.
     pub fn throws(&self) -> bool {
         self.throws
+    }
+
+    /// Whether a function of the program waits for other threads or notifies them.
+    pub fn awaits(&self) -> bool {
+        self.awaits
+    }
+
+    /// Whether components inside of the program may call each other.
+    pub fn is_composed(&self) -> bool {
+        self.is_composed
     }
 }
 
@@ -156,7 +174,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
-    let mut throws = false;
+    let (mut throws, mut awaits, mut is_composed) = (false, false, false);
     let mut handlers = Handlers::default();
     let mut payloads = Parser::new(0).parse_all(binary);
     while let Some(payload) = payloads.next() {
@@ -189,8 +207,8 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::ImportSection(section) => {
                 tally.add(C::Imports, section.count().into())?;
-                for import in section.into_imports() {
-                    let import = import?;
+                for import in section.into_imports_with_offsets() {
+                    let (offset, import) = import?;
                     let names = import.module.len() + import.name.len();
                     tally.add(C::NameBytes, names as u64)?;
                     match import.ty {
@@ -199,6 +217,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                             tally.add(C::Tags, 1)?;
                             module.tags.push(tag.func_type_idx);
                         }
+                        TypeRef::Memory(memory) => check_memory(&memory, offset)?,
                         _ => {}
                     }
                 }
@@ -217,7 +236,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 }
             }
             Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
-            Payload::MemorySection(section) => tally.add(C::Tables, section.count().into())?,
+            Payload::MemorySection(section) => {
+                tally.add(C::Tables, section.count().into())?;
+                for memory in section.into_iter_with_offsets() {
+                    let (offset, memory) = memory?;
+                    check_memory(&memory, offset)?;
+                }
+            }
             Payload::ExportSection(section) => {
                 tally.add(C::Exports, section.count().into())?;
                 for export in section {
@@ -239,7 +264,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::CodeSectionEntry(body) => {
                 let signature = module.next_body();
-                let exceptions = match count_body(&mut tally, &module, &body, signature) {
+                let found = match count_body(&mut tally, &module, &body, signature) {
                     Err(ProgramError::Features {
                         names,
                         place: Some(mut place),
@@ -252,8 +277,9 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                     }
                     counted => counted?,
                 };
-                throws |= exceptions.is_used;
-                handlers.add(&exceptions.handlers);
+                throws |= found.uses_exceptions;
+                awaits |= found.awaits;
+                handlers.add(&found.handlers);
             }
             payload => {
                 let component_level = matches!(
@@ -270,6 +296,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 if component_level && let Some((_, range)) = payload.as_section() {
                     tally.add(C::ComponentBytes, range.len() as u64)?;
                 }
+                if depth > 1
+                    && let Payload::ComponentCanonicalSection(functions) = payload
+                {
+                    for function in functions {
+                        is_composed |= is_lifted_or_lowered(&function?);
+                    }
+                }
             }
         }
     }
@@ -284,7 +317,29 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     Ok(LoadSize {
         counts: tally.0,
         throws,
+        awaits,
+        is_composed,
     })
+}
+
+/// Whether a function passes values in and out of a component.
+fn is_lifted_or_lowered(function: &CanonicalFunction) -> bool {
+    matches!(
+        function,
+        CanonicalFunction::Lift { .. } | CanonicalFunction::Lower { .. }
+    )
+}
+
+/// Refuses a memory that is made for several threads.
+fn check_memory(memory: &MemoryType, offset: usize) -> Result<(), ProgramError> {
+    if !memory.shared {
+        return Ok(());
+    }
+    let (offset, function) = (offset as u64, None);
+    Err(refused::refusal(
+        refused::SHARED_MEMORY,
+        Place { offset, function },
+    ))
 }
 
 /// Handlers around the calls of all functions, if the program uses exceptions.
@@ -312,11 +367,13 @@ impl Handlers {
     }
 }
 
-/// What a function has of exceptions.
-struct Exceptions {
-    /// Whether it throws or catches any.
-    is_used: bool,
+/// What a function has that changes how it is compiled.
+struct Found {
+    /// Whether it throws or catches exceptions.
+    uses_exceptions: bool,
     handlers: HandlerCount,
+    /// Whether it waits for other threads or notifies them.
+    awaits: bool,
 }
 
 /// The signatures of the module that is being counted.
@@ -409,13 +466,13 @@ impl Labels {
     }
 }
 
-/// Counts what a function has; returns what it has of exceptions.
+/// Counts what a function has.
 fn count_body(
     tally: &mut Tally,
     module: &ModuleTypes,
     body: &FunctionBody<'_>,
     (params, results): (u32, u32),
-) -> Result<Exceptions, ProgramError> {
+) -> Result<Found, ProgramError> {
     use Counted as C;
     let bytes = body.range().len() as u64;
     tally.note(C::BodyBytes, bytes)?;
@@ -435,7 +492,11 @@ fn count_body(
         handlers: 0,
     };
     labels.open(results, false, 0);
-    let (mut handlers, mut is_used) = (HandlerCount::new(locals), false);
+    let mut found = Found {
+        uses_exceptions: false,
+        handlers: HandlerCount::new(locals),
+        awaits: false,
+    };
     let mut scopes = Scopes::of_function();
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
@@ -448,8 +509,10 @@ fn count_body(
             return Err(refused::refusal(feature, Place { offset, function }));
         }
         table_uses += u64::from(uses_table(&operator));
-        is_used |= exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
-        handlers.add(&operator, &scopes);
+        found.uses_exceptions |=
+            exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
+        found.awaits |= atomics::awaits(&operator);
+        found.handlers.add(&operator, &scopes);
         scopes.pass(&operator);
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
@@ -518,7 +581,7 @@ fn count_body(
     tally.add(C::Carried, carried)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
     tally.add(C::LocalBlocks, locals * blocks)?;
-    Ok(Exceptions { is_used, handlers })
+    Ok(found)
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

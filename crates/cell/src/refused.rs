@@ -64,7 +64,7 @@ pub(crate) fn refused_instruction(operator: &Operator<'_>) -> Option<&'static st
 
 /// The name of a proposal, if it is not on offer.
 const fn refused(proposal: &'static str) -> Option<&'static str> {
-    const OFFERED: [&str; 9] = [
+    const OFFERED: [&str; 10] = [
         "mvp",
         "sign_extension",
         "saturating_float_to_int",
@@ -74,6 +74,7 @@ const fn refused(proposal: &'static str) -> Option<&'static str> {
         "relaxed_simd",
         "tail_call",
         "exceptions",
+        "threads",
     ];
     let mut nth = 0;
     while nth < OFFERED.len() {
@@ -93,6 +94,9 @@ const fn is_same(left: &[u8], right: &[u8]) -> bool {
     nth == left.len() && nth == right.len()
 }
 
+/// Memories of several threads, of which a program has one.
+pub(crate) const SHARED_MEMORY: &str = "shared-memory";
+
 /// A feature as it is known.
 fn known_as(name: &str) -> String {
     name.to_lowercase().replace('_', "-")
@@ -108,12 +112,15 @@ pub(crate) fn refusal(feature: &str, place: Place) -> ProgramError {
 
 /// What one can do about it; nothing, or a remark of one line.
 pub(crate) fn advice(names: &[String]) -> &'static str {
-    match names.iter().any(|name| name == "legacy-exceptions") {
-        true => {
-            "; standard exceptions are offered: compile with `-mllvm -wasm-use-legacy-eh=false`, or translate \
-             with `wasm-opt --translate-to-exnref`"
-        }
-        false => "",
+    let refused = |feature: &str| names.iter().any(|name| name == feature);
+    if refused("legacy-exceptions") {
+        "; standard exceptions are offered: compile with `-mllvm -wasm-use-legacy-eh=false`, or translate \
+         with `wasm-opt --translate-to-exnref`"
+    } else if refused(SHARED_MEMORY) {
+        "; atomic instructions are offered on memories that are not shared: compile for one thread, without \
+         `-pthread` and `--shared-memory`"
+    } else {
+        ""
     }
 }
 

@@ -98,7 +98,7 @@ fn refused_features_are_named() {
     for (text, feature) in [
         (
             "(module (memory 1 1 shared) (func (export \"_start\")))",
-            "threads",
+            "shared-memory",
         ),
         (
             "(module (memory i64 1) (func (export \"_start\")))",
@@ -145,7 +145,7 @@ fn what_refuses_a_feature_says_where_it_is_used() {
         ),
         (
             "(module (memory 1 1 shared) (func (export \"_start\")))",
-            "threads",
+            "shared-memory",
             "at byte ",
         ),
     ] {
@@ -318,20 +318,6 @@ fn an_instance_bomb_is_refused_before_it_is_compiled() {
         refusal.contains("core instances; the limit is 100"),
         "{refusal}"
     );
-}
-
-#[test]
-fn components_that_call_each_other_are_refused() {
-    let refusal = refusal(
-        r#"(component
-            (component
-                (core module $m (func (export "f")))
-                (core instance $i (instantiate $m))
-                (func (export "f") (canon lift (core func $i "f"))))
-            (instance $empty)
-            (export "wasi:cli/run@0.2.0" (instance $empty)))"#,
-    );
-    assert!(refusal.starts_with("composed"), "{refusal}");
 }
 
 #[test]

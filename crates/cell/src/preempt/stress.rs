@@ -183,6 +183,21 @@ mod expected {
         Outcome::Value((seed & 255) * 200_000)
     }
 
+    pub(super) fn atomics(seed: i64) -> Outcome {
+        let (mut word, mut sum) = (seed, 0i64);
+        let add = |sum: i64, old: i64| sum.wrapping_mul(31).wrapping_add(old);
+        for n in 0..2000i64 {
+            sum = add(sum, word);
+            word ^= n.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64);
+            let old = word;
+            word = word.wrapping_add(sum);
+            sum = add(sum, old);
+            sum = add(sum, (word >> 16) & 0xffff);
+            word = sum.rotate_left(7);
+        }
+        Outcome::Value(sum.wrapping_add(word))
+    }
+
     pub(super) fn tables(seed: i64) -> Outcome {
         Outcome::Value((0..600).map(|i| (seed + i) % 2 * 2 + 1).sum())
     }
@@ -217,7 +232,7 @@ mod expected {
     }
 }
 
-const JOBS: [Job; 15] = [
+const JOBS: [Job; 16] = [
     Job {
         function: "product",
         expected: expected::product,
@@ -253,6 +268,10 @@ const JOBS: [Job; 15] = [
     Job {
         function: "bulk",
         expected: expected::bulk,
+    },
+    Job {
+        function: "atomics",
+        expected: expected::atomics,
     },
     Job {
         function: "tables",

@@ -184,6 +184,23 @@
       (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 200000))))
     (local.get $sum))
 
+  ;; Atomic instructions of each kind: with a lock, in a loop that compares, of part of a word.
+  (func (export "atomics") (param $seed i64) (result i64)
+    (local $n i64) (local $sum i64)
+    (i64.atomic.store (i32.const 524280) (local.get $seed))
+    (loop $again
+      (local.set $sum (i64.add (i64.mul (local.get $sum) (i64.const 31))
+        (i64.atomic.rmw.xor (i32.const 524280) (i64.mul (local.get $n) (i64.const 0x9E3779B97F4A7C15)))))
+      (local.set $sum (i64.add (i64.mul (local.get $sum) (i64.const 31))
+        (i64.atomic.rmw.add (i32.const 524280) (local.get $sum))))
+      (local.set $sum (i64.add (i64.mul (local.get $sum) (i64.const 31))
+        (i64.atomic.rmw16.or_u (i32.const 524282) (local.get $n))))
+      (drop (i64.atomic.rmw.cmpxchg (i32.const 524280)
+        (i64.atomic.load (i32.const 524280)) (i64.rotl (local.get $sum) (i64.const 7))))
+      (atomic.fence)
+      (br_if $again (i64.lt_u (local.tee $n (i64.add (local.get $n) (i64.const 1))) (i64.const 2000))))
+    (i64.add (local.get $sum) (i64.atomic.load (i32.const 524280))))
+
   ;; As the splitting of bulk instructions leaves it.
   (func (export "fills_for_ever") (param $x i64) (result i64)
     (loop $again

@@ -6,7 +6,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod atomics;
 mod canonical;
+mod composed;
 mod exceptions;
 mod files;
 mod instantiation;

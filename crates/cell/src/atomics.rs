@@ -1,0 +1,141 @@
+//! Waiting for and notifying other threads, where there are none.
+//!
+//! Atomic instructions are offered, shared memories are not. The engine is built without its
+//! support for shared memories, so that none can be made, and has no code for `memory.atomic.wait32`,
+//! `memory.atomic.wait64` and `memory.atomic.notify`. On a memory that is not shared the first two trap
+//! and the last wakes no thread, after the same checks of their address as an atomic load makes. So
+//! before a module is compiled, each of them is replaced:
+//!
+//! ```text
+//! address count          memory.atomic.notify   →   drop       i32.atomic.load drop i32.const 0
+//! address value timeout  memory.atomic.wait32   →   drop drop  i32.atomic.load unreachable
+//! address value timeout  memory.atomic.wait64   →   drop drop  i64.atomic.load unreachable
+//! ```
+//!
+//! 1. *The meaning stays.* An address that is not aligned or out of bounds traps as it did.
+//! 2. *None of them is a call of the host.*
+//! 3. *Nothing else changes.* No index shifts, and all other bytes are copied as they are. Only
+//!    `metadata.code.*` sections are dropped, whose offsets into functions would be wrong.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use wasm_encoder::{Encode, Instruction, MemArg, RawSection};
+use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
+
+use crate::core_modules::rewrite_core_modules;
+
+/// Whether an instruction waits for another thread or notifies one.
+pub(crate) fn awaits(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::MemoryAtomicNotify { .. }
+            | Operator::MemoryAtomicWait32 { .. }
+            | Operator::MemoryAtomicWait64 { .. }
+    )
+}
+
+/// Rewrites a module, or every core module in a component. Bytes that need no change are returned as
+/// they are.
+///
+/// # Errors
+///
+/// The parser's, if `wasm` is not well-formed.
+pub(crate) fn wait_for_none(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    rewrite_core_modules(wasm, &mut rewrite_module)
+}
+
+/// The bytes of an instruction, and what replaces it.
+type Site = (Range<usize>, Vec<Instruction<'static>>);
+
+/// What replaces an instruction, if anything does.
+fn replacement(operator: &Operator<'_>) -> Option<Vec<Instruction<'static>>> {
+    use Instruction as I;
+    let at = |argument: wasmparser::MemArg| MemArg {
+        offset: argument.offset,
+        align: argument.align.into(),
+        memory_index: argument.memory,
+    };
+    Some(match *operator {
+        Operator::MemoryAtomicNotify { memarg } => vec![
+            I::Drop,
+            I::I32AtomicLoad(at(memarg)),
+            I::Drop,
+            I::I32Const(0),
+        ],
+        Operator::MemoryAtomicWait32 { memarg } => vec![
+            I::Drop,
+            I::Drop,
+            I::I32AtomicLoad(at(memarg)),
+            I::Unreachable,
+        ],
+        Operator::MemoryAtomicWait64 { memarg } => vec![
+            I::Drop,
+            I::Drop,
+            I::I64AtomicLoad(at(memarg)),
+            I::Unreachable,
+        ],
+        _ => return None,
+    })
+}
+
+/// The instructions of a function body that are replaced, in order.
+fn sites(body: &FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError> {
+    let mut sites = Vec::new();
+    let mut operators = body.get_operators_reader()?;
+    while !operators.eof() {
+        let start = operators.original_position();
+        if let Some(instructions) = replacement(&operators.read()?) {
+            sites.push((start..operators.original_position(), instructions));
+        }
+    }
+    Ok(sites)
+}
+
+fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    let mut bodies = Vec::new();
+    for payload in Parser::new(0).parse_all(wasm) {
+        if let Payload::CodeSectionEntry(body) = payload? {
+            bodies.push((body.range(), sites(&body)?));
+        }
+    }
+    if bodies.iter().all(|(_, sites)| sites.is_empty()) {
+        return Ok(wasm.into());
+    }
+    let mut module = wasm_encoder::Module::new();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        let Some((id, range)) = payload.as_section() else {
+            continue;
+        };
+        let data = match payload {
+            Payload::CodeSectionStart { .. } => Cow::Owned(encode_code(wasm, &bodies)),
+            Payload::CustomSection(section) if section.name().starts_with("metadata.code.") => {
+                continue;
+            }
+            _ => Cow::Borrowed(&wasm[range]),
+        };
+        module.section(&RawSection { id, data: &data });
+    }
+    Ok(module.finish().into())
+}
+
+/// The content of the code section.
+fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
+    let mut data = Vec::new();
+    (bodies.len() as u32).encode(&mut data);
+    for (body, sites) in bodies {
+        let mut code = Vec::with_capacity(body.len());
+        let mut copied = body.start;
+        for (site, instructions) in sites {
+            code.extend_from_slice(&wasm[copied..site.start]);
+            for instruction in instructions {
+                instruction.encode(&mut code);
+            }
+            copied = site.end;
+        }
+        code.extend_from_slice(&wasm[copied..body.end]);
+        code.encode(&mut data);
+    }
+    data
+}
