@@ -2,11 +2,11 @@
 //! tenants wrote and nothing has read yet, when all of them have ended.
 //!
 //! Standard output that cannot be written is a failure of the command, found at its end
-//! ([`is_lost`]); unless its reader has gone, which is what `| head` does. Standard error that cannot
+//! ([`is_lost`]), what a tenant wrote included, which may have ended before; unless its reader has gone, which is what `| head` does. Standard error that cannot
 //! be written is no failure: there is nothing left to say it to.
 
 use crate::log;
-use leasehold_cell::{Destination, flush_output, flush_output_within};
+use leasehold_cell::{Destination, flush_output, flush_output_within, stdout_failure};
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -77,6 +77,9 @@ pub(crate) fn finish(killed: bool, destinations: &[&Destination]) {
             .for_each(|destination| destination.flush());
     }
     let is_out = flush_output_within(destinations, PATIENCE);
+    if stdout_failure().is_some_and(|kind| kind != ErrorKind::BrokenPipe) {
+        LOST.store(true, Relaxed);
+    }
     let is_logged = log::flush_within(PATIENCE);
     if !is_out {
         say!("leasehold: not all output was read");

@@ -6,7 +6,7 @@
 
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::task::Waker;
 
 /// How much a guest may have written that its destination has not taken yet, in bytes.
@@ -18,8 +18,8 @@ struct State {
     drained: u64,
     written: u64,
     closed: bool,
-    /// The destination failed: what is written from now on is an error.
-    broken: bool,
+    /// Why the destination failed: what is written from now on is an error.
+    failure: Option<ErrorKind>,
     waiting: Vec<Waker>,
 }
 
@@ -43,7 +43,7 @@ impl Pipe {
             drained: 0,
             written: 0,
             closed: false,
-            broken: false,
+            failure: None,
             waiting: Vec::new(),
         };
         Self {
@@ -54,14 +54,14 @@ impl Pipe {
     /// How many bytes [`Pipe::write`] would take now; `None` once the destination has failed.
     pub fn room(&self) -> Option<usize> {
         let state = lock(&self.shared.0);
-        (!state.broken).then(|| CAPACITY - state.bytes.len())
+        (state.failure.is_none()).then(|| CAPACITY - state.bytes.len())
     }
 
     /// Writes as much of `bytes` as fits and returns how much that was; `None` once the
     /// destination has failed.
     pub fn write(&self, bytes: &[u8]) -> Option<usize> {
         let mut state = lock(&self.shared.0);
-        if state.broken {
+        if state.failure.is_some() {
             return None;
         }
         let n = bytes.len().min(CAPACITY - state.bytes.len());
@@ -76,7 +76,7 @@ impl Pipe {
     /// did. Never blocks.
     pub fn write_whole(&self, bytes: &[u8]) -> bool {
         let mut state = lock(&self.shared.0);
-        if state.broken || bytes.len() > CAPACITY - state.bytes.len() {
+        if state.failure.is_some() || bytes.len() > CAPACITY - state.bytes.len() {
             return false;
         }
         state.bytes.extend(bytes);
@@ -89,10 +89,15 @@ impl Pipe {
     /// Bytes that were written and are not out yet; none once the destination has failed.
     pub fn unwritten(&self) -> u64 {
         let state = lock(&self.shared.0);
-        match state.broken {
-            true => 0,
-            false => state.written - state.drained,
+        match state.failure {
+            Some(_) => 0,
+            None => state.written - state.drained,
         }
+    }
+
+    /// Why the destination has failed, if it has. What was in the pipe then is lost, and no writer was told of it.
+    pub fn failure(&self) -> Option<ErrorKind> {
+        lock(&self.shared.0).failure
     }
 
     /// True if `ready` holds now; otherwise `waker` is called when the pipe has changed.
@@ -101,9 +106,9 @@ impl Pipe {
         let progress = Progress {
             room: CAPACITY - state.bytes.len(),
             unwritten: state.written - state.drained,
-            broken: state.broken,
+            broken: state.failure.is_some(),
         };
-        if state.broken || ready(progress) {
+        if progress.broken || ready(progress) {
             return true;
         }
         // One waker per waiting execution at most: a waker that is already there is replaced.
@@ -129,7 +134,7 @@ impl Pipe {
     pub fn flush_blocking(&self) {
         let mut state = lock(&self.shared.0);
         let target = state.written;
-        while state.drained < target && !state.broken {
+        while state.drained < target && state.failure.is_none() {
             state = match self.shared.1.wait(state) {
                 Ok(state) => state,
                 Err(poisoned) => poisoned.into_inner(),
@@ -158,10 +163,10 @@ impl Pipe {
         Some(())
     }
 
-    fn taken(&self, bytes: u64, broken: bool) {
+    fn taken(&self, bytes: u64, failure: Option<ErrorKind>) {
         let mut state = lock(&self.shared.0);
         state.drained += bytes;
-        state.broken |= broken;
+        state.failure = state.failure.or(failure);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.shared.1.notify_all();
@@ -178,7 +183,7 @@ impl Pipe {
             let result = destination
                 .write_all(&buffer)
                 .and_then(|()| destination.flush());
-            self.taken(buffer.len() as u64, result.is_err());
+            self.taken(buffer.len() as u64, result.err().map(|error| error.kind()));
         }
     }
 }
@@ -274,6 +279,7 @@ mod tests {
         let thread = std::thread::spawn(move || drain.drain(Broken));
         pipe.flush_blocking();
         assert_eq!(pipe.write(b"more"), None);
+        assert!(pipe.failure().is_some());
         assert!(pipe.poll(Waker::noop(), |_| false));
         pipe.close();
         thread.join().expect("drain ends");

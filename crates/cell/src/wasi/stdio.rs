@@ -6,7 +6,7 @@
 use super::capture::Capture;
 use bytes::Bytes;
 use leasehold_crossing::{CAPACITY, Pipe};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
@@ -100,6 +100,12 @@ pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Why this process' own standard output has failed, if tenants wrote to it and it has: what was in the pipe
+/// then is lost, and no tenant was told of it.
+pub fn stdout_failure() -> Option<ErrorKind> {
+    STDOUT.get().and_then(Pipe::failure)
 }
 
 static STDOUT: OnceLock<Pipe> = OnceLock::new();
