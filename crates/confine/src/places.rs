@@ -110,7 +110,8 @@ pub(crate) fn restrict<'a>(
     })
 }
 
-/// Never execution, devices, pipes or sockets, and no requests to devices.
+/// Never execution, devices, and no requests to devices. Pipes and sockets may be renamed and linked where there may be
+/// writes; no function that a guest can call makes one, and the filter of system calls has none that does.
 fn allowed(access: Access, directory: bool) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let allowed = match access {
@@ -123,6 +124,9 @@ fn allowed(access: Access, directory: bool) -> BitFlags<AccessFs> {
                 | AccessFs::MakeDir
                 | AccessFs::MakeReg
                 | AccessFs::MakeSym
+                // To rename or link one is to make one.
+                | AccessFs::MakeFifo
+                | AccessFs::MakeSock
                 | AccessFs::Refer
         }
     };

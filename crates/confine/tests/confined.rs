@@ -2,6 +2,8 @@
 //! started again with the name of the case.
 
 use leasehold_confine::{Locking, Mode, Place, Places, Thread, enter, narrow};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -109,6 +111,9 @@ const CASES: &[Case] = &[
         let path = std::ffi::CString::new(at.join("write/pipe").to_str().unwrap_or_default())?;
         // SAFETY: the path is a string of C.
         done(unsafe { libc::mkfifo(path.as_ptr(), 0o600) })
+    }),
+    case("renames_a_named_pipe", Thread::Cell, ALLOWED, |at| {
+        fs::rename(at.join("write/fifo"), at.join("write/renamed"))
     }),
     case(
         "the_cell_does_not_reach_the_cache",
@@ -333,6 +338,9 @@ fn start(name: &str, mode: &str) -> io::Result<Output> {
         fs::create_dir(directory.path().join(part))?;
         fs::write(directory.path().join(part).join("file"), "x")?;
     }
+    let fifo = CString::new(directory.path().join("write/fifo").as_os_str().as_bytes())?;
+    // SAFETY: the path is a string of C.
+    done(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) })?;
     Command::new(env::current_exe()?)
         .env(CASE, name)
         .env(DIRECTORY, directory.path())

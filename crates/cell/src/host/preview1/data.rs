@@ -5,7 +5,7 @@ use super::{Call, Finish, answered, make_way};
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::STEP;
-use crate::host::fs::descriptor::{Class, Descriptor};
+use crate::host::fs::descriptor::{Class, Descriptor, Open};
 use crate::host::fs::disk::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
@@ -288,6 +288,15 @@ pub(super) fn pread(
 
 // Writing.
 
+/// Where the next step writes; of no meaning where all writes are appended.
+fn write_offset(open: &Open, transfer: &Transfer) -> Result<u64, Errno> {
+    match transfer.at {
+        _ if open.append => Ok(0),
+        Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval),
+        None => Ok(open.position),
+    }
+}
+
 /// Takes the next step of writing, if that does not wait.
 fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
     let (memory, guest) = parts(caller)?;
@@ -302,10 +311,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
                     _ => Progress::Blocks,
                 });
             }
-            let offset = match transfer.at {
-                Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
-                None => open.position,
-            };
+            let offset = write_offset(open, transfer)?;
             let (node, append) = (open.node.clone(), open.append);
             let buffers = (&transfer.buffers, &step);
             let tried =
@@ -355,10 +361,7 @@ async fn write_elsewhere(
     let state = guest.preview1()?;
     let account = state.account().clone();
     let open = state.file(transfer.fd)?;
-    let offset = match transfer.at {
-        Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
-        None => open.position,
-    };
+    let offset = write_offset(open, transfer)?;
     let (node, append) = (open.node.clone(), open.append);
     let moves = transfer.at.is_none();
     let growth = Growth::take(&node, bytes.len())?;
