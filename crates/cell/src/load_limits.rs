@@ -11,7 +11,7 @@
 
 use wasmparser::{
     BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,
-    Parser, Payload, TypeRef,
+    Parser, Payload, TypeRef, ValType,
 };
 
 use crate::atomics;
@@ -194,10 +194,14 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                             tally.add(C::Types, 1)?;
                         }
                         let (params, results) = match &ty.composite_type.inner {
-                            CompositeInnerType::Func(ty) => (ty.params().len(), ty.results().len()),
+                            CompositeInnerType::Func(ty) => (ty.params(), ty.results()),
                             // Not offered, which validation says.
-                            _ => (0, 0),
+                            _ => (&[][..], &[][..]),
                         };
+                        module
+                            .takes_references
+                            .push(params.iter().any(ValType::is_reference_type));
+                        let (params, results) = (params.len(), results.len());
                         let both = params as u64 + results as u64;
                         tally.note(C::Signature, both)?;
                         tally.add(C::SignatureValues, both)?;
@@ -215,7 +219,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                         TypeRef::Func(ty) | TypeRef::FuncExact(ty) => module.functions.push(ty),
                         TypeRef::Tag(tag) => {
                             tally.add(C::Tags, 1)?;
-                            module.tags.push(tag.func_type_idx);
+                            module.add_tag(tag.func_type_idx, offset)?;
                         }
                         TypeRef::Memory(memory) => check_memory(&memory, offset)?,
                         _ => {}
@@ -231,8 +235,9 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
             }
             Payload::TagSection(section) => {
                 tally.add(C::Tags, section.count().into())?;
-                for tag in section {
-                    module.tags.push(tag?.func_type_idx);
+                for tag in section.into_iter_with_offsets() {
+                    let (offset, tag) = tag?;
+                    module.add_tag(tag.func_type_idx, offset)?;
                 }
             }
             Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
@@ -381,6 +386,8 @@ struct Found {
 struct ModuleTypes {
     /// Parameters and results of each type.
     types: Vec<(u32, u32)>,
+    /// Whether a parameter of each type is a reference.
+    takes_references: Vec<bool>,
     /// The type of each function, imported ones first.
     functions: Vec<u32>,
     /// The type of each tag, imported ones first.
@@ -397,6 +404,20 @@ impl ModuleTypes {
     fn function(&self, function: u32) -> (u32, u32) {
         let ty = self.functions.get(function as usize);
         ty.map_or((0, 0), |ty| self.signature(*ty))
+    }
+
+    /// Adds a tag. Exceptions that carry references are refused: the engine gives each function that
+    /// one refers to a number in a table of its own, which no lease pays for, and which it copies as a whole when it grows.
+    fn add_tag(&mut self, ty: u32, offset: usize) -> Result<(), ProgramError> {
+        if self.takes_references.get(ty as usize) == Some(&true) {
+            let (offset, function) = (offset as u64, None);
+            return Err(refused::refusal(
+                refused::REFERENCES_IN_EXCEPTIONS,
+                Place { offset, function },
+            ));
+        }
+        self.tags.push(ty);
+        Ok(())
     }
 
     /// The values of an exception with this tag.

@@ -97,6 +97,9 @@ const fn is_same(left: &[u8], right: &[u8]) -> bool {
 /// Memories of several threads, of which a program has one.
 pub(crate) const SHARED_MEMORY: &str = "shared-memory";
 
+/// Tags of which a value is a reference.
+pub(crate) const REFERENCES_IN_EXCEPTIONS: &str = "references-in-exceptions";
+
 /// A feature as it is known.
 fn known_as(name: &str) -> String {
     name.to_lowercase().replace('_', "-")
@@ -119,6 +122,8 @@ pub(crate) fn advice(names: &[String]) -> &'static str {
     } else if refused(SHARED_MEMORY) {
         "; atomic instructions are offered on memories that are not shared: compile for one thread, without \
          `-pthread` and `--shared-memory`"
+    } else if refused(REFERENCES_IN_EXCEPTIONS) {
+        "; an exception may carry numbers and vectors: keep the reference in a table, and throw its index"
     } else {
         ""
     }
