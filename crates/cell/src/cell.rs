@@ -87,6 +87,9 @@ pub struct CellConfig {
     /// Whether the cell keeps how long each host step took, for calibration
     /// ([`Cell::take_step_samples`]).
     pub sample_steps: bool,
+    /// Whether what is said of a trap names the functions that were on the stack. The engine walks all of it, in a
+    /// step of up to 2 ms that no tenant is charged for: for a cell whose tenants do not mind each other.
+    pub backtraces: bool,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,
 }
@@ -110,6 +113,7 @@ impl CellConfig {
             ends: Some(ends_contract()),
             memory: None,
             sample_steps: false,
+            backtraces: false,
             code_cache: None,
         }
     }
@@ -347,7 +351,11 @@ impl Cell {
         let mappings = Mappings::claim(places)
             .map_err(|error| anyhow::anyhow!("{} memories: {error}", config.max_memories))?;
         let pools = Pools::new(config.max_memories)?;
-        let engines = Engines::new(config.preemption, pools.clone(), config.max_memories);
+        let engines = Engines::new(
+            (config.preemption, config.backtraces),
+            pools.clone(),
+            config.max_memories,
+        );
         let engines = Arc::new(engines);
         let default = engines.get_or_make(StackClass::SMALLEST)?;
         let (engine, companion) = (default.engine.clone(), default.companion.clone());

@@ -25,6 +25,7 @@ pub(crate) struct EngineParts {
 /// The engines of a cell.
 pub(crate) struct Engines {
     mechanism: Mechanism,
+    backtraces: bool,
     pools: Pools,
     capacity: usize,
     making: Mutex<()>,
@@ -32,11 +33,16 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
-    /// None yet, for guests that are preempted by `mechanism` and take memories and stacks from `pools`, at most
-    /// `capacity` at a time.
-    pub(crate) fn new(mechanism: Mechanism, pools: Pools, capacity: usize) -> Self {
+    /// None yet, for guests that are preempted by `mechanism`, whose traps have a backtrace if they are to, and that take
+    /// memories and stacks from `pools`, at most `capacity` at a time.
+    pub(crate) fn new(
+        (mechanism, backtraces): (Mechanism, bool),
+        pools: Pools,
+        capacity: usize,
+    ) -> Self {
         Self {
             mechanism,
+            backtraces,
             pools,
             capacity,
             making: Mutex::default(),
@@ -68,7 +74,7 @@ impl Engines {
     }
 
     fn make(&self, class: StackClass) -> anyhow::Result<EngineParts> {
-        let mut config = engine_config_for(self.mechanism, class);
+        let mut config = engine_config_for(self.mechanism, class, self.backtraces);
         let capacity = self.capacity;
         let stacks = Mappings::claim(mappings::STACK * capacity as u64)
             .map_err(|error| anyhow::anyhow!("{capacity} stacks: {error}"))?;

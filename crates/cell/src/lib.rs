@@ -139,6 +139,7 @@ pub use stack_class::StackClass;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
     Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
+    stdout_failure,
 };
 pub use wasmtime::component::Val;
 pub use wasmtime::component::types::Type;

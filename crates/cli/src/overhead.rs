@@ -2,6 +2,7 @@
 //! processor, and how we know.
 
 use leasehold_cell::Program;
+use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowId};
 use leasehold_lease::{Nanoseconds, TenantSpec};
@@ -121,6 +122,17 @@ impl HostSteps {
             longest.insert(tenant.name.clone(), step);
         }
         Self { longest, fault }
+    }
+
+    /// The same on a cell that names the functions on the stack of a trap.
+    pub(crate) fn with_backtraces(mut self) -> Self {
+        for step in self.longest.values_mut() {
+            if step.ns < BACKTRACE_NS {
+                step.ns = BACKTRACE_NS;
+                step.row = RowId::find("engine", "trap").unwrap_or(step.row);
+            }
+        }
+        self
     }
 
     /// The longest step of one of the tenants.

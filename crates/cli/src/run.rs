@@ -176,6 +176,8 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
+    // There is no other tenant that the walk could delay.
+    config.backtraces = true;
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
     config.ends = ends.reservation.or(config.ends);
     if let Some(mechanism) = arguments.preempt {
@@ -310,7 +312,7 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> Ends {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let steps = HostSteps::of(tenants, fault, Some(profile));
+    let steps = HostSteps::of(tenants, fault, Some(profile)).with_backtraces();
     Ends::of(tenants, &steps, preemption, Order::FixedPriority)
 }
 

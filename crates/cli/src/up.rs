@@ -77,6 +77,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     unadmitted: bool,
 
+    /// Name the functions on the stack of a trap: the cell walks all of it, which takes up to 2.2 ms, in which
+    /// no other tenant runs. Admission allows for it.
+    #[arg(long)]
+    backtraces: bool,
+
     /// What one preemption takes from the tenant that is preempted [default: as calibrated].
     #[arg(long, value_name = "TIME")]
     overhead: Option<Nanoseconds>,
@@ -167,7 +172,10 @@ pub(crate) fn main(
     let (profile, path) = profile_or_calibrate(profile)?;
     let overhead = HostTime::of_preemption(arguments.overhead, Some(&profile));
     let fault = HostTime::of_fault(None, Some(&profile));
-    let steps = HostSteps::of(&file.tenants, fault, Some(&profile));
+    let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile));
+    if arguments.backtraces {
+        steps = steps.with_backtraces();
+    }
     let admitted = Admitted::of(&file, overhead, &steps);
     if !admitted.schedulable && !arguments.unadmitted {
         return Err(Failure::Refused(format!(
@@ -188,6 +196,7 @@ pub(crate) fn main(
     if let Some(mechanism) = arguments.preempt {
         config.preemption = mechanism;
     }
+    config.backtraces = arguments.backtraces;
     config.cpu = arguments.core;
     config.order = leases::order(file.order);
     config.memory = leases::held_memory(&file.tenants, file.memory);

@@ -1,17 +1,24 @@
 //! A trap, and what the host says of it.
 
-use super::common::{cell, lease, run};
+use super::common::{cell, lease, profile, run};
 use leasehold_cell::steps::caps;
-use leasehold_cell::{Exit, Surroundings};
+use leasehold_cell::{Cell, CellConfig, Exit, Surroundings};
 
 /// A module of this name whose function of the same name calls itself until its stack is used up.
 fn named(name: &str) -> String {
     format!("(module ${name} (func ${name} (export \"_start\") (call ${name})))")
 }
 
+/// A cell whose traps name the functions on the stack.
+fn cell_with_backtraces() -> Cell {
+    let mut config = CellConfig::new(profile());
+    config.backtraces = true;
+    Cell::start(config).expect("a cell starts")
+}
+
 #[test]
 fn a_name_of_20_mb_is_neither_kept_nor_formatted() {
-    let cell = cell();
+    let cell = cell_with_backtraces();
     let name = "n".repeat(20 << 20);
     // A text may not be so long.
     let binary = wat::parse_str(named(&name)).expect("a module");
@@ -31,7 +38,7 @@ fn a_name_of_20_mb_is_neither_kept_nor_formatted() {
 
 #[test]
 fn a_backtrace_has_no_more_frames_than_its_row_says() {
-    let cell = cell();
+    let cell = cell_with_backtraces();
     let program = cell.compile(named("again").as_bytes()).expect("a program");
     let (ended, _) = run(&cell, program, lease(50_000, 1024), Surroundings::default());
     let Exit::Trap(message) = ended.exit else {
@@ -42,4 +49,17 @@ fn a_backtrace_has_no_more_frames_than_its_row_says() {
         caps::FRAMES.size(),
         "{message}"
     );
+}
+
+#[test]
+fn a_trap_on_a_shared_cell_walks_no_stack() {
+    // The engine walks all of it, 32,750 frames at the most, in a step that no row counts.
+    let cell = cell();
+    let program = cell.compile(named("again").as_bytes()).expect("a program");
+    let (ended, _) = run(&cell, program, lease(50_000, 1024), Surroundings::default());
+    let Exit::Trap(message) = ended.exit else {
+        panic!("{:?}", ended.exit)
+    };
+    assert!(message.contains("stack"), "{message}");
+    assert!(!message.contains("again"), "{message}");
 }
