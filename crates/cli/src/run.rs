@@ -327,10 +327,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 return Err(Failure::Configuration(message.into()));
             };
             TenantSpec {
-                name: Path::new(program).file_stem().map_or_else(
-                    || program.clone(),
-                    |stem| stem.to_string_lossy().into_owned(),
-                ),
+                name: TenantSpec::name_of(Path::new(program)),
                 component: PathBuf::from(program),
                 args: Vec::new(),
                 env: Vec::new(),

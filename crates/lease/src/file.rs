@@ -218,8 +218,9 @@ fn parse_tenant(
     swap: &mut Option<PathBuf>,
 ) -> Result<TenantSpec, LeaseError> {
     let name = node.name();
-    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !(1..=63).contains(&name.len()) || !name.chars().all(in_name) {
+    if !(1..=TenantSpec::NAME_MOST).contains(&name.len())
+        || !name.chars().all(TenantSpec::is_in_name)
+    {
         return Err(node.misnamed(TENANT_NAME));
     }
     let mut component = None;

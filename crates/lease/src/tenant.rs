@@ -48,6 +48,36 @@ pub struct EnvVar {
     pub value: String,
 }
 
+impl TenantSpec {
+    /// The name of a tenant after its program's file, without the extension: what a name may not have is `-`.
+    ///
+    /// ```
+    /// # use leasehold_lease::TenantSpec;
+    /// # use std::path::Path;
+    /// assert_eq!(TenantSpec::name_of(Path::new("bin/my tool.v2.wasm")), "my-tool-v2");
+    /// ```
+    pub fn name_of(component: &Path) -> String {
+        let stem = component.file_stem().unwrap_or_default().to_string_lossy();
+        let may = |c: char| match TenantSpec::is_in_name(c) {
+            true => c,
+            false => '-',
+        };
+        let name: String = stem.chars().map(may).take(Self::NAME_MOST).collect();
+        match name.is_empty() {
+            true => "tenant".to_owned(),
+            false => name,
+        }
+    }
+
+    /// The most characters of a name.
+    pub(crate) const NAME_MOST: usize = 63;
+
+    /// Whether a name may have this character.
+    pub(crate) fn is_in_name(c: char) -> bool {
+        c.is_ascii_alphanumeric() || c == '-' || c == '_'
+    }
+}
+
 impl EnvVar {
     pub(crate) const NAME: &'static str = "a name that is not empty and has no \"=\" and no NUL";
 

@@ -46,13 +46,27 @@ pub(super) fn smaller(budget_ns: u64, period_ns: u64) -> Option<u64> {
     (smaller >= Cpu::MIN_BUDGET.get()).then_some(smaller)
 }
 
+/// The next larger budget to try where the program took longer than it may (`took` and `may` ns), ns.
+pub(super) fn larger(budget_ns: u64, (took, may): (u64, u64), period_ns: u64) -> Option<u64> {
+    let needed = budget_ns as f64 * took as f64 / may.max(1) as f64;
+    let larger = ((needed.ceil() as u64).div_ceil(GRAIN) * GRAIN).min(period_ns);
+    (larger > budget_ns).then_some(larger)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{processor, reclamation, smaller};
+    use super::{larger, processor, reclamation, smaller};
     use crate::advise::observe::Observed;
     use leasehold_study::samples::Samples;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_larger_budget_makes_up_for_what_was_too_slow_and_is_no_more_than_a_period() {
+        assert_eq!(larger(2 * MS, (3, 2), 10 * MS), Some(3 * MS));
+        assert_eq!(larger(8 * MS, (3, 2), 10 * MS), Some(10 * MS));
+        assert_eq!(larger(10 * MS, (3, 2), 10 * MS), None);
+    }
 
     fn observed(time_ms: u64, used_ms: u64, busy_ms: &[u64]) -> Observed {
         let busy: Samples = busy_ms.iter().map(|ms| ms * MS).collect();
