@@ -477,3 +477,35 @@ fn a_read_of_standard_input_waits_on_when_another_got_the_bytes() {
     assert_eq!(rest, "", "a read was told of an error");
     assert!(child.wait().expect("ends").success());
 }
+
+#[test]
+fn input_is_found_by_a_program_that_only_looks_for_it() {
+    let leasehold = Leasehold::new();
+    let attacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/attacks");
+    let program = attacks.join("poll-input.wat");
+    let mut child = leasehold
+        .command(&["run", &program.display().to_string()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"hello").expect("written");
+    assert!(child.wait().expect("ends").success());
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let leasehold = Leasehold::new();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = leasehold.command(&["run", &guest("hello.wasm").display().to_string()]);
+    let output = command
+        .stdout(full.expect("a device"))
+        .stderr(Stdio::piped());
+    let output = output.output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(70), "{error}");
+    assert!(
+        error.contains("standard output cannot be written"),
+        "{error}"
+    );
+}

@@ -101,7 +101,7 @@ impl Above {
         let mut shown = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let count = shown.lines;
         put(io::stderr(), shown.erased().as_bytes());
-        let harmless: Vec<u8> = lines.iter().map(|&byte| harmless(byte)).collect();
+        let harmless = harmless(lines).into_bytes();
         match self.stream {
             Stream::Output => put(io::stdout(), &harmless),
             Stream::Error => put(io::stderr(), &harmless),
@@ -111,13 +111,17 @@ impl Above {
     }
 }
 
-/// What a tenant writes must not move the cursor: then it could write into the table.
-const fn harmless(byte: u8) -> u8 {
-    match byte {
-        b'\n' | b'\t' => byte,
-        0..0x20 | 0x7f => b'?',
-        _ => byte,
-    }
+/// What a tenant writes must not move the cursor: then it could write into the table. Terminals obey control characters of
+/// one byte, of ISO 8859 or in UTF-8, and some show text backwards where they are told to.
+fn harmless(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = |character: char| match character {
+        '\n' | '\t' => character,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+        _ if character.is_control() => '?',
+        _ => character,
+    };
+    text.chars().map(shown).collect()
 }
 
 impl Write for Above {
@@ -174,7 +178,16 @@ mod tests {
     #[test]
     fn tenants_cannot_move_the_cursor() {
         let written = b"a\x1b[2J\rb\tc\n";
-        let seen: Vec<u8> = written.iter().map(|&byte| harmless(byte)).collect();
-        assert_eq!(seen, b"a?[2J?b\tc\n");
+        assert_eq!(harmless(written), "a?[2J?b\tc\n");
+        // Of one byte, in UTF-8, and half of it, which the next write may end.
+        assert_eq!(
+            harmless(b"\x9b31m\xc2\x9b31m\xc2"),
+            "\u{fffd}31m?31m\u{fffd}"
+        );
+        assert_eq!(
+            harmless("\u{85}\u{9d}52;\u{9c}\u{202e}".as_bytes()),
+            "??52;??"
+        );
+        assert_eq!(harmless("größer 漢字\n".as_bytes()), "größer 漢字\n");
     }
 }

@@ -197,10 +197,13 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
         }
     }
 
-    let mut stdin_ready = false;
-    if !ready_now && earliest.is_none_or(|earliest| earliest > now) {
-        stdin_ready = wait(caller.data_mut(), earliest, stdin).await;
-    }
+    let waits = !ready_now && earliest.is_none_or(|earliest| earliest > now);
+    let stdin_ready = match (waits, stdin) {
+        (true, _) => wait(caller.data_mut(), earliest, stdin).await,
+        // Something else is ready at once, and standard input may be, too.
+        (false, true) => has_input(caller.data_mut()).await,
+        (false, false) => false,
+    };
 
     let now_after = clock::monotonic_ns();
     let mut written = 0;
@@ -225,6 +228,17 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     let (memory, _) = parts(caller)?;
     memory.0[lists.result..lists.result + 4].copy_from_slice(&(written as u32).to_le_bytes());
     Ok(())
+}
+
+/// Whether standard input is ready now. The first look has it read ahead, so that a program that only looks
+/// finds it ready later.
+async fn has_input(guest: &mut Guest) -> bool {
+    let stream = guest.preview1().ok().and_then(|state| state.input.stream());
+    let Some(mut stream) = stream else {
+        return false;
+    };
+    let mut ready = pin!(stream.ready());
+    poll_fn(|context| Poll::Ready(ready.as_mut().poll(context).is_ready())).await
 }
 
 /// Waits for the deadline or for standard input; true if it was standard input.
