@@ -43,7 +43,11 @@
 //!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
 //!    outer guest takes its first address from the store, never from a changed slot. So does the
 //!    walk of an exception, which begins at the call of the engine that throws it.
-//! 8. *The handler neither allocates nor locks*, and runs with its own signal masked.
+//! 8. *What throws comes by here*: a call of the engine that throws does not return, it goes on in a handler of the guest's,
+//!    and a guest whose handlers throw again at once has hardly an instruction of its own. So the engine's
+//!    `throw_ref` is [replaced](layout::replace_throw_ref) in its table: the guest yields before the throw if the
+//!    alarm is due, as a host call that is still to begin would.
+//! 9. *The handler neither allocates nor locks*, and runs with its own signal masked.
 //!
 //! The host calls a guest in these places of the engine, all on the guest's fiber: `_start` and
 //! `run`; start functions, during instantiation; `cabi_realloc`, while the result of a host call is
@@ -58,6 +62,8 @@ use super::alarm;
 use super::guest_code::GuestCode;
 use super::layout::{self, BUILTINS, STORE_CONTEXT};
 use crate::stack_class::StackClass;
+use crate::steps::step;
+use crate::steps::watch::name_next;
 use std::arch::naked_asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::ffi::c_void;
@@ -313,6 +319,49 @@ unsafe extern "C" fn trampoline_after_call() {
     )
 }
 
+/// The engine's `throw_ref`: notes where the exception is handled. False: the guest goes on there.
+pub(super) type ThrowRef = unsafe extern "C" fn(*const usize, u32) -> bool;
+
+/// The engine's own, once it was replaced.
+static THROW_REF: AtomicUsize = AtomicUsize::new(0);
+
+/// What compiled code is to call instead of the engine's `throw_ref`, which is `own`.
+pub(super) fn instead_of(own: ThrowRef) -> ThrowRef {
+    THROW_REF.store(own as usize, Relaxed);
+    throw_ref
+}
+
+/// The engine's `throw_ref`, after a yield if one is due.
+///
+/// # Safety
+/// As for the engine's own: for compiled code.
+unsafe extern "C" fn throw_ref(vmctx: *const usize, exception: u32) -> bool {
+    let guest = RUN.with(|run| run.vmctx.load(Relaxed) as *const usize);
+    // Another engine of this process has guests of its own, and no alarm is set for them.
+    if !guest.is_null() {
+        name_next(step!("engine", "throw"));
+    }
+    if !guest.is_null() && alarm::fired() {
+        // SAFETY: a guest runs, so that its `vmctx` is valid (invariant 2) and laid out as verified. Compiled code has
+        // called, and the engine has not begun: the last exit is told, and nobody borrows the store. The exit of
+        // this call is put back, for the engine to find the handler by.
+        unsafe {
+            let store = guest.add(STORE_CONTEXT).read() as *mut usize;
+            let frame = store.add(layout::EXIT_FRAME).read_volatile();
+            let pc = store.add(layout::EXIT_PC).read_volatile();
+            yield_at(guest, store, pc);
+            store.add(layout::EXIT_FRAME).write_volatile(frame);
+            store.add(layout::EXIT_PC).write_volatile(pc);
+        }
+    }
+    let own = THROW_REF.load(Relaxed);
+    // SAFETY: what was in the engine's table, where only this function is now; called as compiled code would.
+    unsafe {
+        let own: ThrowRef = std::mem::transmute(own);
+        own(vmctx, exception)
+    }
+}
+
 /// The engine's `new_epoch`: yields, and returns `u64::MAX` when the guest is to be ended.
 type NewEpoch = unsafe extern "C" fn(*const usize) -> u64;
 
@@ -344,8 +393,22 @@ unsafe extern "C" fn yield_guest(frame: *mut usize) {
     // them: guest code is on the stack, nobody borrows the store, and the last exit is told.
     unsafe {
         let store = vmctx.add(STORE_CONTEXT).read() as *mut usize;
+        yield_at(vmctx, store, frame.add(1).read());
+        // The guest runs: it is in no host call.
+        store.add(layout::EXIT_FRAME).write_volatile(0);
+        store.add(layout::EXIT_PC).write_volatile(0);
+    }
+}
+
+/// Yields to the executor, and ends the guest if it is to be. Its last exit is another one then.
+///
+/// # Safety
+/// `vmctx` is that of the guest that runs and `store` its store's context; guest code that goes on at `pc` is on the
+/// stack, and nobody borrows the store.
+unsafe fn yield_at(vmctx: *const usize, store: *mut usize, pc: usize) {
+    // SAFETY: by this function's contract.
+    unsafe {
         let builtins = vmctx.add(BUILTINS).read() as *const usize;
-        let pc = frame.add(1).read();
         // A walk of the frames starts at the frame that this one names: the one that it ends at.
         // The second word is not `pc`, so that `catch_return` takes it for no call.
         let exit = [store.add(layout::ENTRY_FRAME).read(), 0];
@@ -360,9 +423,6 @@ unsafe extern "C" fn yield_guest(frame: *mut usize) {
             // The engine promises that; going on would run a guest that was ended.
             std::process::abort();
         }
-        // The guest runs: it is in no host call.
-        store.add(layout::EXIT_FRAME).write_volatile(0);
-        store.add(layout::EXIT_PC).write_volatile(0);
         // The engine read it by its address.
         std::hint::black_box(&exit);
     }

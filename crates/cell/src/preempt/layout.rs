@@ -6,8 +6,11 @@
 //! and which functions its trampoline calls. If anything is not as expected, cells fall back to
 //! epochs.
 
+use super::injected_yield::{ThrowRef, instead_of};
 use crate::engine_config::engine_config;
 use crate::preempt::Mechanism;
+use crate::reservation::PAGE;
+use rustix::mm::{MprotectFlags, mprotect};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -30,6 +33,7 @@ pub(super) const ENTRY_FRAME: usize = 9;
 /// Places in the table of the engine's functions.
 pub(super) const NEW_EPOCH: usize = 13;
 pub(super) const RAISE: usize = 41;
+const THROW_REF: usize = 44;
 
 /// The first four bytes of a `vmctx`.
 const MAGIC: u32 = u32::from_le_bytes(*b"core");
@@ -69,6 +73,30 @@ pub(super) fn verified() -> Result<(), String> {
         .clone()
 }
 
+/// Puts a function of ours into the engine's table, in the place of its `throw_ref`: all compiled code of this process
+/// calls what is there.
+///
+/// # Safety
+/// `vmctx` must be one that was verified. To be called once.
+unsafe fn replace_throw_ref(vmctx: usize) -> Result<(), String> {
+    let refused =
+        |error: rustix::io::Errno| format!("the engine's table cannot be changed: {error}");
+    // SAFETY: the table is the engine's only one, a constant of this process with an entry for each function, which
+    // nothing but compiled code reads; it is in memory that was made read-only when the process began, like what is
+    // beside it. The entry is written as a whole, while no compiled code of cells exists.
+    unsafe {
+        let table = (vmctx as *const usize).add(BUILTINS).read() as *mut usize;
+        let entry = table.add(THROW_REF);
+        let own: ThrowRef = std::mem::transmute(entry.read());
+        let page = entry
+            .map_addr(|address| address & !(PAGE - 1))
+            .cast::<c_void>();
+        mprotect(page, PAGE, MprotectFlags::READ | MprotectFlags::WRITE).map_err(refused)?;
+        entry.write_volatile(instead_of(own) as usize);
+        mprotect(page, PAGE, MprotectFlags::READ).map_err(refused)
+    }
+}
+
 /// Runs the probe: the engine's errors outside, what is not as expected inside.
 fn probe() -> wasmtime::Result<Result<(), String>> {
     let engine = Engine::new(&engine_config(Mechanism::Epochs))?;
@@ -97,9 +125,10 @@ fn probe() -> wasmtime::Result<Result<(), String>> {
     if !called.load(Ordering::Relaxed) {
         return Ok(Err("the probe was not interrupted".into()));
     }
-    Ok(found
-        .recv()
-        .unwrap_or_else(|_| Err("the probe did not look".into())))
+    let looked = found.recv();
+    let looked = looked.unwrap_or_else(|_| Err("the probe did not look".into()));
+    // SAFETY: it was verified just now, and this is called once in a process.
+    Ok(looked.and_then(|()| unsafe { replace_throw_ref(vmctx) }))
 }
 
 fn expect(holds: bool, what: &str) -> Result<(), String> {
@@ -197,7 +226,7 @@ unsafe fn check_trampoline(pc: usize, text: &Range<usize>) -> Result<(), String>
 
 #[cfg(test)]
 mod tests {
-    use super::{NEW_EPOCH, RAISE, STORE_CONTEXT, check_at_rest, verified};
+    use super::{NEW_EPOCH, RAISE, STORE_CONTEXT, THROW_REF, check_at_rest, verified};
 
     #[test]
     fn the_engine_is_laid_out_as_expected() {
@@ -210,6 +239,7 @@ mod tests {
         let index = |builtin: BuiltinFunctionIndex| builtin.index() as usize;
         assert_eq!(index(BuiltinFunctionIndex::new_epoch()), NEW_EPOCH);
         assert_eq!(index(BuiltinFunctionIndex::raise()), RAISE);
+        assert_eq!(index(BuiltinFunctionIndex::throw_ref()), THROW_REF);
         let word = |offset: u8| usize::from(offset) / 8;
         let size: u8 = 8;
         assert_eq!(word(size.vmcontext_store_context()), STORE_CONTEXT);

@@ -667,7 +667,7 @@ static ROWS: [Row; 272] = [
     row(ENGINE, "table.grow")
         .caps(&[TABLE_GROWTH])
         .takes(&[Held::TableElement]),
-    row(ENGINE, "throw").caps(&[HANDLERS]),
+    row(ENGINE, "throw").caps(&[HANDLERS]).unmeasured(),
     row(ENGINE, "string").caps(&[STRING, WIDE_STRING]),
     row(ENGINE, "instantiate")
         .caps(&[GLOBALS, SEGMENTS, COMPONENTS])

@@ -160,6 +160,8 @@ struct Watch {
     /// Whether a step of the cell's own is under way.
     begun: Cell<bool>,
     at: Cell<Position>,
+    /// The row that the next host code is of until it says another.
+    next: Cell<RowId>,
     /// When the step began, ticks.
     began: Cell<u64>,
     counts: [Count; TABLE.len()],
@@ -185,6 +187,7 @@ thread_local! {
             polled: Cell::new(false),
             begun: Cell::new(false),
             at: Cell::new(Position::START),
+            next: Cell::new(ENTERED),
             began: Cell::new(0),
             counts: [const { Count::NEW }; TABLE.len()],
             base: Cell::new(0),
@@ -421,7 +424,8 @@ pub(crate) fn hook(what: CallHook) {
         }
         match what {
             CallHook::CallingHost => {
-                watch.update(|at| (at.row, at.in_host) = (ENTERED, true));
+                let row = watch.next.replace(ENTERED);
+                watch.update(|at| (at.row, at.in_host) = (row, true));
                 watch.begin();
             }
             CallHook::ReturningFromHost => {
@@ -458,6 +462,11 @@ pub(crate) fn hook(what: CallHook) {
 #[inline]
 pub(crate) fn mark(row: RowId) {
     WATCH.with(|watch| watch.update(|at| at.row = row));
+}
+
+/// Names the row of the engine's next host code, which cannot say it itself.
+pub(crate) fn name_next(row: RowId) {
+    WATCH.with(|watch| watch.next.set(row));
 }
 
 /// The same, if the step has no name yet: for what the engine asks of the host in the middle of an

@@ -2,7 +2,7 @@
 //! called on the way.
 
 use super::common::paged::{PAGE, held, paging};
-use super::common::{captured, cell, lease, run};
+use super::common::{captured, cell, cell_with_backtraces, lease, run};
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Program, ProgramError};
@@ -95,7 +95,7 @@ fn run_under(cell: &Cell, text: &str, lease: Lease) -> Ended {
 }
 
 fn exit_of(text: &str) -> Exit {
-    run_under(&cell(), text, lease(1_000_000, 128 << 10)).exit
+    run_under(&cell_with_backtraces(), text, lease(1_000_000, 128 << 10)).exit
 }
 
 fn trap_of(text: &str) -> String {

@@ -1,19 +1,12 @@
 //! A trap, and what the host says of it.
 
-use super::common::{cell, lease, profile, run};
+use super::common::{cell, cell_with_backtraces, lease, run};
 use leasehold_cell::steps::caps;
-use leasehold_cell::{Cell, CellConfig, Exit, Surroundings};
+use leasehold_cell::{Exit, Surroundings};
 
 /// A module of this name whose function of the same name calls itself until its stack is used up.
 fn named(name: &str) -> String {
     format!("(module ${name} (func ${name} (export \"_start\") (call ${name})))")
-}
-
-/// A cell whose traps name the functions on the stack.
-fn cell_with_backtraces() -> Cell {
-    let mut config = CellConfig::new(profile());
-    config.backtraces = true;
-    Cell::start(config).expect("a cell starts")
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub(crate) fn cell() -> Cell {
     Cell::start(CellConfig::new(profile())).expect("a cell starts")
 }
 
+/// One whose traps name the functions on the stack.
+pub(crate) fn cell_with_backtraces() -> Cell {
+    let mut config = CellConfig::new(profile());
+    config.backtraces = true;
+    Cell::start(config).expect("a cell starts")
+}
+
 /// A lease of `budget_us` microseconds and `memory_kib` KiB.
 pub(crate) fn lease(budget_us: u64, memory_kib: u64) -> Lease {
     let mut lease = Lease::default();
