@@ -128,6 +128,7 @@ pub struct Cell {
     next_key: AtomicU64,
     code_cache: Option<Arc<CodeCache>>,
     realtime: Realtime,
+    own_core: Option<usize>,
     /// The reservations that are promised; `None` if nobody is to be refused.
     promises: Option<Promises>,
     raised: Arc<RaisedSteps>,
@@ -386,7 +387,7 @@ impl Cell {
                     }
                 })?
         };
-        let core = placed
+        let Place { core, own_core } = placed
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))?;
         let io = Arc::new(Io::start(core)?);
@@ -409,6 +410,7 @@ impl Cell {
             next_key: AtomicU64::new(1),
             code_cache: config.code_cache,
             realtime,
+            own_core,
             promises,
             raised,
             profile: config.profile,
@@ -421,6 +423,13 @@ impl Cell {
     /// Whether the cell's thread runs before all ordinary threads of the host.
     pub fn realtime(&self) -> &Realtime {
         &self.realtime
+    }
+
+    /// The core that the cell's thread keeps to and no other cell with real-time priority does that shares its network
+    /// namespace. `None` without that priority, and where each core that it may run on is another cell's: then they
+    /// wait for each other, and no reservation of either can be kept.
+    pub fn own_core(&self) -> Option<usize> {
+        self.own_core
     }
 
     /// What the cell really held of the host's memory when it started; `None` if it was told to
@@ -940,7 +949,7 @@ fn run(
 }
 
 /// Takes the place that the configuration asks for, and says which core the cell's other threads leave to this one.
-fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> (Realtime, Option<OwnCore>) {
+fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
         && let Err(error) = own_core::bind(cpu)
     {
@@ -950,10 +959,23 @@ fn take_place(config: &CellConfig, place: &Sender<Option<usize>>) -> (Realtime, 
         true => realtime::ask(),
         false => Realtime::NotAsked,
     };
-    let own = match config.cpu {
-        None if realtime == Realtime::Granted => OwnCore::take(),
-        _ => None,
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let own = match (realtime == Realtime::Granted, config.cpu) {
+        (true, Some(core)) => OwnCore::take_this(core),
+        (true, None) => OwnCore::take(),
+        (false, _) => None,
     };
-    let _ = place.send(config.cpu.or(own.as_ref().map(|own| own.core)));
+    let own_core = own.as_ref().map(|own| own.core);
+    // Where there is only one, nothing can leave it to this thread.
+    let core = config.cpu.or(own_core.filter(|_| cores > 1));
+    let _ = place.send(Place { core, own_core });
     (realtime, own)
+}
+
+/// Where a cell's thread runs.
+struct Place {
+    /// The core that it keeps to, if it does.
+    core: Option<usize>,
+    /// The same if no other cell does.
+    own_core: Option<usize>,
 }

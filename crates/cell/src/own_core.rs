@@ -3,13 +3,14 @@
 //! Linux moves a real-time thread without being asked, to wherever no other one runs at that instant, and what the cell's
 //! other threads have to do waits there until its cores are balanced: a tenth of a second. So such a cell stays on one
 //! core, which the threads that ends and slow calls wait for leave to it. Two cells on one core would wait for each other;
-//! a core is claimed by the name of a socket, which is one cell's at a time, also among processes, and is free when
-//! the process has ended, however that comes about.
+//! a core is claimed by the name of a socket, which is one cell's at a time, also among the processes of a network
+//! namespace, and is free when the process has ended, however that comes about.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::Duration;
 
 /// A core that the calling thread was bound to and no other cell is.
 #[derive(Debug)]
@@ -21,17 +22,21 @@ pub(crate) struct OwnCore {
 
 impl OwnCore {
     /// Binds the calling thread to a core that it may run on and no other cell has claimed, that on which it is if it can
-    /// be had. `None` where there is only one core, each is claimed, or the host refuses it.
+    /// be had. Waits for half a second for one to be free. `None` where each is claimed, or the host refuses it.
     pub(crate) fn take() -> Option<Self> {
-        Self::take_among("leasehold")
+        patiently(|| Self::take_among(CELLS))
+    }
+
+    /// Binds the calling thread to this core. `None` where it is claimed, or the host refuses it.
+    pub(crate) fn take_this(core: usize) -> Option<Self> {
+        let _claim = patiently(|| claim(CELLS, core).ok())?;
+        bind(core).ok()?;
+        Some(Self { core, _claim })
     }
 
     /// The same among those who claim by this name.
     fn take_among(name: &str) -> Option<Self> {
         let all = sched_getaffinity(None).ok()?;
-        if all.count() < 2 {
-            return None;
-        }
         let here = sched_getcpu();
         let others = (0..CpuSet::MAX_CPU).filter(|core| *core != here);
         let mut cores = std::iter::once(here)
@@ -44,6 +49,20 @@ impl OwnCore {
         bind(own.core).ok()?;
         Some(own)
     }
+}
+
+/// What cells claim cores by.
+const CELLS: &str = "leasehold";
+
+/// Tries until it succeeds, for half a second: a cell that ends may have what is wanted.
+fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let pauses = (0..25).inspect(|nth| {
+        if *nth > 0 {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    pauses.into_iter().find_map(|_| attempt())
 }
 
 /// Binds the calling thread to a core.
@@ -91,7 +110,7 @@ mod tests {
             });
             taken.sort_unstable();
             taken.dedup();
-            assert_eq!(taken.len(), if cores > 1 { cores } else { 0 });
+            assert_eq!(taken.len(), cores);
         }
     }
 }

@@ -221,6 +221,16 @@ pub(crate) fn main(
              the tenants, but other programs of this host can delay them all"
         ),
         Realtime::Granted => {
+            if cell.own_core().is_none() {
+                let taken = "each processor that the cell may run on is that of another cell with real-time \
+                             priority: the reservations of both would be missed";
+                if !arguments.unadmitted {
+                    return Err(Failure::Refused(format!(
+                        "{taken}; --unadmitted starts the tenants all the same"
+                    )));
+                }
+                say!("leasehold: {taken}");
+            }
             // Or it would not be here without --unadmitted.
             if let Some(limit) = admitted.host {
                 say!(

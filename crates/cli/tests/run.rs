@@ -509,3 +509,30 @@ fn output_that_cannot_be_written_is_a_failure() {
         "{error}"
     );
 }
+
+#[test]
+fn output_and_errors_that_go_to_one_file_keep_their_order() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "both.wat",
+        r#"(module (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "\10\00\00\00\01\00\00\00\11\00\00\00\01\00\00\00oe")
+          (func (export "_start") (local $left i32)
+            (local.set $left (i32.const 500))
+            (loop $again
+              (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)))
+              (drop (call $write (i32.const 2) (i32.const 8) (i32.const 1) (i32.const 32)))
+              (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#,
+    );
+    let path = leasehold.path("both");
+    let file = std::fs::File::create(&path).expect("created");
+    let mut command = leasehold.command(&["run", &program]);
+    let again = file.try_clone().expect("cloned");
+    let status = command.stdout(file).stderr(again).status().expect("runs");
+    assert!(status.success());
+    assert_eq!(
+        std::fs::read_to_string(&path).expect("read"),
+        "oe".repeat(500)
+    );
+}

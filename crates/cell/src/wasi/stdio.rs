@@ -250,6 +250,14 @@ impl Output {
     }
 }
 
+/// Whether this process' standard output and standard error are one file, pipe or terminal.
+fn is_one_file() -> bool {
+    let file = |status: rustix::fs::Stat| (status.st_dev, status.st_ino, status.st_rdev);
+    let output = rustix::fs::fstat(std::io::stdout()).map(file);
+    let error = rustix::fs::fstat(std::io::stderr()).map(file);
+    output.is_ok() && output == error
+}
+
 /// The end of a pipe that a tenant writes to.
 #[derive(Clone)]
 pub(crate) struct Piped {
@@ -268,8 +276,11 @@ impl Piped {
     }
 
     fn stderr() -> Self {
-        let pipe = STDERR
-            .get_or_init(|| drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())));
+        // What goes to one file goes there in the order in which it was written.
+        let pipe = STDERR.get_or_init(|| match is_one_file() {
+            true => Self::stdout().pipe,
+            false => drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())),
+        });
         Self {
             pipe: pipe.clone(),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
