@@ -479,7 +479,11 @@ impl Cell {
     ///
     /// # Errors
     /// Any [`ProgramError`].
-    pub fn compile_exports(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+    pub fn compile_exports(
+        &self,
+        bytes: &[u8],
+        lease: &Lease,
+    ) -> Result<Arc<Program>, ProgramError> {
         let parts = self.engine_for(lease)?;
         let form = Form::under(lease);
         let program = Program::from_bytes_entry(Entry::Exports, form, &parts.engine, bytes)?;

@@ -560,7 +560,10 @@ async fn run_calls(mut store: Store<Guest>, prepared: Prepared) -> Finished {
     Finished { exit, store }
 }
 
-async fn make_instance(store: &mut Store<Guest>, prepared: Prepared) -> wasmtime::Result<Answering> {
+async fn make_instance(
+    store: &mut Store<Guest>,
+    prepared: Prepared,
+) -> wasmtime::Result<Answering> {
     copy_image(&mut store.data_mut().limiter).await?;
     match prepared {
         Prepared::Module(module) => calls::make_module(store, &module).await,

@@ -135,9 +135,9 @@ pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
 pub use refused::{Function, Place};
 pub use stack_class::StackClass;
-pub use wasmtime::component::Val;
-pub use wasmtime::component::types::Type;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
     Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
 };
+pub use wasmtime::component::Val;
+pub use wasmtime::component::types::Type;

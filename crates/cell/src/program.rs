@@ -522,7 +522,11 @@ impl Program {
     /// # Errors
     /// [`Link`](ProgramError::Link).
     pub(crate) fn prepare(mut self, linkers: &Linkers) -> Result<Program, ProgramError> {
-        self.prepared = Some(linkers.prepare(&self.code, self.entry).map_err(ProgramError::Link)?);
+        self.prepared = Some(
+            linkers
+                .prepare(&self.code, self.entry)
+                .map_err(ProgramError::Link)?,
+        );
         Ok(self)
     }
 
@@ -690,7 +694,10 @@ fn check_entry_type(entry: Entry, engine: &Engine, code: &Code) -> Result<(), Pr
             .get_export(INITIALIZE)
             .is_none_or(|export| is_entry(Some(export)))
             .then_some(())
-            .ok_or(ProgramError::EntryType("the function _initialize", "nothing")),
+            .ok_or(ProgramError::EntryType(
+                "the function _initialize",
+                "nothing",
+            )),
         (Code::Component(_), Entry::Exports) => Ok(()),
         (Code::Component(component), Entry::Command) => {
             let ty = component.component_type();

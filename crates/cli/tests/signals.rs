@@ -82,7 +82,7 @@ fn a_service_manager_is_told_when_the_tenants_run_and_when_they_are_being_ended(
     let args = ["up", "--unadmitted", "--quiet", "leases.toml"];
     let mut command = command(directory.path(), &args);
     let mut child = command.env("NOTIFY_SOCKET", &path).spawn().expect("runs");
-    let mut told = |what: &str| {
+    let told = |what: &str| {
         let until = Instant::now() + Duration::from_secs(60);
         let mut buffer = [0; 256];
         loop {
