@@ -7,9 +7,9 @@ RUN := cargo run --quiet --release --package leasehold-cli --
 PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
-ENGINE := --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
+ENGINE := --package leasehold --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: help check-docs lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: package bare help check-docs lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -54,6 +54,13 @@ asan: setup ## run the other unsafe code under AddressSanitizer (needs a nightly
 
 bench: setup ## costs of the data structures: create, free, end, decide, page
 	cargo bench --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux
+
+package: guests ## packages below target/packages, and tests of them
+	@scripts/package all
+	@scripts/test-package
+
+bare: ## build the pure crates for machines without an operating system, and the workspace for ARM
+	@scripts/bare
 
 study: guests ## every figure and table, in full; writes target/study/index.html
 	@cargo build --release --package leasehold-cli

@@ -17,11 +17,13 @@ fn main() {
     println!("cargo:rustc-env=LEASEHOLD_RUSTC={}", version.trim());
 
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let lock = manifest.join("../../Cargo.lock");
+    // Of the workspace; of a package, its own.
+    let locks = ["../../Cargo.lock", "Cargo.lock"].map(|lock| manifest.join(lock));
+    let lock = locks.iter().find(|lock| lock.exists()).unwrap_or(&locks[0]);
     println!("cargo:rerun-if-changed={}", lock.display());
     println!(
         "cargo:rustc-env=LEASEHOLD_WASMTIME={}",
-        locked_version(&lock, "wasmtime").unwrap_or_else(|| "unknown".into())
+        locked_version(lock, "wasmtime").unwrap_or_else(|| "unknown".into())
     );
 }
 

@@ -4,10 +4,10 @@
 //! tenant makes the instance, and then answers one call after the other, each in its own turns of the processor, until
 //! it is told that there will be none ([`TenantHandle::finish`](crate::TenantHandle::finish)), is killed, or traps.
 //!
-//! 1. **Checked before it is sent.** Names, types and sizes are checked on the controller's thread ([`function`]):
+//! 1. **Checked before it is sent.** Names, types and sizes are checked on the controller's thread (`function`):
 //!    the cell is given no call that cannot be made.
 //! 2. **Capped.** Arguments are lowered in steps, between which the guest's allocator runs; results are lifted in one.
-//!    The bytes of both are limited, by type ([`values`]), and the lease is charged for them when the tenant starts.
+//!    The bytes of both are limited, by type (`values`), and the lease is charged for them when the tenant starts.
 //! 3. **Dropped elsewhere.** What calls hold in the host's memory is freed by the caller, or by the thread that closes
 //!    files: never by the cell's.
 

@@ -68,6 +68,7 @@ mod drift;
 mod ending;
 pub mod engine_config;
 mod engines;
+mod entropy;
 pub mod exceptions;
 mod execution;
 mod executor;
@@ -122,6 +123,7 @@ pub use confidence::QuantileBound;
 pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, Price};
+pub use entropy::open_entropy;
 pub use execution::{Directory, Exit, Surroundings};
 pub use kill_bound::{
     KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,

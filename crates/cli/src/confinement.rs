@@ -68,6 +68,7 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
         true => Locking::Frames,
         false => Locking::Never,
     };
+    leasehold_cell::open_entropy();
     leasehold_confine::enter(arguments.mode(), places(needs), locking).map_err(failed)
 }
 

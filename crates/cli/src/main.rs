@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 /// Runs untrusted WebAssembly under contract: `kill` has a deadline.
 #[derive(Debug, Parser)]
-#[command(version, after_help = exit::HELP)]
+#[command(name = "leasehold", version, after_help = exit::HELP)]
 struct Arguments {
     /// What reclamations and preemptions cost on this host; measured on first use.
     #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_PROFILE")]

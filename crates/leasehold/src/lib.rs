@@ -28,10 +28,8 @@
 //!     (func (export "add") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1)))
 //!     (func (export "spin") (loop (br 0))))"#, &Lease::default())?;
 //! let instance = host.plug_in(&plugin, Start::new())?;
-//!
 //! let (sum,): (i32,) = instance.call("add", (1, 2))?;
 //! assert_eq!(sum, 3);
-//!
 //! let endless = instance.begin_call("spin", ())?;
 //! instance.tenant().kill();
 //! assert!(matches!(endless.wait::<()>(), Err(Error::Call(CallError::Ended))));

@@ -62,7 +62,7 @@ impl Engine {
 
     /// Says whether an access would not fault. Addresses at which nothing is attached are not
     /// this crate's business.
-    fn is_accessible(&self, address: usize, write: bool) -> bool {
+    pub(super) fn is_accessible(&self, address: usize, write: bool) -> bool {
         let linux = self.pager.backend();
         let Some((attached, page)) = linux.find(address) else {
             return true;
