@@ -25,6 +25,17 @@ const FUNCTION_BYTES: u64 = 64;
 const GLOBAL_BYTES: u64 = 32;
 const ELEMENT_BYTES: u64 = 16;
 
+/// Engine memory of an instance of a component: its handles, with none in them.
+const COMPONENT_BYTES: u64 = 512;
+
+/// What an adapter imports at the most that others beside it do not: the function that it calls, what is called
+/// afterwards, and a `realloc` of either side.
+const ADAPTER_IMPORTS: u64 = 4;
+
+/// What an instance of adapters imports once: flags and memories of the components, functions of the engine for
+/// strings and handles.
+const ADAPTERS_IMPORTS: u64 = 24;
+
 /// What one run of a program takes before its first instruction.
 ///
 /// Sums are over all core instances that instantiation makes, nested components included.
@@ -57,11 +68,15 @@ pub struct Inventory {
     pub segments: u64,
     /// Imports of core instances, which the engine hands over one by one.
     pub imports: u64,
+    /// Instances of components inside of the program.
+    pub components: u64,
+    /// Functions that components inside of the program may call of each other.
+    pub adapters: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 12;
+    pub(crate) const WORDS: usize = 14;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -78,6 +93,8 @@ impl Inventory {
             self.globals,
             self.segments,
             self.imports,
+            self.components,
+            self.adapters,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -103,6 +120,8 @@ impl Inventory {
             globals,
             segments,
             imports,
+            components,
+            adapters,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -117,6 +136,8 @@ impl Inventory {
             globals,
             segments,
             imports,
+            components,
+            adapters,
         })
     }
 
@@ -133,6 +154,8 @@ impl Inventory {
         self.globals = self.globals.saturating_add(other.globals);
         self.segments = self.segments.saturating_add(other.segments);
         self.imports = self.imports.saturating_add(other.imports);
+        self.components = self.components.saturating_add(other.components);
+        self.adapters = self.adapters.saturating_add(other.adapters);
     }
 }
 
@@ -142,6 +165,8 @@ pub(crate) struct Survey {
     pub(crate) inventory: Inventory,
     /// Bytes of component sections, each counted as often as its component is instantiated; saturates.
     pub(crate) inlined_bytes: u64,
+    /// Parts of the types of all adapters; saturates.
+    pub(crate) adapted_parts: u64,
     /// What the program imports: `module::name` of a module, the name of a component's import.
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
@@ -164,6 +189,7 @@ type Known<T> = Option<T>;
 struct Instantiated {
     total: Inventory,
     inlined: u64,
+    parts: u64,
 }
 
 #[derive(Default)]
@@ -173,6 +199,12 @@ struct ComponentFrame {
     total: Inventory,
     /// Bytes of its own sections, and of those of components that it instantiates.
     inlined: u64,
+    /// Parts of the types of its adapters, and of those of components that it instantiates.
+    parts: u64,
+    /// For each core function, whether it was lowered: such may be adapters.
+    lowered: Vec<bool>,
+    /// For each core instance, whether it is a list of exports with a function that was lowered.
+    offers_lowered: Vec<bool>,
 }
 
 enum Frame {
@@ -180,14 +212,20 @@ enum Frame {
     Component(ComponentFrame),
 }
 
-/// Walks a module or component that has been validated.
+/// Walks a module or component that has been validated. Of a program whose components may call each other,
+/// `parts` has those of the types of all canonical functions, in the order of the binary; of any other it is
+/// empty.
 ///
 /// # Errors
 ///
-/// [`ProgramError::Opaque`] and [`ProgramError::Composed`] for what cannot be counted or bounded,
-/// [`ProgramError::Corrupt`] if the bytes are not well-formed after all.
-pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
+/// [`ProgramError::Opaque`] for what cannot be counted, [`ProgramError::Corrupt`] if the bytes are not
+/// well-formed after all.
+pub(crate) fn survey(bytes: &[u8], parts: &[u64]) -> Result<Survey, ProgramError> {
     let mut survey = Survey::default();
+    let mut adapters = Adapters {
+        is_composed: !parts.is_empty(),
+        parts: parts.iter(),
+    };
     let mut stack: Vec<Frame> = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload?;
@@ -217,6 +255,7 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
                     (None, Some(Frame::Module(total))) => survey.inventory = total,
                     (None, Some(Frame::Component(root))) => {
                         survey.inlined_bytes = root.inlined;
+                        survey.adapted_parts = root.parts;
                         survey.inventory = root.total;
                     }
                     (Some(Frame::Component(outer)), Some(Frame::Module(module))) => {
@@ -226,6 +265,7 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
                         outer.components.push(Some(Instantiated {
                             total: inner.total,
                             inlined: inner.inlined,
+                            parts: inner.parts,
                         }));
                     }
                     // A module nests nothing.
@@ -238,7 +278,9 @@ pub(crate) fn survey(bytes: &[u8]) -> Result<Survey, ProgramError> {
         let outermost = stack.len() == 1;
         match stack.last_mut() {
             Some(Frame::Module(_)) => in_module(&mut stack, payload, outermost, &mut survey)?,
-            Some(Frame::Component(_)) => in_component(&mut stack, payload, outermost, &mut survey)?,
+            Some(Frame::Component(_)) => {
+                in_component(&mut stack, payload, outermost, &mut survey, &mut adapters)?;
+            }
             None => {}
         }
     }
@@ -389,11 +431,67 @@ fn is_known(element: &Element<'_>, imported_tables: u32) -> bool {
     }
 }
 
+/// The canonical functions that follow, in a program whose components may call each other.
+struct Adapters<'p> {
+    is_composed: bool,
+    parts: std::slice::Iter<'p, u64>,
+}
+
+impl Adapters<'_> {
+    /// Counts a canonical function of a component.
+    fn count(&mut self, component: &mut ComponentFrame, function: &CanonicalFunction) {
+        let parts = self.parts.next().copied().unwrap_or(0);
+        let lowered = matches!(function, CanonicalFunction::Lower { .. });
+        // What is lifted is no core function.
+        if !matches!(function, CanonicalFunction::Lift { .. }) {
+            component.lowered.push(lowered && self.is_composed);
+        }
+        if lowered && self.is_composed {
+            component.parts = component.parts.saturating_add(parts);
+            let total = &mut component.total;
+            total.adapters += 1;
+            total.imports += ADAPTER_IMPORTS;
+            total.instance_bytes += FUNCTION_BYTES * (1 + ADAPTER_IMPORTS);
+        }
+    }
+}
+
+/// Notes a core instance of a component. The engine makes the adapters that it is given in instances of their
+/// own, at most one for each instance that is given any.
+fn core_instance(
+    component: &mut ComponentFrame,
+    instance: &Instance<'_>,
+) -> Result<(), ProgramError> {
+    let offers_lowered = match instance {
+        Instance::Instantiate { module_index, args } => {
+            let modules = &component.modules;
+            let module = modules.get(*module_index as usize).copied().flatten();
+            component.total.add(&module.ok_or(ProgramError::Opaque)?);
+            let is_lowered =
+                |index: u32| component.offers_lowered.get(index as usize) == Some(&true);
+            if args.iter().any(|arg| is_lowered(arg.index)) {
+                let total = &mut component.total;
+                total.instances = total.instances.saturating_add(1);
+                total.imports += ADAPTERS_IMPORTS;
+                total.instance_bytes += INSTANCE_BYTES + FUNCTION_BYTES * ADAPTERS_IMPORTS;
+            }
+            false
+        }
+        Instance::FromExports(exports) => exports.iter().any(|export| {
+            export.kind == ExternalKind::Func
+                && component.lowered.get(export.index as usize) == Some(&true)
+        }),
+    };
+    component.offers_lowered.push(offers_lowered);
+    Ok(())
+}
+
 fn in_component(
     stack: &mut [Frame],
     payload: Payload<'_>,
     outermost: bool,
     survey: &mut Survey,
+    adapters: &mut Adapters<'_>,
 ) -> Result<(), ProgramError> {
     if let (Some(Frame::Component(component)), Some((_, range))) =
         (stack.last_mut(), payload.as_section())
@@ -406,25 +504,11 @@ fn in_component(
     {
         component.inlined = component.inlined.saturating_add(range.len() as u64);
     }
-    match payload {
-        Payload::ComponentAliasSection(section) => {
-            for alias in section {
-                alias_item(stack, alias?);
-            }
-            return Ok(());
+    if let Payload::ComponentAliasSection(section) = payload {
+        for alias in section {
+            alias_item(stack, alias?);
         }
-        Payload::ComponentCanonicalSection(section) if !outermost => {
-            for function in section {
-                if matches!(
-                    function?,
-                    CanonicalFunction::Lift { .. } | CanonicalFunction::Lower { .. }
-                ) {
-                    return Err(ProgramError::Composed);
-                }
-            }
-            return Ok(());
-        }
-        _ => {}
+        return Ok(());
     }
     let Some(Frame::Component(component)) = stack.last_mut() else {
         return Ok(());
@@ -464,16 +548,14 @@ fn in_component(
                 }
             }
         }
+        Payload::ComponentCanonicalSection(section) => {
+            for function in section {
+                adapters.count(component, &function?);
+            }
+        }
         Payload::InstanceSection(section) => {
             for instance in section {
-                if let Instance::Instantiate { module_index, .. } = instance? {
-                    let module = component
-                        .modules
-                        .get(module_index as usize)
-                        .copied()
-                        .flatten();
-                    component.total.add(&module.ok_or(ProgramError::Opaque)?);
-                }
+                core_instance(component, &instance?)?;
             }
         }
         Payload::ComponentInstanceSection(section) => {
@@ -489,7 +571,11 @@ fn in_component(
                         .flatten();
                     let inner = inner.ok_or(ProgramError::Opaque)?;
                     component.total.add(&inner.total);
+                    let own = &mut component.total;
+                    own.components = own.components.saturating_add(1);
+                    own.instance_bytes = own.instance_bytes.saturating_add(COMPONENT_BYTES);
                     component.inlined = component.inlined.saturating_add(inner.inlined);
+                    component.parts = component.parts.saturating_add(inner.parts);
                 }
             }
         }
@@ -524,7 +610,17 @@ fn alias_item(stack: &mut [Frame], alias: ComponentAlias<'_>) {
                 _ => return,
             }
         }
-        ComponentAlias::CoreInstanceExport { .. } => return,
+        ComponentAlias::CoreInstanceExport {
+            kind,
+            instance_index,
+            ..
+        } => {
+            if let (ExternalKind::Func, Some(Frame::Component(inner))) = (kind, stack.last_mut()) {
+                let offered = inner.offers_lowered.get(instance_index as usize);
+                inner.lowered.push(offered == Some(&true));
+            }
+            return;
+        }
     };
     let Some(Frame::Component(inner)) = stack.last_mut() else {
         return;

@@ -56,6 +56,7 @@ mod cell;
 mod cleaning;
 pub mod clock;
 mod compile_threads;
+mod composed;
 mod confidence;
 mod control_share;
 mod core_modules;

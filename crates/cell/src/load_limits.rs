@@ -10,8 +10,8 @@
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
 use wasmparser::{
-    BlockType, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator, Parser, Payload,
-    TypeRef,
+    BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,
+    Parser, Payload, TypeRef,
 };
 
 use crate::atomics;
@@ -27,6 +27,10 @@ pub const MAX_TEXT_BYTES: u64 = 16 << 20;
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
 /// compiles what they say as often.
 pub(crate) const MAX_INLINED_BYTES: u64 = 4 << 20;
+
+/// Most parts of the types of functions that components inside of a program may call of each other, each
+/// counted as often as its component is instantiated. The engine compiles code for each.
+pub(crate) const MAX_ADAPTED_PARTS: u64 = 1 << 17;
 
 /// A limit on the number of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +138,7 @@ pub struct LoadSize {
     counts: [u64; LOAD_LIMITS.len()],
     throws: bool,
     awaits: bool,
+    is_composed: bool,
 }
 
 impl LoadSize {
@@ -151,6 +156,11 @@ impl LoadSize {
     pub fn awaits(&self) -> bool {
         self.awaits
     }
+
+    /// Whether components inside of the program may call each other.
+    pub fn is_composed(&self) -> bool {
+        self.is_composed
+    }
 }
 
 /// Counts what a module or a component has, and stops at the first limit. The bytes need not be
@@ -164,7 +174,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
-    let (mut throws, mut awaits) = (false, false);
+    let (mut throws, mut awaits, mut is_composed) = (false, false, false);
     let mut handlers = Handlers::default();
     let mut payloads = Parser::new(0).parse_all(binary);
     while let Some(payload) = payloads.next() {
@@ -286,6 +296,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 if component_level && let Some((_, range)) = payload.as_section() {
                     tally.add(C::ComponentBytes, range.len() as u64)?;
                 }
+                if depth > 1
+                    && let Payload::ComponentCanonicalSection(functions) = payload
+                {
+                    for function in functions {
+                        is_composed |= is_lifted_or_lowered(&function?);
+                    }
+                }
             }
         }
     }
@@ -301,7 +318,16 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
         counts: tally.0,
         throws,
         awaits,
+        is_composed,
     })
+}
+
+/// Whether a function passes values in and out of a component.
+fn is_lifted_or_lowered(function: &CanonicalFunction) -> bool {
+    matches!(
+        function,
+        CanonicalFunction::Lift { .. } | CanonicalFunction::Lower { .. }
+    )
 }
 
 /// Refuses a memory that is made for several threads.

@@ -21,12 +21,15 @@ use crate::artifact::{CodeCache, Key};
 use crate::atomics::wait_for_none;
 use crate::bulk::{self, chunk_bulk_operations};
 use crate::compile_threads;
+use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
 use crate::data_start::copy_data_at_start;
 use crate::exceptions::catch_in_every_frame;
 use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, Survey, survey};
-use crate::load_limits::{LoadSize, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits};
+use crate::load_limits::{
+    LoadSize, MAX_ADAPTED_PARTS, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits,
+};
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
 use crate::refused::{self, Place, validate};
@@ -158,12 +161,6 @@ pub enum ProgramError {
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
     Opaque,
-    /// Components inside the program call each other.
-    #[error(
-        "composed of components that call each other: the engine copies their strings in one step \
-         that cannot be interrupted"
-    )]
-    Composed,
     /// It imports something with a type that is not the one offered.
     #[error("{0:#}")]
     Link(wasmtime::Error),
@@ -346,6 +343,13 @@ impl Program {
             let most = MAX_INLINED_BYTES;
             return Err(ProgramError::TooManyParts { what, count, most });
         }
+        let count = survey.adapted_parts;
+        if count > MAX_ADAPTED_PARTS {
+            let what =
+                "parts of what components pass each other, as often as they are instantiated";
+            let most = MAX_ADAPTED_PARTS;
+            return Err(ProgramError::TooManyParts { what, count, most });
+        }
         let bytes = survey.inventory.data_bytes;
         if bytes > MAX_DATA_BYTES {
             return Err(ProgramError::TooMuchData { bytes });
@@ -357,6 +361,7 @@ impl Program {
         for (cap, count) in [
             (caps::GLOBALS, survey.inventory.globals),
             (caps::SEGMENTS, survey.inventory.segments),
+            (caps::COMPONENTS, survey.inventory.components),
         ] {
             if count > cap.most {
                 let (what, most) = (cap.what, cap.most);
@@ -541,12 +546,20 @@ fn separated<'a>(
     }
 }
 
-/// The binary form of a program that is within the limits of loading and valid, and what it takes.
+/// The binary form of a program that is within the limits of loading and valid, with bounded strings where
+/// its components may call each other, and what it takes.
 fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     let size = check_load_limits(&binary)?;
     validate(&binary)?;
-    let mut survey = survey(&binary)?;
+    let (binary, parts) = match size.is_composed() {
+        true => {
+            let composed = bound_strings(&binary)?;
+            (Cow::Owned(composed.binary), composed.parts)
+        }
+        false => (binary, Vec::new()),
+    };
+    let mut survey = survey(&binary, &parts)?;
     survey.throws = size.throws();
     survey.awaits = size.awaits();
     Ok((binary, survey))

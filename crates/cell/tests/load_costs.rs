@@ -7,7 +7,7 @@ use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::load_limits::LOAD_LIMITS;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Program, ProgramError};
-use load_shapes::{SHAPES, Shape, doubling_components, functions_with_handlers};
+use load_shapes::{ADAPTED, SHAPES, Shape, doubling_components, functions_with_handlers};
 use std::time::{Duration, Instant};
 use wasmtime::Engine;
 
@@ -102,6 +102,7 @@ fn what_loading_takes_at_each_limit() {
     let begins = std::env::var("LEASEHOLD_LIMITS").unwrap_or_default();
     let wanted = SHAPES
         .iter()
+        .chain(ADAPTED)
         .filter(|shape| shape.what.starts_with(&begins));
     for Shape { what, most, make } in wanted {
         let binary = make(*most);

@@ -321,20 +321,6 @@ fn an_instance_bomb_is_refused_before_it_is_compiled() {
 }
 
 #[test]
-fn components_that_call_each_other_are_refused() {
-    let refusal = refusal(
-        r#"(component
-            (component
-                (core module $m (func (export "f")))
-                (core instance $i (instantiate $m))
-                (func (export "f") (canon lift (core func $i "f"))))
-            (instance $empty)
-            (export "wasi:cli/run@0.2.0" (instance $empty)))"#,
-    );
-    assert!(refusal.starts_with("composed"), "{refusal}");
-}
-
-#[test]
 fn a_missing_file_is_named() {
     let error = Program::load(&engine(), "no/such/file.wasm".as_ref(), None).err();
     assert!(

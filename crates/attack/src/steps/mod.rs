@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::program::MAX_INSTANCES;
-use leasehold_cell::steps::caps::{BULK, DATA, HANDLERS, STRING_COUNT, TABLE_BULK};
+use leasehold_cell::steps::caps::{BULK, DATA, HANDLERS, STRING, STRING_COUNT, TABLE_BULK, WIDE_STRING};
 use leasehold_cell::steps::{RowId, StepSamples};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Destination, Directory, Exit, Lease, Output, Program, StartRequest,
@@ -35,12 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long all of them may take: what was not measured by then keeps the ceiling.
 const TIME: Duration = Duration::from_secs(15);
 
-/// The rows of what `bulk.wat` times, by its indices.
-const TIMED: [(&str, &str); 4] = [
+/// The rows of what `bulk.wat` and `strings.wat` time, by their indices.
+const TIMED: [(&str, &str); 5] = [
     ("engine", "memory.grow"),
     ("engine", "table.grow"),
     ("engine", "instruction"),
     ("engine", "throw"),
+    ("engine", "string"),
 ];
 
 /// A program of the measurement, and how often it is run.
@@ -132,6 +133,16 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
             "HANDLERS",
             &"(catch $other $caught) ".repeat(HANDLERS.size() - 1),
         );
+    // The characters take longest that are two bytes each, and of other encodings as many as there may be.
+    let strings = |sent: &str, received: &str, characters: u32, units: u64| {
+        include_str!("strings.wat")
+            .replace("SENT", sent)
+            .replace("RECEIVED", received)
+            .replace("CHARACTERS", &characters.to_string())
+            .replace("UNITS", &units.to_string())
+    };
+    let narrow = strings("utf8", "utf8", 0xA9C3_A9C3, STRING.most);
+    let wide = strings("utf16", "utf8", 0x0071_0071, WIDE_STRING.most);
     let heavy = include_str!("heavy.wat").replace("DATA", &"x".repeat(DATA.size()));
     let spin =
         r#"(module (memory (export "memory") 1) (func (export "_start") (loop $l (br $l))))"#;
@@ -160,6 +171,16 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
             runs: 2,
             times: true,
             ..own("instructions", &bulk)
+        },
+        Measured {
+            runs: 2,
+            times: true,
+            ..own("strings", &narrow)
+        },
+        Measured {
+            runs: 2,
+            times: true,
+            ..own("wide strings", &wide)
         },
         Measured {
             time: Duration::from_millis(3),
@@ -244,7 +265,7 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
     }
 }
 
-/// What `bulk.wat` wrote; nothing of what others did.
+/// What `bulk.wat` or `strings.wat` wrote; nothing of what others did.
 fn timed(written: &[u8]) -> Vec<StepSamples> {
     let (pairs, _) = written.as_chunks::<8>();
     let pairs = pairs.iter().map(|pair| u64::from_le_bytes(*pair));

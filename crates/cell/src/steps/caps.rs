@@ -154,6 +154,24 @@ pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
 /// Elements of active segments that the engine copies for one program.
 pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
 
+/// Most bytes for a string that one component passes to another one, in UTF-8: the engine copies it in one step.
+pub const STRING: Cap = Cap::new(
+    "bytes of a string between components",
+    64 * KIB,
+    Beyond::Trap,
+);
+
+/// The same of a program in which a component has strings in UTF-16 or Latin-1, which the engine translates
+/// character by character.
+pub const WIDE_STRING: Cap = Cap::new(
+    "bytes of a string between components that is not in UTF-8 everywhere",
+    16 * KIB,
+    Beyond::Trap,
+);
+
+/// Most instances of components inside of a program, which the engine makes one by one.
+pub const COMPONENTS: Cap = Cap::new("components", 256, Beyond::Refused);
+
 /// Globals of one program: the engine makes them one by one. Programs that are linked at run time have one for
 /// each function that they take from elsewhere.
 pub const GLOBALS: Cap = Cap::new("globals", 8192, Beyond::Refused);

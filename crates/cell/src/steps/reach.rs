@@ -37,6 +37,7 @@ const GLOBAL_NS: u64 = 170;
 const SEGMENT_NS: u64 = 1_400;
 const IMPORT_NS: u64 = 500;
 const INSTANCE_NS: u64 = 10_000;
+const COMPONENT_NS: u64 = 500;
 
 /// What the row covers of that, ns.
 const MADE_BY_ROW_NS: u64 = 50_000;
@@ -47,9 +48,11 @@ const fn making_ns(inventory: &Inventory) -> u64 {
     let segments = inventory.segments.saturating_mul(SEGMENT_NS);
     let imports = inventory.imports.saturating_mul(IMPORT_NS);
     let instances = inventory.instances.saturating_mul(INSTANCE_NS);
+    let components = inventory.components.saturating_mul(COMPONENT_NS);
     globals
         .saturating_add(segments)
         .saturating_add(imports)
+        .saturating_add(components)
         .saturating_add(instances)
         .saturating_sub(MADE_BY_ROW_NS)
 }
@@ -266,6 +269,7 @@ impl Found {
             match (row.interface, row.name) {
                 (ENGINE, "memory.grow") => inventory.memories > 0 || inventory.heaps > 0,
                 (ENGINE, "throw") => inventory.heaps > 0,
+                (ENGINE, "string") => inventory.adapters > 0,
                 (ENGINE, "data segments") => inventory.data_bytes > 0,
                 (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
                 (CELL, "task end") => starts_tasks,

@@ -1,11 +1,11 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, CHANGED_PATH, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES, FREED,
-    FREED_DIRECTORY, GLOBALS, HANDLERS, IOVECS, LINK, MESSAGE, MESSAGE_CAPABILITIES, NAME, PAGES,
-    PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS,
-    STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER,
-    TRANSFER_STEP, TRAP_MESSAGE, WINDOW,
+    ARGUMENTS, BULK, CALL, CHANGED_PATH, COMPONENTS, COPIED_REGION, Cap, DATA, ELEMENTS, FRAMES,
+    FREED, FREED_DIRECTORY, GLOBALS, HANDLERS, IOVECS, LINK, MESSAGE, MESSAGE_CAPABILITIES, NAME,
+    PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS,
+    STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER,
+    TRANSFER_STEP, TRAP_MESSAGE, WIDE_STRING, WINDOW,
 };
 use crate::meter::Held;
 
@@ -235,7 +235,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 270] = [
+static ROWS: [Row; 271] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -667,8 +667,9 @@ static ROWS: [Row; 270] = [
         .caps(&[TABLE_GROWTH])
         .takes(&[Held::TableElement]),
     row(ENGINE, "throw").caps(&[HANDLERS]),
+    row(ENGINE, "string").caps(&[STRING, WIDE_STRING]),
     row(ENGINE, "instantiate")
-        .caps(&[GLOBALS, SEGMENTS])
+        .caps(&[GLOBALS, SEGMENTS, COMPONENTS])
         .takes(PROGRAM),
     row(ENGINE, "data segments").caps(&[DATA]),
     row(ENGINE, "element segments").caps(&[ELEMENTS]),

@@ -8,6 +8,7 @@ mod common;
 
 mod atomics;
 mod canonical;
+mod composed;
 mod exceptions;
 mod files;
 mod instantiation;

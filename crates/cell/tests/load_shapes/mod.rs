@@ -705,6 +705,69 @@ fn deep_components(n: usize) -> Vec<u8> {
     ))
 }
 
+/// What components inside of a program may pass each other, which is counted apart.
+pub(crate) const ADAPTED: &[Shape] = &[
+    shape("parts of what components pass each other", 3_100, |n| {
+        adapters(n, "string", "utf8", "utf8")
+    }),
+    shape("parts of what components pass each other", 3_100, |n| {
+        adapters(n, "string", "utf16", "latin1+utf16")
+    }),
+    shape("parts of what components pass each other", 4_000, |n| {
+        adapters(n, TUPLE, "utf8", "utf8")
+    }),
+    shape("parts of what components pass each other", 4_000, |n| {
+        adapters(n, CASES, "utf8", "utf8")
+    }),
+];
+
+const TUPLE: &str = "(tuple u8 s8 u16 s16 bool char u8 s8 u16 s16 bool char u8 s8 u16)";
+
+const CASES: &str = "(result (tuple u8 u16 u32 u64 f32 f64 char)
+  (error (result (tuple u64 u16 u8 f64 u32 char) (error (tuple f64 u64 f32 u32 char)))))";
+
+/// Two components of which one calls so many functions of the other, each with a value of this type.
+fn adapters(n: usize, ty: &str, from: &str, to: &str) -> Vec<u8> {
+    let each = |part: &dyn Fn(usize) -> String| (0..n).map(part).collect::<String>();
+    let lifted = each(&|at| {
+        format!(
+            r#"(func (export "f{at}") (param "it" $t) (canon lift (core func $i "f")
+                 (memory (core memory $i "memory")) (realloc (core func $i "realloc")) string-encoding={to}))"#
+        )
+    });
+    let imported = each(&|at| format!(r#"(import "f{at}" (func $f{at} (param "it" $t)))"#));
+    let lowered = each(&|at| {
+        format!(
+            r#"(core func $l{at} (canon lower (func $f{at}) (memory (core memory $m "memory"))
+                 string-encoding={from}))"#
+        )
+    });
+    let exports = each(&|at| format!(r#"(export "f{at}" (func $l{at}))"#));
+    let given = each(&|at| format!(r#"(with "f{at}" (func $callee "f{at}"))"#));
+    // A string is an address and a length; a value that is not flat is an address.
+    let signature = match ty {
+        "string" => "i32 i32",
+        TUPLE => "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32",
+        _ => "i32 i32 i64 i64 i64 i64 i64 i32",
+    };
+    let used = each(&|at| format!(r#"(import "" "f{at}" (func (param {signature})))"#));
+    text(&format!(
+        r#"(component {RUN}
+          (component $callee (type $t {ty})
+            (core module $m (memory (export "memory") 1)
+              (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0))
+              (func (export "f") (param {signature})))
+            (core instance $i (instantiate $m)) {lifted})
+          (component $caller (type $t {ty}) {imported}
+            (core module $m (memory (export "memory") 1))
+            (core instance $m (instantiate $m)) {lowered}
+            (core module $u {used})
+            (core instance (instantiate $u (with "" (instance {exports})))))
+          (instance $callee (instantiate $callee))
+          (instance (instantiate $caller {given})))"#
+    ))
+}
+
 /// Components of which each instantiates the one before twice.
 pub(crate) fn doubling_components(n: usize) -> Vec<u8> {
     let mut out = String::from("(component (component $c0)");
