@@ -15,7 +15,9 @@ use anyhow::{Context, Result};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::program::MAX_INSTANCES;
-use leasehold_cell::steps::caps::{BULK, DATA, HANDLERS, STRING, STRING_COUNT, TABLE_BULK, WIDE_STRING};
+use leasehold_cell::steps::caps::{
+    BULK, DATA, HANDLERS, STRING, STRING_COUNT, TABLE_BULK, WIDE_STRING,
+};
 use leasehold_cell::steps::{RowId, StepSamples};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Destination, Directory, Exit, Lease, Output, Program, StartRequest,
