@@ -504,14 +504,11 @@ fn in_component(
     {
         component.inlined = component.inlined.saturating_add(range.len() as u64);
     }
-    match payload {
-        Payload::ComponentAliasSection(section) => {
-            for alias in section {
-                alias_item(stack, alias?);
-            }
-            return Ok(());
+    if let Payload::ComponentAliasSection(section) = payload {
+        for alias in section {
+            alias_item(stack, alias?);
         }
-        _ => {}
+        return Ok(());
     }
     let Some(Frame::Component(component)) = stack.last_mut() else {
         return Ok(());

@@ -4,7 +4,8 @@
 //! than their bytes suggest. A function with 50,000 locals has 8 bytes. One of 4 KB in which 250 locals change
 //! inside 250 loops takes 9 s, since the engine's register allocator is quadratic in their product. So
 //! everything is counted while the file is parsed, in a single pass that stops at the first limit, before it
-//! is validated.
+//! is validated; functions are counted on all threads that compile. The handlers of a program that throws are
+//! counted in a second one.
 //!
 //! The limits are a few times what the largest known programs have. What loading takes at each of them is
 //! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
@@ -13,6 +14,8 @@ use wasmparser::{
     BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,
     Parser, Payload, TypeRef, ValType,
 };
+
+use rayon::prelude::*;
 
 use crate::atomics;
 use crate::exceptions;
@@ -122,14 +125,32 @@ impl Tally {
         *most = (*most).max(count);
         check(counted, count)
     }
+
+    /// Adds what some functions have.
+    fn merge(&mut self, functions: &Tally) -> Result<(), ProgramError> {
+        for ((limit, count), more) in LOAD_LIMITS.iter().zip(&mut self.0).zip(functions.0) {
+            *count = match limit.of {
+                Scope::Program => count.saturating_add(more),
+                Scope::Function => (*count).max(more),
+            };
+            limit.check(*count)?;
+        }
+        Ok(())
+    }
+}
+
+impl LoadLimit {
+    fn check(&self, count: u64) -> Result<(), ProgramError> {
+        let &LoadLimit { what, most, .. } = self;
+        match count > most {
+            true => Err(ProgramError::TooManyParts { what, count, most }),
+            false => Ok(()),
+        }
+    }
 }
 
 fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
-    let LoadLimit { what, most, .. } = LOAD_LIMITS[counted as usize];
-    if count > most {
-        return Err(ProgramError::TooManyParts { what, count, most });
-    }
-    Ok(())
+    LOAD_LIMITS[counted as usize].check(count)
 }
 
 /// How much a program has of each thing that is limited.
@@ -170,13 +191,27 @@ impl LoadSize {
 /// [`ProgramError::TooManyParts`], [`ProgramError::Features`] for an instruction that is not on offer, or
 /// [`ProgramError::Corrupt`] if the bytes are not well-formed.
 pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
+    count(binary, true)
+}
+
+/// The same without function bodies: what is in them is not counted, and they need not be well-formed.
+///
+/// # Errors
+/// Those of [`check_load_limits`] but for bodies.
+pub(crate) fn check_outline_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
+    count(binary, false)
+}
+
+fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
     use Counted as C;
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
     let mut depth: u64 = 0;
     let (mut throws, mut awaits, mut is_composed) = (false, false, false);
-    let mut handlers = Handlers::default();
-    let mut payloads = Parser::new(0).parse_all(binary);
+    let mut bodies: Vec<Body<'_>> = Vec::new();
+    // Those of the modules before.
+    let mut counted = 0;
+    let mut payloads = Parser::new(0).parse_all(binary).peekable();
     while let Some(payload) = payloads.next() {
         match payload? {
             Payload::Version { .. } => {
@@ -268,23 +303,40 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
                 tally.add(C::CustomSections, 1)?;
             }
             Payload::CodeSectionEntry(body) => {
-                let signature = module.next_body();
-                let found = match count_body(&mut tally, &module, &body, signature) {
-                    Err(ProgramError::Features {
-                        names,
-                        place: Some(mut place),
-                    }) => {
-                        let index = module.bodies as u32 - 1;
+                let bytes = body.range().len() as u64;
+                tally.note(C::BodyBytes, bytes)?;
+                tally.add(C::CodeBytes, bytes)?;
+                if !with_bodies {
+                    continue;
+                }
+                bodies.push(module.next_body(body));
+                if let Some(Ok(Payload::CodeSectionEntry(_))) = payloads.peek() {
+                    continue;
+                }
+                let of_module = &bodies[counted..];
+                counted = bodies.len();
+                match count_bodies(&module, of_module) {
+                    Ok(parts) => {
+                        for part in parts {
+                            tally.merge(&part.tally)?;
+                            throws |= part.uses_exceptions;
+                            awaits |= part.awaits;
+                        }
+                    }
+                    Err(Wrong { index, error }) => {
+                        let ProgramError::Features {
+                            names,
+                            place: Some(mut place),
+                        } = error
+                        else {
+                            return Err(error);
+                        };
                         let name = refused::name_of(&mut payloads, index);
                         place.function = Some(Function { index, name });
                         let place = Some(place);
                         return Err(ProgramError::Features { names, place });
                     }
-                    counted => counted?,
-                };
-                throws |= found.uses_exceptions;
-                awaits |= found.awaits;
-                handlers.add(&found.handlers);
+                }
             }
             payload => {
                 let component_level = matches!(
@@ -313,6 +365,7 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
     }
     // Without exceptions functions get no handlers, and those that they have are none.
     if throws {
+        let handlers = count_handlers(&bodies)?;
         tally.note(C::BodyHandlers, handlers.most)?;
         tally.note(C::Handlers, handlers.all)?;
         tally.note(C::HandlerSquares, handlers.squares)?;
@@ -370,15 +423,118 @@ impl Handlers {
         self.most_merging = self.most_merging.max(merging);
         self.merging = self.merging.saturating_add(merging);
     }
+
+    /// Adds those of other functions.
+    fn merge(&mut self, others: &Handlers) {
+        self.most = self.most.max(others.most);
+        self.all = self.all.saturating_add(others.all);
+        self.squares = self.squares.saturating_add(others.squares);
+        self.most_merging = self.most_merging.max(others.most_merging);
+        self.merging = self.merging.saturating_add(others.merging);
+    }
 }
 
-/// What a function has that changes how it is compiled.
-struct Found {
-    /// Whether it throws or catches exceptions.
+/// A function's body.
+struct Body<'a> {
+    code: FunctionBody<'a>,
+    /// The function's number in its module, imported functions included.
+    index: u32,
+    /// Its parameters and results.
+    signature: (u32, u32),
+}
+
+impl Body<'_> {
+    /// Its locals, parameters included.
+    fn locals(&self) -> Result<u64, ProgramError> {
+        let mut locals = u64::from(self.signature.0);
+        for group in self.code.get_locals_reader()? {
+            locals += u64::from(group?.0);
+        }
+        Ok(locals)
+    }
+}
+
+/// What some functions have.
+struct Part {
+    tally: Tally,
+    /// Whether one of them throws or catches exceptions.
     uses_exceptions: bool,
-    handlers: HandlerCount,
-    /// Whether it waits for other threads or notifies them.
+    /// Whether one of them waits for other threads or notifies them.
     awaits: bool,
+}
+
+/// What is wrong with a function.
+struct Wrong {
+    index: u32,
+    error: ProgramError,
+}
+
+/// Bytes of code that a thread takes at once.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// Function bodies in pieces for threads, in order.
+fn pieces<'p, 'a>(bodies: &'p [Body<'a>]) -> Vec<&'p [Body<'a>]> {
+    let (mut pieces, mut rest) = (Vec::new(), bodies);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let full = rest.iter().position(|body| {
+            bytes += body.code.range().len();
+            bytes >= PIECE_BYTES
+        });
+        let (piece, behind) = rest.split_at(full.map_or(rest.len(), |at| at + 1));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// Counts what the functions of a module have, on all threads that compile.
+///
+/// # Errors
+/// What is wrong with the first of them with which something is.
+fn count_bodies(module: &ModuleTypes, bodies: &[Body<'_>]) -> Result<Vec<Part>, Wrong> {
+    let count = |piece: &&[Body<'_>]| {
+        let mut part = Part {
+            tally: Tally([0; LOAD_LIMITS.len()]),
+            uses_exceptions: false,
+            awaits: false,
+        };
+        for body in *piece {
+            count_body(&mut part, module, body).map_err(|error| Wrong {
+                index: body.index,
+                error,
+            })?;
+        }
+        Ok(part)
+    };
+    let counted: Vec<_> = pieces(bodies).par_iter().map(count).collect();
+    counted.into_iter().collect()
+}
+
+/// The handlers of functions, on all threads that compile.
+fn count_handlers(bodies: &[Body<'_>]) -> Result<Handlers, ProgramError> {
+    let count = |piece: &&[Body<'_>]| {
+        let mut handlers = Handlers::default();
+        for body in *piece {
+            let mut count = HandlerCount::new(body.locals()?);
+            let mut scopes = Scopes::of_function();
+            let mut operators = body.code.get_operators_reader()?;
+            while !operators.eof() {
+                let operator = operators.read()?;
+                count.add(&operator, &scopes);
+                scopes.pass(&operator);
+            }
+            handlers.add(&count);
+        }
+        Ok(handlers)
+    };
+    let counted: Vec<Result<Handlers, ProgramError>> =
+        pieces(bodies).par_iter().map(count).collect();
+    let mut all = Handlers::default();
+    for handlers in counted {
+        all.merge(&handlers?);
+    }
+    Ok(all)
 }
 
 /// The signatures of the module that is being counted.
@@ -426,11 +582,16 @@ impl ModuleTypes {
         ty.map_or(0, |ty| self.signature(*ty).0.into())
     }
 
-    /// The signature of the next body's function.
-    fn next_body(&mut self) -> (u32, u32) {
-        let signature = self.function(self.bodies as u32);
+    /// The next body.
+    fn next_body<'a>(&mut self, code: FunctionBody<'a>) -> Body<'a> {
+        let index = self.bodies as u32;
         self.bodies += 1;
-        signature
+        let signature = self.function(index);
+        Body {
+            code,
+            index,
+            signature,
+        }
     }
 
     /// What a block takes and leaves.
@@ -487,21 +648,13 @@ impl Labels {
     }
 }
 
-/// Counts what a function has.
-fn count_body(
-    tally: &mut Tally,
-    module: &ModuleTypes,
-    body: &FunctionBody<'_>,
-    (params, results): (u32, u32),
-) -> Result<Found, ProgramError> {
+/// Counts what a function has. Its bytes are counted by then, and limit what is done here.
+fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<(), ProgramError> {
     use Counted as C;
-    let bytes = body.range().len() as u64;
-    tally.note(C::BodyBytes, bytes)?;
-    tally.add(C::CodeBytes, bytes)?;
-    let mut locals = u64::from(params);
-    for group in body.get_locals_reader()? {
-        locals += u64::from(group?.0);
-    }
+    let tally = &mut part.tally;
+    let bytes = body.code.range().len() as u64;
+    let results = body.signature.1;
+    let locals = body.locals()?;
     tally.note(C::BodyLocals, locals)?;
     tally.add(C::Locals, locals)?;
     tally.note(C::BodyLocalBytes, locals * bytes)?;
@@ -513,15 +666,9 @@ fn count_body(
         handlers: 0,
     };
     labels.open(results, false, 0);
-    let mut found = Found {
-        uses_exceptions: false,
-        handlers: HandlerCount::new(locals),
-        awaits: false,
-    };
-    let mut scopes = Scopes::of_function();
     let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
     let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
-    let mut operators = body.get_operators_reader()?;
+    let mut operators = body.code.get_operators_reader()?;
     while !operators.eof() {
         let offset = operators.original_position() as u64;
         let operator = operators.read()?;
@@ -530,11 +677,9 @@ fn count_body(
             return Err(refused::refusal(feature, Place { offset, function }));
         }
         table_uses += u64::from(uses_table(&operator));
-        found.uses_exceptions |=
+        part.uses_exceptions |=
             exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
-        found.awaits |= atomics::awaits(&operator);
-        found.handlers.add(&operator, &scopes);
-        scopes.pass(&operator);
+        part.awaits |= atomics::awaits(&operator);
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
                 let signature = module.block(blockty);
@@ -574,7 +719,6 @@ fn count_body(
             Operator::BrTable { targets: table } => {
                 targets += u64::from(table.len());
                 blocks += u64::from(table.len());
-                tally.note(C::BodyTargets, targets)?;
                 for target in table.targets() {
                     carried += labels.carried(target?);
                 }
@@ -590,10 +734,11 @@ fn count_body(
             }
             _ => {}
         }
-        tally.note(C::LoopDepth, labels.deepest)?;
-        tally.note(C::BodyCarried, carried)?;
-        tally.note(C::BodyTableUses, table_uses)?;
     }
+    tally.note(C::LoopDepth, labels.deepest)?;
+    tally.note(C::BodyTargets, targets)?;
+    tally.note(C::BodyCarried, carried)?;
+    tally.note(C::BodyTableUses, table_uses)?;
     let across = locals * labels.deepest;
     tally.note(C::LoopLocals, across)?;
     tally.add(C::LoopSquares, across * across)?;
@@ -602,7 +747,7 @@ fn count_body(
     tally.add(C::Carried, carried)?;
     tally.note(C::BodyLocalBlocks, locals * blocks)?;
     tally.add(C::LocalBlocks, locals * blocks)?;
-    Ok(found)
+    Ok(())
 }
 
 /// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in

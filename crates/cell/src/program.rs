@@ -30,10 +30,11 @@ use crate::image::{Image, take_image};
 use crate::inventory::{Inventory, Survey, survey};
 use crate::load_limits::{
     LoadSize, MAX_ADAPTED_PARTS, MAX_INLINED_BYTES, MAX_TEXT_BYTES, check_load_limits,
+    check_outline_limits,
 };
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
-use crate::refused::{self, Place, validate};
+use crate::refused::{self, Place, validate, validate_outline};
 use crate::stack_class::StackClass;
 use crate::steps::{Missing, Reach, caps};
 
@@ -457,14 +458,15 @@ impl Program {
         Ok(separated(&binary, &survey.inventory)?.1)
     }
 
-    /// The host steps that the program in a file can reach, without compiling it.
+    /// The host steps that the program in a file can reach, without compiling it. Its function bodies are not
+    /// looked at: it may be refused for them when it is loaded.
     ///
     /// # Errors
     ///
     /// `Read`, what keeps the file from being WebAssembly, and `World`.
     pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
         let bytes = read(path)?;
-        let (binary, survey) = checked(&bytes)?;
+        let (binary, survey) = outlined(&bytes)?;
         Reach::of_binary(&binary, &survey.inventory)
     }
 
@@ -623,6 +625,24 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     let size = check_load_limits(&binary)?;
     validate(&binary)?;
+    let (binary, mut survey) = surveyed(binary, &size)?;
+    survey.throws = size.throws();
+    survey.awaits = size.awaits();
+    Ok((binary, survey))
+}
+
+/// The same of a program whose function bodies are not looked at: it may be refused for them yet.
+fn outlined(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
+    let binary = to_binary(bytes)?;
+    let size = check_outline_limits(&binary)?;
+    validate_outline(&binary)?;
+    surveyed(binary, &size)
+}
+
+fn surveyed<'a>(
+    binary: Cow<'a, [u8]>,
+    size: &LoadSize,
+) -> Result<(Cow<'a, [u8]>, Survey), ProgramError> {
     let (binary, parts) = match size.is_composed() {
         true => {
             let composed = bound_strings(&binary)?;
@@ -630,9 +650,7 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
         }
         false => (binary, Vec::new()),
     };
-    let mut survey = survey(&binary, &parts)?;
-    survey.throws = size.throws();
-    survey.awaits = size.awaits();
+    let survey = survey(&binary, &parts)?;
     Ok((binary, survey))
 }
 

@@ -12,6 +12,8 @@ use wasmparser::{
     Parser, Payload, ValidPayload, Validator, WasmFeatures,
 };
 
+use rayon::prelude::*;
+
 use crate::engine_config::FEATURES;
 use crate::program::ProgramError;
 use crate::steps::caps::NAME;
@@ -167,7 +169,7 @@ fn named(names: NameSectionReader<'_>, function: u32) -> Option<String> {
 /// # Errors
 /// [`ProgramError::Features`] where another feature is missing, [`ProgramError::Corrupt`] for all else.
 pub(crate) fn validate(binary: &[u8]) -> Result<(), ProgramError> {
-    let Err(error) = Validator::new_with_features(FEATURES).validate_all(binary) else {
+    let Err(error) = validate_all(binary) else {
         return Ok(());
     };
     let offset = error.offset();
@@ -188,6 +190,46 @@ pub(crate) fn validate(binary: &[u8]) -> Result<(), ProgramError> {
         }),
     }
 }
+
+/// The same of all of a program but its function bodies.
+///
+/// # Errors
+/// [`ProgramError::Corrupt`].
+pub(crate) fn validate_outline(binary: &[u8]) -> Result<(), ProgramError> {
+    let mut validator = Validator::new_with_features(FEATURES);
+    for payload in Parser::new(0).parse_all(binary) {
+        validator.payload(&payload?)?;
+    }
+    Ok(())
+}
+
+/// What a validator that knows the features on offer says of a program. Functions are validated on all threads
+/// that compile, after all else.
+fn validate_all(binary: &[u8]) -> Result<(), BinaryReaderError> {
+    let mut validator = Validator::new_with_features(FEATURES);
+    let mut pieces: Vec<Vec<_>> = Vec::new();
+    for payload in Parser::new(0).parse_all(binary) {
+        if let ValidPayload::Func(function, body) = validator.payload(&payload?)? {
+            match pieces.last_mut() {
+                Some(piece) if piece.len() < VALIDATED => piece.push((function, body)),
+                _ => pieces.push(vec![(function, body)]),
+            }
+        }
+    }
+    let wrong = pieces.into_par_iter().find_map_first(|piece| {
+        let mut allocations = FuncValidatorAllocations::default();
+        piece.into_iter().find_map(|(function, body)| {
+            let mut function = function.into_validator(std::mem::take(&mut allocations));
+            let wrong = function.validate(&body).err();
+            allocations = function.into_allocations();
+            wrong
+        })
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+/// Functions that a thread validates at once.
+const VALIDATED: usize = 64;
 
 /// Whether a program is valid with these features up to the part that lies at an offset, of its functions only
 /// that one looked at.

@@ -162,13 +162,20 @@ fn what_refuses_a_feature_says_where_it_is_used() {
     );
 }
 
-#[test]
-fn a_refused_feature_is_found_at_the_end_of_a_large_program() {
-    use wasm_encoder::{CodeSection, Function, FunctionSection, Instruction, TypeSection, ValType};
+/// A program of 100 MB whose last function has this body and these locals; the number of that function.
+fn large_program(
+    body: &[wasm_encoder::Instruction<'_>],
+    locals: &[wasm_encoder::ValType],
+) -> (Vec<u8>, u32) {
+    use wasm_encoder::{
+        CodeSection, DataCountSection, DataSection, Function, FunctionSection, Instruction,
+        TypeSection,
+    };
+    const FUNCTIONS: u32 = 130;
     let mut types = TypeSection::new();
     types.ty().function([], []);
     let (mut functions, mut code) = (FunctionSection::new(), CodeSection::new());
-    let mut add = |body: &[Instruction<'_>], locals: &[ValType]| {
+    let mut add = |body: &[Instruction<'_>], locals: &[wasm_encoder::ValType]| {
         functions.function(0);
         let mut function = Function::new(locals.iter().map(|ty| (1, *ty)));
         for instruction in body {
@@ -179,22 +186,64 @@ fn a_refused_feature_is_found_at_the_end_of_a_large_program() {
     };
     let long = (0..70_000).flat_map(|_| [Instruction::I32Const(1 << 30), Instruction::Drop]);
     let long: Vec<_> = long.collect();
-    for _ in 0..100 {
+    for _ in 0..FUNCTIONS {
         add(&long, &[]);
     }
-    let any = ValType::Ref(wasm_encoder::RefType::ANYREF);
-    add(&[], &[any]);
+    add(body, locals);
+    let mut data = DataSection::new();
+    data.passive(vec![7; 36 << 20]);
     let mut module = wasm_encoder::Module::new();
-    module.section(&types).section(&functions).section(&code);
-    let binary = module.finish();
-    let began = std::time::Instant::now();
-    let refused = Program::from_bytes(&engine(), &binary);
-    println!("{} bytes: {:?}", binary.len(), began.elapsed());
-    let refused = refused.expect_err("garbage-collected types");
-    assert!(
-        refused.to_string().contains("gc, in function 100, at byte"),
-        "{refused}"
-    );
+    module
+        .section(&types)
+        .section(&functions)
+        .section(&DataCountSection { count: 1 })
+        .section(&code)
+        .section(&data);
+    (module.finish(), FUNCTIONS)
+}
+
+#[test]
+fn a_refused_feature_is_found_at_the_end_of_a_large_program() {
+    use wasm_encoder::{Instruction, RefType, ValType};
+    let instruction = [
+        Instruction::I32Const(1),
+        Instruction::RefI31,
+        Instruction::Drop,
+    ];
+    for (body, locals) in [
+        (&[][..], &[ValType::Ref(RefType::ANYREF)][..]),
+        (&instruction, &[]),
+    ] {
+        let (binary, index) = large_program(body, locals);
+        let began = std::time::Instant::now();
+        let refused = Program::from_bytes(&engine(), &binary);
+        println!("{} bytes: {:?}", binary.len(), began.elapsed());
+        let refused = refused.expect_err("garbage-collected types").to_string();
+        let named = format!("gc, in function {index}, at byte");
+        assert!(refused.contains(&named), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_wrong_first_is_what_is_named_whatever_thread_finds_it() {
+    use wasm_encoder::{RefType, ValType};
+    let any = ValType::Ref(RefType::ANYREF);
+    let (mut binary, _) = large_program(&[], &[any]);
+    // A local of the first long function is of that type, too: found by another thread, much earlier.
+    let first = binary
+        .windows(8)
+        .position(|bytes| bytes == [0, 0x41, 0x80, 0x80, 0x80, 0x80, 0x04, 0x1A])
+        .expect("the first function");
+    // Not an instruction: `0x27` has no meaning.
+    binary[first + 1] = 0x27;
+    for _ in 0..3 {
+        let refused = Program::from_bytes(&engine(), &binary).expect_err("invalid");
+        let refused = refused.to_string();
+        assert!(
+            refused.contains(&format!("at byte {}", first + 1)),
+            "{refused}"
+        );
+    }
 }
 
 #[test]

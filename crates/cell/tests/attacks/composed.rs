@@ -335,6 +335,75 @@ fn a_guest_that_is_between_components_all_the_time_is_preempted_and_killed() {
 }
 
 #[test]
+fn what_passes_between_components_arrives_whole_although_they_are_preempted() {
+    let cell = cell();
+    // A sum of all bytes, in the caller before and in the callee afterwards.
+    let sum = |at: &str, length: &str| {
+        format!(
+            "(block $end (loop $next
+               (br_if $end (i32.eqz {length}))
+               (local.set $sum (i32.add (i32.rotl (local.get $sum) (i32.const 5)) (i32.load8_u {at})))
+               (local.set {at_name} (i32.add {at} (i32.const 1)))
+               (local.set {length_name} (i32.sub {length} (i32.const 1)))
+               (br $next)))",
+            at_name = at.trim_start_matches("(local.get ").trim_end_matches(')'),
+            length_name = length.trim_start_matches("(local.get ").trim_end_matches(')'),
+        )
+    };
+    let take = format!(
+        "(local $sum i32) {} (local.get $sum)",
+        sum("(local.get 0)", "(local.get 1)")
+    );
+    let body = format!(
+        "(local $at i32) (local $left i32) (local $sum i32)
+         (loop $again
+           (local.set $n (i32.add (local.get $n) (i32.const 1)))
+           (local.set $at (i32.const 0))
+           (loop $fill
+             (i32.store8 (local.get $at)
+               (i32.rem_u (i32.mul (i32.add (local.get $at) (local.get $n)) (i32.const 7919)) (i32.const 127)))
+             (br_if $fill (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 1))) (i32.const 60000))))
+           (local.set $at (i32.const 0)) (local.set $left (i32.const 60000)) (local.set $sum (i32.const 0))
+           {}
+           (if (i32.ne (local.get $sum) (call $take (i32.const 0) (i32.const 60000))) (then unreachable))
+           (br_if $again (i32.lt_u (local.get $n) (i32.const 400))))",
+        sum("(local.get $at)", "(local.get $left)")
+    );
+    let realloc =
+        r#"(func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))"#;
+    let lease = lease(1_000_000, 128 << 10);
+    let tenants: Vec<_> = ["string", "(list u8)", "string"]
+        .map(|ty| {
+            let pair = Pair {
+                ty,
+                realloc,
+                take: &take,
+                body: &body,
+                ..Pair::default()
+            };
+            let program = cell.compile_for(pair.text().as_bytes(), &lease);
+            let program = program.unwrap_or_else(|error| panic!("{error}"));
+            let (request, _) = captured(program, "composed", &[], lease);
+            cell.start_tenant(request).expect("a tenant")
+        })
+        .into();
+    for tenant in tenants {
+        assert_eq!(tenant.wait().expect("an end").exit, Exit::Code(0));
+    }
+}
+
+#[test]
+fn every_flipped_byte_of_a_composed_program_is_refused_or_still_valid() {
+    let engine = Engine::new(&engine_config(Mechanism::Epochs)).expect("a valid configuration");
+    let binary = wat::parse_str(Pair::default().text()).expect("valid");
+    for at in 0..binary.len() {
+        let mut flipped = binary.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let _ = Program::from_bytes(&engine, &flipped);
+    }
+}
+
+#[test]
 fn strings_between_components_of_a_tenant_that_pages_reach_pages_that_are_out() {
     let held = held(512 * PAGE, 64 << 20);
     let rounds = "(loop $rounds
