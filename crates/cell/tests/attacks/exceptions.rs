@@ -560,8 +560,7 @@ fn exceptions_that_carry_references_are_refused() {
         for text in [own, imported] {
             let refused = cell
                 .compile(text.as_bytes())
-                .err()
-                .expect("refused")
+                .expect_err("refused")
                 .to_string();
             assert!(
                 refused.contains("references-in-exceptions"),

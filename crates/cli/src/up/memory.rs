@@ -155,7 +155,7 @@ impl Running<'_> {
     }
 }
 
-/// The areas that tenants shared, as they were last seen.
+/// The areas that tenants shared, as they were last seen, with the most that shared each at once.
 #[derive(Default)]
 pub(super) struct Areas(Vec<SharedUse>);
 
@@ -167,7 +167,11 @@ impl Areas {
                 (&seen.name, seen.technique) == (&area.name, area.technique)
             };
             match self.0.iter_mut().find(same) {
-                Some(seen) => *seen = area,
+                Some(seen) => {
+                    // At the end some tenants have gone when it is looked at last.
+                    let sharers = seen.sharers.max(area.sharers);
+                    *seen = SharedUse { sharers, ..area };
+                }
                 None => self.0.push(area),
             }
         }
