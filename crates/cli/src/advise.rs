@@ -417,11 +417,14 @@ impl Subject {
         let mut cpu_ns = Some(reservations::processor(&observed, slowest_ns, period_ns));
         // What dispatches cost is in no observation: a cell may not be able to keep so much.
         let mut refused = None;
-        let mut raises = MOST_RAISES;
+        // Faults take time, and are not seen as a share of the processor.
+        let mut raises = match lease.memory.paging {
+            Some(_) => MOST_RAISES,
+            None => 0,
+        };
         while let Some(ns) = cpu_ns {
             lease.cpu = reservations::reservation(ns, arguments.period);
             match observe(lease) {
-                // Faults take time, and are not seen as a share of the processor.
                 Ok(run) if run.time_ns > slowest_ns && raises > 0 && refused.is_none() => {
                     raises -= 1;
                     let larger = reservations::larger(ns, (run.time_ns, slowest_ns), period_ns);
