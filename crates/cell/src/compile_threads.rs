@@ -7,6 +7,8 @@
 //! [load](crate::load_limits) is taken once, in memory too.
 
 use leasehold_confine::{Thread, narrow};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How much they give way: the host's `nice`.
@@ -17,6 +19,19 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // A load that panicked left nothing half done.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether they were started. A process that is still to be confined has one thread: reading a program then must not
+/// make the pool.
+static ARE_STARTED: AtomicBool = AtomicBool::new(false);
+
+/// What a function says of each item, in their order: on the threads that compile if they were started, or else on the
+/// calling thread.
+pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, function: impl Fn(T) -> R + Sync) -> Vec<R> {
+    match ARE_STARTED.load(Ordering::Acquire) {
+        true => items.into_par_iter().map(&function).collect(),
+        false => items.into_iter().map(function).collect(),
+    }
 }
 
 /// Starts them, once in a process.
@@ -44,6 +59,7 @@ pub(crate) fn start() -> anyhow::Result<()> {
             Ok(()) | Err(_) => Ok(()),
         }
     });
+    ARE_STARTED.store(started.is_ok(), Ordering::Release);
     started
         .clone()
         .map_err(|error| anyhow::anyhow!("threads for compiling: {error}"))

@@ -15,9 +15,8 @@ use wasmparser::{
     Parser, Payload, TypeRef, ValType,
 };
 
-use rayon::prelude::*;
-
 use crate::atomics;
+use crate::compile_threads;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::program::ProgramError;
@@ -493,13 +492,13 @@ fn pieces<'p, 'a>(bodies: &'p [Body<'a>]) -> Vec<&'p [Body<'a>]> {
 /// # Errors
 /// What is wrong with the first of them with which something is.
 fn count_bodies(module: &ModuleTypes, bodies: &[Body<'_>]) -> Result<Vec<Part>, Wrong> {
-    let count = |piece: &&[Body<'_>]| {
+    let count = |piece: &[Body<'_>]| {
         let mut part = Part {
             tally: Tally([0; LOAD_LIMITS.len()]),
             uses_exceptions: false,
             awaits: false,
         };
-        for body in *piece {
+        for body in piece {
             count_body(&mut part, module, body).map_err(|error| Wrong {
                 index: body.index,
                 error,
@@ -507,15 +506,15 @@ fn count_bodies(module: &ModuleTypes, bodies: &[Body<'_>]) -> Result<Vec<Part>, 
         }
         Ok(part)
     };
-    let counted: Vec<_> = pieces(bodies).par_iter().map(count).collect();
+    let counted = compile_threads::map(pieces(bodies), count);
     counted.into_iter().collect()
 }
 
 /// The handlers of functions, on all threads that compile.
 fn count_handlers(bodies: &[Body<'_>]) -> Result<Handlers, ProgramError> {
-    let count = |piece: &&[Body<'_>]| {
+    let count = |piece: &[Body<'_>]| {
         let mut handlers = Handlers::default();
-        for body in *piece {
+        for body in piece {
             let mut count = HandlerCount::new(body.locals()?);
             let mut scopes = Scopes::of_function();
             let mut operators = body.code.get_operators_reader()?;
@@ -526,10 +525,9 @@ fn count_handlers(bodies: &[Body<'_>]) -> Result<Handlers, ProgramError> {
             }
             handlers.add(&count);
         }
-        Ok(handlers)
+        Ok::<_, ProgramError>(handlers)
     };
-    let counted: Vec<Result<Handlers, ProgramError>> =
-        pieces(bodies).par_iter().map(count).collect();
+    let counted = compile_threads::map(pieces(bodies), count);
     let mut all = Handlers::default();
     for handlers in counted {
         all.merge(&handlers?);

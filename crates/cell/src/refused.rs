@@ -12,8 +12,7 @@ use wasmparser::{
     Parser, Payload, ValidPayload, Validator, WasmFeatures,
 };
 
-use rayon::prelude::*;
-
+use crate::compile_threads;
 use crate::engine_config::FEATURES;
 use crate::program::ProgramError;
 use crate::steps::caps::NAME;
@@ -216,7 +215,7 @@ fn validate_all(binary: &[u8]) -> Result<(), BinaryReaderError> {
             }
         }
     }
-    let wrong = pieces.into_par_iter().find_map_first(|piece| {
+    let wrong = compile_threads::map(pieces, |piece| {
         let mut allocations = FuncValidatorAllocations::default();
         piece.into_iter().find_map(|(function, body)| {
             let mut function = function.into_validator(std::mem::take(&mut allocations));
@@ -225,7 +224,7 @@ fn validate_all(binary: &[u8]) -> Result<(), BinaryReaderError> {
             wrong
         })
     });
-    wrong.map_or(Ok(()), Err)
+    wrong.into_iter().flatten().next().map_or(Ok(()), Err)
 }
 
 /// Functions that a thread validates at once.

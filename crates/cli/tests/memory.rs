@@ -325,7 +325,7 @@ fn paging_that_makes_no_sense_is_refused() {
         ),
         (
             ["--memory", "1MiB", "--paging", "limit=4MiB,swap=none/swap"],
-            70,
+            78,
             ["none/swap", "No such file"],
         ),
     ] {
