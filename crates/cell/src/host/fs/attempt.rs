@@ -1,6 +1,7 @@
 //! What is tried without waiting, and done elsewhere if it would wait.
 
 use super::account::Account;
+use super::elsewhere::Elsewhere;
 use crate::host::io;
 use rustix::io::Result;
 use std::sync::Arc;
@@ -14,9 +15,12 @@ pub(crate) enum Try<T> {
 }
 
 impl<T: Send + 'static> Try<T> {
-    /// What is not tried at all.
-    pub(crate) fn elsewhere(work: impl FnOnce() -> Result<T> + Send + 'static) -> Self {
-        Self::Elsewhere(Box::new(work))
+    /// What is not tried, or would wait.
+    pub(crate) fn elsewhere(
+        on: Elsewhere,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Self {
+        Self::Elsewhere(Box::new(on.during(work)))
     }
 
     /// The kernel's answer, waited for if it has to be.

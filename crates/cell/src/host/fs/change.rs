@@ -2,7 +2,8 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::descriptor::{Class, Node, is_cheap_to_remove};
+use super::descriptor::{Class, Node, is_cheap_to_close};
+use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path::{self, Site, parent, without_slashes};
 use crate::host::kernel;
@@ -54,9 +55,11 @@ impl Place<'_> {
             (Site::Cell(Class::Cached), _) => {
                 let found = look()?;
                 match effect {
-                    Effect::Removes | Effect::RemovesDirectory => found
+                    // The kernel forgets every name that was looked up in it and is missing, in one call.
+                    Effect::RemovesDirectory => None,
+                    Effect::Removes => found
                         .as_ref()
-                        .is_none_or(is_cheap_to_remove)
+                        .is_none_or(is_cheap_to_close)
                         .then_some(found),
                     Effect::Adds | Effect::AddsLink(_) | Effect::Keeps => Some(found),
                 }
@@ -127,7 +130,7 @@ pub(crate) fn attempt(
         return Try::Done(result);
     }
     let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
-    Try::elsewhere(move || {
+    Try::elsewhere(Elsewhere::on_names(start.class), move || {
         let there = Place {
             account: &account,
             site: Site::Blocking,
@@ -238,7 +241,7 @@ pub(crate) fn attempt_pair(
     }
     let (account, from, to) = (account.clone(), from.clone(), to.clone());
     let (old, new) = (old.to_owned(), new.to_owned());
-    Try::elsewhere(move || {
+    Try::elsewhere(Elsewhere::on_names(from.class), move || {
         let there = Pair {
             account: &account,
             site: Site::Blocking,
@@ -295,7 +298,9 @@ pub(crate) fn attempt_read_link(
         return Try::Done(result);
     }
     let (start, path) = (start.clone(), path.to_owned());
-    Try::elsewhere(move || read_link(Site::Blocking, start.as_fd(), &path))
+    Try::elsewhere(Elsewhere::on_names(start.class), move || {
+        read_link(Site::Blocking, start.as_fd(), &path)
+    })
 }
 
 /// Creates the directory `path`.

@@ -2,13 +2,15 @@
 
 use super::attempt::Try;
 use super::disk::Identity;
+use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::pages::{Lent, PAGE};
 use super::path::{Site, status_of};
+use super::read_ahead::ReadAhead;
 use super::shrinks::{Shrinks, State, Window};
 use super::table::Files;
 use crate::host::kernel;
-use crate::steps::caps::{FREED, FREED_DIRECTORY};
+use crate::steps::caps::FREED;
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,6 +64,7 @@ pub(crate) struct Node {
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
     grown: Mutex<Option<Lent>>,
+    ahead: ReadAhead,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
 }
@@ -95,21 +98,10 @@ impl Drop for Node {
 /// A file that is no larger frees few pages if its last name has gone.
 const SMALL: u64 = FREED.most;
 
-/// A directory that is no larger is seen to be empty in a few blocks.
-const SMALL_DIRECTORY: u64 = FREED_DIRECTORY.most;
-
 /// Whether closing a file of this status takes a bounded time, whoever else has removed it: it is no
 /// regular file, or a small one.
 pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
-}
-
-/// Whether removing the last name of a file of this status takes a bounded time.
-pub(super) fn is_cheap_to_remove(status: &Statx) -> bool {
-    match kind_of(status) {
-        FileType::Directory => status.stx_size <= SMALL_DIRECTORY,
-        _ => is_cheap_to_close(status),
-    }
 }
 
 /// What kind of file a status is of.
@@ -126,6 +118,7 @@ impl Node {
             owner: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
+            ahead: ReadAhead::default(),
             kind,
             class,
         }
@@ -151,6 +144,18 @@ impl Node {
 
     fn window(&self) -> MutexGuard<'_, Option<Window>> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Work of another thread on it, from now on.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        let count = self.owner.as_ref().map(|owner| owner.shrinks.elsewhere());
+        Elsewhere::on(self.class, count.cloned())
+    }
+
+    /// Whether another thread works on it.
+    pub(super) fn is_worked_on(&self) -> bool {
+        let owner = self.owner.as_ref();
+        owner.is_some_and(|owner| owner.shrinks.elsewhere().load(Ordering::Acquire) > 0)
     }
 
     /// The state in which a write finds the file, if that says anything.
@@ -212,6 +217,18 @@ impl Node {
         self.kind == FileType::RegularFile && self.class != Class::Slow
     }
 
+    /// Whether a read on the cell's thread reads what it asks for and no more. A system call the first time.
+    pub(super) fn reads_alone(&self) -> bool {
+        self.ahead.take_over(self.as_fd())
+    }
+
+    /// So many bytes were read at `offset`, by a thread that may wait: it may read on.
+    pub(super) fn read_on(&self, offset: u64, bytes: usize) {
+        if self.is_prompt() {
+            self.ahead.go_on(self.as_fd(), offset, bytes as u64);
+        }
+    }
+
     /// Whether it can be closed on the cell's thread.
     pub(crate) fn is_cheap_to_close(&self) -> bool {
         self.class != Class::Slow
@@ -243,7 +260,7 @@ impl Node {
             return Try::Done(status_of(self.as_fd()));
         }
         let node = self.clone();
-        Try::elsewhere(move || status_of(node.as_fd()))
+        Try::elsewhere(self.elsewhere(), move || status_of(node.as_fd()))
     }
 
     /// Changes the times of its last access and change.
@@ -254,13 +271,17 @@ impl Node {
             return Try::Done(result);
         }
         let node = self.clone();
-        Try::elsewhere(move || kernel::set_times(node.as_fd(), times))
+        Try::elsewhere(self.elsewhere(), move || {
+            kernel::set_times(node.as_fd(), times)
+        })
     }
 
     /// Changes its size, which may free any number of pages.
     pub(crate) fn set_size(self: &Arc<Self>, size: u64) -> Try<()> {
         let node = self.clone();
-        Try::elsewhere(move || node.resize(Site::Blocking, size).unwrap_or(Ok(())))
+        Try::elsewhere(self.elsewhere(), move || {
+            node.resize(Site::Blocking, size).unwrap_or(Ok(()))
+        })
     }
 
     /// Makes a small file empty on the cell's thread; `None` if that might wait, or the file is large.
@@ -289,7 +310,7 @@ impl Node {
     /// Waits until it is on the disk.
     pub(crate) fn sync(self: &Arc<Self>, only_data: bool) -> Try<()> {
         let node = self.clone();
-        Try::elsewhere(move || match node.is_directory() {
+        Try::elsewhere(self.elsewhere(), move || match node.is_directory() {
             // It may be open for finding files only.
             true => kernel::sync(kernel::open_again(node.as_fd())?.as_fd(), only_data),
             false => kernel::sync(node.as_fd(), only_data),
@@ -298,8 +319,15 @@ impl Node {
 
     /// Says how a part of it will be used; which may read it, or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
+        let is_about_pages = matches!(advice, Advice::WillNeed | Advice::DontNeed);
+        if self.is_prompt() && !is_about_pages {
+            // It would have the kernel read ahead on the cell's thread.
+            return Try::Done(Ok(()));
+        }
         let node = self.clone();
-        Try::elsewhere(move || kernel::advise(node.as_fd(), offset, length, advice))
+        Try::elsewhere(self.elsewhere(), move || {
+            kernel::advise(node.as_fd(), offset, length, advice)
+        })
     }
 }
 

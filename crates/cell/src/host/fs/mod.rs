@@ -11,6 +11,7 @@ pub(crate) mod attempt;
 pub(crate) mod change;
 pub(crate) mod descriptor;
 pub(crate) mod disk;
+pub(crate) mod elsewhere;
 #[cfg(test)]
 mod here;
 pub(crate) mod limit;
@@ -20,6 +21,7 @@ mod pace;
 pub(crate) mod pages;
 pub(crate) mod path;
 pub(crate) mod preopen;
+mod read_ahead;
 mod shrinks;
 pub(crate) mod status;
 pub(crate) mod table;

@@ -2,6 +2,7 @@
 
 use super::attempt::Try;
 use super::descriptor::{Class, Mode, Node};
+use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path::{self, Site};
 use super::table::Files;
@@ -65,7 +66,7 @@ impl Request {
             }
         }
         let (files, start, path) = (files.clone(), start.clone(), path.to_owned());
-        Try::elsewhere(move || {
+        Try::elsewhere(Elsewhere::on_names(start.class), move || {
             // Files that the tenant has closed are really closed before it gets others.
             while files.account().is_backed_up() {
                 std::thread::sleep(CLOSING);

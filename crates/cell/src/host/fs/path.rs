@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::attempt::Try;
 use super::descriptor::{Class, Node, is_cheap_to_close, kind_of};
+use super::elsewhere::Elsewhere;
 use crate::host::answer::Answer;
 use crate::host::kernel;
 use crate::steps::caps::CHANGED_PATH;
@@ -183,7 +184,9 @@ pub(crate) fn attempt_status(
     }
     let (start, path) = (start.clone(), path.to_owned());
     // The file itself is closed there.
-    Try::elsewhere(move || Ok(status(Site::Blocking, start.as_fd(), &path, follow)?.0))
+    Try::elsewhere(Elsewhere::on_names(start.class), move || {
+        Ok(status(Site::Blocking, start.as_fd(), &path, follow)?.0)
+    })
 }
 
 /// The status of an open file.

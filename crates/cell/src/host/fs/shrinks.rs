@@ -8,7 +8,7 @@ use super::disk::Identity;
 use crate::host::kernel::BLOCK;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Most blocks that a descriptor remembers, 8 KiB: what another process could take away unseen.
@@ -19,7 +19,15 @@ const OVER: u64 = (1 << 32) - 1;
 /// The truncations that are being made.
 const PENDING: u64 = u32::MAX as u64;
 
-type States = HashMap<Identity, Weak<AtomicU64>>;
+/// What is known of a file that is open, whichever tenants have it.
+#[derive(Debug, Default)]
+struct File {
+    state: AtomicU64,
+    /// [Work](super::elsewhere) of other threads on it.
+    elsewhere: Arc<AtomicUsize>,
+}
+
+type States = HashMap<Identity, Weak<File>>;
 
 /// The states of all files that tenants have open; no more than descriptors.
 static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);
@@ -32,7 +40,7 @@ fn states() -> MutexGuard<'static, States> {
 #[derive(Debug)]
 pub(super) struct Shrinks {
     identity: Identity,
-    state: Arc<AtomicU64>,
+    file: Arc<File>,
 }
 
 impl Shrinks {
@@ -40,30 +48,35 @@ impl Shrinks {
     pub(super) fn of(identity: Identity) -> Self {
         let mut states = states();
         let known = states.get(&identity).and_then(Weak::upgrade);
-        let state = known.unwrap_or_else(|| {
-            let state = Arc::new(AtomicU64::new(0));
-            states.insert(identity, Arc::downgrade(&state));
-            state
+        let file = known.unwrap_or_else(|| {
+            let file = Arc::<File>::default();
+            states.insert(identity, Arc::downgrade(&file));
+            file
         });
-        Self { identity, state }
+        Self { identity, file }
+    }
+
+    /// How much work other threads do on the file.
+    pub(super) fn elsewhere(&self) -> &Arc<AtomicUsize> {
+        &self.file.elsewhere
     }
 
     /// The state of the file, if it is not being made smaller.
     pub(super) fn state(&self) -> Option<State> {
-        let state = self.state.load(Ordering::Acquire);
+        let state = self.file.state.load(Ordering::Acquire);
         (state & PENDING == 0).then_some(State(state))
     }
 
     /// Whether no truncation has begun since the file was in this state.
     pub(super) fn is_still(&self, state: State) -> bool {
-        self.state.load(Ordering::Acquire) == state.0
+        self.file.state.load(Ordering::Acquire) == state.0
     }
 
     /// Makes the file smaller.
     pub(super) fn shrink<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.state.fetch_add(1, Ordering::AcqRel);
+        self.file.state.fetch_add(1, Ordering::AcqRel);
         let result = work();
-        self.state.fetch_add(OVER, Ordering::AcqRel);
+        self.file.state.fetch_add(OVER, Ordering::AcqRel);
         result
     }
 }
@@ -72,7 +85,7 @@ impl Drop for Shrinks {
     fn drop(&mut self) {
         let mut states = states();
         // No other is made meanwhile.
-        if Arc::strong_count(&self.state) == 1 {
+        if Arc::strong_count(&self.file) == 1 {
             states.remove(&self.identity);
         }
     }

@@ -216,8 +216,8 @@ pub(crate) fn read_promptly(
 ) -> Answer<Tried> {
     let flags = match node.class {
         Class::Memory => 0,
-        Class::Cached | Class::Layered => libc::RWF_NOWAIT,
-        Class::Slow => return Ok(Tried::Blocks),
+        Class::Cached | Class::Layered if node.reads_alone() => libc::RWF_NOWAIT,
+        Class::Cached | Class::Layered | Class::Slow => return Ok(Tried::Blocks),
     };
     if reach == Reach::Direct {
         // SAFETY: the step was made of `memory`, which nothing else refers to.
@@ -290,8 +290,8 @@ pub(crate) fn read_now(node: &Node, buffer: &mut [u8], offset: u64) -> Result<Tr
     }
     let flags = match node.class {
         Class::Memory => 0,
-        Class::Cached | Class::Layered => libc::RWF_NOWAIT,
-        Class::Slow => return Ok(Tried::Blocks),
+        Class::Cached | Class::Layered if node.reads_alone() => libc::RWF_NOWAIT,
+        Class::Cached | Class::Layered | Class::Slow => return Ok(Tried::Blocks),
     };
     tried(read_into(node, buffer, offset, flags))
 }
@@ -350,11 +350,12 @@ fn write_from(node: &Node, buffer: &[u8], offset: u64, flags: libc::c_int) -> Re
     unsafe { kernel::write(node.as_fd(), &[vector], offset, flags) }
 }
 
-/// Reads up to `length` bytes at `offset`, where one may block.
+/// Reads up to `length` bytes at `offset`, where one may block, and perhaps ahead.
 pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let read = read_into(node, &mut bytes, offset, 0)?;
     bytes.truncate(read);
+    node.read_on(offset, read);
     Ok(bytes)
 }
 

@@ -149,7 +149,10 @@ async fn read_elsewhere(
         None => open.position,
     };
     let node = open.node.clone();
-    let bytes = io::run(&account, move || transfer::read(&node, length, offset)).await?;
+    let read = node
+        .elsewhere()
+        .during(move || transfer::read(&node, length, offset));
+    let bytes = io::run(&account, read).await?;
     let (memory, guest) = parts(caller)?;
     transfer.buffers.scatter(memory.0, &bytes)?;
     if transfer.at.is_none()
@@ -365,15 +368,15 @@ async fn write_elsewhere(
     let (node, append) = (open.node.clone(), open.append);
     let moves = transfer.at.is_none();
     let growth = Growth::take(&node, bytes.len())?;
-    let (written, end) = io::run(&account, move || {
+    let write = node.elsewhere().during(move || {
         let written = transfer::write(&node, &bytes, offset, append, growth)?;
         let end = match moves && append {
             true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
             false => offset.saturating_add(written as u64),
         };
         rustix::io::Result::Ok((written, end))
-    })
-    .await?;
+    });
+    let (written, end) = io::run(&account, write).await?;
     let (memory, guest) = parts(caller)?;
     if moves && let Ok(open) = guest.preview1()?.file_mut(transfer.fd) {
         open.position = end;
@@ -542,18 +545,15 @@ async fn read_window_elsewhere(caller: &mut Caller<'_, Guest>, listing: &Listing
     let state = caller.data_mut().preview1()?;
     let node = state.directory(listing.fd)?.node.clone();
     let (fd, cookie) = (listing.fd, listing.cookie);
-    super::elsewhere(
-        caller,
-        Box::new(move || {
-            let window = Window::read(&node, cookie);
-            let finish: Finish = Box::new(move |caller| {
-                caller.data_mut().preview1()?.keep_window(fd, window?);
-                Ok(())
-            });
-            finish
-        }),
-    )
-    .await
+    let list = node.elsewhere().during(move || {
+        let window = Window::read(&node, cookie);
+        let finish: Finish = Box::new(move |caller| {
+            caller.data_mut().preview1()?.keep_window(fd, window?);
+            Ok(())
+        });
+        finish
+    });
+    super::elsewhere(caller, Box::new(list)).await
 }
 
 /// Lists as long as nothing waits and nobody else is due; true when nothing is left to do.

@@ -139,6 +139,9 @@ fn fdstat_of(open: &Open) -> [u8; 24] {
         rights &= !Rights::FD_WRITE;
     }
     let mut flags = Fdflags::empty();
+    if open.node.is_directory() {
+        return fdstat(Filetype::Directory, flags, rights, rights);
+    }
     if open.append {
         flags |= Fdflags::APPEND;
     }

@@ -81,9 +81,9 @@ impl Wasi<'_> {
         if !open.may_change {
             return Err(ErrorCode::NotPermitted.into());
         }
-        let node = open.node.clone();
+        let (node, is_writable) = (open.node.clone(), open.mode.write);
         let system = self.system().map_err(FsError::trap)?;
-        let stream = FileOutput::new(Streamed::new(system, &node, true), place);
+        let stream = FileOutput::new(Streamed::new(system, &node, true), place, is_writable);
         let stream: DynOutputStream = Box::new(stream);
         let put = TableCharge::put(self.0.charged_table(), stream);
         put.ok_or_else(|| ErrorCode::InsufficientMemory.into())
@@ -210,8 +210,10 @@ impl HostDescriptor for Wasi<'_> {
             Tried::Blocks => {
                 drop(bytes);
                 let account = system.account().clone();
-                let read = io::run(&account, move || transfer::read(&node, length, offset));
-                read.await.map_err(fail)?
+                let read = node
+                    .elsewhere()
+                    .during(move || transfer::read(&node, length, offset));
+                io::run(&account, read).await.map_err(fail)?
             }
         };
         let is_end = bytes.is_empty();
@@ -236,10 +238,10 @@ impl HostDescriptor for Wasi<'_> {
             Tried::Blocks => {
                 let account = self.account()?;
                 let growth = Growth::take(&node, bytes.len()).map_err(fail)?;
-                let write = io::run(&account, move || {
-                    transfer::write(&node, &bytes, offset, false, growth)
-                });
-                write.await.map_err(fail)?
+                let write = node
+                    .elsewhere()
+                    .during(move || transfer::write(&node, &bytes, offset, false, growth));
+                io::run(&account, write).await.map_err(fail)?
             }
         };
         Ok(written as u64)

@@ -93,7 +93,8 @@ pub(super) async fn read(
             Class::Memory => Window::read(&node, place),
             _ => {
                 let account = system.account().clone();
-                io::run(&account, move || Window::read(&node, place)).await
+                let read = node.elsewhere().during(move || Window::read(&node, place));
+                io::run(&account, read).await
             }
         };
         show(handle, &window.map_err(fail)?).map_err(FsError::trap)?;

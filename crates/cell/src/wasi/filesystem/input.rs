@@ -64,9 +64,12 @@ impl FileInput {
         let size = size.clamp(1, PAGE);
         self.state = match self.file.files.pages().lend(size) {
             Err(errno) => State::Failed(errno),
-            Ok(lent) => State::Reading(io::run(self.file.account(), move || {
-                (transfer::read(&node, size, position), lent)
-            })),
+            Ok(lent) => {
+                let read = node
+                    .elsewhere()
+                    .during(move || (transfer::read(&node, size, position), lent));
+                State::Reading(io::run(self.file.account(), read))
+            }
         };
         Ok(())
     }
@@ -181,10 +184,10 @@ impl InputStream for FileInput {
         // The bytes are the call's, which pays for them.
         let (node, position) = (self.node()?.clone(), self.position);
         let size = size.min(self.file.most);
-        let read = io::run(self.file.account(), move || {
-            transfer::read(&node, size, position)
-        });
-        let read = read.await;
+        let read = node
+            .elsewhere()
+            .during(move || transfer::read(&node, size, position));
+        let read = io::run(self.file.account(), read).await;
         self.arrived(read)
     }
 }

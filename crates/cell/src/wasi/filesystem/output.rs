@@ -19,6 +19,8 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 pub(super) struct FileOutput {
     file: Streamed,
     place: Place,
+    /// Whether the file was opened to be written.
+    is_writable: bool,
     state: State,
 }
 
@@ -58,10 +60,11 @@ enum State {
 }
 
 impl FileOutput {
-    pub(super) fn new(file: Streamed, place: Place) -> Self {
+    pub(super) fn new(file: Streamed, place: Place, is_writable: bool) -> Self {
         Self {
             file,
             place,
+            is_writable,
             state: State::Ready,
         }
     }
@@ -85,6 +88,10 @@ impl FileOutput {
         let Some(node) = &self.file.node else {
             return Err(Errno::BADF);
         };
+        // The kernel says so of any bytes, and is asked about none.
+        if !self.is_writable {
+            return Err(Errno::BADF);
+        }
         while !bytes.is_empty() {
             let (offset, end) = (self.place.offset(), self.place.is_end());
             match transfer::write_now(node, bytes, offset, end)? {
@@ -104,7 +111,8 @@ impl FileOutput {
         let node = self.file.node.clone().ok_or(Errno::BADF)?;
         let (offset, end) = (self.place.offset(), self.place.is_end());
         let growth = Growth::take(&node, bytes.len())?;
-        Ok(move || transfer::write_all(&node, &bytes, offset, end, growth))
+        let elsewhere = node.elsewhere();
+        Ok(elsewhere.during(move || transfer::write_all(&node, &bytes, offset, end, growth)))
     }
 
     /// Begins to write `bytes` elsewhere.
