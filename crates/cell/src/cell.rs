@@ -35,7 +35,7 @@ use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
-use leasehold_lease::Lease;
+use leasehold_lease::{Lease, Nanoseconds};
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Contract, Order, Shielding, Supply};
 use std::path::Path;
@@ -182,14 +182,31 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Why a tenant was not taken: for want of a place, or of budget.
-    pub(crate) fn refused(budget_ns: u64, errno: Errno) -> Self {
+    /// Why a tenant was not taken. Where the `budget` did not pay for something, `enough_ns` would have, if that
+    /// is known.
+    pub(crate) fn refused(budget: Nanoseconds, enough_ns: Option<u64>, errno: Errno) -> Self {
         match errno {
             Errno::Limit => Self::Full(errno.to_string()),
+            Errno::Budget => Self::Lease {
+                reason: budget_reason(budget, enough_ns),
+            },
             _ => Self::Lease {
-                reason: format!("`reclaim.budget` is {budget_ns} ns: {errno}"),
+                reason: errno.to_string(),
             },
         }
+    }
+}
+
+/// What is said of a reclamation budget that does not pay for a start, and of what would have been enough,
+/// if that is known.
+pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
+    let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
+    match stated {
+        Some(Some(enough)) => {
+            format!("`reclaim.budget` is {budget}, and a start takes {enough} or more on this host")
+        }
+        Some(None) => format!("`reclaim.budget` is {budget}, and none is enough on this host"),
+        None => format!("`reclaim.budget` is {budget}, and does not pay for a start"),
     }
 }
 

@@ -261,6 +261,15 @@ impl Local {
         }
     }
 
+    /// A reclamation budget that would have paid for the first charge that a living tenant's own was too
+    /// small for, ns at the price of the profile; `None` if there was no such charge.
+    pub(crate) fn budget_refused(&self, tenant: TenantId) -> Option<u64> {
+        let group = self.kernel.group_of(tenant).ok()?;
+        let root = self.kernel.groups().root_of(group)?;
+        let account = self.files.get(&root)?;
+        account.refusals().first(Reservation::Budget)
+    }
+
     /// Takes back the charge for something that is no longer held, or was not allocated after
     /// all.
     pub(crate) fn release(&mut self, tenant: TenantId, execution: u64, held: Held, n: u64) {

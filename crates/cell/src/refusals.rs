@@ -65,6 +65,13 @@ impl Refusals {
         }
     }
 
+    /// What would have been enough for the first request that was refused, if one was.
+    pub(crate) fn first(&self, reservation: Reservation) -> Option<u64> {
+        let count = &self.0[reservation as usize];
+        let refused = count.times.load(Ordering::Acquire) > 0;
+        refused.then(|| count.enough.load(Ordering::Acquire))
+    }
+
     /// What was refused, by reservation.
     pub(crate) fn take(&self) -> Vec<Refusal> {
         let refusal = |reservation: Reservation| {

@@ -16,12 +16,14 @@
 //! not split: one takes as long as copying the arguments, opening one directory, or resolving the
 //! program's imports.
 
-use crate::cell::{Ended, StartError};
+use crate::cell::{Ended, StartError, budget_reason};
+use crate::drift::Price;
 use crate::execution::{Blueprint, BuildError, Running, Surrounded, Surrounding};
 use crate::local;
 use crate::memory::{self, Joining};
 use crate::steps::{begin, step};
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_lease::Nanoseconds;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 
@@ -30,7 +32,8 @@ pub(crate) struct Starting {
     tenant: TenantId,
     execution: u64,
     blueprint: Rc<Blueprint>,
-    budget_ns: u64,
+    budget: Nanoseconds,
+    price: Price,
     next: Step,
     /// The last step took descriptors.
     opens_files: bool,
@@ -72,14 +75,15 @@ impl Starting {
         tenant: TenantId,
         execution: u64,
         blueprint: Rc<Blueprint>,
-        budget_ns: u64,
+        (budget, price): (Nanoseconds, Price),
         client: Client,
     ) -> Self {
         Self {
             tenant,
             execution,
             blueprint,
-            budget_ns,
+            budget,
+            price,
             next: Step::Charge,
             opens_files: false,
             client,
@@ -145,7 +149,13 @@ impl Starting {
 
     /// What the client is told when the cell does not take what was built.
     pub(crate) fn not_taken(&self, errno: Errno) -> StartError {
-        StartError::refused(self.budget_ns, errno)
+        StartError::refused(self.budget, self.enough_ns(), errno)
+    }
+
+    /// A reclamation budget that pays for the first charge that was refused, if one was, ns.
+    fn enough_ns(&self) -> Option<u64> {
+        let enough = local::with(|local| local.budget_refused(self.tenant))?;
+        Some(self.price.of(enough))
     }
 
     /// What the client is told of an error.
@@ -162,7 +172,6 @@ impl Starting {
 
     /// What the client is told when the lease does not allow for what the program begins with.
     fn lease_refusal(&self, errno: Errno) -> StartError {
-        let budget_ns = self.budget_ns;
         let (kib, call_bytes) = self.blueprint.host_kib();
         let reason = match (errno, self.opens_files) {
             (Errno::Limit, true) => {
@@ -176,13 +185,14 @@ impl Starting {
                  quarter of the cell's memories"
             ),
             (Errno::Budget, _) => format!(
-                "`reclaim.budget` is {budget_ns} ns: {errno}, for {kib} KiB of the host's memory that the program \
-                 begins with, `reclaim.call_bytes` of {call_bytes} among them"
+                "{}: the program begins with {kib} KiB of the host's memory, `reclaim.call_bytes` of {call_bytes} \
+                 among them",
+                budget_reason(self.budget, self.enough_ns())
             ),
             (Errno::Memory, _) => "`memory.reserve` (`memory.limit` of a tenant that pages) is too small for the linear \
                                    memory that the program begins with"
                 .to_owned(),
-            _ => return StartError::refused(budget_ns, errno),
+            _ => return self.not_taken(errno),
         };
         StartError::Lease { reason }
     }

@@ -14,12 +14,14 @@ use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
 use crate::given::Given;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
+use crate::inventory::Inventory;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
 use crate::starting::{Client, Starting};
+use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use leasehold_reclaim::Statement;
@@ -157,7 +159,7 @@ impl Executor {
         (promised, files): (Option<Promised>, Option<Promise>),
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
-        let budget_ns = lease.reclaim.budget.get();
+        let budget = lease.reclaim.budget;
         let class = CostClass::of_root(lease.memory.paging.is_some());
         let price = local::with(|local| local.prices.price(class));
         let mappings = Mappings::claim(mappings::TENANT)
@@ -168,15 +170,20 @@ impl Executor {
             thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
         }
         let (tenant, group) = local::with(|local| {
-            let budget_ns = price.buys(budget_ns);
-            let tenant = local.kernel.admit(budget_ns, lease.memory.limit().get())?;
+            let base_ns = price.buys(budget.get());
+            let tenant = local.kernel.admit(base_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
             local.shares.open(root, &lease.memory);
             let files = Account::new(lease, files, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));
             Ok((tenant, root))
         })
-        .map_err(|errno: Errno| StartError::refused(budget_ns, errno))?;
+        .map_err(|errno: Errno| {
+            // What an end takes before anything that its tenant holds.
+            let empty_ps = local::with(|local| local.kernel.groups().costs().root_ps);
+            let enough_ns = price.of(empty_ps.div_ceil(1_000)).max(budget.get() + 1);
+            StartError::refused(budget, Some(enough_ns), errno)
+        })?;
         if let Err(refused) = memory::admit(group, &lease.memory) {
             local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
             return Err(refused);
@@ -239,8 +246,9 @@ impl Executor {
             return;
         };
         self.preemption.add(&engine.companion);
-        let budget_ns = request.lease.reclaim.budget.get();
+        let budget = request.lease.reclaim.budget;
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
+        let handles = handles(budget.get(), self.page_ps, request.program.inventory());
         let blueprint = Rc::new(Blueprint {
             engine,
             preemption: self.preemption.clone(),
@@ -248,7 +256,7 @@ impl Executor {
             surroundings: request.surroundings,
             limits: Limits {
                 call_bytes,
-                handles: handles(budget_ns, self.page_ps),
+                handles,
             },
         });
         let execution = local::with(|local| {
@@ -256,7 +264,7 @@ impl Executor {
             local.next_execution += 1;
             execution
         });
-        let starting = Starting::new(tenant, execution, blueprint, budget_ns, client);
+        let starting = Starting::new(tenant, execution, blueprint, (budget, root.price), client);
         root.starting = Some(Box::new(starting));
         self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
     }
@@ -306,10 +314,17 @@ impl Executor {
     }
 }
 
-/// How many component-model handles a program may have: what a sixteenth of the budget pays for,
-/// at most 65,536.
-fn handles(budget_ns: u64, page_ps: u64) -> u64 {
-    (share_of(budget_ns, 16, page_ps) / HANDLE_BYTES).clamp(1 << 10, 1 << 16)
+/// How many component-model handles a program may have: what a sixteenth of the budget pays for if all its tables
+/// are full, or 1,024 if that is less, and no more than the caps allow.
+fn handles(budget_ns: u64, page_ps: u64, inventory: &Inventory) -> u64 {
+    let tables = inventory.handle_tables();
+    let most = match inventory.adapters {
+        0 => HANDLES.most,
+        _ => LENDS.most,
+    };
+    let most = most.min(ALL_HANDLES.most / tables);
+    let paid = share_of(budget_ns, 16, page_ps) / HANDLE_BYTES.saturating_mul(tables);
+    paid.max(1 << 10).min(most)
 }
 
 /// Bytes of the host's memory whose pages a part of the budget pays for.
