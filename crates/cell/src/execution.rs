@@ -40,9 +40,9 @@ use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
 
 const PAGE: u64 = 4096;
 
-/// Host memory of a component-model handle: an entry of 16 bytes in a vector whose capacity may be
+/// Host memory of a component-model handle: an entry of 20 bytes in a vector whose capacity may be
 /// twice its length.
-pub(crate) const HANDLE_BYTES: u64 = 32;
+pub(crate) const HANDLE_BYTES: u64 = 40;
 
 /// Most arguments of an execution, and most variables: a program copies either in one step.
 const MOST_STRINGS: usize = STRING_COUNT.size();
@@ -267,7 +267,7 @@ impl Blueprint {
         instances
             .saturating_add(self.limits.call_bytes)
             .saturating_add(values)
-            .saturating_add(self.handles() * HANDLE_BYTES)
+            .saturating_add(self.handle_bytes())
             .div_ceil(PAGE)
             .saturating_add(stack as u64)
     }
@@ -380,6 +380,7 @@ impl Blueprint {
             guest,
             position: Position::start(
                 self.program.reach().making_ns(),
+                self.program.inventory().adapters > 0,
                 pages.then_some(call_bytes),
             ),
             future: match is_called {
@@ -387,6 +388,15 @@ impl Blueprint {
                 true => Box::pin(run_calls(store, prepared)),
             },
         })
+    }
+
+    /// Bytes of all tables of handles. The engine limits how many handles there are at a time, and no table gets
+    /// smaller: each can have had all of them.
+    fn handle_bytes(&self) -> u64 {
+        let tables = self.program.inventory().handle_tables();
+        self.handles()
+            .saturating_mul(HANDLE_BYTES)
+            .saturating_mul(tables)
     }
 
     /// Component-model handles of an execution.

@@ -15,8 +15,8 @@ use std::sync::Once;
 /// Allocations of this size and more are mappings of their own, bytes.
 const OWN_MAPPING: i32 = 128 << 10;
 
-/// Blocks of this size and more are kept, bytes.
-const LARGE: usize = 256 << 10;
+/// Blocks of this size and more are kept, bytes: all that are mappings of their own.
+const LARGE: usize = OWN_MAPPING as usize;
 
 struct Heap;
 

@@ -7,9 +7,9 @@
 //! section once, however often it would be instantiated.
 
 use wasmparser::{
-    CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
-    ComponentOuterAliasKind, ComponentTypeRef, DataKind, Element, ElementItems, ElementKind,
-    Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef, ValType,
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentOuterAliasKind, ComponentType, ComponentTypeRef, DataKind, Element, ElementItems,
+    ElementKind, Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef, ValType,
 };
 
 use crate::program::ProgramError;
@@ -141,6 +141,32 @@ impl Inventory {
         })
     }
 
+    /// Tables of component-model handles of an execution: the program's own and one for each component inside. What
+    /// components lend each other in a call is a list of as many.
+    pub(crate) fn handle_tables(&self) -> u64 {
+        let lends = u64::from(self.adapters > 0);
+        self.components.saturating_add(1 + lends)
+    }
+
+    /// Counts a function that a component inside of the program may call of another.
+    fn add_adapter(&mut self) {
+        self.adapters = self.adapters.saturating_add(1);
+        self.add_imports(ADAPTER_IMPORTS);
+        self.instance_bytes = self.instance_bytes.saturating_add(FUNCTION_BYTES);
+    }
+
+    /// Counts a core instance of adapters.
+    fn add_adapter_instance(&mut self) {
+        self.instances = self.instances.saturating_add(1);
+        self.add_imports(ADAPTERS_IMPORTS);
+        self.instance_bytes = self.instance_bytes.saturating_add(INSTANCE_BYTES);
+    }
+
+    fn add_imports(&mut self, imports: u64) {
+        self.imports = self.imports.saturating_add(imports);
+        self.instance_bytes = self.instance_bytes.saturating_add(FUNCTION_BYTES * imports);
+    }
+
     fn add(&mut self, other: &Inventory) {
         self.instances = self.instances.saturating_add(other.instances);
         self.instance_bytes = self.instance_bytes.saturating_add(other.instance_bytes);
@@ -205,6 +231,16 @@ struct ComponentFrame {
     lowered: Vec<bool>,
     /// For each core instance, whether it is a list of exports with a function that was lowered.
     offers_lowered: Vec<bool>,
+}
+
+impl ComponentFrame {
+    /// Notes that something else than a core instance names a core function. If that was lowered, the engine may
+    /// make its adapter in an instance of its own.
+    fn use_lowered(&mut self, index: u32) {
+        if self.lowered.get(index as usize) == Some(&true) {
+            self.total.add_adapter_instance();
+        }
+    }
 }
 
 enum Frame {
@@ -441,6 +477,9 @@ impl Adapters<'_> {
     /// Counts a canonical function of a component.
     fn count(&mut self, component: &mut ComponentFrame, function: &CanonicalFunction) {
         let parts = self.parts.next().copied().unwrap_or(0);
+        for index in core_functions(function) {
+            component.use_lowered(index);
+        }
         let lowered = matches!(function, CanonicalFunction::Lower { .. });
         // What is lifted is no core function.
         if !matches!(function, CanonicalFunction::Lift { .. }) {
@@ -448,16 +487,37 @@ impl Adapters<'_> {
         }
         if lowered && self.is_composed {
             component.parts = component.parts.saturating_add(parts);
-            let total = &mut component.total;
-            total.adapters += 1;
-            total.imports += ADAPTER_IMPORTS;
-            total.instance_bytes += FUNCTION_BYTES * (1 + ADAPTER_IMPORTS);
+            component.total.add_adapter();
         }
     }
 }
 
+/// The core functions that a canonical function names.
+fn core_functions(function: &CanonicalFunction) -> impl Iterator<Item = u32> {
+    let (lifted, options) = match function {
+        CanonicalFunction::Lift {
+            core_func_index,
+            options,
+            ..
+        } => (Some(*core_func_index), Some(options)),
+        CanonicalFunction::Lower { options, .. } => (None, Some(options)),
+        _ => (None, None),
+    };
+    let options = options
+        .into_iter()
+        .flatten()
+        .filter_map(|option| match option {
+            CanonicalOption::Realloc(index)
+            | CanonicalOption::PostReturn(index)
+            | CanonicalOption::Callback(index) => Some(*index),
+            _ => None,
+        });
+    lifted.into_iter().chain(options)
+}
+
 /// Notes a core instance of a component. The engine makes the adapters that it is given in instances of their
-/// own, at most one for each instance that is given any.
+/// own, at most one for each instance that is given any. (Those that something else names have
+/// [one each](ComponentFrame::use_lowered).)
 fn core_instance(
     component: &mut ComponentFrame,
     instance: &Instance<'_>,
@@ -470,10 +530,7 @@ fn core_instance(
             let is_lowered =
                 |index: u32| component.offers_lowered.get(index as usize) == Some(&true);
             if args.iter().any(|arg| is_lowered(arg.index)) {
-                let total = &mut component.total;
-                total.instances = total.instances.saturating_add(1);
-                total.imports += ADAPTERS_IMPORTS;
-                total.instance_bytes += INSTANCE_BYTES + FUNCTION_BYTES * ADAPTERS_IMPORTS;
+                component.total.add_adapter_instance();
             }
             false
         }
@@ -545,6 +602,16 @@ fn in_component(
                 }
                 if outermost {
                     survey.exports.push(export.name.name.to_owned());
+                }
+            }
+        }
+        Payload::ComponentTypeSection(section) if adapters.is_composed => {
+            for ty in section {
+                if let ComponentType::Resource {
+                    dtor: Some(index), ..
+                } = ty?
+                {
+                    component.use_lowered(index);
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::local;
 use crate::memory::{self, Ahead};
 use crate::meter::Held;
-use crate::steps::caps::TABLE_GROWTH;
+use crate::steps::caps::{TABLE_ELEMENTS, TABLE_GROWTH};
 use crate::steps::step;
 use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
@@ -238,7 +238,8 @@ impl ResourceLimiter for Limiter {
         if current == 0 && self.initial.take_table(elements) {
             return Ok(true);
         }
-        if maximum.is_some_and(|maximum| desired > maximum) || elements > TABLE_STEP {
+        let is_long = elements > TABLE_STEP || desired as u64 > TABLE_ELEMENTS.most;
+        if maximum.is_some_and(|maximum| desired > maximum) || is_long {
             return Ok(false);
         }
         let charged = local::with(|local| {

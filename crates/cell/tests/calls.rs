@@ -421,6 +421,27 @@ fn types_that_cannot_be_called_are_refused() {
     assert_eq!(error, FunctionError::Type);
 }
 
+#[test]
+fn a_result_points_to_few_strings_that_are_not_in_a_list() {
+    let found = |strings: u64| {
+        let text = component(
+            r#"(func (export "f") (result i32) (i32.const 16))"#,
+            &format!(
+                r#"(func (export "f") (result (tuple {}))
+                     (canon lift (core func $main "f") (memory $memory)))"#,
+                "string ".repeat(strings as usize)
+            ),
+        );
+        let program = cell().compile_exports(text.as_bytes(), &Lease::default());
+        ExportedFunction::find(&program.expect("a program"), "f").map(|_| ())
+    };
+    assert_eq!(found(caps::POINTERS.most), Ok(()));
+    assert_eq!(
+        found(caps::POINTERS.most + 1),
+        Err(FunctionError::Scattered)
+    );
+}
+
 /// A list of options of options, so many around one another.
 fn nested(depth: u64) -> String {
     (0..depth).fold("u8".to_owned(), |ty, _| format!("(list {ty})"))

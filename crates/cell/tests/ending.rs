@@ -6,6 +6,7 @@ use common::{Started, cell, guest, lease, start, start_held, try_start, until};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::stack::STACK_PAGES;
 use leasehold_cell::steps::CEILING_NS;
+use leasehold_cell::steps::caps;
 use leasehold_cell::{
     Cell, CellConfig, Ended, Exit, Lease, ProcessorState, StartError, StartRequest, Surroundings,
 };
@@ -555,6 +556,26 @@ fn a_table_grows_by_a_bounded_number_of_elements_at_once_an_empty_one_too() {
         let ended = run(&text, lease(1_000_000, 64 << 10));
         assert_eq!(ended.exit, Exit::Code(grows), "{declared} and {elements}");
     }
+}
+
+#[test]
+fn a_table_grows_to_a_bounded_size() {
+    let text = format!(
+        r#"(module
+          (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+          (memory (export "memory") 0)
+          (table $table 0 funcref)
+          (func (export "_start")
+            (loop $grow
+              (br_if $grow (i32.ge_s
+                (table.grow $table (ref.null func) (i32.const {})) (i32.const 0))))
+            (call $exit (i32.ne (table.size $table) (i32.const {})))))"#,
+        caps::TABLE_GROWTH.most,
+        caps::TABLE_ELEMENTS.most
+    );
+    let mut lease = lease(1_000_000, 64 << 10);
+    lease.memory.table_elements = 10_000_000;
+    assert_eq!(run(&text, lease).exit, Exit::Code(0));
 }
 
 /// Makes a table of as many elements as a lease may have, and writes to all of it.

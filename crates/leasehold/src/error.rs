@@ -22,7 +22,7 @@ pub enum Error {
     /// The call was not made, or ended the tenant.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The call was made; its results are not those that were asked for.
+    /// The results of a function are not those that were asked for.
     #[error("{function} returns something else than {asked}")]
     Results {
         /// The function.

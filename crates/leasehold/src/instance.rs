@@ -26,16 +26,16 @@ impl PendingResults {
     /// Waits for them.
     ///
     /// # Errors
-    /// When the tenant ended before it had them, or they are not of this type.
+    /// When the tenant ended before it had them, or they are not of this type: they are lost then.
     pub fn wait<R: Results>(self) -> Result<R, Error> {
         let values = self.call.wait()?;
         typed(&self.function, values)
     }
 
-    /// Waits for at most `timeout`; `None` if there are none yet.
+    /// Waits for at most `timeout`; `None` if there are none yet. They are told once.
     ///
     /// # Errors
-    /// When the tenant ended before it had them, or they are not of this type.
+    /// When the tenant ended before it had them, they were told before, or they are not of this type: they are lost then.
     pub fn wait_for<R: Results>(&self, timeout: Duration) -> Result<Option<R>, Error> {
         let values = self.call.wait_for(timeout)?;
         values
@@ -45,10 +45,14 @@ impl PendingResults {
 }
 
 fn typed<R: Results>(function: &ExportedFunction, values: Vec<Value>) -> Result<R, Error> {
-    R::from_values(values).ok_or_else(|| Error::Results {
+    R::from_values(values).ok_or_else(|| other_results::<R>(function))
+}
+
+fn other_results<R>(function: &ExportedFunction) -> Error {
+    Error::Results {
         function: function.name().to_owned(),
         asked: std::any::type_name::<R>(),
-    })
+    }
 }
 
 impl Instance {
@@ -66,8 +70,13 @@ impl Instance {
     /// is not to be trusted.
     ///
     /// # Errors
-    /// [`Error::Function`], [`Error::Call`], [`Error::Results`].
+    /// [`Error::Function`], [`Error::Call`], and [`Error::Results`] if the function returns something else than `R`: the
+    /// call was not made then.
     pub fn call<R: Results>(&self, function: &str, arguments: impl Arguments) -> Result<R, Error> {
+        let found = self.function(function)?;
+        if !R::fits(found.results()) {
+            return Err(other_results::<R>(&found));
+        }
         self.begin_call(function, arguments)?.wait()
     }
 

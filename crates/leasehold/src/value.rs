@@ -1,6 +1,6 @@
 //! Rust's values as values of calls, and back.
 
-use crate::Value;
+use crate::{Type, Value};
 
 /// What can be an argument.
 pub trait IntoValue {
@@ -10,8 +10,16 @@ pub trait IntoValue {
 
 /// What can be a result.
 pub trait FromValue: Sized {
+    /// Whether all values of a type can be had as this. There is no type where a `result` has nothing: that is `()`.
+    fn fits(ty: Option<&Type>) -> bool;
+
     /// The value in Rust; `None` if it is of another type.
     fn from_value(value: Value) -> Option<Self>;
+
+    /// What stands for nothing, in Rust; `None` unless it is `()`.
+    fn from_nothing() -> Option<Self> {
+        None
+    }
 }
 
 /// What can be all arguments of a call: a tuple of up to eight, or [`Value`]s.
@@ -23,6 +31,9 @@ pub trait Arguments {
 /// What can be all results of a call: a tuple of up to eight, or [`Value`]s. Functions of components have one at most:
 /// `(T,)`, or `()`.
 pub trait Results: Sized {
+    /// Whether all results of a function with results of these types can be had as this.
+    fn fits(types: &[Type]) -> bool;
+
     /// The values in Rust; `None` if they are as many as, or of, other types.
     fn from_values(values: Vec<Value>) -> Option<Self>;
 }
@@ -34,6 +45,10 @@ impl IntoValue for Value {
 }
 
 impl FromValue for Value {
+    fn fits(ty: Option<&Type>) -> bool {
+        ty.is_some()
+    }
+
     fn from_value(value: Value) -> Option<Self> {
         Some(value)
     }
@@ -48,6 +63,10 @@ macro_rules! plain {
         }
 
         impl FromValue for $type {
+            fn fits(ty: Option<&Type>) -> bool {
+                matches!(ty, Some(Type::$variant))
+            }
+
             fn from_value(value: Value) -> Option<Self> {
                 match value {
                     Value::$variant(value) => Some(value),
@@ -76,6 +95,10 @@ impl<T: IntoValue> IntoValue for Vec<T> {
 }
 
 impl<T: FromValue> FromValue for Vec<T> {
+    fn fits(ty: Option<&Type>) -> bool {
+        matches!(ty, Some(Type::List(list)) if T::fits(Some(&list.ty())))
+    }
+
     fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::List(values) => values.into_iter().map(T::from_value).collect(),
@@ -91,6 +114,10 @@ impl<T: IntoValue> IntoValue for Option<T> {
 }
 
 impl<T: FromValue> FromValue for Option<T> {
+    fn fits(ty: Option<&Type>) -> bool {
+        matches!(ty, Some(Type::Option(option)) if T::fits(Some(&option.ty())))
+    }
+
     fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Option(None) => Some(None),
@@ -101,12 +128,36 @@ impl<T: FromValue> FromValue for Option<T> {
 }
 
 impl<T: FromValue, E: FromValue> FromValue for Result<T, E> {
+    fn fits(ty: Option<&Type>) -> bool {
+        let Some(Type::Result(result)) = ty else {
+            return false;
+        };
+        T::fits(result.ok().as_ref()) && E::fits(result.err().as_ref())
+    }
+
     fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Result(Ok(Some(value))) => T::from_value(*value).map(Ok),
+            Value::Result(Ok(None)) => T::from_nothing().map(Ok),
             Value::Result(Err(Some(value))) => E::from_value(*value).map(Err),
+            Value::Result(Err(None)) => E::from_nothing().map(Err),
             _ => None,
         }
+    }
+}
+
+/// Nothing, in a `result`: `Result<(), String>` is `result<_, string>`.
+impl FromValue for () {
+    fn fits(ty: Option<&Type>) -> bool {
+        ty.is_none()
+    }
+
+    fn from_value(_: Value) -> Option<Self> {
+        None
+    }
+
+    fn from_nothing() -> Option<Self> {
+        Some(())
     }
 }
 
@@ -117,6 +168,10 @@ impl Arguments for Vec<Value> {
 }
 
 impl Results for Vec<Value> {
+    fn fits(_: &[Type]) -> bool {
+        true
+    }
+
     fn from_values(values: Vec<Value>) -> Option<Self> {
         Some(values)
     }
@@ -133,6 +188,12 @@ macro_rules! tuples {
         }
 
         impl<$($name: FromValue),*> Results for ($($name,)*) {
+            fn fits(types: &[Type]) -> bool {
+                let mut types = types.iter();
+                let fit = true $(&& types.next().is_some_and(|ty| $name::fits(Some(ty))))*;
+                fit && types.next().is_none()
+            }
+
             fn from_values(values: Vec<Value>) -> Option<Self> {
                 let mut values = values.into_iter();
                 let all = ($($name::from_value(values.next()?)?,)*);
@@ -149,6 +210,10 @@ impl Arguments for () {
 }
 
 impl Results for () {
+    fn fits(types: &[Type]) -> bool {
+        types.is_empty()
+    }
+
     fn from_values(values: Vec<Value>) -> Option<Self> {
         values.is_empty().then_some(())
     }
@@ -180,6 +245,15 @@ mod tests {
         let values = (1_u32, "two", 3.0_f64).into_values();
         let back = <(u32, String, f64)>::from_values(values);
         assert_eq!(back, Some((1, "two".to_owned(), 3.0)));
+    }
+
+    #[test]
+    fn a_result_without_a_value_is_one_of_nothing() {
+        let failed = Value::Result(Err(Some(Box::new("why".to_owned().into_value()))));
+        type Answer = Result<(), String>;
+        assert_eq!(Answer::from_value(failed), Some(Err("why".to_owned())));
+        assert_eq!(Answer::from_value(Value::Result(Ok(None))), Some(Ok(())));
+        assert_eq!(Answer::from_value(Value::Result(Err(None))), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! engine and the cell do by themselves is measured over all programs, and over some that hold as much as a
 //! tenant can.
 
+mod called;
 mod recipe;
 
 use crate::offer::Offers;
@@ -107,6 +108,10 @@ fn run_all(
             }
             seen.add(cell.take_step_samples());
         }
+    }
+    progress("calls of exports");
+    for samples in called::samples(&cell, effort)? {
+        seen.add(samples);
     }
     Ok((seen.times(), failed))
 }
@@ -295,7 +300,9 @@ impl Seen {
     /// Adds the steps of one program.
     fn add(&mut self, samples: Vec<StepSamples>) {
         for StepSamples { row, ns } in samples {
-            let by_itself = matches!(row.row().interface, "engine" | "cell");
+            // Each kind of call has a program of its own.
+            let by_itself =
+                matches!(row.row().interface, "engine" | "cell") && Some(row) != called::ROW;
             if by_itself || ns.len() < FEWEST {
                 self.few.entry(row).or_default().extend(ns);
             } else if let Some(time) = StepTime::of(ns) {

@@ -2,7 +2,7 @@
 
 use super::values::{Shape, Way, counted, fits};
 use crate::program::{Code, Program};
-use crate::steps::caps::VALUES;
+use crate::steps::caps::{POINTERS, VALUES};
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
@@ -38,6 +38,13 @@ pub enum FunctionError {
         "it takes or returns something else than values: a resource, a stream, a vector or a reference"
     )]
     Type,
+    /// A result points to more strings and lists than [`POINTERS`](crate::steps::caps::POINTERS), those within lists
+    /// not counted.
+    #[error(
+        "its result has more than {} strings and lists that are not in a list",
+        POINTERS.most
+    )]
+    Scattered,
     /// A parameter or result is nested more deeply than [`NESTED`](crate::steps::caps::NESTED).
     #[error("the type of a parameter or result is nested too deeply")]
     Nested,
@@ -226,13 +233,18 @@ fn in_component(
     })
 }
 
-/// The weight of the heaviest type.
+/// The weight of the heaviest type, if all may be passed in one call.
 fn weight<'a>(types: impl Iterator<Item = &'a Type>, way: Way) -> Result<u64, FunctionError> {
-    let mut weight = 1;
+    let (mut weight, mut pointers) = (1, 0_u64);
     for ty in types {
-        weight = weight.max(Shape::of(ty, way, 0, false)?.weight());
+        let shape = Shape::of(ty, way, 0, false)?;
+        weight = weight.max(shape.weight());
+        pointers = pointers.saturating_add(shape.pointers());
     }
-    Ok(weight)
+    match way {
+        Way::Lift if pointers > POINTERS.most => Err(FunctionError::Scattered),
+        _ => Ok(weight),
+    }
 }
 
 /// The functions that a component exports, at its root and in the interfaces there.

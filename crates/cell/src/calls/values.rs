@@ -41,6 +41,8 @@ pub(super) struct Shape {
     bytes: u64,
     /// How many times as long as a list of numbers a counted byte takes.
     weight: u64,
+    /// Strings and lists in one at the most, those within lists not counted.
+    pointers: u64,
 }
 
 impl Shape {
@@ -49,12 +51,18 @@ impl Shape {
             least: 0,
             bytes,
             weight: 1,
+            pointers: 0,
         }
     }
 
     /// How many times as long as of a list of numbers one counted byte takes at the most.
     pub(super) const fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// Strings and lists that one points to at the most, those within lists not counted.
+    pub(super) const fn pointers(&self) -> u64 {
+        self.pointers
     }
 
     /// Of several values one after the other, each with a name of so many bytes.
@@ -68,6 +76,7 @@ impl Shape {
                 least: least.saturating_add(field.least),
                 bytes: all.bytes.saturating_add(field.bytes.next_multiple_of(8)),
                 weight: all.weight.max(field.weight),
+                pointers: all.pointers.saturating_add(field.pointers),
             })
         })
     }
@@ -85,12 +94,14 @@ impl Shape {
             if let Some(payload) = payload {
                 one.bytes = one.bytes.max(payload.bytes.next_multiple_of(8));
                 one.weight = one.weight.max(payload.weight);
+                one.pointers = one.pointers.max(payload.pointers);
             }
         }
         Ok(Self {
             least,
             bytes: one.bytes.saturating_add(8),
             weight: one.weight.max(1 + count / CASES),
+            pointers: one.pointers,
         })
     }
 
@@ -119,6 +130,7 @@ impl Shape {
             Type::S64 | Type::U64 | Type::Float64 => Self::flat(8),
             Type::String => Self {
                 weight: pointer,
+                pointers: 1,
                 ..Self::flat(8)
             },
             Type::List(list) => {
@@ -129,6 +141,7 @@ impl Shape {
                     .div_ceil(2 * VALUE.saturating_add(element.least));
                 Self {
                     weight: pointer.max(element.weight).max(sparse),
+                    pointers: 1,
                     ..Self::flat(8)
                 }
             }

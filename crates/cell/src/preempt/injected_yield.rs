@@ -338,9 +338,6 @@ pub(super) fn instead_of(own: ThrowRef) -> ThrowRef {
 unsafe extern "C" fn throw_ref(vmctx: *const usize, exception: u32) -> bool {
     let guest = RUN.with(|run| run.vmctx.load(Relaxed) as *const usize);
     // Another engine of this process has guests of its own, and no alarm is set for them.
-    if !guest.is_null() {
-        name_next(step!("engine", "throw"));
-    }
     if !guest.is_null() && alarm::fired() {
         // SAFETY: a guest runs, so that its `vmctx` is valid (invariant 2) and laid out as verified. Compiled code has
         // called, and the engine has not begun: the last exit is told, and nobody borrows the store. The exit of
@@ -353,6 +350,10 @@ unsafe extern "C" fn throw_ref(vmctx: *const usize, exception: u32) -> bool {
             store.add(layout::EXIT_FRAME).write_volatile(frame);
             store.add(layout::EXIT_PC).write_volatile(pc);
         }
+    }
+    // The yield is host code of its own, and would have taken the name.
+    if !guest.is_null() {
+        name_next(step!("engine", "throw"));
     }
     let own = THROW_REF.load(Relaxed);
     // SAFETY: what was in the engine's table, where only this function is now; called as compiled code would.

@@ -110,9 +110,6 @@ pub const LINK: Cap = Cap::new("bytes that a link says", 255, Beyond::Error);
 /// 40 µs.
 pub const FREED: Cap = Cap::new("bytes of file", 256 * KIB, Beyond::Elsewhere);
 
-/// Bytes of a directory that the cell's thread removes: all of it is read to see that it is empty.
-pub const FREED_DIRECTORY: Cap = Cap::new("bytes of directory", 64 * KIB, Beyond::Elsewhere);
-
 /// Bytes of a tenant's arguments, or of its environment.
 pub const STRINGS: Cap = Cap::new("bytes of strings", STRINGS_BYTES as u64, Beyond::Refused);
 
@@ -149,6 +146,9 @@ pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 /// Elements that one engine instruction touches.
 pub const TABLE_BULK: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
 
+/// Elements up to which a table grows: the engine moves all of them now and then.
+pub const TABLE_ELEMENTS: Cap = Cap::new("elements of the table", 1024 * KIB, Beyond::Error);
+
 /// Elements by which one instruction grows a table.
 pub const TABLE_GROWTH: Cap = Cap::new("elements", 4 * KIB, Beyond::Error);
 
@@ -179,6 +179,19 @@ pub const WIDE_STRING: Cap = Cap::new(
     16 * KIB,
     Beyond::Trap,
 );
+
+/// Strings and lists of a result that are not in a list: each may lie on a page of its own.
+pub const POINTERS: Cap = Cap::new("strings and lists", 32, Beyond::Refused);
+
+/// Component-model handles of a program at a time.
+pub const HANDLES: Cap = Cap::new("handles", 64 * KIB, Beyond::Trap);
+
+/// The same in all tables together, each of which may once have had all: the engine drops the tables in one step.
+pub const ALL_HANDLES: Cap = Cap::new("places for handles", 128 * KIB, Beyond::Trap);
+
+/// Handles of a program whose components may lend each other some: the engine takes back what was lent in a call
+/// in one step.
+pub const LENDS: Cap = Cap::new("handles that are lent", 4 * KIB, Beyond::Trap);
 
 /// Most instances of components inside of a program, which the engine makes one by one.
 pub const COMPONENTS: Cap = Cap::new("components", 256, Beyond::Refused);

@@ -46,14 +46,23 @@ pub(crate) const TRIAL: u64 = 29_956;
 pub(crate) fn lowest_bound(calibrated_ns: u64, longest_ns: u64) -> u64 {
     let mut bound_ns = calibrated_ns.max(1);
     while bound_ns < longest_ns {
-        bound_ns = raised_from(bound_ns);
+        match raised_from(bound_ns, calibrated_ns) {
+            higher if higher > bound_ns => bound_ns = higher,
+            _ => break,
+        }
     }
     bound_ns
 }
 
-/// The next higher bound of a row: a quarter more.
-pub(crate) const fn raised_from(bound_ns: u64) -> u64 {
-    bound_ns.saturating_add(bound_ns.div_ceil(4))
+/// A row is raised to so many times what was calibrated at the most: what takes longer was not measured, it was
+/// mistaken.
+const HIGHEST: u64 = 64;
+
+/// The next higher bound of a row that was calibrated as this: a quarter more, or the highest.
+pub(crate) fn raised_from(bound_ns: u64, calibrated_ns: u64) -> u64 {
+    let highest_ns = calibrated_ns.max(1).saturating_mul(HIGHEST);
+    let higher_ns = bound_ns.saturating_add(bound_ns.div_ceil(4));
+    higher_ns.min(highest_ns)
 }
 
 /// Whether the steps of one row are too long too often.
@@ -131,9 +140,22 @@ mod tests {
     #[test]
     fn a_row_falls_to_a_bound_that_raising_reaches() {
         assert_eq!(lowest_bound(100_000, 0), 100_000);
-        assert_eq!(lowest_bound(100_000, 100_001), raised_from(100_000));
+        assert_eq!(
+            lowest_bound(100_000, 100_001),
+            raised_from(100_000, 100_000)
+        );
         assert_eq!(lowest_bound(100_000, 125_000), 125_000);
         assert_eq!(lowest_bound(0, 1), 1);
+    }
+
+    #[test]
+    fn a_row_has_a_highest_bound() {
+        let mut bound_ns = 100_000;
+        for _ in 0..100 {
+            bound_ns = raised_from(bound_ns, 100_000);
+        }
+        assert_eq!(bound_ns, 6_400_000);
+        assert_eq!(lowest_bound(100_000, u64::MAX), 6_400_000);
     }
 
     #[test]

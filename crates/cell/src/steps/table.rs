@@ -1,12 +1,12 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS, COPIED_REGION, Cap, DATA,
-    ELEMENTS, FRAMES, FREED, FREED_DIRECTORY, GLOBALS, HANDLERS, IOVECS, LINK, MESSAGE,
-    MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POLL_LIST, RANDOM_LIST,
+    ALL_HANDLES, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS, COPIED_REGION,
+    Cap, DATA, ELEMENTS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS, LENDS, LINK, MESSAGE,
+    MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST,
     RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS,
-    TABLE_BULK, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, VALUES, WIDE_STRING,
-    WINDOW,
+    TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE,
+    VALUES, WIDE_STRING, WINDOW,
 };
 use crate::meter::Held;
 
@@ -301,7 +301,7 @@ static ROWS: [Row; 272] = [
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_remove_directory")
-        .caps(&[PATH, CHANGED_PATH, FREED_DIRECTORY])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_rename")
@@ -466,7 +466,7 @@ static ROWS: [Row; 272] = [
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.remove-directory-at")
-        .caps(&[PATH, CHANGED_PATH, FREED_DIRECTORY])
+        .caps(&[PATH, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.rename-at")
@@ -661,11 +661,11 @@ static ROWS: [Row; 272] = [
     row("leasehold:kernel/tenant", "statement").unmeasured(),
     // What the engine does without being called by name.
     row(ENGINE, "instruction")
-        .caps(&[CALL, BULK, TABLE_BULK])
+        .caps(&[CALL, BULK, TABLE_BULK, LENDS])
         .holds("what a call lifts and lowers"),
     row(ENGINE, "memory.grow").takes(&[Held::Memory, Held::MemoryPage]),
     row(ENGINE, "table.grow")
-        .caps(&[TABLE_GROWTH])
+        .caps(&[TABLE_GROWTH, TABLE_ELEMENTS])
         .takes(&[Held::TableElement]),
     row(ENGINE, "throw").caps(&[HANDLERS]).unmeasured(),
     row(ENGINE, "string").caps(&[STRING, WIDE_STRING]),
@@ -673,14 +673,13 @@ static ROWS: [Row; 272] = [
         .caps(&[GLOBALS, SEGMENTS, COMPONENTS])
         .takes(PROGRAM),
     row(ENGINE, "call")
-        .caps(&[VALUES, NESTED, CALLS_WAITING])
-        .holds("arguments and results of a call")
-        .unmeasured(),
+        .caps(&[VALUES, NESTED, POINTERS, CALLS_WAITING])
+        .holds("arguments and results of a call"),
     row(ENGINE, "data segments").caps(&[DATA]),
     row(ENGINE, "element segments").caps(&[ELEMENTS]),
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
-    row(ENGINE, "store drop"),
+    row(ENGINE, "store drop").caps(&[HANDLES, ALL_HANDLES]),
     // What the cell does for a tenant.
     row(CELL, "fault").fault(),
     row(CELL, "attach").unmeasured(),

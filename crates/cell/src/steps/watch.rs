@@ -116,7 +116,8 @@ impl Count {
 /// guest's allocator called, and two more.
 const NESTED: usize = 4;
 
-const ENTERED: RowId = step!("engine", "instruction");
+const INSTRUCTION: RowId = step!("engine", "instruction");
+const STRING: RowId = step!("engine", "string");
 const INSTANTIATE: RowId = step!("engine", "instantiate");
 
 /// Where in its host calls an execution is.
@@ -129,6 +130,9 @@ pub(crate) struct Position {
     depth: u8,
     /// Whether host code runs, not the guest's.
     in_host: bool,
+    /// The row of what the engine does in the middle of an instruction, if nothing names another: the engine does
+    /// not tell a string that one component passes to another from the rest.
+    unnamed: RowId,
     /// How much longer than its row the step that makes the execution's instances may be, ns.
     making_ns: u64,
     /// If its tenant pages: the bytes that one of its calls may have. Each page that a step visits may be a
@@ -137,12 +141,17 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    const START: Self = Self::start(0, None);
+    const START: Self = Self::start(0, false, None);
 
     /// The beginning of an execution: the host makes its instances, in a step that may take so much longer
-    /// than its row, ns. If its tenant pages, one of its calls may have `paged` bytes.
-    pub(crate) const fn start(making_ns: u64, paged: Option<u64>) -> Self {
+    /// than its row, ns. Its components may pass each other strings or not. If its tenant pages, one of its calls may
+    /// have `paged` bytes.
+    pub(crate) const fn start(making_ns: u64, is_composed: bool, paged: Option<u64>) -> Self {
         Self {
+            unnamed: match is_composed {
+                true => STRING,
+                false => INSTRUCTION,
+            },
             row: INSTANTIATE,
             outer: [INSTANTIATE; NESTED],
             depth: 0,
@@ -187,7 +196,7 @@ thread_local! {
             polled: Cell::new(false),
             begun: Cell::new(false),
             at: Cell::new(Position::START),
-            next: Cell::new(ENTERED),
+            next: Cell::new(INSTRUCTION),
             began: Cell::new(0),
             counts: [const { Count::NEW }; TABLE.len()],
             base: Cell::new(0),
@@ -236,7 +245,8 @@ impl Watch {
     /// A step was longer than the longest before it, or than its limit; or steps are sampled.
     #[cold]
     fn note(&self, count: &Count, took: u64) {
-        let limit = count.limit.get().saturating_add(self.beyond_row());
+        let beyond = self.beyond_row();
+        let limit = count.limit.get().saturating_add(beyond);
         if took > limit && self.may_be_disturbed(took - limit) {
             count.disturbed.set(count.disturbed.get() + 1);
             return;
@@ -246,7 +256,10 @@ impl Watch {
             self.observe_exceeded(count);
             count.begin_trial();
         }
-        count.trial_longest.set(took.max(count.trial_longest.get()));
+        let of_row = took.saturating_sub(beyond);
+        count
+            .trial_longest
+            .set(of_row.max(count.trial_longest.get()));
         count.longest.set(took.max(count.longest.get()));
         let row = self.at.get().row;
         let is_sampled = SAMPLED.with_borrow_mut(|samples| {
@@ -276,7 +289,8 @@ impl Watch {
                 return;
             };
             let bound_ns = rate.ns(count.limit.get()).saturating_sub(*added_ns);
-            let bound_ns = raised_from(bound_ns);
+            let calibrated_ns = rate.ns(count.calibrated.get()).saturating_sub(*added_ns);
+            let bound_ns = raised_from(bound_ns, calibrated_ns);
             raised.raise(self.at.get().row, bound_ns);
             count.limit.set(rate.ticks(bound_ns + added_ns));
         });
@@ -361,7 +375,12 @@ pub(crate) fn enter(profile: &Profile, raised: Arc<RaisedSteps>) {
         watch.fault_ns.set(profile.longest_fault_ns());
         watch.span.set(rate.ticks(SPAN_NS));
         for row in RowId::all() {
-            let limit_ns = profile.longest_step_ns(row) + profile.added_ns();
+            let mut row_ns = profile.longest_step_ns(row);
+            if row == STRING {
+                // All that is unnamed of a program in which there may be any.
+                row_ns = row_ns.max(profile.longest_step_ns(INSTRUCTION));
+            }
+            let limit_ns = row_ns + profile.added_ns();
             let count = &watch.counts[row.0 as usize];
             count.limit.set(rate.ticks(limit_ns));
             count.calibrated.set(rate.ticks(limit_ns));
@@ -424,7 +443,7 @@ pub(crate) fn hook(what: CallHook) {
         }
         match what {
             CallHook::CallingHost => {
-                let row = watch.next.replace(ENTERED);
+                let row = watch.next.replace(watch.at.get().unnamed);
                 watch.update(|at| (at.row, at.in_host) = (row, true));
                 watch.begin();
             }
@@ -449,7 +468,7 @@ pub(crate) fn hook(what: CallHook) {
                         .outer
                         .get(usize::from(at.depth))
                         .copied()
-                        .unwrap_or(ENTERED);
+                        .unwrap_or(at.unnamed);
                     at.in_host = true;
                 });
                 watch.begin();
@@ -475,7 +494,7 @@ pub(crate) fn name_next(row: RowId) {
 pub(crate) fn mark_instruction(row: RowId) {
     WATCH.with(|watch| {
         watch.update(|at| {
-            if at.row == ENTERED {
+            if at.row == at.unnamed {
                 at.row = row;
             }
         });
@@ -487,6 +506,7 @@ pub(crate) fn resume(at: Position) {
     WATCH.with(|watch| {
         watch.rebase_if_old();
         watch.at.set(at);
+        watch.next.set(at.unnamed);
         watch.polled.set(true);
         if at.in_host {
             watch.begin();
@@ -586,11 +606,11 @@ pub(crate) fn uses() -> Vec<StepUse> {
 #[cfg(test)]
 mod tests {
     use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples, uses};
-    use super::{INSTANTIATE, Position, RaisedSteps, TRIAL, enter, settle};
+    use super::{INSTANTIATE, INSTRUCTION, Position, RaisedSteps, STRING, TRIAL, enter, settle};
     use crate::profile::Profile;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
-    use wasmtime::{Engine, Instance, Module, Store};
+    use wasmtime::{CallHook, Engine, Instance, Module, Store};
 
     const CALLS: u32 = 1_000_000;
 
@@ -676,9 +696,12 @@ mod tests {
         }
         settle();
         assert!(raised.of(INSTANTIATE).is_some(), "there was no trial");
-        // One that the host disturbs begins the trial anew.
-        for _ in 0..20 * TRIAL {
-            resume(Position::START);
+        // One that the host disturbs begins the trial anew. What may be longer than the row says nothing of it.
+        for nth in 0..20 * TRIAL {
+            let making_ns = 100 * too_long.as_nanos() as u64;
+            resume(Position::start(making_ns, false, None));
+            let began = Instant::now();
+            while nth % 10_000 == 0 && began.elapsed() < too_long {}
             suspend();
             if raised.of(INSTANTIATE).is_none() {
                 break;
@@ -686,6 +709,27 @@ mod tests {
             settle();
         }
         assert_eq!(raised.of(INSTANTIATE), None);
+    }
+
+    #[test]
+    fn what_is_unnamed_is_a_string_where_components_may_pass_each_other_some() {
+        enter(&Profile::free(), Arc::default());
+        let steps = |is_composed| {
+            resume(Position::start(0, is_composed, None));
+            hook(CallHook::CallingWasm);
+            for _ in 0..3 {
+                hook(CallHook::CallingHost);
+                hook(CallHook::ReturningFromHost);
+            }
+            suspend();
+            let uses = uses();
+            [STRING, INSTRUCTION].map(|row| {
+                let used = uses.iter().find(|used| used.row == row);
+                used.map_or(0, |used| used.steps)
+            })
+        };
+        assert_eq!(steps(false), [0, 3]);
+        assert_eq!(steps(true), [3, 3]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::common::{captured, cell, cell_with_backtraces, lease, run};
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Program, ProgramError};
-use leasehold_cell::steps::caps::{STRING, WIDE_STRING};
+use leasehold_cell::steps::caps::{ALL_HANDLES, LENDS, STRING, WIDE_STRING};
 use leasehold_cell::{Cell, Ended, Exit, Lease, Surroundings};
 use leasehold_lease::SharedPages;
 use std::time::{Duration, Instant};
@@ -494,6 +494,182 @@ fn handles_pass_between_components_and_are_as_few_as_a_tenant_may_have() {
         let trap = trap_of(&with_resources(body, "unreachable"));
         assert!(trap.contains(reason), "{body}: {trap}");
     }
+}
+
+/// Components that make resources, so many, and a user of them that fills the tables of one after the other.
+fn with_tables(count: usize) -> String {
+    let all = |part: fn(usize) -> String| (0..count).map(part).collect::<Vec<_>>().join("\n");
+    format!(
+        r#"(component
+  (component $maker
+    (type $r (resource (rep i32)))
+    (core func $new (canon resource.new $r))
+    (core func $drop (canon resource.drop $r))
+    (core module $m
+      (import "" "new" (func $new (param i32) (result i32)))
+      (import "" "drop" (func $drop (param i32)))
+      (func (export "fill") (param $most i32) (local $n i32)
+        (loop $l (drop (call $new (i32.const 0)))
+          (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (local.get $most))))
+        (loop $l (call $drop (local.get $n))
+          (br_if $l (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))))
+    (core instance $i (instantiate $m (with "" (instance
+      (export "new" (func $new)) (export "drop" (func $drop))))))
+    (func (export "fill") (param "most" u32) (canon lift (core func $i "fill"))))
+  {instances}
+  (component $user
+    {imports}
+    {lowered}
+    (core module $m
+      {core_imports}
+      (func (export "run") (result i32) {calls} (i32.const 0)))
+    (core instance $i (instantiate $m (with "" (instance {exports}))))
+    (func (export "run") (result (result)) (canon lift (core func $i "run"))))
+  (instance $user (instantiate $user {with}))
+  (instance $command (export "run" (func $user "run")))
+  (export "wasi:cli/run@0.2.0" (instance $command)))"#,
+        instances = all(|n| format!("(instance $m{n} (instantiate $maker))")),
+        imports = all(|n| format!(r#"(import "f{n}" (func $f{n} (param "most" u32)))"#)),
+        lowered = all(|n| format!("(core func $f{n} (canon lower (func $f{n})))")),
+        core_imports = all(|n| format!(r#"(import "" "f{n}" (func $f{n} (param i32)))"#)),
+        calls = all(|n| format!("(call $f{n} (i32.const MOST))")),
+        exports = all(|n| format!(r#"(export "f{n}" (func $f{n}))"#)),
+        with = all(|n| format!(r#"(with "f{n}" (func $m{n} "fill"))"#)),
+    )
+}
+
+#[test]
+fn tables_of_handles_that_were_once_full_are_charged_for() {
+    for (components, full) in [(3, LENDS.most), (40, ALL_HANDLES.most / 43)] {
+        let text = with_tables(components);
+        let all = text.replace("MOST", &full.to_string());
+        let ended = run_under(&cell_with_backtraces(), &all, lease(1_000_000, 256 << 10));
+        assert_eq!(ended.exit, Exit::Code(0), "{components}");
+        let charged = ended
+            .statement
+            .rows
+            .iter()
+            .find(|row| row.name == "host_page");
+        let pages = charged.map_or(0, |row| row.count);
+        // Each place is of 20 bytes.
+        assert!(pages * PAGE >= (components as u64) * full * 20, "{pages}");
+        let more = text.replace("MOST", &(full + 1).to_string());
+        let trap = trap_of(&more);
+        assert!(trap.contains("handle limit"), "{components}: {trap}");
+    }
+}
+
+/// A component that lends another one a list with the same handle so many times.
+fn lending(times: u64) -> String {
+    format!(
+        r#"(component
+  (component $maker
+    (type $thing' (resource (rep i32)))
+    (export $thing "thing" (type $thing'))
+    (core func $new (canon resource.new $thing'))
+    (core module $m
+      (import "" "new" (func $new (param i32) (result i32)))
+      (memory (export "memory") 16)
+      (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0))
+      (func (export "make") (result i32) (call $new (i32.const 7)))
+      (func (export "look") (param i32 i32)))
+    (core instance $i (instantiate $m (with "" (instance (export "new" (func $new))))))
+    (func (export "make") (result (own $thing)) (canon lift (core func $i "make")))
+    (func (export "look") (param "things" (list (borrow $thing)))
+      (canon lift (core func $i "look") (memory (core memory $i "memory")) (realloc (core func $i "realloc")))))
+  (component $user
+    (import "thing" (type $thing (sub resource)))
+    (import "make" (func $make (result (own $thing))))
+    (import "look" (func $look (param "things" (list (borrow $thing)))))
+    (core module $memory (memory (export "memory") 16))
+    (core instance $memory (instantiate $memory))
+    (core func $make (canon lower (func $make)))
+    (core func $look (canon lower (func $look) (memory (core memory $memory "memory"))))
+    (core module $m
+      (import "" "memory" (memory 16))
+      (import "" "make" (func $make (result i32)))
+      (import "" "look" (func $look (param i32 i32)))
+      (func (export "run") (result i32) (local $thing i32) (local $at i32)
+        (local.set $thing (call $make))
+        (loop $l
+          (i32.store (local.get $at) (local.get $thing))
+          (local.set $at (i32.add (local.get $at) (i32.const 4)))
+          (br_if $l (i32.lt_u (local.get $at) (i32.const {bytes}))))
+        (call $look (i32.const 0) (i32.const {times}))
+        (i32.const 0)))
+    (core instance $i (instantiate $m (with "" (instance (export "memory" (memory $memory "memory"))
+      (export "make" (func $make)) (export "look" (func $look))))))
+    (func (export "run") (result (result)) (canon lift (core func $i "run"))))
+  (instance $maker (instantiate $maker))
+  (instance $user (instantiate $user (with "thing" (type $maker "thing"))
+    (with "make" (func $maker "make")) (with "look" (func $maker "look"))))
+  (instance $command (export "run" (func $user "run")))
+  (export "wasi:cli/run@0.2.0" (instance $command)))"#,
+        bytes = times * 4
+    )
+}
+
+#[test]
+fn components_lend_each_other_few_handles_at_a_time() {
+    assert_eq!(exit_of(&lending(LENDS.most - 8)), Exit::Code(0));
+    let trap = trap_of(&lending(65_000));
+    assert!(trap.contains("handle limit"), "{trap}");
+}
+
+/// Components one after the other, each of which calls the one before, and nothing else.
+fn chain(count: usize) -> String {
+    let mut text = String::from(
+        r#"(component
+  (component $first
+    (core module $m (func (export "f")))
+    (core instance $i (instantiate $m))
+    (func (export "f") (canon lift (core func $i "f"))))
+  (component $next
+    (import "f" (func $f))
+    (core func $g (canon lower (func $f)))
+    (func (export "f") (canon lift (core func $g))))
+  (instance $c0 (instantiate $first))"#,
+    );
+    for n in 1..=count {
+        let before = n - 1;
+        text +=
+            &format!(r#"(instance $c{n} (instantiate $next (with "f" (func $c{before} "f"))))"#);
+    }
+    text + r#"
+  (core module $m (func (export "run") (result i32) (i32.const 0)))
+  (core instance $i (instantiate $m))
+  (func $run (result (result)) (canon lift (core func $i "run")))
+  (instance $command (export "run" (func $run)))
+  (export "wasi:cli/run@0.2.0" (instance $command)))"#
+}
+
+#[test]
+fn adapters_that_no_instance_is_given_are_counted() {
+    assert_eq!(exit_of(&chain(20)), Exit::Code(0));
+    let refused = refusal(&chain(120)).to_string();
+    assert!(refused.contains("instances"), "{refused}");
+}
+
+#[test]
+fn components_that_multiply_are_refused_however_many_there_would_be() {
+    // Each component has a thousand of the one before, and calls a function.
+    let mut inner = String::from(
+        r#"(component $c (import "f" (func $f)) (core func (canon lower (func $f))))"#,
+    );
+    for _ in 0..8 {
+        let all = r#"(instance (instantiate $c (with "f" (func $f))))"#.repeat(1_000);
+        inner = format!(
+            r#"(component $c (import "f" (func $f)) {inner} {all} (core func (canon lower (func $f))))"#
+        );
+    }
+    let text = format!(
+        r#"(component (component $m (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+          (func (export "f") (canon lift (core func $i "f"))))
+          (instance $m (instantiate $m)) {inner}
+          (instance (instantiate $c (with "f" (func $m "f")))))"#
+    );
+    let refused = refusal(&text).to_string();
+    assert!(!refused.is_empty());
 }
 
 #[test]
