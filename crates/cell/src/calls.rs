@@ -1,8 +1,9 @@
 //! Calls of a program's exported functions, from the controller: typed arguments, typed results.
 //!
-//! A program that was loaded to be called ([`Cell::load_exports`](crate::Cell::load_exports)) has no entry point. Its
-//! tenant makes the instance, and then answers one call after the other, each in its own turns of the processor, until
-//! it is told that there will be none ([`TenantHandle::finish`](crate::TenantHandle::finish)), is killed, or traps.
+//! A program that was loaded to be called ([`Cell::load_exports`](crate::Cell::load_exports)) has
+//! no entry point. Its tenant makes the instance, and then answers one call after the other in its
+//! own time slices. It ends when no more calls are announced
+//! ([`TenantHandle::finish`](crate::TenantHandle::finish)), when it is killed, or when it traps.
 //!
 //! 1. **Checked before it is sent.** Names, types and sizes are checked on the controller's thread (`function`):
 //!    the cell is given no call that cannot be made.
@@ -43,12 +44,12 @@ pub enum CallError {
         /// The function.
         function: String,
     },
-    /// The arguments count as more bytes than the lease allows.
+    /// The arguments are charged as more bytes than the lease allows.
     #[error("the arguments count as {bytes} bytes; `reclaim.call_bytes` allows {most}")]
     TooLarge {
-        /// What they count as.
+        /// Bytes that the arguments are charged as.
         bytes: u64,
-        /// What they may count as, for this function.
+        /// Most bytes that arguments of this function may be charged as.
         most: u64,
     },
     /// The tenant has as many calls to answer as may wait.
@@ -81,7 +82,7 @@ pub(crate) struct Call {
     reply: Sender<Result<Vec<Val>, CallError>>,
 }
 
-/// A call that was sent. Dropping it leaves the call to be made, and its results to nothing.
+/// A call that was sent. If it is dropped, the call is still made, and its results are discarded.
 #[derive(Debug)]
 pub struct PendingCall {
     answer: Receiver<Result<Vec<Val>, CallError>>,

@@ -1,4 +1,4 @@
-//! A cell, from the controller's side: start tenants, end them, hear how it went.
+//! A cell, from the controller's side: starts tenants, ends them, and reports how they ended.
 //!
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
@@ -66,29 +66,30 @@ pub struct CellConfig {
     pub preemption: Mechanism,
     /// Most top-level tenants at a time.
     pub max_tenants: u32,
-    /// Who goes first: fixed priorities, or the earliest deadline.
+    /// The order of dispatch: fixed priorities, or the earliest deadline first.
     pub order: Order,
     /// Whether the cell's thread asks for real-time priority, so that no other program of the host
-    /// takes time from reservations ([`Cell::realtime`] tells whether it got it).
+    /// takes time from reservations. [`Cell::realtime`] returns whether the host granted it.
     pub realtime: bool,
-    /// Whether a tenant is refused whose reservation cannot be kept beside those of the others, or
-    /// they beside it.
+    /// Whether admission is tested: a tenant is refused if its reservation, or that of any other
+    /// tenant, could then not be kept.
     pub admission: bool,
     /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
     /// baseline.
     pub shielding: Shielding,
-    /// What is reserved for the ends of background tenants, so that they have a bound, too, as long as
-    /// the reservations of tenants leave room for it. `None`: they end in time that nothing else
-    /// wants.
+    /// The processor reservation for ends of background tenants, which bounds these ends too. It
+    /// exists as long as the tenants' reservations leave room for it. `None`: background tenants
+    /// end in time that no reservation uses.
     pub ends: Option<Contract>,
-    /// What the cell has of the host's memory. `None`: it holds nothing, reservations are limits,
-    /// and no tenant pages.
+    /// The host memory that the cell holds. `None`: the cell holds no memory, memory reservations
+    /// are limits only, and no tenant pages.
     pub memory: Option<HeldMemory>,
     /// Whether the cell keeps how long each host step took, for calibration
     /// ([`Cell::take_step_samples`]).
     pub sample_steps: bool,
-    /// Whether what is said of a trap names the functions that were on the stack. The engine walks all of it, in a
-    /// step of up to 2 ms that no tenant is charged for: for a cell whose tenants do not mind each other.
+    /// Whether the message of a trap names the functions on the stack. The engine walks the whole
+    /// stack for it, in a step of up to 2 ms that no tenant is charged for. Only a cell without
+    /// isolation requirements among its tenants sets this.
     pub backtraces: bool,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,
@@ -129,25 +130,25 @@ pub struct Cell {
     code_cache: Option<Arc<CodeCache>>,
     realtime: Realtime,
     own_core: Option<usize>,
-    /// The reservations that are promised; `None` if nobody is to be refused.
+    /// The reservations that are promised; `None` without an admission test.
     promises: Option<Promises>,
     raised: Arc<RaisedSteps>,
     profile: Profile,
     held: Option<HeldFrames>,
-    /// Dropped when its thread has ended: what its pools may take.
+    /// The mappings that the cell's pools may take; dropped when its thread has ended.
     _mappings: Mappings,
     io: Arc<Io>,
 }
 
-/// What is needed to start a tenant.
+/// The parameters of a tenant's start.
 #[derive(Clone)]
 #[allow(missing_debug_implementations)]
 pub struct StartRequest {
-    /// What to run.
+    /// The program to run.
     pub program: Arc<Program>,
-    /// Under which contract.
+    /// The tenant's contract.
     pub lease: Lease,
-    /// With which surroundings.
+    /// The arguments, variables, directories and streams of the program.
     pub surroundings: Surroundings,
 }
 
@@ -182,8 +183,8 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Why a tenant was not taken. Where the `budget` did not pay for something, `enough_ns` would have, if that
-    /// is known.
+    /// Why a tenant was refused. If `budget` did not pay for something, `enough_ns` is the smallest
+    /// budget that would have, where it is known.
     pub(crate) fn refused(budget: Nanoseconds, enough_ns: Option<u64>, errno: Errno) -> Self {
         match errno {
             Errno::Limit => Self::Full(errno.to_string()),
@@ -197,8 +198,8 @@ impl StartError {
     }
 }
 
-/// What is said of a reclamation budget that does not pay for a start, and of what would have been enough,
-/// if that is known.
+/// The message for a reclamation budget that does not pay for a start, with the smallest sufficient
+/// budget, where it is known.
 pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
     let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
     match stated {
@@ -213,12 +214,13 @@ pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> Stri
 /// Which part of ending a tenant a measurement covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// The bound that was charged: what ending this tenant may cost, ns of processor time. All
-    /// that it and those below it were charged, if its end reports the account by class; else what
-    /// it was charged and the budgets of its children, which is no less.
+    /// The bound that was charged: what ending this tenant may cost, ns of processor time. If the
+    /// end reports the account by class, it is the sum of what the tenant and its descendants were
+    /// charged. Otherwise it is what the tenant was charged plus the budgets of its children, which
+    /// is no less.
     pub predicted_ns: u64,
-    /// Wall time from the kill until no instruction of the tenant could run any more, ns; next to
-    /// nothing if it ended by itself. What is below counts from the kill, too, on the wall's clock.
+    /// Wall time from the kill until no instruction of the tenant could run, ns; close to zero if
+    /// the tenant ended by itself. The wall times below start at the kill as well.
     pub effect_ns: u64,
     /// Until everything was severed and the tenant's slots could be used again.
     pub reusable: Elapsed,
@@ -232,9 +234,10 @@ pub struct Reclaimed {
     pub steps: u64,
     /// Pages given back: of linear memories, stacks, and the arena.
     pub pages: u64,
-    /// How many of them were the arena's.
+    /// Pages of the arena among them.
     pub arena_pages: u64,
-    /// Pauses in giving them back, for the sake of others on the host; none with a reservation.
+    /// Pauses between slices of giving pages back, which other programs of the host need; none with
+    /// a reservation.
     pub pauses: u64,
 }
 
@@ -243,18 +246,18 @@ pub struct Reclaimed {
 pub struct Ended {
     /// How its program ended.
     pub exit: Exit,
-    /// When, on the clock of [`crate::clock::monotonic_ns`]: its program ran no more, and nothing
-    /// had been taken back.
+    /// The instant of the end, on the clock of [`crate::clock::monotonic_ns`]: the program had
+    /// stopped, and nothing had been taken back.
     pub at_ns: u64,
     /// Its account at the moment it ended, by class.
     pub statement: Statement,
     /// How it used its memory, until it ended.
     pub memory: MemoryUse,
-    /// What its lease refused to it and its descendants.
+    /// Requests of the tenant and its descendants that its lease refused.
     pub refusals: Vec<Refusal>,
     /// What ending it cost.
     pub reclaimed: Reclaimed,
-    /// What it got of the processor, its end included.
+    /// Processor time that it received, its end included.
     pub supply: Supply,
 }
 
@@ -294,7 +297,7 @@ pub(crate) enum Command {
         request: Box<StartRequest>,
         /// The program's engine.
         engine: Arc<EngineParts>,
-        /// The reservation that it asks for.
+        /// The processor reservation that it requests.
         promised: Option<Promised>,
         /// What it may open, if it has a directory.
         files: Option<limit::Promise>,
@@ -308,19 +311,19 @@ pub(crate) enum Command {
     },
     /// A call of one of its exported functions.
     Call(u64, Box<Call>),
-    /// There will be no more calls.
+    /// No more calls follow.
     FinishCalls(u64),
     Statement(u64, Sender<Option<Statement>>),
-    /// What each of these has got of the processor.
+    /// Requests the processor time that each of these tenants has received.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Memory(u64, Sender<Option<MemoryUse>>),
-    /// What was seen of the host steps.
+    /// Requests the observed host steps.
     Steps(Sender<Vec<StepUse>>),
-    /// What ends cost, beside what they are charged.
+    /// Requests the costs of ends beside their charges.
     Costs(Sender<Vec<ClassCosts>>),
-    /// How long host steps took, if that is kept.
+    /// Requests the durations of host steps, if they are kept.
     Samples(Sender<Vec<StepSamples>>),
-    /// What tenants share.
+    /// Requests the areas that tenants share.
     Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
     Control(Sender<Vec<(ControlKind, ControlUse)>>),
@@ -413,7 +416,7 @@ impl Cell {
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         let overhead = dispatch::overhead(&config);
-        // Without real-time priority the host takes what it likes.
+        // Without real-time priority the host may take any amount of time.
         let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);
         let promises = config.admission.then(|| {
             let promises = Promises::new(config.order, overhead, config.ends, ends_fit);
@@ -442,15 +445,16 @@ impl Cell {
         &self.realtime
     }
 
-    /// The core that the cell's thread keeps to and no other cell with real-time priority does that shares its network
-    /// namespace. `None` without that priority, and where each core that it may run on is another cell's: then they
-    /// wait for each other, and no reservation of either can be kept.
+    /// The core that the cell's thread is pinned to and that no other real-time cell of its network
+    /// namespace uses. `None` without real-time priority, or if every core that it may run on
+    /// belongs to another cell. In the latter case the cells wait for each other, and neither can
+    /// keep a reservation.
     pub fn own_core(&self) -> Option<usize> {
         self.own_core
     }
 
-    /// What the cell really held of the host's memory when it started; `None` if it was told to
-    /// hold nothing.
+    /// The host memory that the cell really held when it started; `None` if it was configured to
+    /// hold none.
     pub fn held(&self) -> Option<&HeldFrames> {
         self.held.as_ref()
     }
@@ -559,8 +563,8 @@ impl Cell {
         self.begin(request)?.wait()
     }
 
-    /// Admits a tenant that does not run until [`TenantHandle::go`]: so that it finds what it is
-    /// [connected](Cell::connect) to from its first instruction on.
+    /// Admits a tenant that does not run until [`TenantHandle::go`], so that its
+    /// [connections](Cell::connect) exist from its first instruction on.
     ///
     /// # Errors
     /// Like [`Cell::start_tenant`].
@@ -569,9 +573,9 @@ impl Cell {
     }
 
     /// Begins to start a tenant. The admission test runs on the calling thread. Building the
-    /// program is the tenant's own work, some 100 µs: with a reservation it takes as much of it as
-    /// it takes, without one it waits until no reservation wants the processor. So many tenants
-    /// with small budgets start sooner when they are begun together.
+    /// program is the tenant's own work, some 100 µs: it consumes the tenant's budget, or, without
+    /// a reservation, background time. Many tenants with small budgets therefore start sooner when
+    /// they are begun together.
     ///
     /// # Errors
     /// When its reservation cannot be kept.
@@ -674,9 +678,9 @@ impl Cell {
         answer.recv().unwrap_or(Err(Errno::Gone))
     }
 
-    /// What tenants have got of the processor so far; `None` for those from whom everything was
-    /// taken back. Of 64 tenants at a time it is at the same instant: more would make a command
-    /// that reservations have to wait for.
+    /// Returns the processor time that tenants have received so far; `None` for tenants that have
+    /// ended. Only groups of 64 tenants are read at the same instant, because a longer command
+    /// would delay reservations.
     pub fn processors<'a>(
         &self,
         tenants: impl IntoIterator<Item = &'a TenantHandle>,
@@ -688,32 +692,32 @@ impl Cell {
             .collect()
     }
 
-    /// What the controller's commands have taken of the cell's thread so far, by kind; nothing if
-    /// the cell has ended. This one is not counted yet.
+    /// Returns the time that the controller's commands have taken of the cell's thread so far, by
+    /// kind, without this command. Empty if the cell has ended.
     pub fn control(&self) -> Vec<(ControlKind, ControlUse)> {
         let (reply, answer) = channel();
         self.send(Command::Control(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// What was seen of the host steps so far: each row that had any, how many were longer than it says,
-    /// and the longest. Nothing if the cell has ended.
+    /// Returns the observed host steps so far: each row that had any, how many exceeded the row's
+    /// time, and the longest. Empty if the cell has ended.
     pub fn steps(&self) -> Vec<StepUse> {
         let (reply, answer) = channel();
         self.send(Command::Steps(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// What ends have cost so far beside what they are charged, and what new leases are charged now.
-    /// Nothing if the cell has ended.
+    /// Returns the costs of ends so far beside their charges, and the present prices of new leases.
+    /// Empty if the cell has ended.
     pub fn costs(&self) -> Vec<ClassCosts> {
         let (reply, answer) = channel();
         self.send(Command::Costs(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// How long the host steps took since this was asked last, in a cell that keeps it
-    /// ([`CellConfig::sample_steps`]): of each row the first few thousand.
+    /// Returns the durations of host steps since the last such call, if the cell keeps them
+    /// ([`CellConfig::sample_steps`]): the first few thousand of each row.
     pub fn take_step_samples(&self) -> Vec<StepSamples> {
         let (reply, answer) = channel();
         self.send(Command::Samples(reply));
@@ -726,8 +730,8 @@ impl Cell {
         reach.longest_raised(&self.profile, &self.raised, lease)
     }
 
-    /// What tenants that page share now, and how they use it. A look is also an observation for
-    /// those of them who leave it to the paper's rule how it is kept (SPC §IV-C).
+    /// Returns the areas that paging tenants share now, and how they use them. The call is also an
+    /// observation for areas whose policy the paper's rule picks (SPC §IV-C).
     pub fn shared(&self) -> Vec<SharedUse> {
         let (reply, answer) = channel();
         self.send(Command::Shared(reply));
@@ -757,11 +761,11 @@ impl TenantHandle {
         self.send(Command::Go(self.key));
     }
 
-    /// Calls a function of the tenant's program, after the calls that wait already: does not wait for it.
+    /// Queues a call of a function of the tenant's program, and does not wait for the result.
     ///
     /// # Errors
-    /// When the function does not take the arguments, or they are too large. Whether the tenant answers is what
-    /// the call itself tells.
+    /// When the function does not take the arguments, or they are too large. The [`PendingCall`]
+    /// reports whether the tenant answers.
     pub fn call(
         &self,
         function: &ExportedFunction,
@@ -772,7 +776,8 @@ impl TenantHandle {
         Ok(pending)
     }
 
-    /// Says that there will be no more calls: when those that wait are answered, the tenant ends with code 0.
+    /// Announces that no more calls follow: when the queued calls are answered, the tenant ends
+    /// with code 0.
     pub fn finish(&self) {
         self.send(Command::FinishCalls(self.key));
     }
@@ -813,7 +818,7 @@ impl TenantHandle {
         answer.recv().ok().flatten()
     }
 
-    /// What the tenant has got of the processor so far; `None` if everything was taken back.
+    /// Returns the processor time that the tenant has received so far; `None` if it has ended.
     pub fn processor(&self) -> Option<Processor> {
         processors(&self.inbox, vec![self.key]).pop().flatten()
     }
@@ -830,8 +835,9 @@ impl TenantHandle {
     }
 }
 
-/// Whether a program is in a form for this tenant. If it pages, no step touches more pages than admission
-/// counts, each of which may have to be fetched from the disk; if not, the program brings its own image.
+/// Checks that a program was compiled in the form that this tenant needs. If the tenant pages, no
+/// step may touch more pages than admission counts, because each page may have to be fetched from
+/// the disk. Otherwise the program brings its own image.
 fn check_paging(request: &StartRequest) -> Result<(), StartError> {
     let (program, lease) = (&request.program, &request.lease);
     let pages = lease.memory.paging.is_some();
@@ -947,13 +953,13 @@ fn run(
         })
         .and_then(|executor| {
             let held = memory::held();
-            // What takes privileges has been done: from here on the thread works for guests.
+            // All privileged set-up is done: from here on the thread works for guests.
             leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
             Ok((executor, held))
         });
     match executor {
         Ok((mut executor, held)) => {
-            // Nobody waits for a cell whose controller has gone.
+            // The controller may have gone.
             let _ = ready.send(Ok((realtime, held)));
             executor.run();
         }
@@ -965,7 +971,8 @@ fn run(
     local::leave();
 }
 
-/// Takes the place that the configuration asks for, and says which core the cell's other threads leave to this one.
+/// Sets the core and priority that the configuration requests, and reports the core that the cell's
+/// other threads avoid.
 fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
         && let Err(error) = own_core::bind(cpu)
@@ -983,7 +990,7 @@ fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<O
         (false, _) => None,
     };
     let own_core = own.as_ref().map(|own| own.core);
-    // Where there is only one, nothing can leave it to this thread.
+    // On a single core, the other threads cannot avoid it.
     let core = config.cpu.or(own_core.filter(|_| cores > 1));
     let _ = place.send(Place { core, own_core });
     (realtime, own)
@@ -991,8 +998,8 @@ fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<O
 
 /// Where a cell's thread runs.
 struct Place {
-    /// The core that it keeps to, if it does.
+    /// The core that it is pinned to, if any.
     core: Option<usize>,
-    /// The same if no other cell does.
+    /// The same core, if no other cell is pinned to it.
     own_core: Option<usize>,
 }

@@ -1,7 +1,8 @@
 //! The engine's configuration: which WebAssembly a tenant may use, and how it is run.
 //!
-//! A compiled program is bound to these settings. Change any of them and [`CONFIG_VERSION`] with
-//! it, or a stale compiled program in the cache is refused by the engine instead of being missed.
+//! A compiled program is bound to these settings. A change of any of them must change
+//! [`CONFIG_VERSION`]. Otherwise the engine refuses a stale program of the cache, instead of the
+//! cache missing it.
 
 use wasmparser::WasmFeatures;
 use wasmtime::{Collector, Config, OptLevel};
@@ -31,11 +32,12 @@ pub const MEMORY_GUARD: u64 = 32 << 20;
 /// The WebAssembly features that a program may use.
 ///
 /// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit
-/// memories and tables, stack switching, the component model's asynchronous functions; and the
-/// exceptions of before WebAssembly 3.0, which the engine does not know. Of threads there are the
-/// atomic instructions: a shared memory is refused [when a program is counted](crate::load_limits), the
-/// engine is built without them, and what [waits](crate::atomics) for another thread is replaced.
+/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit memories
+/// and tables, stack switching, the component model's asynchronous functions; and the exceptions
+/// that preceded WebAssembly 3.0, which the engine does not implement. Of threads only the atomic
+/// instructions are offered. A shared memory is refused [when a program is
+/// counted](crate::load_limits), the engine is built without shared memories, and instructions that
+/// [wait](crate::atomics) for another thread are replaced.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::THREADS)
@@ -54,11 +56,12 @@ pub fn engine_config(mechanism: Mechanism) -> Config {
     engine_config_for(mechanism, StackClass::default(), false)
 }
 
-/// How long the walk over the deepest stack that has backtraces may take, ns: 32,750 frames of 16 bytes, 65 ns each as
-/// measured. No row counts it.
+/// The longest backtrace of the deepest stack, ns: 32,750 frames of 16 bytes, 65 ns each as
+/// measured. No row of the host steps counts it.
 pub const BACKTRACE_NS: u64 = 2_200_000;
 
-/// The same with stacks of a class, and perhaps with backtraces of traps: they change no code, either.
+/// The same with stacks of a class, and optionally with backtraces of traps. Neither changes the
+/// generated code.
 ///
 /// The engine walks the whole stack for a backtrace, and keeps each frame: 65 ns for each of up to 32,750 in the smallest
 /// stack. There is none where the stack is larger than by default.
@@ -80,7 +83,7 @@ pub fn engine_config_for(mechanism: Mechanism, stack: StackClass, backtraces: bo
         // limited and given back. They are never collected: a collection would walk the guest's whole
         // stack in one step.
         .collector(Collector::Null)
-        // The engine would map images over the slots of the cell's pool behind its back.
+        // The engine would map images over slots of the cell's pool without the pool's knowledge.
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.

@@ -41,8 +41,8 @@ use crate::steps::{Missing, Reach, caps};
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// Most core instances that one run of a program may make. wasmtime gives all instances of a
-/// store back one by one, so their number must be small; real components have up to about 40.
+/// Most core instances that one run of a program may make. wasmtime frees the instances of a store
+/// one by one, so that their number must be small; real components have up to about 40.
 pub const MAX_INSTANCES: u64 = 100;
 
 /// Most bytes of active data segments that starting a program may copy. More than
@@ -204,7 +204,7 @@ pub enum Form {
     /// The same, for tenants that page: any page may have to be fetched from the disk, so that no
     /// instruction touches many.
     Paged,
-    /// In an [image](Image), if they are worth it: for tenants that page, who share it.
+    /// In an [image](Image), if that pays: for tenants that page, which share it.
     ImageApart,
 }
 
@@ -322,7 +322,8 @@ impl Program {
             return Program::from_bytes_entry(entry, form, engine, &bytes);
         };
         let key = Key::new(engine, &bytes, form);
-        // It may have been compiled for the other entry: what it lacks is said by the checks before compilation.
+        // It may have been compiled for the other entry: the checks before compilation report what
+        // it lacks.
         let cached = cache.get(engine, &key);
         let cached = cached.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
         if let Some((code, inventory)) = cached {
@@ -458,8 +459,8 @@ impl Program {
         Ok(separated(&binary, &survey.inventory)?.1)
     }
 
-    /// The host steps that the program in a file can reach, without compiling it. Its function bodies are not
-    /// looked at: it may be refused for them when it is loaded.
+    /// The host steps that the program in a file can reach, without compiling it. Function bodies
+    /// are not checked: the program may still be refused for them when it is loaded.
     ///
     /// # Errors
     ///
@@ -470,7 +471,7 @@ impl Program {
         Reach::of_binary(&binary, &survey.inventory)
     }
 
-    /// How much a program has of each thing on which the time to load it depends. It is not validated.
+    /// Counts the parts of a program that determine its loading time. The program is not validated.
     ///
     /// # Errors
     ///
@@ -631,7 +632,7 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     Ok((binary, survey))
 }
 
-/// The same of a program whose function bodies are not looked at: it may be refused for them yet.
+/// The same without a check of function bodies: the program may still be refused for them.
 fn outlined(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     let size = check_outline_limits(&binary)?;
@@ -659,7 +660,7 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     if bytes.starts_with(b"\0asm") {
         return Ok(bytes.into());
     }
-    // `wat` accepts anything that is UTF-8; a file that is not even that is no text of ours.
+    // `wat` reads UTF-8: a file in another encoding is not WebAssembly text.
     let text = std::str::from_utf8(bytes).map_err(|_| ProgramError::NotWasm)?;
     if !text.trim_start().starts_with(['(', ';']) {
         return Err(ProgramError::NotWasm);

@@ -29,7 +29,7 @@ pub(crate) struct Reservation {
 }
 
 // SAFETY: a `Reservation` owns its mapping; its methods are system calls on ranges, which the
-// kernel serialises, and the unsafe ones leave it to the caller that nobody uses the memory.
+// kernel serialises, and the unsafe ones require of the caller that the memory is unused.
 unsafe impl Send for Reservation {}
 // SAFETY: as above.
 unsafe impl Sync for Reservation {}
@@ -50,8 +50,9 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// Reserves a range that is never [`allow`](Reservation::allow)ed: others put something there, and
-    /// take it away again. What is inaccessible is one mapping then, whoever made it so.
+    /// Reserves a range that is never [`allow`](Reservation::allow)ed: other code maps something
+    /// there and unmaps it again. The inaccessible part is then one mapping, regardless of its
+    /// origin.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Reservation {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages.
+    /// These pages are unused.
     pub(crate) unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -148,7 +149,7 @@ impl Reservation {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages.
+    /// These pages are unused.
     pub(crate) unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -169,7 +170,7 @@ impl Reservation {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages, and they are accessible.
+    /// These pages are unused and accessible.
     pub(crate) unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
         const MOST: usize = 64;
         let mut resident = [0_u8; MOST];

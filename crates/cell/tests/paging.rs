@@ -1,5 +1,5 @@
-//! Tenants that have more memory than is reserved for them: what they hold is theirs and right,
-//! what they cost is theirs alone, and nothing is left when they end.
+//! Tenants with more memory than their reservation: their contents are private and correct, only
+//! they pay for paging, and nothing is left when they end.
 
 mod common;
 

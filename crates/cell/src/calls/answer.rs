@@ -33,7 +33,7 @@ impl LiftBytes {
         }
     }
 
-    /// The engine goes from the guest to the host or back: says how many bytes it may lift from now on, if that
+    /// Tracks transitions between guest and host, and returns the new limit of lifted bytes, if it
     /// changes.
     fn after(&mut self, what: CallHook) -> Option<usize> {
         match what {
@@ -63,7 +63,7 @@ pub(crate) fn hook(context: &mut StoreContextMut<'_, Guest>, what: CallHook) {
 pub(crate) struct Current(Option<Discarded<Call>>);
 
 impl Current {
-    /// The execution ended like this, in the call if there is one.
+    /// Reports the exit of the execution to the caller of the current call, if there is one.
     pub(crate) fn failed(self, exit: &Exit) {
         if let Some(call) = self.0 {
             call.answer(Err(CallError::Failed(exit.clone())));
@@ -92,7 +92,7 @@ pub(crate) async fn make_module(
     Ok(Answering::Module(instance))
 }
 
-/// What a core module without an entry point exports to be called first.
+/// The initialiser that a core module without an entry point may export.
 pub(crate) const INITIALIZE: &str = "_initialize";
 
 /// Answers calls until there will be no more.

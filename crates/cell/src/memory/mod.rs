@@ -1,18 +1,18 @@
-//! The memory that a cell holds for its tenants, and what of it is whose.
+//! The memory that a cell holds for its tenants, and its division among them.
 //!
 //! A cell that is told how much of the host's memory it has ([`HeldMemory`]) holds that much from
 //! the start, and every top-level tenant takes its reservation out of it before it runs. Most
 //! tenants fit their reservation: their linear memories are anonymous [slots](crate::slot), as in a
-//! cell that holds nothing, and cost nothing more. Only a tenant whose lease lets it have more than
-//! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
-//! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
+//! cell that holds nothing, and cost nothing more. Only a tenant whose limit exceeds its
+//! reservation *pages*: its linear memories are [attached areas](paged), and pages beyond its
+//! frames are in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
 //! Tenants that page share pages: the [initial memory](crate::image) of a program that several of
 //! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
 //! How the first two are kept in memory is up to their leases ([shared]).
 //!
-//! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
-//! own because faults are served while that is in use.
+//! Everything here belongs to the cell's thread, like [`crate::local`]. It is a separate state
+//! because faults are served while the other is borrowed.
 
 mod available;
 mod data;
@@ -55,18 +55,18 @@ use std::path::PathBuf;
 pub struct HeldMemory {
     /// Bytes that the reservations of its tenants share: held from the start.
     pub bytes: u64,
-    /// Whether tenants that do not page take their reservations out of them, too. What these have
-    /// reserved and not grown to is held; what they have grown to is theirs to touch. If not,
-    /// their reservations are limits: nothing is kept for them.
+    /// Whether tenants that do not page take their reservations out of these bytes, too. The cell
+    /// then holds the part of a reservation that the tenant has not grown to. If not, their
+    /// reservations are only limits.
     pub for_all: bool,
-    /// Where pages beyond reservations go; without it no tenant pages.
+    /// The file for pages beyond reservations; without it no tenant pages.
     pub swap: Option<Swap>,
 }
 
 /// The swap file of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
-    /// Where it is made. It is gone when the cell is, however that ends.
+    /// The directory of the file. The file disappears with the cell, however the cell ends.
     pub path: PathBuf,
     /// Its length: allocated when the cell starts, so that running out shows then.
     pub bytes: u64,
@@ -79,11 +79,11 @@ struct CellMemory {
     ranges: Ranges,
     /// By the group of the top-level tenant.
     tenancies: HashMap<GroupId, Tenancy>,
-    /// Memories whose programs have gone and that nobody has claimed yet.
+    /// Memories of dropped programs that are not claimed yet.
     left: Vec<Left>,
     shared: Shared,
     regions: Regions,
-    /// Tenancies that have ended and whose memory the kernel refuses to take.
+    /// Ended tenancies whose memory the kernel refused to unmap.
     aside: Vec<Tenancy>,
 }
 
@@ -99,8 +99,8 @@ struct Creating {
 
 thread_local! {
     static MEMORY: RefCell<Option<CellMemory>> = const { RefCell::new(None) };
-    /// What the next linear memory is that the engine makes: it does not tell a memory creator, but
-    /// asks the limiter right before ([`for_tenant`]).
+    /// The next linear memory that the engine makes. The engine does not identify it to a memory
+    /// creator, but asks the limiter right before ([`for_tenant`]).
     static CREATING: Cell<Option<Creating>> = const { Cell::new(None) };
 }
 
@@ -108,7 +108,7 @@ thread_local! {
 /// [`leave`].
 ///
 /// # Errors
-/// When the host does not have it, or lacks what paging needs: which is said.
+/// When the host does not have the memory, or lacks something that paging needs.
 pub(crate) fn enter(
     held: Option<&HeldMemory>,
     profile: &Profile,
@@ -164,8 +164,8 @@ pub(crate) fn leave() {
     drop(MEMORY.with(|cell| cell.borrow_mut().take()));
 }
 
-/// Runs `f` on the memory of this thread's cell, if it holds any. `f` touches no guest memory: a
-/// fault would be served by what it has in hand.
+/// Runs `f` on the memory of this thread's cell, if it holds any. `f` must not touch guest memory:
+/// serving a fault would need the same state.
 fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
     MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
 }
@@ -176,8 +176,8 @@ pub(crate) fn for_tenant(root: GroupId, image: Option<Image>, ahead: Option<Ahea
     CREATING.set(Some(Creating { root, image, ahead }));
 }
 
-/// Fills frames up that came back to the cell, so that it holds again what it promised: a bounded
-/// step, for when nobody has anything to do. True if there is more to do.
+/// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
+/// step for an idle cell. Returns true if more is left.
 pub(crate) fn refill() -> bool {
     const STEP: u32 = 64;
     let held = with(|memory| {
@@ -187,7 +187,7 @@ pub(crate) fn refill() -> bool {
     });
     match held {
         Some(Ok(all)) => !all,
-        // The host has none to spare now: what is needed is taken when it is used.
+        // The host has no memory to spare now: frames are allocated when they are used.
         Some(Err(error)) => {
             tracing::debug!(%error, "the cell does not hold all its memory");
             false

@@ -3,12 +3,12 @@
 //! A memory is a row of attached areas, its *parts*: the first as large as the memory was made, the
 //! others made when it grows, each larger than was asked for by a quarter of the memory, so that
 //! there are few. Only what the guest has grown to is accessible. An area has places in the swap
-//! file for all its pages from the start: so growth is refused when there are none, and no fault
-//! is, later.
+//! file for all its pages from the start. A lack of places therefore refuses growth, and never a
+//! later fault.
 //!
-//! Some parts are shared with other tenants: the [image](crate::image) of the program, of which what is
-//! written to is copied, and [data sets](super::data), which the guest reads. [Regions](super::region)
-//! lie between parts: what is there may change.
+//! Some parts are shared with other tenants: the [image](crate::image) of the program, whose pages
+//! are copied when they are written to, and [data sets](super::data), which are read-only.
+//! [Regions](super::region) lie between parts, because their mappings may change.
 
 use super::ranges::Range;
 use super::{CREATING, CellMemory, Creating, with};
@@ -25,8 +25,8 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 pub(crate) struct Memories(pub(crate) SlotPool);
 
 // SAFETY: `new_memory` gives what was asked for or an error: a slot, which is as its own creator
-// promises, or addresses that nobody else uses, at least as large as the reservation with at least
-// the guard after it, of which what is accessible reads as zero.
+// promises, or unused addresses, at least as large as the reservation with at least the guard after
+// it, whose accessible part reads as zero.
 unsafe impl MemoryCreator for Memories {
     fn new_memory(
         &self,
@@ -148,8 +148,8 @@ impl Ahead {
         // The last page of an image may be longer than what the program put there.
         let length = page.len().min(self.memory.bytes.saturating_sub(offset));
         let to = (self.memory.start + offset) as *mut u8;
-        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which nobody
-        // else knows yet.
+        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which
+        // have no other reference yet.
         unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), to, length) };
         self.next += 1;
         Ok(true)
@@ -164,8 +164,8 @@ impl Ahead {
     }
 }
 
-/// A linear memory of attached areas. Dropping it leaves them to whoever takes back what its
-/// program left.
+/// A linear memory of attached areas. Dropping it leaves them to the task that takes back the
+/// program's memory.
 #[derive(Debug)]
 pub(super) struct PagedMemory {
     root: GroupId,
@@ -248,8 +248,7 @@ impl CellMemory {
         self.grow(memory, bytes)
     }
 
-    /// Gives up what the last part of a memory might still grow to, so that something else can come
-    /// right behind it.
+    /// Gives up the reserve of a memory's last part, so that another area can follow it directly.
     pub(super) fn seal(&mut self, memory: &mut PagedMemory) -> Result<(), Error> {
         let Some(last) = memory.parts.last_mut() else {
             return Ok(());
@@ -330,7 +329,7 @@ impl CellMemory {
         let attachment = match attached {
             Ok(attachment) => attachment,
             Err(error) => {
-                // Nobody has it: it can only be there.
+                // It has no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(area);
                 return Err(error);
             }
@@ -342,13 +341,13 @@ impl CellMemory {
         })
     }
 
-    /// Goes on taking what is attached in a linear memory away from its tenant, which does not use it.
+    /// Continues to detach an unused attachment of a linear memory.
     pub(super) fn detach_attachment(&mut self, at: AttachmentId, pages: u32) -> Detached {
         match self.paging.detach_step(at, pages) {
             Ok(Ending::More) => Detached::More,
             Ok(Ending::Done) | Err(Error::Refused(Refused::Stale)) => Detached::Done,
             Err(error) => {
-                // Such as a lock whose frames somebody else has by now.
+                // For example a lock whose frames are in use elsewhere by now.
                 tracing::debug!(%error, "a part of a linear memory stays until its tenant ends");
                 Detached::Kept
             }
@@ -356,7 +355,7 @@ impl CellMemory {
     }
 }
 
-/// What came of a step of detaching a part.
+/// The result of a step of detaching a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detached {
     More,
@@ -399,7 +398,7 @@ impl PagedMemory {
 impl Drop for PagedMemory {
     fn drop(&mut self) {
         if let Some(left) = self.leave() {
-            // Off the cell's thread nothing can be given back; nobody drops a store there.
+            // Off the cell's thread nothing can be given back, but no store is dropped there.
             with(|memory| memory.left.push(left));
         }
     }
@@ -410,8 +409,8 @@ pub(crate) fn claim(left: &mut Vec<Left>) {
     with(|memory| left.append(&mut memory.left));
 }
 
-/// Goes on taking these memories back, whose tenant goes on: visits `pages` pages at the most, of
-/// one part.
+/// Continues to take back these memories of a running tenant: visits at most `pages` pages of one
+/// part.
 pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
     with(|memory| {
         let Some(last) = left.last_mut() else { return };

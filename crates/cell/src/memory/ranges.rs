@@ -21,7 +21,7 @@ pub(super) struct Ranges {
     capacity: usize,
 }
 
-/// A range that somebody has taken.
+/// A range in use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range(usize);
 

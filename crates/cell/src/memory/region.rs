@@ -1,19 +1,19 @@
-//! Regions that are mapped: memory that tenants communicate through, with no copy.
+//! Mapped regions: memory through which tenants communicate without a copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
-//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)): they are in memory as
-//!    long as it has them, and nobody ever waits for a disk because of them.
-//! 2. *Who maps it sets frames aside.* To every other tenant its pages are foreign ones, for each of
-//!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
-//!    its own view of a page, and maps it again when it is touched.
+//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)). The pages stay in
+//!    memory as long as the creator has them, so that no tenant waits for a disk because of them.
+//! 2. *A tenant that maps it sets frames aside.* For every other tenant the pages are foreign, and
+//!    each of them conserves one of its own frames (SPC §IV-A). When its reservation is used up,
+//!    the tenant loses its view of a page, and maps the page again when it touches it.
 //! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
-//!    tenant is about to run ([`withdraw`]). One that is no longer allowed, because the creator has
-//!    ended, the region was dropped or the capability revoked, is taken away before, in the turn and
-//!    at the expense of the tenant that has it. So the end of a creator costs it nothing for those who
-//!    have mapped its regions, however many they are.
-//! 4. *In its place are zeros*: pages of the tenant's own, that it was charged for when it mapped
-//!    the region and that have the frames which were set aside. What was in the region nobody sees
-//!    again. A tenant is not ended because somebody else has. The place can be [used
+//!    tenant is about to run ([`withdraw`]). A mapping that is no longer allowed, because the
+//!    creator has ended, the region was dropped or the capability revoked, is removed first. The
+//!    removal is charged to the tenant with the mapping. The cost of a creator's end is therefore
+//!    independent of the number of tenants that map its regions.
+//! 4. *Zeros take its place*: the tenant's own pages, which it was charged for when it mapped the
+//!    region, in the frames that were set aside. The contents of the region are never visible
+//!    again. The end of a creator does not end the other tenants. The place can be [used
 //!    again](replace) for another region.
 
 use super::growth;
@@ -30,10 +30,10 @@ use std::collections::HashMap;
 /// each is looked at before the tenant runs.
 const MOST: usize = 16;
 
-/// Pages that are pinned, or taken away, between two looks at who else wants to run.
+/// Pages that are pinned or removed between two checks for preemption.
 const STEP: u32 = 64;
 
-/// What a capability allows to map; `None` if nothing.
+/// Returns the region that a capability allows to map, if any.
 type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
 
 /// The regions of a cell whose creators have them.
@@ -48,7 +48,7 @@ struct Created {
     at: AttachmentId,
 }
 
-/// What is to be mapped, and by whom.
+/// A request to map a region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) region: RegionId,
@@ -71,13 +71,13 @@ pub(super) struct Place {
     shown: Shown,
 }
 
-/// What is seen at a place.
+/// The contents of a place.
 #[derive(Debug, Clone, Copy)]
 enum Shown {
     /// This region, and afterwards these zeros.
     Region(Request, AreaId),
-    /// What was there is being taken away. Then comes the region, if it may still be mapped, and
-    /// the zeros otherwise; they are made then, if there are none, in the places of those that go.
+    /// The old contents are being removed. The region follows if it may still be mapped, otherwise
+    /// the zeros. If there are no zeros yet, they are made in the swap places of the removed pages.
     Nothing(Option<Request>, Option<AreaId>),
     /// Zeros, which are the program's to write to.
     Zeros,
@@ -86,13 +86,13 @@ enum Shown {
 /// Why a region was not mapped.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Its creator does not have it any more.
+    /// Its creator has dropped it or ended.
     Gone,
     /// Another memory of the same top-level tenant has it, or it was to be where another region is.
     Busy,
     /// The tenant has as many places as it may.
     TooMany,
-    /// It was to be where no region of as many pages was.
+    /// The requested place never had a region of as many pages.
     NoPlace,
     /// The reservation is too small, or there is no room in the swap file.
     Memory,
@@ -112,7 +112,7 @@ impl From<Error> for Refusal {
 }
 
 thread_local! {
-    /// Places in the memories of the cell: while there are none, nobody has to look at any.
+    /// The number of places in the memories of the cell: without any, no check is needed.
     static PLACES: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -153,18 +153,18 @@ pub(crate) fn find(
     found.flatten().unwrap_or(Ok(None))
 }
 
-/// Has `grow` grow the memory of a region's creator by it, who has made it a moment ago; returns the
-/// offset. `None` if `grow` did not come to grow a memory that pages.
+/// Makes `grow` grow the memory of a new region's creator by the region; returns the offset. `None`
+/// if `grow` grew no paging memory.
 pub(crate) fn create(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
     grow_by(request, CellMemory::create_region, grow)
 }
 
-/// The same with a region that there is.
+/// The same for an existing region.
 pub(crate) fn map(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
     grow_by(request, CellMemory::attach_region, grow)
 }
 
-/// How a region comes to be at an address in the memory of a top-level tenant's.
+/// A function that attaches a region at an address in the memory of a top-level tenant.
 type Attach = fn(&mut CellMemory, GroupId, *mut u8, &Request) -> Result<AttachmentId, Error>;
 
 fn grow_by(
@@ -179,7 +179,7 @@ fn grow_by(
     offset.map(|offset| offset.map_err(Refusal::from))
 }
 
-/// Goes on making a region that was created a moment ago resident, for good; true if all of it is.
+/// Continues to pin a new region; returns true when all of it is pinned.
 ///
 /// # Errors
 /// Why it cannot be.
@@ -191,8 +191,8 @@ pub(crate) fn pin_step(region: RegionId) -> Result<bool, Refusal> {
     Ok(pinned.unwrap_or(Err(Refused::Stale.into()))? == Ending::Done)
 }
 
-/// Has a region mapped where another one was, at this offset of a memory, before the tenant runs
-/// again ([`withdraw`]). Whether it then is, [`find`] says.
+/// Schedules the mapping of a region in place of another one, at this offset of a memory, before
+/// the tenant runs again ([`withdraw`]). [`find`] tells whether it succeeded.
 ///
 /// # Errors
 /// Why it cannot be; nothing has changed.
@@ -219,11 +219,11 @@ pub(crate) fn replace(
     replaced.unwrap_or(Err(Refusal::NoPlace))
 }
 
-/// Takes a step towards taking what regions a top-level tenant must not see any more from it, by
-/// what a capability allows to map; true if nothing is left to take.
+/// Takes a step towards unmapping the regions that a top-level tenant may no longer access, as
+/// `allowed` decides. Returns true if none is left.
 ///
 /// # Errors
-/// Why zeros cannot be had in place of one: then the tenant must not run.
+/// When no zeros can take the place of a region: the tenant must then not run.
 pub(crate) fn withdraw(root: GroupId, allowed: Allowed<'_>) -> Result<bool, String> {
     let withdrawn = with(|cell| cell.withdraw(root, allowed)).unwrap_or(Ok(true));
     withdrawn.map_err(|error| format!("zeros in place of a region that has gone: {error}"))
@@ -237,7 +237,7 @@ impl Request {
     /// Whether the capability allows it still.
     fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
         let (tenant, selector) = self.by;
-        // Without its creator's memory it is nobody's, whatever the capability says.
+        // Without its creator's memory the region cannot be mapped, even with a valid capability.
         regions.0.contains_key(&self.region)
             && allowed(tenant, selector).is_some_and(|mapping| {
                 mapping.region == self.region && (mapping.writable || !self.writable)
@@ -263,7 +263,7 @@ impl CellMemory {
         let attached = zeros.and_then(|zeros| match attach(self, root, start, request) {
             Ok(at) => Ok((at, zeros)),
             Err(error) => {
-                // Nobody has them: they can only be there.
+                // They have no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(zeros);
                 Err(error)
             }
@@ -325,14 +325,14 @@ impl CellMemory {
         let at = match unsafe { self.paging.attach_at(to, area, start, pages) } {
             Ok(at) => at,
             Err(error) => {
-                // Nobody has it: it can only be there.
+                // It has no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(area);
                 return Err(error);
             }
         };
         // Finds out whether it fits, and maps nothing yet.
         if let Err(error) = self.paging.pin_step(at, 0) {
-            // Nobody else has it, so it goes with this.
+            // No other tenant has it, so that this frees it.
             self.paging.detach(at)?;
             return Err(error);
         }
@@ -437,22 +437,22 @@ impl CellMemory {
 }
 
 impl Regions {
-    /// If that is a region in the memory of its creator, it is nobody's from now on.
+    /// Abandons a region that leaves the memory of its creator.
     fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
         if self.0.get(&region).is_some_and(|created| created.at == at)
             && let Some(created) = self.0.remove(&region)
         {
-            // It is there as long as somebody has it.
+            // The area exists as long as a tenant has it.
             let _ = paging.abandon(created.area);
         }
     }
 
-    /// A top-level tenant ends: its regions are nobody's from now on. A step for each region of the
+    /// Abandons the regions of an ending top-level tenant. Takes a step for each region of the
     /// cell.
     pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
         let ending = self.0.extract_if(|_, created| created.home == root);
         for (_, created) in ending {
-            // It is there as long as somebody has it.
+            // The area exists as long as a tenant has it.
             let _ = paging.abandon(created.area);
         }
     }

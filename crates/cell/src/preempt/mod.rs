@@ -1,7 +1,7 @@
-//! Taking the processor back from a guest: the one door behind which the mechanism hides.
+//! Preemption of guests: one interface for both mechanisms.
 //!
-//! The executor sets a deadline ([`Preemption::set_timer`]), says which guest it is about to poll
-//! ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
+//! The executor sets a deadline ([`Preemption::set_timer`]), names the guest that it is about to
+//! poll ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
 //! ([`Preemption::interrupter`]), the guest yields: its future returns `Pending`, ready to be
 //! polled again. Host calls are not interrupted; the guest yields when the one it is in returns.
 
@@ -45,8 +45,8 @@ pub const INSTANCES: usize = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// Guests are compiled without any checks; a signal makes them call the engine's yield. Needs
-    /// x86-64 Linux and the engine as it is known; where that is missing, epochs are used.
+    /// Guests are compiled without any checks; a signal makes them call the engine's yield.
+    /// Requires x86-64 Linux and the known layout of the engine; otherwise epochs are used.
     #[default]
     Injected,
     /// Guests check a counter at every loop back edge and function entry.
@@ -54,8 +54,8 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// What the environment variable `LEASEHOLD_PREEMPT` names; the default if it names nothing
-    /// that there is.
+    /// Returns the mechanism that the environment variable `LEASEHOLD_PREEMPT` names, or the
+    /// default if it names none.
     pub fn from_environment() -> Self {
         let Ok(name) = std::env::var("LEASEHOLD_PREEMPT") else {
             return Self::default();
@@ -252,8 +252,9 @@ impl Preemption {
         self.alarm.set(at_ns);
     }
 
-    /// The same for a guest that must not feel what was set for others: no signal comes before that
-    /// time. A system call whenever the time is another than before.
+    /// The same for a guest that must not be interrupted by an earlier timer of others: no signal
+    /// arrives before that time. Makes a system call whenever the time differs from the previous
+    /// one.
     pub fn set_timer_exactly(&self, at_ns: Option<u64>) {
         self.alarm.set_exactly(at_ns);
     }
@@ -268,8 +269,8 @@ impl Preemption {
         self.alarm.take()
     }
 
-    /// For other threads, and for host calls of the guest that runs: has it yield as soon as it
-    /// can.
+    /// Returns the handle by which other threads, and host calls of the running guest, make it
+    /// yield as soon as it can.
     pub fn interrupter(&self) -> Interrupter {
         self.alarm.interrupter().clone()
     }

@@ -2,9 +2,8 @@
 //!
 //! In `wasmtime-wasi` a pollable is two boxed entries of the resource table, and a timer in the
 //! runtime once it is waited for: a million of them take half a second to drop. Here it is one
-//! arena slot that says what to wait for. Nothing is queued anywhere while nobody waits, and
-//! while an execution waits, the only trace of it outside the arena is that execution's one
-//! deadline.
+//! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
+//! only state of a wait outside the arena is the execution's one deadline.
 
 use super::{Wasi, rep};
 use crate::clock;
@@ -46,9 +45,9 @@ impl Source {
     }
 }
 
-/// How many pollables there are of each stream of an execution, by its place in the resource table: a stream
-/// is not to be dropped before them, as another one would take its place. A page of the host's, from the
-/// first of them on.
+/// The number of pollables of each stream of an execution, by the stream's place in the resource
+/// table. A stream must not be dropped before them, because another stream would take its place.
+/// Takes a page of the host's memory from the first pollable on.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Option<Box<[u32; ENTRIES.size()]>>);
 

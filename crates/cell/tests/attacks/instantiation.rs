@@ -1,4 +1,4 @@
-//! What the engine does before the first instruction of a program.
+//! Attacks on the engine's work before the first instruction of a program.
 
 use super::common::{cell, lease, run};
 use leasehold_cell::steps::caps;

@@ -40,7 +40,7 @@ pub(crate) fn with_c_str<R>(path: &[u8], with: impl FnOnce(&CStr) -> Answer<R>) 
     with(&CString::new(path).map_err(|_| GuestErrno::Inval)?)
 }
 
-/// Where a call is made, and so whether it may wait.
+/// The thread of a call, which determines whether it may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
     /// On the cell's thread, in a directory of this class.
@@ -56,8 +56,8 @@ impl Site {
     }
 
     fn resolve(self) -> ResolveFlags {
-        // Another file system below may be of another class. And a chain of 39 links, each of 4 KiB, makes
-        // a walk of 30,000 names of the shortest path.
+        // A file system that is mounted below may be of another class. A chain of 39 links of 4 KiB
+        // each turns the shortest path into a walk of 30,000 names.
         let short = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
         match self {
             Self::Cell(Class::Memory) => short,
@@ -68,7 +68,7 @@ impl Site {
         }
     }
 
-    /// Whether an answer means that a thread that may block has to ask again.
+    /// Whether an error means that a thread that may block has to repeat the call.
     pub(crate) fn is_undecided(self, errno: Errno) -> bool {
         match self {
             Self::Cell(Class::Memory) => matches!(errno, Errno::XDEV | Errno::LOOP),
@@ -93,8 +93,8 @@ pub(crate) fn open(
     opened(site, kernel::open(directory, path, flags, site.resolve())?)
 }
 
-/// Creates the file `path`, on the cell's thread, where it was just seen that nothing has that name; the
-/// file and its status.
+/// Creates the file `path` on the cell's thread, after a look-up that found no such name. Returns
+/// the file and its status.
 pub(super) fn create(
     class: Class,
     directory: BorrowedFd<'_>,
@@ -109,7 +109,7 @@ pub(super) fn create(
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    // What is to be created is never cached, says the kernel.
+    // The kernel never reports a new file as cached.
     opened(
         site,
         kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?,
@@ -142,8 +142,8 @@ pub(crate) fn status(
     Ok((status, kept))
 }
 
-/// The status of what has a name, if something has it; `None` on the cell's thread if it has to wait, or
-/// if what has the name could be large, so that nothing is to be made of it there.
+/// Returns the status of the file with a name, if there is one. `None` on the cell's thread if it
+/// has to wait, or if the file could be large, so that it must not be changed there.
 pub(super) fn look(
     account: &Arc<Account>,
     site: Site,
@@ -224,8 +224,8 @@ impl AsFd for Parent<'_> {
     }
 }
 
-/// Finds the directory that the last name of `path` is in; and that name. A path that says that it is a
-/// directory's, by its end, is one itself, and the name is `.`.
+/// Finds the directory of the last name of `path`, and that name. A path that ends like a
+/// directory's is itself the directory, and the name is `.`.
 pub(crate) fn parent<'a>(
     site: Site,
     start: BorrowedFd<'a>,

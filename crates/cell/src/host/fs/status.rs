@@ -1,4 +1,4 @@
-//! What a guest is told of a file.
+//! The status of a file, as a guest sees it.
 
 use crate::host::answer::Answer;
 use crate::host::fs::descriptor::kind_of;

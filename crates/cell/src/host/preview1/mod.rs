@@ -1,8 +1,8 @@
 //! WASI preview 1: its 46 functions, on the cell's own files.
 //!
-//! What they answer is what `wasmtime-wasi` answers, except where a bound demands something else: a path
-//! has at most 4,095 bytes, a call looks at 1,024 buffers at most, a descriptor beyond the lease's limit
-//! is `EMFILE`, and a FIFO is opened without waiting for its other end.
+//! Their answers are those of `wasmtime-wasi`, except where a bound requires others: a path has at
+//! most 4,095 bytes, a call uses at most 1,024 buffers, a descriptor beyond the lease's limit is
+//! `EMFILE`, and a FIFO is opened without waiting for its other end.
 //!
 //! Functions that never wait are linked as such: no future is made for them. The others try without
 //! waiting first ([`Attempt`]).
@@ -29,13 +29,13 @@ use wasmtime::{Caller, Linker, Result};
 
 const MODULE: &str = "wasi_snapshot_preview1";
 
-/// What is left to do on the cell's thread when a job is done.
+/// The rest of a call on the cell's thread, after its job is done.
 type Finish = Box<dyn FnOnce(&mut Caller<'_, Guest>) -> Answer + Send>;
 
-/// What a thread that may block does.
+/// The work of a thread that may block.
 type Work = Box<dyn FnOnce() -> Finish + Send>;
 
-/// What a first try led to.
+/// The result of a first try.
 enum Attempt {
     /// It was done.
     Done,
@@ -43,7 +43,7 @@ enum Attempt {
     Elsewhere(Work),
 }
 
-/// Tells the guest what was answered, now or when it is.
+/// Delivers an answer to the guest, now or when the job is done.
 fn respond<T: Send + 'static>(
     caller: &mut Caller<'_, Guest>,
     tried: Try<T>,
@@ -61,7 +61,7 @@ fn respond<T: Send + 'static>(
     }
 }
 
-/// The same where there is nothing to tell but whether it failed.
+/// The same for answers without a value.
 fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
     respond(caller, tried, |_, ()| Ok(()))
 }
