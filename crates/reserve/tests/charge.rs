@@ -1,5 +1,5 @@
-//! Processor time that helper threads spend on a server's behalf is taken out of its budget, or of
-//! its time slices in the background.
+//! Processor time of helper threads for a server is charged to its budget, or to its time slices in
+//! the background.
 
 mod common;
 
