@@ -1,5 +1,5 @@
-//! `preempt`: what it costs a guest to be preemptible, and how soon the scheduler has the processor
-//! back (SPR §IV).
+//! `preempt`: the cost of being preemptible for a guest, and the delay until the scheduler has the
+//! processor (SPR §IV).
 //!
 //! The same guests run under each mechanism in turns, on one thread, a quantum of a millisecond at
 //! a time: *none* (the guest is left alone), *injected* (compiled without checks, a signal makes
@@ -114,7 +114,7 @@ fn measure(guests: &[Guest], rounds: usize) -> Result<Measured> {
         progress.at(guest.name);
         let programs = Arm::compile_for(&arms, &guest.bytes).with_context(|| guest.name)?;
         let mut of_guest: Vec<Point> = Way::ALL.map(|way| Point::new(guest.name, way)).into();
-        // A rehearsal: memory and code that nobody has used yet.
+        // A rehearsal for memory and code that were not used yet.
         for (arm, program) in arms.iter().zip(&programs) {
             arm.run(guest, program, QUANTUM)?;
         }

@@ -1,8 +1,8 @@
-//! `processes`: what the death of a Linux process costs (BRR fig. 2, Linux column).
+//! `processes`: the cost of ending a Linux process (BRR fig. 2, Linux column).
 //!
 //! A process that maps one page over and over owns no memory but the kernel's structures; killing
-//! it shows what reclaiming those takes, and what a neighbour feels who forks processes on the
-//! same processor at the time. Nothing of Leasehold runs here: it is the reason for Leasehold.
+//! it shows the cost of reclaiming those, and the delay of a neighbour that forks processes on the
+//! same processor at the time. Leasehold does not take part: the study shows why it exists.
 
 mod map_limit;
 mod victims;

@@ -1,4 +1,4 @@
-//! Results as documents: what studies left behind as JSON, a page for each host.
+//! Results as documents: a page for each host, made from the studies' JSON.
 //!
 //! A page is a function of the files alone, so that it can be written anew at any time and on any machine. It says
 //! date, commit, form and host of each measurement, every finding with its bound, and the keys of the rows as the rows

@@ -1,4 +1,4 @@
-//! BRR fig. 1: what a hostile tenant costs the host, and its neighbour, when it is ended.
+//! `rogue`: the cost of ending a hostile tenant, for the host and for its neighbour (BRR fig. 1).
 
 mod attack;
 mod duel;
@@ -200,8 +200,8 @@ const NOTES: [&str; 6] = [
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
 
-/// Every runtime as it is used; wasmtime with a neighbour as far away as he can be, as one who
-/// gives each tenant a process would have him; and a cell with one who shares its memory cgroup.
+/// Returns every runtime as it is used: wasmtime with the most distant neighbour possible, as with
+/// a process for each tenant; and a cell with a neighbour that shares its memory cgroup.
 fn arms(placements: &[Placement], furthest: Place) -> Vec<Arm> {
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
     let usual = placements

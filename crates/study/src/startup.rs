@@ -1,4 +1,5 @@
-//! `startup`: what groups, charges and leases add to the start of real programs (BRR fig. 6).
+//! `startup`: the overhead of groups, charges and leases at the start of real programs (BRR fig.
+//! 6).
 //!
 //! Three ways to run the same compiled program take turns: a cell as it is used (*leased*), the
 //! same cell without groups and charges (*plain*), and *wasmtime* as it comes. Start-up is the

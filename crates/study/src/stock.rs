@@ -69,7 +69,7 @@ pub struct Limits {
 pub struct Invocation {
     /// Arguments, the program's own name first.
     pub args: Vec<String>,
-    /// Directories: that of the host, and its name for the guest, who may write.
+    /// Directories: that of the host, and its name for the guest, which may write.
     pub dirs: Vec<(PathBuf, String)>,
     /// Standard input.
     pub stdin: Bytes,
@@ -111,8 +111,8 @@ impl WasiView for Guest {
 }
 
 impl Stock {
-    /// An engine whose guests run on processor `cpu` only, or on any; on as many threads as there
-    /// are processors for whoever asks.
+    /// Creates an engine whose guests run on processor `cpu` only, or on any, with as many threads
+    /// as the caller may use processors.
     ///
     /// # Errors
     /// If the pool cannot be reserved, or there is no such processor.
@@ -121,8 +121,8 @@ impl Stock {
         Self::with_threads(allocation, limits, cpu, threads)
     }
 
-    /// The same on so many `threads`. With one for each guest nobody waits until another one
-    /// yields: the host's own scheduler shares the processor among them.
+    /// The same on so many `threads`. With one for each guest, no guest waits until another one
+    /// yields: the host's scheduler shares the processor among them.
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the host refuses the threads.
@@ -165,8 +165,8 @@ impl Stock {
         })
     }
 
-    /// Has every guest that is running yield to the others, as an embedder who runs many tenants
-    /// does now and then.
+    /// Makes every running guest yield to the others, as an embedder with many tenants does
+    /// periodically.
     pub fn turn(&self) {
         self.engine.increment_epoch();
     }

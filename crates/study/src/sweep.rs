@@ -1,4 +1,4 @@
-//! A sweep over the number of attackers: what a victim feels of them, eager and shielded, on the
+//! A sweep over the number of attackers: their effect on a victim, eager and shielded, on the
 //! simulated machines and on a real cell (SPR fig. 10 and 12).
 //!
 //! A study of one attack says what its variants are (`V`: the size of a ring, a policy), how one

@@ -121,7 +121,8 @@ impl Arm {
         Ok(arms)
     }
 
-    /// The programs of all `arms` for a guest; those who share a setting share the program.
+    /// Returns the programs of all `arms` for a guest; arms with the same setting share the
+    /// program.
     pub(super) fn compile_for(arms: &[Self], bytes: &[u8]) -> Result<Vec<Arc<Program>>> {
         let mut programs: Vec<Arc<Program>> = Vec::new();
         for arm in arms {

@@ -15,8 +15,8 @@ const DIRECTORY: &str = "/data";
 /// The file in it; a descriptor bomb opens it again and again.
 const FILE: &str = "bomb";
 
-/// Executions that wait when their tenant, or whom they wait for, is ended: each takes two of the
-/// 256 places that a tenant may have in a cell of 1,024.
+/// Executions that wait when their tenant, or the tenant that they wait for, is ended. Each takes
+/// two of the 256 places that a tenant may have in a cell of 1,024.
 const WAITERS: u32 = 100;
 
 /// When a guest is ended.

@@ -161,8 +161,8 @@ impl<'a> Together<'a> {
         }
         let mut living: Vec<(usize, &Attack, Living)> = Vec::new();
         let mut started_ns = 0;
-        // First those that do damage first: one after the other, for only what they have is to be
-        // side by side with the rest. Who is killed at a certain age starts when all are ready.
+        // Attacks that first do damage start first, one after the other: only what they hold is to
+        // coexist with the rest. Attacks that are killed at a certain age start when all are ready.
         let ready = |attack: &Attack| matches!(attack.when, When::Ready(_));
         let turns = || programs.iter().enumerate();
         let (early, late): (Vec<_>, Vec<_>) = turns().partition(|(_, (attack, _))| ready(attack));

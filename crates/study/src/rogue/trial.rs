@@ -166,7 +166,7 @@ impl Trial {
 pub struct Bench {
     guests: PathBuf,
     surroundings: Surroundings,
-    /// For guests that have a neighbour on the other processor, and for whoever measures.
+    /// The processor of guests whose neighbour is on the other one, and of the measuring thread.
     guest_cpu: usize,
     neighbour_cpu: usize,
     furthest: Place,

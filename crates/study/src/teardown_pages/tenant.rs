@@ -169,7 +169,7 @@ impl InStock {
         )?;
         running.wait_for_output(READY, PATIENCE)?;
         let times = running.kill().times;
-        // The store gives all its memory back before anybody can have its place.
+        // The store gives all its memory back before its place can be used again.
         let dropped_ns = times.dropped_ns - times.stopped_ns;
         Ok(End {
             reusable_ns: dropped_ns,
