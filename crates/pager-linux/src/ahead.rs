@@ -1,10 +1,10 @@
 //! Fault-around: mapping what a sequential reader or writer will touch next.
 //!
-//! A fault costs a signal (2 µs); a page that is mapped along with others a tenth of that. So while
-//! faults follow on what was mapped last, twice as many pages are mapped ahead each time, as far
-//! as the policy [has them for nothing](leasehold_pager::Pager::map_ahead).
+//! A fault costs a signal (2 µs); a page that is mapped along with others a tenth of that. While
+//! faults continue where the last mapping ended, the number of pages mapped ahead doubles each
+//! time, as far as the policy [grants them without an eviction](leasehold_pager::Pager::map_ahead).
 
-/// Where the faults of an attachment are going.
+/// The prediction of an attachment's next faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stream {
     /// The page after those that were mapped last.

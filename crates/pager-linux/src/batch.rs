@@ -1,8 +1,8 @@
-//! System calls put off, so that neighbours share one.
+//! Deferred system calls, so that neighbours share one.
 //!
-//! Within one operation of the pager nobody looks at page tables, so entries to be made or
-//! removed are collected, and made or removed before it returns. Frames that are released may
-//! wait longer: nobody can see them.
+//! No tenant runs within one operation of the pager, so changes of page-table entries are
+//! collected, and made before it returns. Released frames may wait longer, because they are not
+//! visible.
 
 use crate::span::Span;
 

@@ -1,4 +1,4 @@
-//! Memory that tenants communicate through: one of them keeps its pages, the others map them.
+//! Memory through which tenants communicate: one of them keeps its pages, the others map them.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn pin(paging: &Paging, at: AttachmentId) {
     while paging.pin_step(at, 7).expect("pinned") == Ending::More {}
 }
 
-/// Whoever keeps the pages, with little more, and somebody with few frames.
+/// A tenant that keeps the pages, with little more, and another one with few frames.
 fn pair(paging: &Paging) -> (AreaId, Tenant, Tenant) {
     let area = paging.create_resident_area(PAGES, Sharing::Conserve);
     let area = area.expect("an area");

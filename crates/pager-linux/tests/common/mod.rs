@@ -90,7 +90,7 @@ impl Addresses {
         unsafe { self.word(page).write_volatile(word) }
     }
 
-    /// Fills a page with what nobody would make up.
+    /// Fills a page with noise.
     pub(crate) fn fill(&self, page: u32, seed: u64) {
         let words = self.start.wrapping_add(page as usize * BYTES).cast::<u64>();
         for at in 0..BYTES / 8 {
