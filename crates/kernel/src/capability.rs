@@ -1,4 +1,4 @@
-//! Capabilities: what a tenant holds of an object, and how it names it.
+//! Capabilities: a tenant's rights on an object, and the selector that names them.
 
 use core::fmt;
 
@@ -11,8 +11,8 @@ use crate::table::Leaf;
 /// Bits of a selector that tell the place in the table.
 pub(crate) const INDEX_BITS: u32 = 20;
 
-/// How a guest names one of its capabilities: the place in its table (20 bits) and how often
-/// the place was reused before (12 bits, wrapping).
+/// A guest's name of one of its capabilities: the place in its table (20 bits) and the number of
+/// reuses of the place (12 bits, wrapping).
 ///
 /// Selectors mean something only together with their tenant. One that was dropped is detected,
 /// unless the tenant itself went on to reuse the place 4,096 times.
@@ -129,6 +129,6 @@ pub(crate) struct Derivation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Granted {
     pub(crate) allowance: Handle<Allowance>,
-    /// Has the allowance closed when the holder ends; `None` if they end together anyway.
+    /// Closes the allowance when the holder ends; `None` if they end together anyway.
     pub(crate) close: Option<LinkId>,
 }

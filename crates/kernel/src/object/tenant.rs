@@ -1,7 +1,7 @@
 //! Child tenants: groups whose lease is carved from the creator's, seen as objects.
 //!
-//! The object lives in the creator's group and stays when the child ends, so that one can still
-//! ask how it ended.
+//! The object lives in the creator's group and stays when the child ends, so that its exit can
+//! still be queried.
 
 use leasehold_reclaim::{Backing, GroupId, Handle, Nanos};
 
@@ -25,7 +25,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Whether someone who waits for it has reason to go on.
+    /// Whether a waiter can continue.
     pub(crate) const fn has_news(&self) -> bool {
         self.exit.is_some() || self.ended
     }
@@ -215,7 +215,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Notes that a child ends: its creator gets the memory back, and whoever waits goes on.
+    /// Records that a child ends: its creator gets the memory back, and its waiters are woken.
     pub(crate) fn child_ended(&mut self, parent: &Parent, memory_bytes: u64) {
         self.give_memory(parent.tenant, memory_bytes);
         if let Some(child) = self.groups.get_mut(parent.child) {

@@ -45,7 +45,8 @@ pub struct Attack {
     pub when: When,
     /// Its reclamation budget in Leasehold.
     pub budget: Duration,
-    /// A stranger that it is connected to: file and argument of the service, which outlives it.
+    /// A foreign tenant that it is connected to: file and argument of the service, which outlives
+    /// it.
     pub(super) service: Option<(&'static str, &'static str)>,
     /// Whether stock wasmtime has what it attacks.
     pub(super) in_stock: bool,
