@@ -300,7 +300,8 @@ fn guests(scale: &Scale) -> Vec<Attack> {
     let mut guests = hostile(scale.damage);
     // It cannot be killed in mid-flight.
     guests.retain(|guest| guest.when != When::ByItself);
-    // Who keeps the processor busy and has most is killed last: the others show more beside it.
+    // The guest that keeps the processor busy and has most is killed last: its load makes the ends
+    // of the others more telling.
     let fill = guests.iter().position(|guest| guest.name == "fill");
     if let Some(fill) = fill {
         let fill = guests.remove(fill);

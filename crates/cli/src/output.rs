@@ -63,8 +63,8 @@ pub(crate) fn is_lost() -> bool {
     LOST.load(Relaxed)
 }
 
-/// How long the output of tenants that were killed is waited for: a kill has a deadline, whether
-/// somebody reads or not.
+/// How long the output of killed tenants is waited for: a kill has a deadline, whether the output
+/// is read or not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits until the output of all tenants is out: as long as it takes, as any program does, or, if they

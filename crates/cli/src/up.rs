@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "LEASES")]
     leases: PathBuf,
 
-    /// Kill whoever still runs after this time.
+    /// Kill tenants that still run after this time.
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Nanoseconds>,
 

@@ -8,9 +8,9 @@
 //! 2. **No thread is forgotten.** [`enter`] refuses a process that has more than one thread; every
 //!    later thread inherits what its creator had, and [narrows](narrow) itself to its
 //!    [kind](Thread) before it does anything for a guest.
-//! 3. **Lists say what is allowed, not what is forbidden.** A system call that is on no list fails
-//!    with `EPERM`: a call that nobody thought of is an error for one tenant and not the end of
-//!    all of them. The calls that only an intruder makes ([`FATAL`]) end the process.
+//! 3. **Lists name allowed calls, not forbidden ones.** A system call that is on no list fails with
+//!    `EPERM`: an unforeseen call is an error for one tenant and not the end of all of them. Calls
+//!    that only an intruder makes ([`FATAL`]) end the process.
 //! 4. **What is in force is said** ([`InForce`]), not assumed: Landlock is as strict as the kernel
 //!    is new, all else is there or [`enter`] fails.
 //!

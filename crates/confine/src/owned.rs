@@ -43,7 +43,7 @@ pub enum OwnedError {
         path: PathBuf,
         /// Whose it is.
         owner: u32,
-        /// Who asks.
+        /// The user of this process.
         user: u32,
     },
     /// Others may write to it, or read a secret.

@@ -6,10 +6,10 @@
 //! a cell that went to sleep is woken by every message put after its last look, and a running
 //! guest is interrupted by every message that is urgent enough.
 //!
-//! Every message has an [`Urgency`]: the priority of whom it is for. The most urgent is taken
-//! first, and what is less urgent than the running guest neither interrupts it nor costs the
+//! Every message has an [`Urgency`]: the priority of its receiver. The most urgent message is taken
+//! first. A message that is less urgent than the running guest neither interrupts it nor costs the
 //! cell anything until the guest has stopped: SPR §III-D (deferred processing of activations),
-//! carried over to wake-ups that come from other threads.
+//! applied to wake-ups from other threads.
 //!
 //! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): however often a
 //! hostile guest makes its waker fire, it occupies at most one place in the inbox.
@@ -26,7 +26,7 @@ use std::time::Duration;
 pub struct Urgency(u64);
 
 impl Urgency {
-    /// Whom nothing was reserved for.
+    /// The urgency of receivers without a reservation.
     pub const BACKGROUND: Urgency = Urgency(0);
     /// The controller's: before all tenants.
     pub const CONTROL: Urgency = Urgency(u64::MAX - 2);
@@ -56,7 +56,7 @@ impl Urgency {
     }
 }
 
-/// Somebody for whom a message can come.
+/// A receiver of messages.
 pub trait Urgent {
     /// How urgent a message for it is that is sent now: at least as urgent as it will be when it
     /// has been heard. Asked by the sender, on its thread.
@@ -232,8 +232,8 @@ impl<C> Inbox<C> {
         false
     }
 
-    /// Whether nothing has arrived since [`Inbox::enter_guest`] that interrupts whoever was
-    /// entered: for work on the cell's own thread that can only look. An atomic load.
+    /// Whether no message has arrived since [`Inbox::enter_guest`] that interrupts the entered
+    /// guest: for work on the cell's own thread that polls. An atomic load.
     pub fn is_quiet(&self) -> bool {
         self.threshold.load(Ordering::Relaxed) != NONE
     }
@@ -270,7 +270,7 @@ impl<C> Inbox<C> {
     }
 }
 
-/// Somebody wants the execution to be polled.
+/// The execution is to be polled.
 const WOKEN: u8 = 1;
 /// The execution is being polled: the cell will look at the flag afterwards.
 const POLLED: u8 = 2;

@@ -44,7 +44,7 @@ impl fmt::Display for Policy {
 }
 
 /// A processor reservation `(b, p, σ, η)` (SPR §II, §III-F): `budget` of processor time in every
-/// `period`, before everybody of lower `priority`, in runs of at least `nonpreemptive`.
+/// `period`, with precedence over every lower `priority`, in runs of at least `nonpreemptive`.
 ///
 /// A value that exists is consistent: `budget <= period`, `nonpreemptive <= budget`, all within the
 /// limits below. Whether a host can keep it beside the other reservations is for the admission
@@ -277,7 +277,7 @@ impl CpuFault {
     }
 }
 
-/// The values of a reservation as they are read, before anybody has compared them.
+/// The values of a reservation as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct CpuValues {
     pub(crate) budget: Option<Nanoseconds>,

@@ -10,7 +10,7 @@
 //!
 //! 1. **Nothing is parsed and ignored.** A key that no part of the system acts on is an error.
 //! 2. **A value that exists is in range.** Zero, negative and absurd quantities cannot be
-//!    constructed, so nobody downstream checks again.
+//!    constructed, so that no user checks them again.
 //! 3. **A quantity carries its unit.** `"500us"` is a budget, `500` is an error that asks for one.
 //! 4. **One error, complete.** The first fault in the file is reported with file, line, key, what
 //!    was found and what is allowed.

@@ -96,7 +96,7 @@ impl Default for Memory {
 pub struct Paging {
     /// The limit on all linear memories of the tenant together, enforced at growth.
     pub limit: ByteSize,
-    /// Whether it may use frames that nobody reserved.
+    /// Whether it may use unreserved frames.
     pub kind: MemoryKind,
     /// How pages are managed that it shares with other tenants.
     pub shared: SharedPages,
@@ -123,8 +123,8 @@ pub enum SharedPages {
     /// Nothing is shared: the tenant has copies of its own.
     None,
     /// *Shared-Page Conservation*: for each page that another tenant owns, the tenant keeps a frame
-    /// of its own aside. The default: it promises nothing that the tenant's reservation does not
-    /// pay for, whoever the others are, and leaves pages out of memory that nobody uses.
+    /// of its own aside. The default: its promise is paid for by the tenant's own reservation,
+    /// independently of the other tenants, and unused pages are left out of memory.
     #[default]
     Conserve,
     /// *Shared-Page Eviction Lock*: all of it is in memory for good, in one frame for each page. It
@@ -165,10 +165,10 @@ impl fmt::Display for SharedPages {
 /// What a tenant does whose frames are used up (SPC §II-B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MemoryKind {
-    /// Pages of its own make room, even if the node has frames that nobody reserved.
+    /// Pages of its own make room, even if the node has unreserved frames.
     #[default]
     Hard,
-    /// It borrows frames that nobody reserved, and gives them back when somebody does.
+    /// It borrows unreserved frames, and gives them back when they are reserved.
     Firm,
 }
 
@@ -267,7 +267,7 @@ impl FromStr for PagingFlag {
     }
 }
 
-/// The values of a reservation as they are read, before anybody has compared them.
+/// The values of a reservation as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct MemoryValues {
     pub(crate) reserve: Option<ByteSize>,

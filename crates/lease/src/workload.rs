@@ -90,7 +90,7 @@ impl Default for Workload {
     }
 }
 
-/// The values of a workload as they are read, before anybody has looked at them together.
+/// The values of a workload as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct WorkloadValues {
     pub(crate) run: Option<Nanoseconds>,

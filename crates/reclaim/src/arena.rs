@@ -110,7 +110,7 @@ impl Grant {
         self.chunk + chunk_units(self.class)
     }
 
-    /// Says whether nobody had the chunk before.
+    /// Returns whether the chunk was never used before.
     pub(crate) const fn is_fresh(&self) -> bool {
         self.touched == self.chunk + 1
     }

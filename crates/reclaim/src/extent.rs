@@ -26,7 +26,7 @@ const _: () = assert!(core::mem::size_of::<ExtentHeader>() == UNIT);
 
 impl Record {
     /// Charges the pages of `range`, which were admitted at `page_ps` each; those in front of
-    /// `touched` are resident on somebody's account already.
+    /// `touched` are resident and charged already.
     fn spend_pages(
         &mut self,
         arena: &mut Arena,

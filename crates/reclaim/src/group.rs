@@ -26,7 +26,7 @@ impl GroupId {
         self.group & ((1 << INDEX_BITS) - 1)
     }
 
-    /// Ended groups have an even generation, and nobody outside holds such an identifier.
+    /// Ended groups have an even generation, and no identifier outside has one.
     const fn has_ended(self) -> bool {
         self.generation.is_multiple_of(2)
     }

@@ -11,7 +11,7 @@
 //!    group's reclamation budget when it is made (BRR §III). Charges never exceed the budget,
 //!    and a refused request changes nothing ([`Refused`]).
 //! 2. **Budgets are carved, not shared.** A child's budget leaves its parent's when the child is
-//!    opened and returns when it ends, so that a charge touches one record and nobody can
+//!    opened and returns when it ends, so that a charge touches one record, and no group can
 //!    promise time that an ancestor does not have.
 //! 3. **Objects are never visited.** They live in the arena of their root group and go with it
 //!    (BRR §IV, fig. 5). Ending a root takes its scrub entries plus a constant number of steps,

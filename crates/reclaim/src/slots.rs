@@ -116,7 +116,7 @@ pub(crate) struct Slots {
     /// What of the current chunk was not handed out yet.
     bump: u32,
     end: u32,
-    /// End of the part of a recycled chunk that nobody has touched, or `NOTHING`.
+    /// End of the untouched part of a recycled chunk, or `NOTHING`.
     untouched: u32,
     chunk: u32,
     /// Class of the next chunk to ask for.
@@ -213,7 +213,7 @@ impl Slots {
         }
     }
 
-    /// Goes on to the part of a recycled chunk that nobody has touched, if that makes room.
+    /// Continues with the untouched part of a recycled chunk, if that makes room.
     pub(crate) fn go_on(&mut self, units: u32) -> bool {
         if self.untouched == NOTHING || self.untouched - self.bump < units {
             return false;

@@ -1,8 +1,8 @@
 //! What several tenants that run the program would share, and how to keep it.
 //!
-//! SPC needs no frames beyond the reservations; SPEL takes fewer where everybody uses most of what
-//! is shared. Which it is, the paper's rule says, from how much is used (SPC §IV-C): so tenants are run
-//! side by side and looked at.
+//! SPC needs no frames beyond the reservations; SPEL takes fewer if all sharers use most of the
+//! shared pages. The paper's rule decides from the observed use (SPC §IV-C), so tenants are run
+//! side by side and observed.
 
 use super::{Subject, size, useless};
 use crate::exit::Failure;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The longest line without an end that is kept back, bytes.
 const LONGEST: usize = 4096;
 
-/// The terminal, if standard error is one and somebody wants to see a table. Clones share it.
+/// The terminal, if standard error is one and a table was requested. Clones share it.
 #[derive(Clone)]
 pub(super) struct Screen(Option<Arc<Mutex<Shown>>>);
 
@@ -76,7 +76,7 @@ impl Shown {
     }
 }
 
-/// Nobody is told when nobody can see it.
+/// An error is ignored, because a message could not be shown either.
 fn put(mut to: impl Write, bytes: &[u8]) {
     let _ = to.write_all(bytes).and_then(|()| to.flush());
 }

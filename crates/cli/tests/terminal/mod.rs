@@ -46,7 +46,7 @@ pub(crate) fn watch(mut command: Command) -> Seen {
     let mut screens = Vec::new();
     let mut reader = File::from(terminal);
     let mut bytes = [0; 4096];
-    // Nobody has the program's side open any more once it has ended: an error, on Linux.
+    // Once the program has ended, its side is closed: an error, on Linux.
     while let Ok(length @ 1..) = reader.read(&mut bytes) {
         emulator.process(&bytes[..length]);
         screens.push(emulator.screen().contents());

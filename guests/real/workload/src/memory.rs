@@ -41,7 +41,7 @@ impl Piece {
     fn take(size: usize) -> Outcome<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+        // SAFETY: a new mapping at an address of the kernel's choice, without references to it.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, MapFlags::PRIVATE)? };
         Ok(Self { at, size })
     }
