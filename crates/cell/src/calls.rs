@@ -157,7 +157,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Adds a call; says whether the execution waits for one, and is to be woken.
+    /// Adds a call; returns whether the execution waits for one, and is to be woken.
     ///
     /// # Errors
     /// When as many wait as may, or there were to be no more. The call comes back.
@@ -172,7 +172,7 @@ impl Calls {
         Ok(self.is_awaited)
     }
 
-    /// There will be no more than those that wait; says whether the execution is to be woken.
+    /// There will be no more than those that wait; returns whether the execution is to be woken.
     pub(crate) fn finish(&mut self) -> bool {
         self.is_last = true;
         self.is_awaited

@@ -384,7 +384,7 @@ struct Level {
 }
 
 impl Level {
-    /// Notes the next core function of the binary, an alias.
+    /// Records the next core function of the binary, an alias.
     fn alias(&mut self, instance: u32, name: &str) {
         let next = self.functions.seen;
         let first = self.aliases.entry((instance, name.to_owned()));
@@ -420,7 +420,7 @@ impl Rewriter {
         &mut self.levels[last]
     }
 
-    /// Notes the items that a section defines. Their indices change nowhere inside of a section.
+    /// Records the items that a section defines. Their indices change nowhere inside of a section.
     fn note(&mut self, payload: &Payload<'_>) -> Result<(), Error<Infallible>> {
         let level = self.level();
         match payload {

@@ -118,7 +118,7 @@ impl Tally {
         check(counted, count)
     }
 
-    /// Notes the count of one function, of which the largest is kept.
+    /// Records the count of one function, of which the largest is kept.
     fn note(&mut self, counted: Counted, count: u64) -> Result<(), ProgramError> {
         let most = &mut self.0[counted as usize];
         *most = (*most).max(count);

@@ -512,7 +512,7 @@ fn a_data_set_under_a_lock_is_read_once_for_all() {
     assert_eq!(paged(used).1.major, 0);
     end(&first);
     end(&second);
-    // One that it does not fit is told so, has nothing of it, and goes on.
+    // One that it does not fit is told so, has nothing of it, and continues.
     let small = paging(u64::from(IMAGE) + 60, SharedPages::Lock);
     let text = mapper("").replace(
         "(local.set $data (i32.wrap_i64 (call $map (i32.const 0) (i32.const 7))))",

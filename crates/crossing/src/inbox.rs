@@ -159,7 +159,7 @@ impl<C> Inbox<C> {
         }
     }
 
-    /// Says how a sender interrupts the guest that runs on the cell's thread. The first call
+    /// Sets how a sender interrupts the guest that runs on the cell's thread. The first call
     /// counts.
     pub fn interrupt_with(&self, interrupt: impl Fn() + Send + Sync + 'static) {
         let _ = self.interrupt.set(Box::new(interrupt));

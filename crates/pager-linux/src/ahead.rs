@@ -13,7 +13,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Notes a fault; returns how many pages after it to map ahead, `most` at the most.
+    /// Records a fault; returns how many pages after it to map ahead, `most` at the most.
     pub(crate) fn fault(&mut self, page: u32, most: u32) -> u32 {
         self.window = if page == self.next && page > 0 {
             (2 * self.window).clamp(1, most.max(1)).min(most)
@@ -24,7 +24,7 @@ impl Stream {
         self.window
     }
 
-    /// Notes that pages up to `end` were mapped.
+    /// Records that pages up to `end` were mapped.
     pub(crate) fn mapped_to(&mut self, end: u32) {
         self.next = end;
     }

@@ -186,7 +186,7 @@ impl Linux {
         }
     }
 
-    /// Says whether an access to a page of an attachment would not fault.
+    /// Returns whether an access to a page of an attachment would not fault.
     pub(crate) fn is_mapped(&self, attached: u32, page: u32, write: bool) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let mut view = view.expect("an attachment");
@@ -445,7 +445,7 @@ impl Linux {
         }
     }
 
-    /// Puts memory of the process's own at all addresses of an attachment; says whether that was
+    /// Puts memory of the process's own at all addresses of an attachment; returns whether that was
     /// possible.
     pub(crate) fn replace(&mut self, attached: u32) -> bool {
         let view = self.view(attached);
@@ -660,7 +660,7 @@ impl Linux {
         .map_err(|_| StoreError)
     }
 
-    /// Notes where a page was written out, and frees the place where it was before.
+    /// Records where a page was written out, and frees the place where it was before.
     fn put_place(&mut self, page: Page, place: u32) {
         let memory = self.areas[page.area.index() as usize].as_mut();
         let Some(Memory {

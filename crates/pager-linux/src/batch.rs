@@ -24,7 +24,7 @@ impl Zaps {
         }
     }
 
-    /// Adds a span, as part of its neighbour if that came right before; says whether there was
+    /// Adds a span, as part of its neighbour if that came right before; returns whether there was
     /// room.
     pub(crate) fn push(&mut self, span: Span) -> bool {
         if let Some(last) = self.len.checked_sub(1)
@@ -71,7 +71,7 @@ impl Releases {
         }
     }
 
-    /// Adds a page; says whether the batch is full now.
+    /// Adds a page; returns whether the batch is full now.
     pub(crate) fn push(&mut self, area: u32, page: u32) -> bool {
         let joins = self.pages[..self.len]
             .last()

@@ -390,7 +390,8 @@ impl Linux {
         }
     }
 
-    /// Unmaps the next pages, of which `limit` are mapped at the most; says whether that was all.
+    /// Unmaps the next pages, of which `limit` are mapped at the most; returns whether that was
+    /// all.
     ///
     /// # Errors
     /// The kernel's; it can be tried again.

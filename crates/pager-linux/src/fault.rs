@@ -84,7 +84,7 @@ impl Engine {
         Served::Elsewhere
     }
 
-    /// Puts memory of the process's own in place of a page that cannot be had; says whether that
+    /// Puts memory of the process's own in place of a page that cannot be had; returns whether that
     /// was possible. The second time in a reservation, all of the attachment is replaced: page by
     /// page, a guest with denied pages would take as many mappings as it has pages.
     pub(crate) fn substitute(&mut self, address: usize) -> bool {

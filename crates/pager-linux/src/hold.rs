@@ -151,8 +151,8 @@ impl Ballast {
         self.size = size;
     }
 
-    /// Takes up to `limit` frames again that were freed, or drops some that were lent; says whether
-    /// all are held now, and no more.
+    /// Takes up to `limit` frames again that were freed, or drops some that were lent; returns
+    /// whether all are held now, and no more.
     pub(crate) fn refill(&mut self, limit: u32) -> io::Result<bool> {
         if self.size > self.most() {
             self.shrink();
@@ -185,7 +185,7 @@ impl Drop for Ballast {
     }
 }
 
-/// Says whether the host has swap space; if that cannot be read, it may have.
+/// Returns whether the host has swap space; if that cannot be read, it may have.
 fn host_swaps() -> bool {
     std::fs::read_to_string("/proc/swaps").map_or(true, |text| text.lines().count() > 1)
 }

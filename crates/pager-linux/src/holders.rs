@@ -91,7 +91,7 @@ impl Holders {
         gone.and_then(|gone| gone.places.most).unwrap_or(0)
     }
 
-    /// Says whether the places of a reservation are a share that was promised to it.
+    /// Returns whether the places of a reservation are a share that was promised to it.
     pub(crate) fn has_places(&self, id: ReservationId) -> bool {
         let holder = self.0.get(&id);
         holder.is_some_and(|holder| holder.places.most.is_some())

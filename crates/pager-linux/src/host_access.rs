@@ -60,7 +60,8 @@ impl Engine {
         }
     }
 
-    /// Says whether an access would not fault. Addresses without an attachment count as accessible.
+    /// Returns whether an access would not fault. Addresses without an attachment count as
+    /// accessible.
     pub(super) fn is_accessible(&self, address: usize, write: bool) -> bool {
         let linux = self.pager.backend();
         let Some((attached, page)) = linux.find(address) else {

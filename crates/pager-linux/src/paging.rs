@@ -209,7 +209,7 @@ impl Paging {
             .with(|engine| engine.linux().ballast.restore(frames));
     }
 
-    /// Takes up to `limit` free frames (at least one large page) from the host again; says
+    /// Takes up to `limit` free frames (at least one large page) from the host again; returns
     /// whether all are held now. Freed frames come back here, not when they are freed: it takes
     /// about as long as touching them.
     ///
@@ -784,7 +784,7 @@ impl Paging {
         })
     }
 
-    /// Notes how much of an area each sharer uses now, for the rule that picks a technique
+    /// Records how much of an area each sharer uses now, for the rule that picks a technique
     /// ([`Pager::observe`]).
     ///
     /// # Errors
@@ -809,7 +809,7 @@ impl Paging {
             .with(|engine| engine.linux().holders.mappings_taken(id))
     }
 
-    /// Says whether nothing waits to be given back that the kernel refused to take: no addresses
+    /// Returns whether nothing waits to be given back that the kernel refused to take: no addresses
     /// and no pages.
     pub fn is_settled(&self) -> bool {
         self.here.with(|engine| {

@@ -100,13 +100,13 @@ impl Area {
         self.pages.len() as u32
     }
 
-    /// Says whether a page is under the lock.
+    /// Returns whether a page is under the lock.
     #[inline]
     pub(crate) fn locks(&self, page: u32) -> bool {
         self.lock.is_some_and(|locked| page < locked)
     }
 
-    /// Says whether all of it is under a lock.
+    /// Returns whether all of it is under a lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock == Some(self.len())
     }

@@ -107,7 +107,7 @@ impl MemoryBackend {
         true
     }
 
-    /// Says whether a tenant has a page in its page table.
+    /// Returns whether a tenant has a page in its page table.
     pub fn is_mapped(&self, at: AttachmentId, page: u32) -> bool {
         self.frame(at, page).is_some()
     }

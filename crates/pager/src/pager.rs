@@ -210,7 +210,7 @@ impl<B: Backend> Pager<B> {
         Ok(self.attachments.at(index).mapped)
     }
 
-    /// Notes how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
+    /// Records how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
     /// step per sharer. To be called now and then while the area is in use.
     ///
     /// # Errors

@@ -84,7 +84,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Says whether the sum holds (invariant 6).
+    /// Returns whether the sum holds (invariant 6).
     pub fn balances(&self) -> bool {
         let held = [self.free, self.owned, self.conserved, self.returned];
         let held = held.map(u64::from).iter().sum::<u64>() + u64::from(self.missing);

@@ -78,7 +78,7 @@ impl Budget {
         self.total - self.least_left
     }
 
-    /// Says whether `ps` more can be charged; `None` stands for a charge beyond `u64`.
+    /// Returns whether `ps` more can be charged; `None` stands for a charge beyond `u64`.
     #[inline]
     pub(crate) fn admit(&self, ps: Option<u64>) -> Result<u64, Refused> {
         match ps {

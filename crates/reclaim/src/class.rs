@@ -168,7 +168,7 @@ impl Classes {
         self.entries[usize::from(class)].name
     }
 
-    /// Says whether the slots of `class` hold objects of type `T`.
+    /// Returns whether the slots of `class` hold objects of type `T`.
     #[inline]
     pub(crate) fn holds<T: 'static>(&self, class: u8) -> bool {
         self.entries[usize::from(class)].object == Some(TypeId::of::<T>())

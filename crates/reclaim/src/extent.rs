@@ -172,7 +172,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
-    /// Frees an extent; says whether it was there. Its memory and its charge stay with the
+    /// Frees an extent; returns whether it was there. Its memory and its charge stay with the
     /// group, as with [`free`](Self::free).
     pub fn free_bytes(&mut self, extent: Extent) -> bool {
         match self.find_extent(extent) {

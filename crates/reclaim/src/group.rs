@@ -208,7 +208,7 @@ impl Table {
         (!record.id.has_ended() && self.root_lives(record)).then_some(record.id)
     }
 
-    /// Says whether a record can be had.
+    /// Returns whether a record can be had.
     pub(crate) fn has_room(&mut self) -> bool {
         // A record whose generations are used up is dropped for good.
         while self.free != NIL && self.at(self.free).id.generation > LAST_GENERATION {

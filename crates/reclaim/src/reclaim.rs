@@ -311,7 +311,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         reclaim.outcome
     }
 
-    /// Gives up to `pages` pages of switched arenas back, and says how many are left.
+    /// Gives up to `pages` pages of switched arenas back, and returns how many are left.
     pub fn clean_step(&mut self, pages: usize) -> usize {
         if let Some(&arena) = self.switched.last() {
             self.discard(arena, pages);
@@ -331,7 +331,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         waiting.turn
     }
 
-    /// Gives up to `pages` pages of a waiting arena back, and says how many it gave.
+    /// Gives up to `pages` pages of a waiting arena back, and returns how many it gave.
     fn discard(&mut self, arena: u32, pages: usize) -> usize {
         let waiting = &mut self.arenas[arena as usize];
         let (start, pages) = waiting.shrink(pages);

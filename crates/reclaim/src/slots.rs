@@ -188,7 +188,7 @@ impl Slots {
         })
     }
 
-    /// Says whether the current chunk has room for a slot of `units`.
+    /// Returns whether the current chunk has room for a slot of `units`.
     #[inline]
     pub(crate) const fn has_room(&self, units: u32) -> bool {
         self.end - self.bump >= units
@@ -223,7 +223,7 @@ impl Slots {
         true
     }
 
-    /// Gets a chunk with room for a slot of `units`; says whether it did. What was left of the
+    /// Gets a chunk with room for a slot of `units`; returns whether it did. What was left of the
     /// current chunk is given up.
     pub(crate) fn grow(&mut self, arena: &mut Arena, units: u32) -> bool {
         let Some(least) = chunk_class(units) else {

@@ -547,7 +547,7 @@ impl Model {
         Ok(())
     }
 
-    /// Says whether the group may still be waiting for its mark.
+    /// Returns whether the group may still be waiting for its mark.
     fn is_ending(&self, group: GroupId) -> bool {
         self.unmarked.contains_key(&group)
     }

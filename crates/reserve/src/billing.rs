@@ -153,7 +153,7 @@ impl Billing {
         self.dispatch
     }
 
-    /// Notes when the timer expires, and for which server.
+    /// Records when the timer expires, and for which server.
     #[inline]
     pub(crate) const fn arm(&mut self, expiry: Nanos, is_for_others: bool) {
         self.expiry = expiry;

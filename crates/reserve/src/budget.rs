@@ -31,7 +31,7 @@ impl Budget {
         }
     }
 
-    /// Says whether there is budget at `now`.
+    /// Returns whether there is budget at `now`.
     #[inline]
     pub(crate) fn is_available(&self, ring: &Ring, now: Nanos) -> bool {
         self.available_at(ring) <= now

@@ -175,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Says whether it may not be preempted at `now` (SPR §IV-B, next task selection).
+    /// Returns whether it may not be preempted at `now` (SPR §IV-B, next task selection).
     #[inline]
     pub(crate) const fn is_nonpreemptive(&self, now: Nanos) -> bool {
         now < self.region_end()
@@ -248,7 +248,7 @@ impl Servers {
         &mut self.places[index as usize]
     }
 
-    /// Notes that a reservation's record is accessed, where that is counted.
+    /// Records that a reservation's record is accessed, where that is counted.
     #[inline]
     fn touch(&self, _index: Index) {
         #[cfg(feature = "touched")]

@@ -141,7 +141,7 @@ impl<'a> Reference<'a> {
         server
     }
 
-    /// Goes on to the next step.
+    /// Continues to the next step.
     fn advance(&mut self, now: Nanos) {
         self.at = (self.at + 1) % self.program.len();
         match self.program[self.at] {

@@ -234,7 +234,7 @@ pub(super) fn sync(file: BorrowedFd<'_>, only_data: bool) -> Result<()> {
     })
 }
 
-/// Says how a file will be used.
+/// Announces how a file will be used.
 pub(super) fn advise(
     file: BorrowedFd<'_>,
     offset: u64,

@@ -270,7 +270,7 @@ impl<B: Backing> Kernel<B> {
         Ok(transfers)
     }
 
-    /// Puts a message into a channel; says whether there was room.
+    /// Puts a message into a channel; returns whether there was room.
     fn put(
         &mut self,
         handle: Handle<Channel>,

@@ -199,7 +199,7 @@ impl<B: Backing> Kernel<B> {
         self.groups.get(child).is_some_and(|child| !child.ended)
     }
 
-    /// Notes that the program of a tenant has exited.
+    /// Records that the program of a tenant has exited.
     pub(crate) fn program_exited(&mut self, tenant: TenantId, exit_code: i32) {
         let Ok(&Tenant {
             parent: Some(parent),

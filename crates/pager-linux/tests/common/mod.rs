@@ -99,13 +99,13 @@ impl Addresses {
         }
     }
 
-    /// Says whether a page holds what it was filled with.
+    /// Returns whether a page holds what it was filled with.
     pub(crate) fn holds(&self, page: u32, seed: u64) -> bool {
         let mut words = self.words(page).enumerate();
         words.all(|(at, word)| word == noise(seed, at))
     }
 
-    /// Says whether a page reads as zeros.
+    /// Returns whether a page reads as zeros.
     pub(crate) fn is_zero(&self, page: u32) -> bool {
         self.words(page).all(|word| word == 0)
     }

@@ -83,7 +83,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// Goes on to the next step.
+    /// Continues to the next step.
     fn advance(&mut self) -> Step {
         self.at = (self.at + 1) % self.program.len();
         let step = self.program[self.at];
@@ -211,7 +211,7 @@ pub(crate) fn run(
     (scheduler, history)
 }
 
-/// Says whether SPR eq. (1) holds for every tenant: the least fixed point of its response time
+/// Returns whether SPR eq. (1) holds for every tenant: the least fixed point of its response time
 /// is within its period. Servers of equal priority wait for each other, so they count too.
 pub(crate) fn is_schedulable(tenants: &[Tenant]) -> bool {
     tenants.iter().enumerate().all(|(i, tenant)| {

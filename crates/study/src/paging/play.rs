@@ -218,7 +218,8 @@ impl<'a> Stage<'a> {
         waiting.map(Player::release).min().unwrap_or(Nanos::MAX)
     }
 
-    /// Goes on with a task: touches the pages of its step, or computes until `stop` at the latest.
+    /// Continues with a task: touches the pages of its step, or computes until `stop` at the
+    /// latest.
     fn advance(&mut self, at: usize, stop: Nanos) -> Result<()> {
         let player = &mut self.players[at];
         let counts = || self.space.paging().counts(player.id);

@@ -105,7 +105,7 @@ impl Space {
         })
     }
 
-    /// Says whether everything that was touched could be had.
+    /// Returns whether everything that was touched could be had.
     ///
     /// # Errors
     /// With the last access that could not.

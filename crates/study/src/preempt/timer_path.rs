@@ -27,7 +27,7 @@ static PERIOD: AtomicU64 = AtomicU64::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static LATENCIES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// Notes how late it is, and sets the timer again.
+/// Records how late it is, and sets the timer again.
 extern "C" fn handle(_signal: libc::c_int) {
     let now = monotonic_ns();
     let (due, period) = (DUE.load(Relaxed), PERIOD.load(Relaxed));
