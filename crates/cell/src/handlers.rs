@@ -202,7 +202,7 @@ impl HandlerCount {
         match operator {
             Operator::LocalSet { .. } | Operator::LocalTee { .. } => self.sets += 1,
             Operator::End => {
-                // At the end of a function no local is used any more.
+                // After the end of a function no local is used.
                 if let Some(block) = self.blocks.pop().filter(|_| !self.blocks.is_empty()) {
                     let sets = (self.sets - block.sets_before).min(self.locals);
                     self.merged = self

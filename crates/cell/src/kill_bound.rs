@@ -102,7 +102,7 @@ pub struct KillDelay {
 }
 
 impl KillDelay {
-    /// The longest time from the kill until no instruction of the tenant can run any more, ns.
+    /// Returns the longest time from the kill until no instruction of the tenant can run, ns.
     pub const fn effect_ns(&self) -> u64 {
         self.longest_step_ns
             .saturating_add(RETRY_NS)

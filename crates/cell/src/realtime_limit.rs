@@ -177,7 +177,7 @@ mod tests {
         assert!(!allows(&[contract(931, 40_000)]));
         let several = [contract(500, 40_000), contract(500, 50_000)];
         assert!(!allows(&several));
-        // A tenant in the background gives way.
+        // Background tenants are not limited.
         assert!(allows(&[contract(930, 1000), Contract::background(MS)]));
     }
 

@@ -349,7 +349,7 @@ fn files_are_read_into_and_written_from_pages_that_are_out() {
     assert!(written.chunks(bytes.len()).all(|chunk| chunk == bytes));
 }
 
-/// Opens the swap file again that has no name any more.
+/// Opens the nameless swap file again.
 fn swap_file(directory: &Path) -> std::fs::File {
     let device = std::fs::metadata(directory).expect("there").dev();
     for entry in std::fs::read_dir("/proc/self/fd").expect("there").flatten() {

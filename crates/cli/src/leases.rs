@@ -84,7 +84,7 @@ pub(crate) fn stopped_by_host(contracts: &[Contract]) -> Option<RealtimeLimit> {
 /// [`kill_bound`](leasehold_cell::kill_bound).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndBound {
-    /// Until nothing of it runs any more, ns.
+    /// The time until nothing of it runs, ns.
     pub(crate) effect_ns: u64,
     /// Until everything was returned, ns; `None` where nothing bounds it.
     pub(crate) returned_ns: Option<u64>,

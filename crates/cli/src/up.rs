@@ -328,7 +328,7 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
 }
 
 impl Admitted {
-    /// Within this time of its kill nothing of a tenant runs any more, ns.
+    /// The time from its kill after which nothing of a tenant runs, ns.
     fn effect_ns(&self) -> u64 {
         self.ends.bounds.first().map_or(0, |bound| bound.effect_ns)
     }

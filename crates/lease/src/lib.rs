@@ -1,10 +1,9 @@
 //! Leases: the contract of a tenant, read from `lease.toml` or from the flags of `leasehold run`.
 //!
-//! A lease says what a tenant may cost: how long taking everything back from it may take
+//! A lease limits the cost of a tenant: how long taking everything back from it may take
 //! (`reclaim`, the reclamation budget of BRR §III), how much memory it may use (`memory`), and how
-//! much processor time is kept for it (`cpu`, the reservation of SPR §II).
-//! This crate turns text into a [`Lease`] that every other part can trust; it admits nothing and
-//! charges nothing itself.
+//! much processor time is kept for it (`cpu`, the reservation of SPR §II). This crate turns text
+//! into a [`Lease`] that every other part can trust; it admits nothing and charges nothing itself.
 //!
 //! Principles:
 //!

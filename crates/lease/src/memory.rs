@@ -11,10 +11,10 @@ use crate::flags::FlagError;
 /// The reservation of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What is kept for all linear memories of the tenant together, and the hard limit on them
-    /// unless they [page](Self::paging).
+    /// The memory that is reserved for all linear memories of the tenant together, and the hard
+    /// limit on them unless they [page](Self::paging).
     pub reserve: ByteSize,
-    /// What happens beyond the reservation. `None`: nothing does, growth is refused there.
+    /// The behaviour beyond the reservation. `None`: growth is refused there.
     pub paging: Option<Paging>,
     /// The limit on the elements of all tables of the tenant together, enforced at growth;
     /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
@@ -117,7 +117,8 @@ impl Paging {
 }
 
 /// How pages that tenants share are kept (SPC §IV): the initial contents of a program that several
-/// tenants run, and data sets. Tenants share pages with those that state the same.
+/// tenants run, and data sets. Tenants share pages only with tenants whose lease has the same
+/// `shared` value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SharedPages {
     /// Nothing is shared: the tenant has copies of its own.
@@ -127,12 +128,12 @@ pub enum SharedPages {
     /// independently of the other tenants, and unused pages are left out of memory.
     #[default]
     Conserve,
-    /// *Shared-Page Eviction Lock*: all of it is in memory for good, in one frame for each page. It
-    /// takes as many frames of each tenant's reservation, which has to be larger, and gives those
-    /// of all tenants but one to the node.
+    /// *Shared-Page Eviction Lock*: the pages are locked: one frame each for all tenants, never
+    /// paged out. It takes as many frames of each tenant's reservation, which has to be larger, and
+    /// gives those of all tenants but one to the node.
     Lock,
-    /// Conservation, until the paper's rule says that a lock takes fewer frames (SPC §IV-C). It is
-    /// looked at when a tenant joins.
+    /// Conservation, until a lock takes fewer frames by the paper's rule (SPC §IV-C). The rule is
+    /// applied when a tenant joins.
     Auto,
 }
 
@@ -162,7 +163,7 @@ impl fmt::Display for SharedPages {
     }
 }
 
-/// What a tenant does whose frames are used up (SPC §II-B).
+/// The behaviour of a tenant whose frames are used up (SPC §II-B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MemoryKind {
     /// Pages of its own make room, even if the node has unreserved frames.

@@ -52,7 +52,7 @@ impl QuantityError {
         format!("{} ({})", self.found, self.fault)
     }
 
-    /// What would have been accepted, for a person to read.
+    /// The accepted values, as text.
     #[must_use]
     pub fn allowed(&self) -> &'static str {
         self.allowed

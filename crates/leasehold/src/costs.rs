@@ -1,13 +1,13 @@
-//! What things cost on this host: what a lease is charged.
+//! The costs of a host, which leases are charged by.
 
 use crate::Error;
 use leasehold_cell::calibrate::{Effort, calibrate};
 use leasehold_cell::profile::Profile;
 use std::path::Path;
 
-/// What taking things back, preempting and host calls cost on this host.
+/// The costs of reclamation, preemption and host calls on this host.
 ///
-/// A lease is charged for what its tenant has in these units, so that its budget means a time.
+/// A lease is charged in these units, so that its budget is a time.
 #[derive(Debug, Clone)]
 pub struct Costs(Profile);
 

@@ -1,4 +1,4 @@
-//! The door: a core's worth of tenants.
+//! The host: the tenants of one core.
 
 use crate::{Command, Costs, Error, Instance, Lease, Plugin, Start, Tenant};
 use leasehold_cell::{Cell, CellConfig, StartRequest, user_code_cache};
@@ -25,7 +25,7 @@ impl HostOptions {
         }
     }
 
-    /// Pins the thread to a core. By default the system puts it wherever it likes.
+    /// Pins the thread to a core. By default the system chooses the core.
     pub fn on_core(mut self, core: usize) -> Self {
         self.config.cpu = Some(core);
         self
@@ -132,7 +132,8 @@ impl Host {
         ))
     }
 
-    /// The cell behind it, for what has no door here: reports of host steps, channels between tenants, shared memory.
+    /// The underlying cell, for features without an interface here: reports of host steps, channels
+    /// between tenants, shared memory.
     pub fn cell(&self) -> &Cell {
         &self.cell
     }

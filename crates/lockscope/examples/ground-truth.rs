@@ -59,7 +59,7 @@ fn files(count: u64, directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits for a value that is not there any more: the kernel looks under the lock, and returns.
+/// Waits for a value that has changed: the kernel checks it under the lock, and returns.
 fn futexes(count: u64) -> Result<(), Box<dyn Error>> {
     let word = AtomicU32::new(1);
     for _ in 0..count {

@@ -437,7 +437,7 @@ impl Linux {
         }
     }
 
-    /// No fault is served at the addresses of an attachment any more.
+    /// Stops serving faults at the addresses of an attachment.
     pub(crate) fn forget_range(&mut self, attached: u32, span: Span) {
         let range = self.ranges.get(&span.start());
         if range.is_some_and(|&(_, other)| other == attached) {

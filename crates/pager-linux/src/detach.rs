@@ -210,8 +210,8 @@ impl Linux {
         self.holders.lingers(id, at, span);
     }
 
-    /// Makes the last of an attachment's addresses inaccessible, of which no page is mapped any more: those of a bounded
-    /// number of page tables.
+    /// Makes the last addresses of an attachment without mapped pages inaccessible: those of a
+    /// bounded number of page tables.
     ///
     /// # Errors
     /// The kernel's; it can be tried again.

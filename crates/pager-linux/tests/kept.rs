@@ -108,7 +108,7 @@ fn when_the_keeper_ends_the_others_have_the_frames_for_zeros_of_their_own() {
     ));
     while paging.detach_step(other.attached, 3).expect("there") == Ending::More {}
     assert_eq!(store.writes.load(Ordering::Relaxed), 0);
-    // SAFETY: nothing is there any more.
+    // SAFETY: nothing is mapped there.
     let attached = unsafe { paging.attach_at(other.id, zeros, other.memory.start(), PAGES) };
     attached.expect("attached");
     assert!((0..PAGES).all(|page| other.memory.is_zero(page)));

@@ -41,7 +41,7 @@ pub trait Backend {
     /// An area of `pages` pages becomes visible to a tenant; nothing is mapped yet.
     fn attach(&mut self, at: AttachmentId, area: AreaId, pages: u32);
 
-    /// An area, of which nothing is mapped any more, disappears from a tenant.
+    /// Detaches an area without mapped pages from a tenant.
     fn detach(&mut self, at: AttachmentId);
 
     /// Puts a page into one tenant's page table.

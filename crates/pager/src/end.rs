@@ -148,7 +148,7 @@ impl<B: Backend> Pager<B> {
         self.push_free(gone.reservation, frame);
     }
 
-    /// Gives the frames of a reservation, none of which holds a page any more, to the node.
+    /// Gives the frames of a reservation without pages to the node.
     fn release(&mut self, index: u32) {
         let mut gone = self.reservations.remove(index);
         debug_assert_eq!(

@@ -1,4 +1,4 @@
-//! Classes: what a unit of each kind of thing costs to reclaim.
+//! Classes: the cost of reclaiming a unit of each kind.
 
 use core::any::TypeId;
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The record table: which groups exist, and how they hang together.
+//! The record table: the groups and their tree.
 //!
 //! A record lives as long as the table; a group is a record at an odd generation. A child is
 //! alive if its own generation and its root's both match: ending a root thus ends all its

@@ -241,7 +241,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         &self.costs
     }
 
-    /// An arena for a new root group: the one used last, or a new one.
+    /// Returns an arena for a new root group: the one used last, or a new one.
     fn take_arena(&mut self) -> Result<u32, Refused> {
         match self.idle.pop() {
             Some(arena) => Ok(arena),

@@ -6,8 +6,8 @@
 //! 4. **Discard**: an arena that grew beyond what is kept resident was switched for a clean one,
 //!    and gives its pages back in slices: *pages returned*.
 //!
-//! Ending a root takes one step for 1 and one for 3, however many objects and groups there are.
-//! Ending a child alone visits the groups below it in 1 and 3. In
+//! Ending a root takes one step for 1 and one for 3, for any number of objects and groups. Ending a
+//! child alone visits the groups below it in 1 and 3. In
 //! [`Mode::Individual`](crate::Mode::Individual), 3 visits every object as well.
 
 use crate::backing::Backing;
@@ -106,8 +106,8 @@ enum Phase {
 
 /// A reclamation in progress.
 ///
-/// If it is dropped before [`Progress::Reusable`], the group's memory and budget are not used
-/// again until its root ends; nothing of it can be reached in any case.
+/// If it is dropped before [`Progress::Reusable`], the group's memory and budget are not used again
+/// until its root ends. Nothing of the group can be reached in either case.
 #[derive(Debug)]
 #[must_use = "a group that is only marked keeps its memory"]
 pub struct Reclaim {

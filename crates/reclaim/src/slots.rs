@@ -291,8 +291,8 @@ impl Slots {
     /// `at` must be a slot in use of these slots, and nothing may refer to what it holds.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, at: u32) {
-        // SAFETY: a slot in use has a header; it holds nothing any more, so its second unit is
-        // free for the link.
+        // SAFETY: a slot in use has a header; its contents are dead, so its second unit is free for
+        // the link.
         unsafe {
             let header = self.space.read::<Header>(at).next();
             self.space.write(at, header);

@@ -39,7 +39,7 @@ impl Watch<'_> {
         }
     }
 
-    /// No replenishment is pending in `slot` any more.
+    /// Removes the pending replenishment of `slot`.
     #[inline]
     pub(crate) fn gone(&mut self, slot: u32) {
         if let Watch::Timers(timers, server) = self {

@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::processes::processors;
 use crate::processor::bound_to;
 
-/// Has this thread go before all others of its processor, but not those that it starts; false if
-/// the host does not allow it.
+/// Gives this thread precedence over all others of its processor, but not the threads that it
+/// starts; returns false if the host does not allow it.
 pub(crate) fn before_everybody() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

@@ -31,7 +31,7 @@ pub(crate) const LIMIT_ROLE: &str = "map-limit";
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Forks that the neighbour's workload has at least: some milliseconds, a few slices of the
-/// scheduler, so that a death that is over sooner is weighed by what it cost him.
+/// scheduler, so that a shorter end is weighed by its cost to the neighbour.
 const WORKLOAD: usize = 32;
 
 /// The study; see the [module](self).
@@ -45,9 +45,9 @@ struct Scale {
     mappings_per_point: usize,
     /// Least and most victims of one point.
     victims: (usize, usize),
-    /// How many times longer the death of the largest must take than that of the smallest.
+    /// How many times longer the end of the largest must take than that of the smallest.
     growth: f64,
-    /// How much slower the neighbour must be while the largest dies.
+    /// How much slower the neighbour must be during the end of the largest.
     slowdown: f64,
 }
 

@@ -27,10 +27,10 @@ pub use runtime::{BUDGET, Death, Runtime, lease};
 pub use together::{Ending, Pace, Round, Together, Unready};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
-/// What a neighbour may feel at most while a tenant of Leasehold is ended.
+/// The largest slowdown of a neighbour while a tenant of Leasehold is ended.
 const NEIGHBOUR: f64 = 1.05;
 
-/// Processes that want to run, in the mean, from which on the machine is not our own.
+/// The mean number of ready processes above which the machine counts as shared.
 const BUSY: f64 = 0.7;
 
 /// The study.

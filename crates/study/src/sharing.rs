@@ -251,7 +251,7 @@ impl Point {
         })
     }
 
-    /// What happened to τ1, in the mean for each period of the task beside it.
+    /// Returns a count of τ1 per period of the other task, in the mean.
     fn per_period(&self, times: u64) -> f64 {
         let periods = (self.history.end - self.from) / self.set.tasks[1].task().period;
         times as f64 / periods as f64

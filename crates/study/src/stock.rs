@@ -3,8 +3,8 @@
 //! epochs so that an endless loop can be ended.
 //!
 //! Ending a program is dropping the task that runs it, as an embedder does it: the abort, one turn
-//! of the epoch that makes the guest yield, and then the drop of the store. What the latter takes
-//! is in no contract, and is what the comparison is about.
+//! of the epoch that makes the guest yield, and then the drop of the store. No contract covers the
+//! duration of the drop, which the comparison is about.
 
 mod objects;
 
@@ -75,8 +75,8 @@ pub struct Invocation {
     pub stdin: Bytes,
     /// Limits of its store.
     pub limits: Limits,
-    /// Whether calls for files hold its thread instead of going to another one, as `wasmtime run` has
-    /// it: faster, and the thread is not there for other programs meanwhile.
+    /// Whether calls for files block its thread instead of using another one, like `wasmtime run`:
+    /// faster, but the thread is unavailable to other programs meanwhile.
     pub blocking: bool,
 }
 
@@ -146,7 +146,7 @@ impl Stock {
         let mut builder = Builder::new_multi_thread();
         builder.enable_all().worker_threads(threads.get());
         if let Some(cpu) = cpu {
-            // Tried here first: a thread of the runtime has no one to tell.
+            // Tried here first: a thread of the runtime cannot report an error.
             thread::spawn(move || pin(cpu))
                 .join()
                 .map_err(|_| anyhow!("pinning panicked"))??;
@@ -366,7 +366,7 @@ pub enum Exit {
     Failed(String),
 }
 
-/// When a program's life took its turns, on [`monotonic_ns`].
+/// The instants of a program's life, on [`monotonic_ns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Its start was asked for.
@@ -419,7 +419,7 @@ impl Running {
     pub fn wait_for_output(&self, text: &str, patience: Duration) -> Result<()> {
         let begin = Instant::now();
         loop {
-            // Asked before the output is looked at, so that its last words are not missed.
+            // Queried before the output is read, so that the last output is not missed.
             let ended = self.end.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
             let output = self.stdout.contents();
             if output

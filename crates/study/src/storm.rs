@@ -4,9 +4,10 @@
 //! for 10 µs at a time, again and again. Each time the victim pays for a timer interrupt and a
 //! context switch with its own budget, and for reloading what the attacker evicted from the caches.
 //! A non-preemptive region bounds how often, and a shielded scheduler charges the interrupt and the
-//! dispatch of the victim to the attacker. Throughput is the victim's work per period over what it
-//! is without an attack; on a real cell, where the host takes some of every period, the work per
-//! time that the victim was charged. That it gets its budget is not shown here but by tests.
+//! dispatch of the victim to the attacker. Throughput is the victim's work per period, relative to
+//! that without an attack. On a real cell, where the host takes some of every period, it is the
+//! work per time that the victim was charged. Tests, not this study, show that the victim gets its
+//! budget.
 
 use anyhow::Result;
 use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
@@ -78,7 +79,7 @@ const CELL_EVICTED: u64 = 256 << 10;
 const PRODUCTS: u64 = 1;
 /// How long after the attack began a victim on a real cell wakes up.
 const HEAD_START: Nanos = MS;
-/// What may be measured of an attack that there is not: the loss that is allowed of one.
+/// The largest difference that may be measured without an attack: the allowed loss.
 const NOISE: f64 = 0.01;
 
 /// What the attacker does between two naps.

@@ -1,4 +1,4 @@
-//! Studies: what one is, which there are, and how they are run.
+//! Studies: their interface, their list, and how they are run.
 
 use std::fs;
 use std::io::Write;
@@ -136,7 +136,7 @@ pub fn run(study: &dyn Study, options: &Options, out: &mut dyn Write) -> Result<
     Ok(report)
 }
 
-/// What became of a study in [`run_all`].
+/// The outcome of a study in [`run_all`].
 #[derive(Debug)]
 pub struct Outcome {
     /// Its name.

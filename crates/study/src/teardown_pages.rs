@@ -2,10 +2,10 @@
 //! fig. 8, for memory instead of objects).
 //!
 //! The same program writes one byte to each of its pages and sleeps until it is ended: as a tenant
-//! of a real cell, and in stock wasmtime with either of its allocators. Beside them is what the
-//! kernel takes to give as many pages back. *Slot reusable* is when the next tenant could have the
-//! place, *frames back* when the kernel has every page again that does not stay resident; only
-//! Leasehold has the one before the other.
+//! of a real cell, and in stock wasmtime with either of its allocators. For comparison, the
+//! kernel's time for giving as many pages back is measured. *Slot reusable* is when the next tenant
+//! could use the place, *frames back* when the kernel has every page that does not stay resident.
+//! Only Leasehold separates the two.
 
 mod tenant;
 

@@ -121,7 +121,7 @@ fn a_region_bounds_how_often_a_real_storm_preempts() {
             // period, or twice where a busy host delays the query.
             assert!(preemptions <= 2, "{row:?}");
         } else if row["policy"] == "shielded" && region > 0 {
-            // A busy host looks late and may cut a region in two.
+            // A busy host may check late and so split a region.
             assert!(preemptions <= charged.div_ceil(region) + 1, "{row:?}");
         }
         match &row["throughput_ratio"] {

@@ -112,7 +112,7 @@ pub(crate) async fn answer_calls(
             return Ok(0);
         };
         let values = make(store, &instance, current.0.insert(call)).await?;
-        // It cannot end in the call any more.
+        // From here on it cannot end in the call.
         if let Some(call) = current.0.take() {
             call.answer(Ok(values));
         }

@@ -476,7 +476,7 @@ impl Place {
         matches!(self.shown, Shown::Region(..)).then_some(self.at)
     }
 
-    /// It is in no memory any more.
+    /// Forgets a place that is no longer in any memory.
     pub(super) fn forget(self, paging: &Paging) {
         PLACES.set(PLACES.get() - 1);
         if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {

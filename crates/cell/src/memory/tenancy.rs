@@ -277,7 +277,7 @@ impl Tenancy {
         }
     }
 
-    /// Nothing is mapped at its addresses any more.
+    /// Gives back its addresses, at which nothing is mapped.
     fn give_ranges_back(&mut self, memory: &mut CellMemory) {
         let prepared = self.prepared.take().map(|prepared| prepared.range);
         for place in self.regions.drain(..) {

@@ -110,8 +110,8 @@ impl Alarm {
         Ok(alarm)
     }
 
-    /// Sets it to a time, ns of the monotonic clock, or switches it off; it is not due any more.
-    /// Some nanoseconds; a system call when the time is earlier than the one before.
+    /// Sets it to a time, ns of the monotonic clock, or switches it off; it is then not due. Some
+    /// nanoseconds; a system call when the time is earlier than the one before.
     pub(super) fn set(&self, at: Option<u64>) {
         let at = self.want(at);
         let retrying = self.retrying.load(Ordering::Relaxed) && at != NEVER;
@@ -154,7 +154,7 @@ impl Alarm {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// Whether it was due; it is not any more, and not set.
+    /// Returns whether it was due, and clears and unsets it.
     pub(super) fn take(&self) -> bool {
         let fired = self.fired();
         if fired {

@@ -164,7 +164,7 @@ pub(crate) enum Sink {
     Piped(Piped),
 }
 
-/// Why nothing can be written any more.
+/// The error of a destination that takes no more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 

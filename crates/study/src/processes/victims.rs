@@ -25,8 +25,7 @@ use crate::neighbour::Interval;
 use crate::processor::pin;
 
 const PAGE: usize = 4096;
-/// How long the kernel is given to free what its lazier parts still hold of a victim, and
-/// everyone to get over what was done to look at it.
+/// The time for the kernel's deferred work for a victim, and for recovering from the measurement.
 const SETTLE: Duration = Duration::from_millis(10);
 
 /// How victims are made and killed.
@@ -137,7 +136,7 @@ fn one(plan: &Plan, page: BorrowedFd<'_>) -> Result<Death> {
     }
     let kernel_bytes = kernel_memory()? - before;
 
-    // What was just read cost the neighbour time, which is not to count as quiet.
+    // The reading cost the neighbour time, which must not count as quiet.
     thread::sleep(SETTLE);
     let start_ns = monotonic_ns();
     thread::sleep(plan.quiet);

@@ -1,4 +1,4 @@
-//! Guests to be ended, and how far they are let before.
+//! Guests to be ended, and the damage that they do before.
 
 use std::fs;
 use std::path::Path;

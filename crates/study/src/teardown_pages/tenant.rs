@@ -27,7 +27,7 @@ const SLOTS: usize = 8;
 /// Of what the program prints.
 const OUTPUT_BYTES: usize = 1 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether the program is ready.
+/// The interval between two checks whether the program is ready.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// A module that writes to `pages` pages of its memory, says so, and sleeps.

@@ -58,8 +58,8 @@ impl Piece {
 #[cfg(unix)]
 impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this size, and nothing refers to it any more.
-        // It can only fail if it is no mapping, and then there is nothing to give back.
+        // SAFETY: the mapping was made with this size, and no reference to it is left. It can only
+        // fail if it is no mapping, and then there is nothing to give back.
         let _ = unsafe { rustix::mm::munmap(self.at, self.size) };
     }
 }
