@@ -1,4 +1,4 @@
-//! `leasehold admit` as a person meets it: what it prints, and its exit codes.
+//! Tests of `leasehold admit`: its output and its exit codes.
 
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::steps::RowId;

@@ -1,4 +1,4 @@
-//! `leasehold run` as a person meets it: what it prints, and its exit codes.
+//! Tests of `leasehold run`: its output and its exit codes.
 
 mod calibrated;
 

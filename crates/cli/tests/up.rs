@@ -1,4 +1,4 @@
-//! `leasehold up` as a person meets it: what it shows and reports, and its exit codes.
+//! Tests of `leasehold up`: its table, its report and its exit codes.
 
 mod calibrated;
 mod terminal;

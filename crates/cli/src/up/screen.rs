@@ -1,4 +1,4 @@
-//! A terminal with a table that stays at its bottom, and what tenants write above it.
+//! A terminal with a table at its bottom, and tenants' output above it.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,7 +66,7 @@ impl Screen {
 }
 
 impl Shown {
-    /// What takes the table off the terminal.
+    /// Returns the control sequence that removes the table from the terminal.
     fn erased(&mut self) -> String {
         match std::mem::take(&mut self.lines) {
             0 => String::new(),
@@ -111,8 +111,9 @@ impl Above {
     }
 }
 
-/// What a tenant writes must not move the cursor: then it could write into the table. Terminals obey control characters of
-/// one byte, of ISO 8859 or in UTF-8, and some show text backwards where they are told to.
+/// A tenant's output must not move the cursor, or it could overwrite the table. Terminals obey
+/// control characters of one byte, of ISO 8859 or in UTF-8, and some show text backwards where they
+/// are told to.
 fn harmless(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let shown = |character: char| match character {

@@ -1,6 +1,6 @@
 //! Rows for a terminal: as many columns as it is wide.
 
-/// A column, and how soon it goes when there is no room: the greatest number first, zero never.
+/// A column, and its order of removal when there is no room: the greatest number first, zero never.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) goes: u8,
