@@ -48,7 +48,7 @@ pub(crate) fn wait_for_none(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderEr
 /// The bytes of an instruction, and what replaces it.
 type Site = (Range<usize>, Vec<Instruction<'static>>);
 
-/// What replaces an instruction, if anything does.
+/// The replacement of an instruction, if there is one.
 fn replacement(operator: &Operator<'_>) -> Option<Vec<Instruction<'static>>> {
     use Instruction as I;
     let at = |argument: wasmparser::MemArg| MemArg {

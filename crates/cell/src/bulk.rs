@@ -66,7 +66,7 @@ pub fn chunk_bulk_operations(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, B
     rewrite_core_modules(wasm, &mut |module| rewrite_module(module, chunk))
 }
 
-/// What the rewriting of a module has to know about it.
+/// The facts about a module that its rewriting needs.
 #[derive(Default)]
 struct Outline {
     /// Most bytes of linear memory that an instruction may touch.
@@ -335,7 +335,7 @@ impl Bulk {
         }
     }
 
-    /// What one instruction may touch: bytes, `chunk` at the most, or elements.
+    /// The range that one instruction may touch: bytes, `chunk` at the most, or elements.
     fn most(self, chunk: u32) -> i32 {
         let chunk = match self {
             Bulk::MemoryFill { .. } | Bulk::MemoryCopy { .. } | Bulk::MemoryInit { .. } => chunk,
@@ -345,7 +345,7 @@ impl Bulk {
     }
 }
 
-/// What bounds an operand range.
+/// The bound of an operand range.
 #[derive(Clone, Copy)]
 enum Bound {
     /// Bytes of a memory.
@@ -357,7 +357,7 @@ enum Bound {
 }
 
 impl Bulk {
-    /// What bounds the destination and, if there is one, the source.
+    /// The bounds of the destination and, if there is one, the source.
     fn bounds(self, outline: &Outline) -> (Bound, Option<Bound>) {
         match self {
             Bulk::MemoryFill { memory } => (Bound::Memory(memory), None),

@@ -52,7 +52,7 @@ use wasmtime::component::Val;
 pub struct CellConfig {
     /// The core to pin the cell's thread to, if any.
     pub cpu: Option<usize>,
-    /// What reclaiming costs on this host.
+    /// The costs of reclaiming on this host.
     pub profile: Profile,
     /// Grouped, or object by object: the baseline of BRR fig. 7 and 8.
     pub mode: Mode,
@@ -255,7 +255,7 @@ pub struct Ended {
     pub memory: MemoryUse,
     /// Requests of the tenant and its descendants that its lease refused.
     pub refusals: Vec<Refusal>,
-    /// What ending it cost.
+    /// The cost of its end.
     pub reclaimed: Reclaimed,
     /// Processor time that it received, its end included.
     pub supply: Supply,
@@ -290,7 +290,7 @@ impl Beginning {
     }
 }
 
-/// What controllers send to a cell.
+/// A message from a controller to a cell.
 pub(crate) enum Command {
     Start {
         key: u64,
@@ -299,7 +299,7 @@ pub(crate) enum Command {
         engine: Arc<EngineParts>,
         /// The processor reservation that it requests.
         promised: Option<Promised>,
-        /// What it may open, if it has a directory.
+        /// The number of files that it may open, if it has a directory.
         files: Option<limit::Promise>,
         client: Client,
     },

@@ -39,7 +39,7 @@ pub struct Stopwatch {
     cpu: u64,
 }
 
-/// What a [`Stopwatch`] read: nanoseconds of wall time and of this thread's processor time.
+/// The reading of a [`Stopwatch`]: nanoseconds of wall time and of this thread's processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Elapsed {
     /// Wall time, ns.

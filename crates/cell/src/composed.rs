@@ -142,7 +142,7 @@ impl Functions {
     }
 }
 
-/// What a type is made of.
+/// The parts of a type.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     /// How many, each as often as it occurs; saturates.
@@ -274,7 +274,7 @@ fn primitive(ty: PrimitiveValType) -> Parts {
     }
 }
 
-/// What a `realloc` for strings may be asked for.
+/// The limit on a request to a `realloc` for strings.
 #[derive(Clone, Copy)]
 struct Cap {
     /// The largest alignment that strings have, in bytes.
@@ -517,7 +517,7 @@ impl Rewriter {
             }
             let is_lifted = matches!(function, CanonicalFunction::Lift { .. });
             utils::parse_component_canonical(self, &mut encoded, function)?;
-            // What is lifted is no core function.
+            // A lifted function is no core function.
             self.level().functions.seen += u32::from(!is_lifted);
         }
         self.replaced = None;

@@ -75,7 +75,7 @@ impl ControlKind {
     }
 }
 
-/// What the commands of one kind have taken of a cell's thread.
+/// The time that the commands of one kind have taken of a cell's thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ControlUse {
     /// How many there were.
@@ -134,7 +134,7 @@ impl ControlShare {
         uses.longest_ns = uses.longest_ns.max(taken_ns);
     }
 
-    /// What each kind has taken so far, in the order of [`ControlKind::ALL`].
+    /// The time that each kind has taken so far, in the order of [`ControlKind::ALL`].
     pub(crate) fn uses(&self) -> impl Iterator<Item = (ControlKind, ControlUse)> {
         ControlKind::ALL.into_iter().zip(self.uses)
     }

@@ -8,7 +8,7 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 /// Bytes after a rewriting: borrowed if nothing changed.
 pub(crate) type Rewritten<'a> = Result<Cow<'a, [u8]>, BinaryReaderError>;
 
-/// What is done to one module.
+/// The rewriting of one module.
 pub(crate) type Rewrite<'r> = dyn for<'m> FnMut(&'m [u8]) -> Rewritten<'m> + 'r;
 
 /// The program with `rewrite` applied to it, if it is a module, or to every core module in it, if

@@ -169,7 +169,7 @@ fn placed<'a>(
     )
 }
 
-/// What merged segments cover, and for each segment the run that it is in.
+/// The ranges that merged segments cover, and for each segment its run.
 fn runs(segments: &[Segment<'_>]) -> (Vec<Run>, Vec<usize>) {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_unstable_by_key(|&at| (segments[at].memory, segments[at].start));

@@ -32,7 +32,7 @@ struct Segment<'a> {
     data: &'a [u8],
 }
 
-/// What the rewriting of a module has to know about it.
+/// The facts about a module that its rewriting needs.
 #[derive(Default)]
 struct Outline<'a> {
     types: u32,

@@ -59,7 +59,7 @@ impl Share {
     }
 }
 
-/// What a cell does next.
+/// The next action of a cell.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) task: TaskId,
@@ -74,7 +74,7 @@ pub(crate) struct Turn {
 /// The tasks of a cell and the scheduler that picks one.
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
-    /// What each task is, by its place in the scheduler.
+    /// The kind of each task, by its place in the scheduler.
     tasks: Vec<Option<(TaskId, Work, Share)>>,
     /// The task that ran last, unless the cell was idle since.
     last: Option<TaskId>,

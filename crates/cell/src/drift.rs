@@ -53,7 +53,7 @@ impl CostClass {
 pub struct Price(u32);
 
 impl Price {
-    /// What the profile says.
+    /// The value in the profile.
     pub const BASE: Price = Price(1024);
 
     /// The highest price: a larger ratio is an error of measurement.
@@ -287,7 +287,7 @@ pub struct ClassCosts {
     pub exceeded: u64,
     /// Alarms that the charge does not hold.
     pub drifts: u32,
-    /// What tenants are charged now, as a factor on the profile.
+    /// The present charge of tenants, as a factor on the profile.
     pub price: Price,
     /// The bound of measured ÷ charged (at the profile's price) that all but one in 10,000 costs
     /// stay below, with a confidence of 95 %; `None` while there are too few costs.
@@ -359,7 +359,7 @@ impl Prices {
         class.price > before
     }
 
-    /// What is known of each class.
+    /// The knowledge of each class.
     pub(crate) fn costs(&self) -> Vec<ClassCosts> {
         let costs = |class: CostClass| {
             let of_class = &self.classes[class as usize];

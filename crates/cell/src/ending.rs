@@ -70,13 +70,13 @@ pub(crate) struct Ending {
     stopped: Vec<Remains>,
     /// The holdings of the severed executions.
     held: Holdings,
-    /// What dropped programs left to be cleaned.
+    /// The remains of dropped programs, to be cleaned.
     leavings: Leavings,
     /// The memory reservation of a top-level tenant.
     tenancy: Option<Tenancy>,
     /// The files of a top-level tenant, until all are closed.
     files: Option<Arc<Account>>,
-    /// What its lease refused, if it is a top-level tenant.
+    /// The refusals of its lease, if it is a top-level tenant.
     refusals: Vec<Refusal>,
     memory: MemoryUse,
     reusable: Elapsed,

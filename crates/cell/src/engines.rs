@@ -1,8 +1,8 @@
 //! The engines of a cell: one for each class of stacks that a tenant has asked for.
 //!
-//! What an engine needs before a program runs in it takes a millisecond or more to make: the linked
-//! host functions, a pool of stacks. It is made on the thread that loads the first program for it,
-//! never on the cell's.
+//! The parts that an engine needs before a program runs in it take a millisecond or more to make:
+//! the linked host functions, a pool of stacks. It is made on the thread that loads the first
+//! program for it, never on the cell's.
 
 use crate::abi::Linkers;
 use crate::engine_config::engine_config_for;
@@ -18,7 +18,7 @@ pub(crate) struct EngineParts {
     pub(crate) engine: Engine,
     pub(crate) linkers: Linkers,
     pub(crate) companion: Companion,
-    /// What its pool of stacks may take.
+    /// The limit on its pool of stacks.
     _mappings: Mappings,
 }
 

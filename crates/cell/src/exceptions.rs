@@ -71,7 +71,7 @@ pub fn catch_in_every_frame(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderEr
 /// How the binary format begins the type of a function.
 const FUNCTION_TYPE: u8 = 0x60;
 
-/// What the rewriting of a module has to know about it.
+/// The facts about a module that its rewriting needs.
 #[derive(Default)]
 struct Outline {
     /// The signature of each type, the appended ones last.
@@ -228,7 +228,7 @@ impl Outline {
     }
 }
 
-/// What becomes of the handlers of a function.
+/// The treatment of a function's handlers.
 enum Plan {
     /// They stay.
     Leave,

@@ -58,7 +58,7 @@ pub struct Directory {
     pub write: bool,
 }
 
-/// What a program is given by its embedder.
+/// The parts that the embedder gives a program.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Arguments; the first is by custom the program's name.
@@ -408,7 +408,8 @@ impl Blueprint {
     }
 }
 
-/// What WASI offers to an execution, while its directories and data sets are being opened.
+/// The state that WASI offers to an execution, while its directories and data sets are being
+/// opened.
 pub(crate) struct Surrounding {
     wasi: WasiCtxBuilder,
     environment: Environment,
@@ -597,7 +598,7 @@ async fn copy_image(limiter: &mut Limiter) -> wasmtime::Result<()> {
     while limiter.copy_image_page().map_err(wasmtime::Error::msg)? {
         mark(step!("cell", "fault"));
         make_way().await;
-        // What comes next, if it is not another page.
+        // The next action, if it is not another page.
         mark(step!("engine", "instantiate"));
     }
     Ok(())

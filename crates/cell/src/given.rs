@@ -19,7 +19,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// What `request` refers to. Counts references, and copies nothing.
+    /// The objects that `request` refers to. It counts references and copies nothing.
     pub(crate) fn of(request: &StartRequest) -> Self {
         let surroundings = &request.surroundings;
         Self {

@@ -21,7 +21,7 @@ const FEW: u64 = 1_024;
 /// function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handler {
-    /// What it catches; everything, if it is `None`.
+    /// The exceptions that it catches; all if it is `None`.
     tag: Option<u32>,
     /// Whether it is given the exception itself.
     is_ref: bool,
@@ -167,7 +167,7 @@ pub(crate) struct HandlerCount {
     reachable: u64,
     /// The most that an instruction reaches.
     deepest: u64,
-    /// What has gone to each block that is open.
+    /// The values that went to each open block.
     blocks: Vec<Block>,
     /// Instructions that set a local.
     sets: u64,

@@ -30,7 +30,8 @@ const TURN_NS: u64 = 100_000_000 / 100 * SHARE;
 /// reservation runs needs another sleep, in which a reservation may run again.
 const REST_NS: u64 = TURN_NS / 16;
 
-/// What is lost of each sleep. Measured (Linux 6.18 on a virtual machine): of sleeps of 70 µs the host had 50.
+/// The part of each sleep that is lost. Measured (Linux 6.18 on a virtual machine): of sleeps of 70
+/// µs the host had 50.
 const LOST_NS: u64 = 30_000;
 
 /// The span over which Linux enforces the limit: older debt is cancelled.

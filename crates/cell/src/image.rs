@@ -32,7 +32,7 @@ pub const LEAST: usize = 64 << 10;
 
 const PAGE: usize = 4096;
 
-/// What the linear memory of a program holds before its first instruction. Cloning is cheap.
+/// The contents of a program's linear memory before its first instruction. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Image(Arc<Contents>);
 

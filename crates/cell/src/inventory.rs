@@ -1,4 +1,4 @@
-//! What a program takes before its first instruction, counted from its bytes.
+//! The resources that a program takes before its first instruction, counted from its bytes.
 //!
 //! A lease is charged before anything is allocated, so the cell must know what instantiating a
 //! program will allocate *without* instantiating it. A component makes this a question: it can
@@ -28,15 +28,15 @@ const ELEMENT_BYTES: u64 = 16;
 /// Engine memory of an instance of a component: its handles, with none in them.
 const COMPONENT_BYTES: u64 = 512;
 
-/// What an adapter imports at the most that others beside it do not: the function that it calls, what is called
-/// afterwards, and a `realloc` of either side.
+/// The most imports of an adapter that others beside it do not have: the function that it calls,
+/// what is called afterwards, and a `realloc` of either side.
 const ADAPTER_IMPORTS: u64 = 4;
 
-/// What an instance of adapters imports once: flags and memories of the components, functions of the engine for
-/// strings and handles.
+/// The imports that an instance of adapters has once: flags and memories of the components,
+/// functions of the engine for strings and handles.
 const ADAPTERS_IMPORTS: u64 = 24;
 
-/// What one run of a program takes before its first instruction.
+/// The resources that one run of a program takes before its first instruction.
 ///
 /// Sums are over all core instances that instantiation makes, nested components included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub(crate) struct Survey {
     pub(crate) inlined_bytes: u64,
     /// Parts of the types of all adapters; saturates.
     pub(crate) adapted_parts: u64,
-    /// What the program imports: `module::name` of a module, the name of a component's import.
+    /// The imports of the program: `module::name` of a module, the name of a component's import.
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
     pub(crate) exports: Vec<String>,
@@ -481,7 +481,7 @@ impl Adapters<'_> {
             component.use_lowered(index);
         }
         let lowered = matches!(function, CanonicalFunction::Lower { .. });
-        // What is lifted is no core function.
+        // A lifted function is no core function.
         if !matches!(function, CanonicalFunction::Lift { .. }) {
             component.lowered.push(lowered && self.is_composed);
         }

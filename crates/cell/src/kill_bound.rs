@@ -90,7 +90,7 @@ pub fn reservation_for_ends(
     None
 }
 
-/// What delays the effect of a kill.
+/// The causes of delay for the effect of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KillDelay {
     /// The longest host step of any tenant of the cell, ns.

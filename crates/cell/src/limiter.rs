@@ -30,12 +30,12 @@ pub(crate) struct Limiter {
     /// The group of the top-level tenant, and what it is charged for a page of linear memory.
     root: GroupId,
     page: Held,
-    /// What the program's memory holds when it is made, if the program does not put it there.
+    /// The initial contents of the program's memory, if the program does not write them itself.
     image: Option<Image>,
     /// Its memory, if that has been made before the engine asks for it.
     ahead: Option<Ahead>,
     instances: usize,
-    /// What is still to be made when the program is instantiated; charged.
+    /// The charged objects that are still to be made when the program is instantiated.
     initial: Initial,
     /// A charge of the last growth that was allowed, in case the engine fails to make it.
     pending: Growth,
@@ -43,7 +43,7 @@ pub(crate) struct Limiter {
     refused: Option<Errno>,
 }
 
-/// What a program declares and its caller has charged before the engine makes any of it.
+/// The objects that a program declares; its caller has charged them before the engine makes any.
 ///
 /// A core instance gets all its memories and tables or none. When the engine is refused one of
 /// them, it frees the earlier ones at once. This could happen during the end of another tenant,

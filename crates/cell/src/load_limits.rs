@@ -37,7 +37,7 @@ pub(crate) const MAX_ADAPTED_PARTS: u64 = 1 << 17;
 /// A limit on the number of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadLimit {
-    /// What is counted.
+    /// The counted quantity.
     pub what: &'static str,
     /// How many there may be.
     pub most: u64,
@@ -108,7 +108,7 @@ limits! {
     TableSquares: Program, 1 << 25, "squares of calls through and uses of tables, of all functions";
 }
 
-/// What a program has so far.
+/// The counts of a program so far.
 struct Tally([u64; LOAD_LIMITS.len()]);
 
 impl Tally {
@@ -406,7 +406,7 @@ struct Handlers {
     most: u64,
     all: u64,
     squares: u64,
-    /// What merging values takes, of one function.
+    /// The cost of merging values in one function.
     most_merging: u64,
     /// The same of all functions.
     merging: u64,
@@ -453,7 +453,7 @@ impl Body<'_> {
     }
 }
 
-/// What some functions have.
+/// The counts of some functions.
 struct Part {
     tally: Tally,
     /// Whether one of them throws or catches exceptions.
@@ -462,7 +462,7 @@ struct Part {
     awaits: bool,
 }
 
-/// What is wrong with a function.
+/// The defect of a function.
 struct Wrong {
     index: u32,
     error: ProgramError,
@@ -592,7 +592,7 @@ impl ModuleTypes {
         }
     }
 
-    /// What a block takes and leaves.
+    /// The operands and results of a block.
     fn block(&self, ty: BlockType) -> (u32, u32) {
         match ty {
             BlockType::Empty => (0, 0),

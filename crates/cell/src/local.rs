@@ -63,13 +63,13 @@ pub(crate) struct Local {
     pub(crate) sleeps: Sleeps,
     /// Requests of guests to the executor, which acts on them after the current poll.
     pub(crate) requests: Vec<Request>,
-    /// What top-level tenants have taken of their limited shares.
+    /// The parts of their limited shares that top-level tenants have taken.
     pub(crate) shares: Shares,
     /// The threads that may block.
     pub(crate) io: Arc<Io>,
     /// The files of top-level tenants, by their groups.
     pub(crate) files: HashMap<GroupId, Arc<Account>>,
-    /// What each execution holds.
+    /// The holdings of each execution.
     pub(crate) holdings: HashMap<u64, Holdings>,
     /// How to build more executions of a tenant that runs.
     pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,

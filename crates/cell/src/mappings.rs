@@ -7,7 +7,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What stays for the host: code of programs, threads, the heap's large allocations
+/// The mappings that stay for the host: code of programs, threads, the heap's large allocations
 /// ([`HEAP`]), libraries.
 const HOST: u64 = 8192;
 
@@ -15,14 +15,15 @@ const HOST: u64 = 8192;
 /// larger ones.
 pub(crate) const HEAP: i32 = 4096;
 
-/// What a memory in a pool takes at the most: a slot its accessible part, what is inaccessible behind it, and one
-/// more while it is cleaned.
+/// The most mappings that a memory in a pool takes: a slot its accessible part, what is
+/// inaccessible behind it, and one more while it is cleaned.
 pub(crate) const MEMORY: u64 = 3;
 
-/// What a stack in a pool takes at the most: itself and its guard.
+/// The most mappings that a stack in a pool takes: itself and its guard.
 pub(crate) const STACK: u64 = 2;
 
-/// What a top-level tenant takes besides: its arena, and the code of its program in five pieces.
+/// The mappings that a top-level tenant takes besides: its arena, and the code of its program in
+/// five pieces.
 pub(crate) const TENANT: u64 = 8;
 
 /// The kernel's default limit of a process.

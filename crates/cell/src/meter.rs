@@ -66,8 +66,8 @@ impl Held {
         }
     }
 
-    /// What one of it takes of a top-level tenant's limited shares, besides the charge to its
-    /// budget.
+    /// The part of a top-level tenant's limited shares that one of it takes, besides the charge to
+    /// its budget.
     pub(crate) const fn takes(self) -> &'static [(Shared, u64)] {
         match self {
             Held::Store => &[(Shared::Places, 1), (Shared::HostPages, STACK_PAGES as u64)],

@@ -26,7 +26,7 @@ pub(crate) struct Pools {
     capacity: usize,
 }
 
-/// What one tenant left behind in the pools, to be cleaned at its expense.
+/// The remains of one tenant in the pools, to be cleaned at its expense.
 #[derive(Debug, Default)]
 pub(crate) struct Leavings {
     slots: Claim,

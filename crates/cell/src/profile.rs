@@ -146,7 +146,7 @@ pub struct TransferCosts {
 }
 
 impl TransferCosts {
-    /// What a fault takes at most: the sum of the 99th percentiles, ns.
+    /// The most time that a fault takes: the sum of the 99th percentiles, ns.
     pub const fn per_fault_ns(&self) -> u64 {
         self.read.p99_ns + self.write.p99_ns
     }
@@ -156,7 +156,7 @@ impl TransferCosts {
 /// solid-state disks in virtual machines.
 pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 
-/// What one preemption takes from the tenant that is preempted: the parts of `O^pre` in SPR
+/// The time that one preemption takes from the preempted tenant: the parts of `O^pre` in SPR
 /// §III-G.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -176,12 +176,12 @@ pub struct PreemptionCosts {
 }
 
 impl PreemptionCosts {
-    /// What a preemption takes at most: the sum of the 99th percentiles of its parts, ns.
+    /// The most time that a preemption takes: the sum of the 99th percentiles of its parts, ns.
     pub const fn per_preemption_ns(&self) -> u64 {
         self.interrupt.p99_ns + self.decision.p99_ns + self.switch.p99_ns
     }
 
-    /// What it takes usually: the sum of the medians, ns.
+    /// The usual time: the sum of the medians, ns.
     pub const fn median_ns(&self) -> u64 {
         self.interrupt.p50_ns + self.decision.p50_ns + self.switch.p50_ns
     }
@@ -360,8 +360,8 @@ impl Profile {
         self.steps.get(&row.counted_as().row().title()).copied()
     }
 
-    /// What the host itself may add to a step, ns: its interrupts, and the time for which it stops a
-    /// virtual machine.
+    /// The time that the host itself may add to a step, ns: its interrupts, and the time for which
+    /// it stops a virtual machine.
     pub fn added_ns(&self) -> u64 {
         self.interruption
             .map_or(ASSUMED_MARGIN_NS, |added| added.p9999_ns)
@@ -478,15 +478,15 @@ impl Profile {
         }
     }
 
-    /// What a slot of an arena is charged, for an object of `bytes` bytes: its share of giving
-    /// its page back. Rounded up.
+    /// The charge for a slot of an arena, for an object of `bytes` bytes: its share of giving its
+    /// page back. Rounded up.
     pub fn slot_ps(&self, bytes: usize) -> u64 {
         const HEADER: usize = 8;
         let slot = (bytes + HEADER).next_multiple_of(8) as u64;
         (FACTOR * self.median_ps.arena_page * slot).div_ceil(4096)
     }
 
-    /// What the kernel of a cell charges.
+    /// The charges of a cell's kernel.
     pub fn kernel_costs(&self) -> KernelCosts {
         // The largest of the kernel's objects that are not measured one by one take about this.
         let object = self.slot_ps(120);
@@ -504,7 +504,7 @@ impl Profile {
         }
     }
 
-    /// What the groups of a cell are charged.
+    /// The charges of a cell's groups.
     pub fn cost_model(&self) -> CostModel {
         let costs = &self.median_ps;
         CostModel {

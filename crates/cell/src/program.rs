@@ -80,7 +80,7 @@ pub enum ProgramError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// More than [`MAX_PROGRAM_BYTES`].
@@ -100,7 +100,7 @@ pub enum ProgramError {
     Corrupt {
         /// Where, in bytes from the start of the file (of the translated binary, for text).
         offset: u64,
-        /// What the validator said.
+        /// The validator's error.
         message: String,
     },
     /// Valid, with features that are switched off.
@@ -153,7 +153,7 @@ pub enum ProgramError {
     /// makes the instances, or of what takes time to [load](crate::load_limits).
     #[error("has {count} {what}; the limit is {most}")]
     TooManyParts {
-        /// What there is too much of.
+        /// The quantity that exceeds its limit.
         what: &'static str,
         /// How many; for loading, at least how many. Saturates.
         count: u64,
@@ -554,7 +554,7 @@ impl Program {
         &self.reach
     }
 
-    /// What its memory holds before its first instruction, if that is not in the code.
+    /// The contents of its memory before its first instruction, if they are not in the code.
     pub fn image(&self) -> Option<&Image> {
         self.image.as_ref()
     }
@@ -579,7 +579,7 @@ impl Program {
         self.form != Form::Whole
     }
 
-    /// What a run takes before its first instruction.
+    /// The resources that a run takes before its first instruction.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }

@@ -11,16 +11,17 @@ use leasehold_reserve::{Contract, Order};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a cell has promised.
+/// The promises of a cell.
 #[derive(Debug)]
 pub(crate) struct Promises {
     order: Order,
-    /// What scheduling takes here.
+    /// The costs of scheduling here.
     overhead: Overhead,
-    /// What is reserved for the ends of background tenants, while there is room for it.
+    /// The reservation for the ends of background tenants, while there is room for it.
     ends: Option<Contract>,
     ends_fit: Arc<AtomicBool>,
-    /// What the host leaves the cell's thread, if that has real-time priority.
+    /// The share of the processor that the host leaves the cell's thread, if that has real-time
+    /// priority.
     limit: Option<RealtimeLimit>,
     /// Contracts whose promise was dropped do not count.
     kept: Mutex<Vec<(Contract, Weak<()>)>>,

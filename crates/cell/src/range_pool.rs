@@ -14,7 +14,7 @@ use crate::reservation::Reservation;
 /// Pages that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
 
-/// What a cleaning step did.
+/// The result of a cleaning step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Pages visited: given back or overwritten.
@@ -57,7 +57,7 @@ struct Ranges {
     clean: Vec<CleanRange>,
     /// Ranges from this one on have never been used.
     unused: usize,
-    /// What is to be cleaned, by the number of the range.
+    /// The parts to be cleaned, by the number of the range.
     dirty: Vec<Option<DirtyRange>>,
     /// Detached, and not claimed yet.
     unclaimed: Queue,

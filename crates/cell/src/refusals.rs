@@ -66,14 +66,14 @@ impl Refusals {
         }
     }
 
-    /// What would have been enough for the first request that was refused, if one was.
+    /// The amount that would have sufficed for the first refused request, if there was one.
     pub(crate) fn first(&self, reservation: Reservation) -> Option<u64> {
         let count = &self.0[reservation as usize];
         let refused = count.times.load(Ordering::Acquire) > 0;
         refused.then(|| count.enough.load(Ordering::Acquire))
     }
 
-    /// What was refused, by reservation.
+    /// The refusals, by reservation.
     pub(crate) fn take(&self) -> Vec<Refusal> {
         let refusal = |reservation: Reservation| {
             let count = &self.0[reservation as usize];

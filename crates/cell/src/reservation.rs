@@ -14,8 +14,8 @@ use rustix::mm::{
 /// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
 pub(crate) const PAGE: usize = 4096;
 
-/// What one page of page-table entries covers. Discarding a whole aligned block lets the kernel
-/// free its page table too (Linux 6.14 and later).
+/// The bytes that one page of page-table entries covers. Discarding a whole aligned block lets the
+/// kernel free its page table too (Linux 6.14 and later).
 pub(crate) const BLOCK: usize = 2 << 20;
 
 /// A reserved range. Pages are inaccessible until [`allow`](Reservation::allow)ed, and read as

@@ -191,7 +191,7 @@ impl Drop for Slot {
         } = &*self;
         let (start, end) = (*start, start + accessible);
         let others = pool.resident.fetch_sub(self.hidden, Relaxed) - self.hidden;
-        // What no memory made accessible since it was cleaned stays resident as it is.
+        // Pages that no memory made accessible since they were cleaned stay resident as they are.
         let beyond = self.resident.saturating_sub(*accessible);
         let most = pool.keep_resident.saturating_mul(WARM_SLOTS);
         let room = most.saturating_sub(others + beyond) / PAGE * PAGE;

@@ -10,7 +10,7 @@ use crate::reservation::PAGE;
 use leasehold_lease::{Lease, Memory};
 use wasmtime::Engine;
 
-/// What host calls need of a fiber's stack besides the guest's parts, bytes.
+/// The part of a fiber's stack that host calls need besides the guest's parts, bytes.
 const HOST_BYTES: usize = 512 * 1024;
 
 /// A size of stacks: 512 KiB for the guest, doubled some times.

@@ -82,7 +82,7 @@ pub(crate) struct Call {
     pub(crate) condition: Condition,
 }
 
-/// What must hold of a call's arguments.
+/// The condition on a call's arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Condition {
     /// Nothing.
@@ -138,7 +138,7 @@ const COMMON: &[Call] = &[
     always(libc::SYS_sched_yield),
     always(libc::SYS_clock_gettime),
     always(libc::SYS_clock_getres),
-    // What a thread has run, of itself.
+    // The time that a thread itself has run.
     equal(libc::SYS_getrusage, 0, libc::RUSAGE_THREAD as u32),
     always(libc::SYS_clock_nanosleep),
     always(libc::SYS_nanosleep),

@@ -29,9 +29,9 @@ pub enum OwnedError {
     /// The system refused it.
     #[error("{}: {source}", path.display())]
     System {
-        /// What was looked at.
+        /// The path that was checked.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It belongs to another user.
@@ -39,7 +39,7 @@ pub enum OwnedError {
         "{}: found user {owner} as its owner; allowed: this user ({user}) or root", path.display()
     )]
     Owner {
-        /// What was looked at.
+        /// The path that was checked.
         path: PathBuf,
         /// Its owner.
         owner: u32,
@@ -52,7 +52,7 @@ pub enum OwnedError {
         path.display()
     )]
     Shared {
-        /// What was looked at.
+        /// The path that was checked.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
@@ -60,7 +60,7 @@ pub enum OwnedError {
     /// It is not of the kind that is expected.
     #[error("{}: not a {expected}", path.display())]
     Kind {
-        /// What was looked at.
+        /// The path that was checked.
         path: PathBuf,
         /// `file` or `directory`.
         expected: &'static str,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The newest interface that is asked for; an older kernel gives less.
 const NEWEST: ABI = ABI::V6;
 
-/// What may be done in a place.
+/// The permitted actions in a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Files are read, directories listed.
@@ -53,11 +53,11 @@ impl Place {
 /// The places of a process: which threads reach them until when.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
-    /// What tenants may use: reachable for all threads, always.
+    /// Places that tenants may use: reachable for all threads, always.
     pub tenants: Vec<Place>,
-    /// What the controller needs for longer: programs, the cache.
+    /// Places that the controller needs for longer: programs, the cache.
     pub controller: Vec<Place>,
-    /// What only the start needs: until a thread is narrowed.
+    /// Places that only the start needs: until a thread is narrowed.
     pub start: Vec<Place>,
 }
 
@@ -70,7 +70,7 @@ pub enum FilesInForce {
         /// Version of the kernel's interface.
         abi: i32,
     },
-    /// What this kernel has.
+    /// The features of this kernel.
     Partial {
         /// Version of the kernel's interface.
         abi: i32,
@@ -89,7 +89,7 @@ pub(crate) fn restrict<'a>(
         .scope(Scope::from_all(NEWEST))?
         .create()?;
     for place in places {
-        // What is not there cannot be reached.
+        // A place that does not exist cannot be reached.
         if let Ok(opened) = PathFd::new(&place.path) {
             let allowed = allowed(place.access, place.path.is_dir());
             rules = rules.add_rule(PathBeneath::new(opened, allowed))?;

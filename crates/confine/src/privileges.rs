@@ -7,10 +7,11 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What a cell's thread needs until it has real-time priority.
+/// The capability that a cell's thread needs until it has real-time priority.
 const START: CapabilitySet = CapabilitySet::SYS_NICE;
 
-/// What it needs as long as it locks memory, unless the limit on that could be lifted.
+/// The capability that it needs as long as it locks memory, unless the limit on that could be
+/// lifted.
 const LOCKS: CapabilitySet = CapabilitySet::IPC_LOCK;
 
 /// Whether a thread keeps the right to lock memory.

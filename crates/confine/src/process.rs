@@ -51,7 +51,7 @@ pub enum ConfineError {
     System {
         /// Which one.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The filter of system calls.
@@ -62,7 +62,7 @@ pub enum ConfineError {
     Files(#[from] landlock::RulesetError),
 }
 
-/// What holds for the process now.
+/// The present confinement of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InForce {
     /// How denials are treated.
@@ -190,7 +190,7 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
     Ok(filter::narrow(kind, confinement.in_force.mode)?)
 }
 
-/// What holds for this process.
+/// The confinement of this process.
 pub fn in_force() -> InForce {
     CONFINEMENT
         .get()

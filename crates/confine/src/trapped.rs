@@ -20,7 +20,7 @@ pub(crate) fn install() -> std::io::Result<()> {
     }
 }
 
-/// What the kernel says of a system call that was trapped: `siginfo_t` with `_sigsys`.
+/// The kernel's report on a trapped system call: `siginfo_t` with `_sigsys`.
 #[repr(C)]
 struct Trapped {
     signal: libc::c_int,

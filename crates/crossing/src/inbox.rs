@@ -75,7 +75,7 @@ impl Urgent for Urgency {
     }
 }
 
-/// What arrives in an [`Inbox`].
+/// A message that arrives in an [`Inbox`].
 #[derive(Debug)]
 pub enum Message<C> {
     /// The execution with this key may be able to continue.

@@ -44,7 +44,7 @@ impl<F: FnMut(ExecutionId)> Host for F {
 #[derive(Debug)]
 #[must_use = "a tenant that has only begun to end keeps its memory"]
 pub struct End {
-    /// What is swept now, in [`Mode::Individual`], up to the tenant itself.
+    /// The group that is swept now, in [`Mode::Individual`], up to the tenant itself.
     sweep: Option<TenantId>,
     tenant: TenantId,
     reclaim: Option<Reclaim>,
@@ -52,7 +52,7 @@ pub struct End {
 }
 
 impl End {
-    /// What was done so far.
+    /// The work done so far.
     pub fn outcome(&self) -> Outcome {
         let done = self
             .reclaim

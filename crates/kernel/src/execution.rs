@@ -29,7 +29,7 @@ pub enum Wake {
     Gone,
 }
 
-/// What an execution runs for.
+/// The purpose of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The program of its tenant.

@@ -39,8 +39,8 @@ pub struct KernelConfig {
     pub timer_floor_ns: u64,
 }
 
-/// What it costs to reclaim the kernel's objects, in picoseconds each, in bulk: the share of
-/// giving its slot's page back. Comes from calibration.
+/// The costs of reclaiming the kernel's objects, in picoseconds each, in bulk: the share of giving
+/// its slot's page back. Comes from calibration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelCosts {
     /// Groups, scrub entries, pages.
@@ -85,9 +85,9 @@ pub enum Outcome<T> {
 pub struct Account {
     /// The budget it was made with, in nanoseconds.
     pub budget_ns: u64,
-    /// What it was charged or set aside for its children, rounded up.
+    /// The budget that it was charged or set aside for its children, rounded up.
     pub charged_ns: u64,
-    /// What it has left, rounded down.
+    /// The budget that it has left, rounded down.
     pub left_ns: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct Kernel<B: Backing> {
     pub(crate) costs: KernelCosts,
 }
 
-/// What a capability gives access to, after all checks.
+/// The object of a capability, after all checks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) object: RawHandle,
@@ -388,7 +388,7 @@ impl<B: Backing> Kernel<B> {
         Ok((group, table.vacancy(&self.groups).ok_or(Errno::TableFull)?))
     }
 
-    /// What an empty tenant is charged in its own group, at most.
+    /// The largest charge for an empty tenant in its own group.
     pub(crate) fn empty_tenant_ps(&self) -> u64 {
         if self.config.reclaim.mode == Mode::Individual {
             return 0;
@@ -416,7 +416,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// What a group has left of its budget, in picoseconds. O(1), unlike a statement.
+    /// The budget that a group has left, in picoseconds. O(1), unlike a statement.
     fn left_ps(&self, group: GroupId) -> Result<u64, Errno> {
         Ok(self.groups.left(group).ok_or(Errno::Gone)?.0)
     }

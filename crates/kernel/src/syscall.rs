@@ -131,7 +131,7 @@ pub enum Reply {
     Blocked,
     /// A new capability.
     Selector(Selector),
-    /// What of a region can be mapped.
+    /// The part of a region that can be mapped.
     Mapping(RegionMapping),
     /// The length of a region in bytes.
     Length(u64),

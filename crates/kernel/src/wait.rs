@@ -109,7 +109,7 @@ impl Side {
     }
 }
 
-/// What a queued execution waits for.
+/// The event that a queued execution waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     pub(crate) object: RawHandle,
@@ -126,7 +126,7 @@ pub(crate) struct Stranger {
     pub(crate) allowance: Handle<Allowance>,
 }
 
-/// What is reserved for an execution that was woken.
+/// The units reserved for an execution that was woken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) object: RawHandle,

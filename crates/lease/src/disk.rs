@@ -1,11 +1,11 @@
-//! What a tenant may add to a disk, as a lease states it.
+//! The limit on a tenant's additions to a disk, as a lease states it.
 
 use crate::byte_size::ByteSize;
 use crate::flags::FlagError;
 use std::ops::RangeInclusive;
 
-/// What a tenant, its tasks and its child tenants may add to the directories that they may change, in
-/// total.
+/// The limit on additions by a tenant, its tasks and its child tenants to the directories that they
+/// may change, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
     /// The most bytes that its files may take more than before.

@@ -26,9 +26,9 @@ pub enum LeaseError {
         line: usize,
         /// Where in the line.
         column: usize,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A key is missing, unknown, or has a value that is not accepted.
@@ -42,9 +42,9 @@ pub enum LeaseError {
         column: usize,
         /// The whole key, such as `tenant.thumbnailer.reclaim.budget`.
         key: String,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: String,
     },
 }

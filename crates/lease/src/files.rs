@@ -1,4 +1,4 @@
-//! What a tenant may do with files, as a lease states it.
+//! The limits on a tenant's use of files, as a lease states them.
 
 use crate::flags::FlagError;
 use std::ops::RangeInclusive;

@@ -15,7 +15,7 @@ use crate::nanoseconds::Nanoseconds;
 /// lease file has to name its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lease {
-    /// What taking everything back may cost.
+    /// The limit on the cost of taking everything back.
     pub reclaim: Reclaim,
     /// How much memory the tenant may use.
     pub memory: Memory,
@@ -24,7 +24,7 @@ pub struct Lease {
     pub cpu: Option<Cpu>,
     /// How many files the tenant may have.
     pub files: Files,
-    /// What the tenant may add to a disk.
+    /// The limit on the tenant's additions to a disk.
     pub disk: Disk,
 }
 

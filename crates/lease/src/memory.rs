@@ -110,7 +110,7 @@ impl Paging {
     /// page is written to, in 127 blocks, and a memory that grows from one page to 4 GiB.
     pub const MAPPINGS: u32 = 256;
 
-    /// What a lease may say.
+    /// The values that a lease may state.
     pub const MAPPINGS_RANGE: RangeInclusive<u64> = 16..=4096;
 
     pub(crate) const MAPPINGS_ALLOWED: &'static str = "a whole number from 16 to 4096";
@@ -306,7 +306,7 @@ impl MemoryValues {
         if limit > reserve && reserve < Memory::MIN_PAGING_RESERVE {
             return fault("reserve", "at least 64KiB if `limit` is more".to_owned());
         }
-        // What would never be used is no part of a contract.
+        // A value that would never be used is not part of a contract.
         if limit == reserve && kind == MemoryKind::Firm {
             let allowed = "\"hard\", unless `limit` is more than the reserve";
             return fault("kind", allowed.to_owned());

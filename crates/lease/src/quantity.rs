@@ -41,7 +41,7 @@ pub struct QuantityError {
 }
 
 impl QuantityError {
-    /// What is wrong with the text.
+    /// The defect of the text.
     #[must_use]
     pub fn fault(&self) -> QuantityFault {
         self.fault

@@ -35,7 +35,7 @@ pub struct TenantSpec {
     /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
     /// been resolved like that of the program.
     pub swap: Option<PathBuf>,
-    /// What the tenant may cost.
+    /// The limit on the tenant's cost.
     pub lease: Lease,
 }
 
@@ -166,7 +166,7 @@ impl Directory {
     }
 }
 
-/// What a guest path names: guests drop a leading `/` and `./`.
+/// The directory that a guest path names: guests drop a leading `/` and `./`.
 pub(crate) fn guest_place(path: &str) -> PathBuf {
     let components = Path::new(path).components();
     let named = components.filter(|part| !matches!(part, Component::RootDir | Component::CurDir));

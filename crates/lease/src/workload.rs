@@ -23,13 +23,13 @@ use crate::nanoseconds::Nanoseconds;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
-    /// What each task does.
+    /// The behaviour of each task.
     pub activity: Activity,
     /// How many tasks there are, all of them doing the same: 1 to [`Workload::MAX_TASKS`].
     pub tasks: u8,
 }
 
-/// What one task does.
+/// The behaviour of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activity {
     /// Runs whenever it may.
@@ -61,7 +61,7 @@ pub enum Activity {
         gap: Nanoseconds,
         /// Greatest distance of two events; not less than `gap`.
         gap_max: Nanoseconds,
-        /// What the random draws follow from.
+        /// The seed of the random draws.
         seed: u32,
     },
 }

@@ -17,8 +17,8 @@ impl Costs {
         Self(Profile::free())
     }
 
-    /// What was measured on this host and stored, by `leasehold calibrate` or [`Costs::measured`]; `None` if nothing
-    /// was.
+    /// The costs measured on this host and stored, by `leasehold calibrate` or [`Costs::measured`];
+    /// `None` if nothing was.
     ///
     /// # Errors
     /// When what is stored cannot be used here.
@@ -38,7 +38,8 @@ impl Costs {
         Ok(profile.map(Self))
     }
 
-    /// What is stored, or else what is measured now, in some twenty seconds, and stored for the next time.
+    /// The stored costs; if there are none, they are measured now, in some twenty seconds, and
+    /// stored for the next time.
     ///
     /// # Errors
     /// When this host cannot be measured. That the measurement cannot be stored is none.

@@ -18,11 +18,12 @@ pub struct Tenant {
 pub struct Outcome {
     /// How its program ended.
     pub exit: Exit,
-    /// What it wrote to its standard output, as far as that was kept.
+    /// Its standard output, as far as it was kept.
     pub stdout: Vec<u8>,
-    /// What it wrote to its standard error, as far as that was kept.
+    /// Its standard error, as far as it was kept.
     pub stderr: Vec<u8>,
-    /// What its end was charged, and what it took; what its lease refused; what it got of processor and memory.
+    /// The charge and the cost of its end, the refusals of its lease, and its use of processor and
+    /// memory.
     pub report: Ended,
 }
 
@@ -65,26 +66,26 @@ impl Tenant {
         Ok(report.map(|report| self.outcome(report)))
     }
 
-    /// What it has written to its standard output so far, as far as that is kept.
+    /// Its standard output so far, as far as it is kept.
     pub fn stdout(&self) -> Vec<u8> {
         self.captured
             .as_ref()
             .map_or_else(Vec::new, |captured| captured.stdout.bytes())
     }
 
-    /// What it has written to its standard error so far, as far as that is kept.
+    /// Its standard error so far, as far as it is kept.
     pub fn stderr(&self) -> Vec<u8> {
         self.captured
             .as_ref()
             .map_or_else(Vec::new, |captured| captured.stderr.bytes())
     }
 
-    /// What its lease is charged now, and what is left of its budget; `None` if it has ended.
+    /// The present charge on its lease and the rest of its budget; `None` if it has ended.
     pub fn statement(&self) -> Option<Statement> {
         self.handle.statement()
     }
 
-    /// What it has got of the processor; `None` if everything was taken back.
+    /// The processor time that it has had; `None` if everything was taken back.
     pub fn processor(&self) -> Option<Processor> {
         self.handle.processor()
     }

@@ -2,13 +2,13 @@
 
 use crate::{Type, Value};
 
-/// What can be an argument.
+/// A type that can be an argument.
 pub trait IntoValue {
     /// The value.
     fn into_value(self) -> Value;
 }
 
-/// What can be a result.
+/// A type that can be a result.
 pub trait FromValue: Sized {
     /// Whether all values of a type can be had as this. There is no type where a `result` has nothing: that is `()`.
     fn fits(ty: Option<&Type>) -> bool;
@@ -22,14 +22,14 @@ pub trait FromValue: Sized {
     }
 }
 
-/// What can be all arguments of a call: a tuple of up to eight, or [`Value`]s.
+/// A type for all arguments of a call: a tuple of up to eight, or [`Value`]s.
 pub trait Arguments {
     /// One value for each parameter.
     fn into_values(self) -> Vec<Value>;
 }
 
-/// What can be all results of a call: a tuple of up to eight, or [`Value`]s. Functions of components have one at most:
-/// `(T,)`, or `()`.
+/// A type for all results of a call: a tuple of up to eight, or [`Value`]s. Functions of components
+/// have one at most: `(T,)`, or `()`.
 pub trait Results: Sized {
     /// Whether all results of a function with results of these types can be had as this.
     fn fits(types: &[Type]) -> bool;

@@ -268,7 +268,7 @@ impl Linux {
     ) {
         self.settle();
         self.memory(area).unfilled.put(page, false);
-        // What an earlier one left may still be there, and is overwritten then.
+        // The remains of an earlier one may still be there, and are then overwritten.
         let stale = self.memory(area).cached.get(page);
         if !stale {
             self.ballast.use_frames(1);
@@ -284,7 +284,7 @@ impl Linux {
                 Err(stopped) => self.failed = Some(Reason::Kernel(stopped.errno)),
             }
         }
-        // What was read must not be lost: it may be the only copy.
+        // The page that was read must not be lost: it may be the only copy.
         let bytes = self.staging.read(0, 1);
         let memory = self.areas[area as usize].as_mut().expect("an area");
         if let Err(error) = memory.save(&self.file, page, bytes) {

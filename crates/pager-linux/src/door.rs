@@ -126,7 +126,7 @@ pub mod faults {
         pub after: u64,
         /// Calls that fail then.
         pub failures: u64,
-        /// What they fail with.
+        /// The error with which they fail.
         pub errno: i32,
         /// The only kind that counts; `None` for all.
         pub only: Option<Call>,

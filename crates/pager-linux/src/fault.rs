@@ -119,7 +119,7 @@ impl Engine {
         let held = linux.ballast.held();
         assert_eq!(held.used, used, "frames in use");
         let sum = held.used + held.lent + held.ballast;
-        // What was released may wait to be given back, 64 pages at the most.
+        // Released pages may wait to be given back, at most 64.
         assert!(sum <= held.frames + 64, "{held:?}");
     }
 

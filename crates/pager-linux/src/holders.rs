@@ -174,7 +174,7 @@ impl Holders {
         })
     }
 
-    /// What lingers of a reservation, one after the other.
+    /// The lingering parts of a reservation, one after the other.
     pub(crate) fn next_lingering(&self, id: ReservationId) -> Option<(Option<AttachmentId>, Span)> {
         self.0.get(&id)?.lingering.last().copied()
     }

@@ -25,7 +25,7 @@ use crate::slots::NOWHERE;
 use crate::span::{BYTES, Span};
 use crate::store::Store;
 
-/// What a cell's memory is opened with.
+/// The parameters for opening a cell's memory.
 pub struct Options {
     /// Frames of 4 KiB that all reservations share; taken from the host at once.
     pub frames: u32,
@@ -78,9 +78,9 @@ pub enum Error {
     /// The kernel refused it.
     #[error("{doing}: {source}")]
     System {
-        /// What was done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The store has too few unpromised places.

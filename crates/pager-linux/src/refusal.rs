@@ -22,9 +22,9 @@ pub enum Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no page for the access to {address:#x}: {reason}")]
 pub struct Denied {
-    /// What was accessed.
+    /// The accessed address.
     pub address: usize,
-    /// What is attached there; `None` if it was detached.
+    /// The attachment there; `None` if it was detached.
     pub attachment: Option<AttachmentId>,
     /// Why.
     pub reason: Reason,

@@ -283,7 +283,7 @@ unsafe fn resolve(
     })
 }
 
-/// What kind of access it was.
+/// The kind of access.
 ///
 /// # Safety
 /// `context` is that of a signal handler.
@@ -302,8 +302,8 @@ unsafe fn access(_: &Engine, address: usize, context: *const c_void) -> Access {
     }
 }
 
-/// What kind of access it was: other processors do not tell where this can be read, but only a
-/// write faults on a page that is mapped.
+/// The kind of access: other processors do not tell where this can be read, but only a write faults
+/// on a page that is mapped.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn access(engine: &Engine, address: usize, _: *const c_void) -> Access {
     let mapped = engine.is_accessible(address, false);

@@ -20,9 +20,9 @@ pub enum SwapFileError {
     System {
         /// Where it was to be.
         path: PathBuf,
-        /// What was done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Its pages would be in memory, which a swap file is there to save.

@@ -42,7 +42,7 @@ pub struct Plan {
     areas: Vec<PlannedArea>,
 }
 
-/// What an admitted plan takes, in frames.
+/// The frames that an admitted plan takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     /// Size of each reservation: as planned, and enlarged for areas under an eviction lock.

@@ -19,7 +19,7 @@ fn holds(what: bool, name: &'static str) -> Result<(), Violation> {
     if what { Ok(()) } else { Err(Violation(name)) }
 }
 
-/// What a reservation holds, counted anew.
+/// The holdings of a reservation, counted anew.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     owned: u32,

@@ -1,4 +1,4 @@
-//! What moves pages: page tables, frames and secondary storage, behind one trait.
+//! The mechanism that moves pages: page tables, frames and secondary storage, behind one trait.
 
 use crate::area::AreaId;
 use crate::attachment::AttachmentId;

@@ -71,7 +71,7 @@ impl MemoryBackend {
         }
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -134,7 +134,7 @@ impl MemoryBackend {
         &mut table[page as usize]
     }
 
-    /// What the frame of a page holds.
+    /// The contents of a page's frame.
     fn contents(&mut self, held: Held) -> &mut Contents {
         let contents = &mut self.frames[held.frame.index() as usize];
         assert_eq!(contents.page, Some(held.page), "another page's frame");

@@ -31,7 +31,7 @@ pub struct Pager<B> {
     pub(crate) firm: u32,
 }
 
-/// What a mapping was before it was undone.
+/// The state of a mapping before it was undone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unmapped {
     pub(crate) reservation: u32,
@@ -168,7 +168,7 @@ impl<B: Backend> Pager<B> {
         Ok(self.reservations.at(index).account())
     }
 
-    /// What paging did in a reservation. Constant time.
+    /// The counts of paging in a reservation. Constant time.
     ///
     /// # Errors
     /// [`Refused::Stale`].
@@ -263,7 +263,7 @@ impl<B: Backend> Pager<B> {
         self.areas.at(area).page(mapping.page).sharers.len()
     }
 
-    /// What a page is called beyond the policy.
+    /// The name of a page outside the policy.
     pub(crate) fn name(&self, area: u32, number: u32) -> Page {
         Page {
             area: AreaId(self.areas.key(area)),

@@ -66,7 +66,7 @@ pub enum Refused {
     /// frames to compensate. Happens with [`Sharing::Plain`](crate::Sharing) only.
     #[error("no frame is left in the reservation")]
     Starved,
-    /// What the page held could not be saved when the last tenant that had it mapped ended.
+    /// The contents of the page could not be saved when the last tenant that had it mapped ended.
     #[error("the page was lost")]
     Lost,
     /// Secondary storage failed.

@@ -25,7 +25,7 @@ pub enum Kind {
 pub struct Contract {
     /// Frames of [`PAGE`](crate::PAGE) bytes.
     pub frames: u32,
-    /// What happens beyond them.
+    /// The behaviour beyond them.
     pub kind: Kind,
     /// Pages that may be attached beyond `frames`, and so may have to be written out. With 0 no
     /// page is ever evicted from this reservation.

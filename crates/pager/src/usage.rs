@@ -36,7 +36,7 @@ impl Usage {
         u64::try_from(self.sum / u128::from(self.samples.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// What the rule says for an area of `max` pages; `None` before the first observation.
+    /// The rule's choice for an area of `max` pages; `None` before the first observation.
     pub fn choice(&self, max: u32) -> Option<Technique> {
         (self.samples > 0).then(|| choose(max.into(), self.total_average()))
     }

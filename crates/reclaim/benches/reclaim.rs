@@ -41,7 +41,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// What reading the clock costs, in nanoseconds.
+/// The cost of reading the clock, in nanoseconds.
 fn clock() -> f64 {
     median(
         (0..10_001)

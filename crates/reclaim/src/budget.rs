@@ -10,7 +10,7 @@ pub enum Refused {
     Budget {
         /// The charge of the request.
         needed: Picos,
-        /// What the group has left.
+        /// The budget that the group has left.
         left: Picos,
     },
     /// The arena is full, or the backing has no memory for another arena.

@@ -35,7 +35,7 @@ pub struct Groups<B: Backing, L: Copy> {
     pub(crate) link: core::marker::PhantomData<fn(L) -> L>,
 }
 
-/// What a slot costs if its memory is new: units of a class.
+/// The cost of a slot if its memory is new: units of a class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Price {
     pub(crate) class: u8,
@@ -224,7 +224,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         }
     }
 
-    /// What the group has left of its budget; `None` if it has ended.
+    /// The budget that the group has left; `None` if it has ended.
     #[inline]
     pub fn left(&self, group: GroupId) -> Option<Picos> {
         let index = self.table.alive(group)?;

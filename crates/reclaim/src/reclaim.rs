@@ -50,7 +50,7 @@ pub enum Progress {
     Done,
 }
 
-/// What a reclamation did.
+/// The result of a reclamation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Outcome {
     /// Units of work until everything was reusable: one for each mark, severed entry, visited
@@ -118,7 +118,7 @@ pub struct Reclaim {
 }
 
 impl Reclaim {
-    /// What was done so far.
+    /// The work done so far.
     pub const fn outcome(&self) -> Outcome {
         self.outcome
     }

@@ -113,7 +113,7 @@ pub(crate) struct Slot {
 #[repr(C)]
 pub(crate) struct Slots {
     space: Space,
-    /// What of the current chunk was not handed out yet.
+    /// The part of the current chunk that was not handed out yet.
     bump: u32,
     end: u32,
     /// End of the untouched part of a recycled chunk, or `NOTHING`.

@@ -286,7 +286,7 @@ mod tests {
                 }
                 (is_used, is_paused) = (runs, pauses && interrupt == 0);
             }
-            // What is owed is billed at the end.
+            // The debt is billed at the end.
             if let Bill::Charged(from, until) = billing.settle(now, 0, is_used) {
                 billed[from as usize..until as usize].iter_mut().for_each(|it| it.0 += 1);
             }

@@ -100,7 +100,7 @@ fn changed(
             Budget::Deferrable(old.changed(contract, now))
         }
         (_, Policy::Sporadic, old) => {
-            // What is left stays, the rest is pending.
+            // The unused budget stays, the rest is pending.
             let left = old.left(ring, now).min(contract.budget());
             let overrun = old.overrun(ring, now);
             let parts = [
@@ -125,7 +125,7 @@ fn changed(
 impl Sporadic {
     fn changed(&self, ring: &mut Ring, contract: &Contract, now: Nanos) -> Self {
         let mut old = *self;
-        // What was used of the head is pending as of now.
+        // The used part of the head is pending as of now.
         old.suspend(ring, now, &mut Watch::Nobody);
         let keep = contract.budget().min(ring.total());
         // If only the number of entries changes, a replenishment later than a period from now was

@@ -24,7 +24,7 @@ pub enum Order {
     EarliestDeadline,
 }
 
-/// What a [`Scheduler`](crate::Scheduler) is made for.
+/// The configuration of a [`Scheduler`](crate::Scheduler).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Which of the ready reservations runs.

@@ -9,7 +9,7 @@ use crate::id::NEVER;
 /// A deferrable server's accounts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deferrable {
-    /// What was used in this period, overruns of earlier ones included.
+    /// The budget used in this period, overruns of earlier ones included.
     used: Nanos,
     /// When the budget comes back next.
     boundary: Nanos,
@@ -48,7 +48,7 @@ impl Deferrable {
         }
     }
 
-    /// What comes back at the next boundary.
+    /// The budget that comes back at the next boundary.
     pub(crate) const fn next(&self) -> Nanos {
         self.budget - self.withheld
     }
@@ -108,7 +108,7 @@ impl Deferrable {
         longest
     }
 
-    /// What could be used at `now`.
+    /// The budget that could be used at `now`.
     pub(crate) fn left(&self, now: Nanos) -> Nanos {
         let mut then = *self;
         then.roll(now);

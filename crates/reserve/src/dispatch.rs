@@ -46,7 +46,7 @@ impl Scheduler {
                 server.dispatched = self.billing.begin();
                 server.is_preempted = false;
                 server.supply.dispatches += 1;
-                // What a deferrable server gets back while it is preempted comes now.
+                // A deferrable server that was preempted gets its replenishment now.
                 let caught_up = server.budget.catch_up(now);
                 server.supply.replenishments += caught_up;
                 // Any number of periods is one entry.

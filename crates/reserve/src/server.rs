@@ -53,7 +53,7 @@ pub(crate) struct Server {
     pub(crate) supply: Supply,
     /// Since when it has had a task and budget, whenever that was processed.
     ready_since: Nanos,
-    /// What it had used by then, and what it could use.
+    /// The budget that it had used by then, and the budget that it could use.
     ready_with: (Nanos, Nanos),
     contract: Option<Contract>,
 }

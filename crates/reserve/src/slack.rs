@@ -26,10 +26,10 @@ pub struct Slack {
 pub(crate) struct Ledger {
     /// The sum of the shares that are reserved now, in parts per billion.
     reserved: u128,
-    /// What was reserved until `until`, in parts per billion of a nanosecond.
+    /// The time that was reserved until `until`, in parts per billion of a nanosecond.
     promised: u128,
     until: Nanos,
-    /// What reservations ran.
+    /// The time that reservations ran.
     pub(crate) used: Nanos,
 }
 

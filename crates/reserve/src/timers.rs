@@ -11,7 +11,7 @@ use crate::ring::SLOTS;
 
 const ARITY: usize = 4;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// A replenishment of a server.

@@ -369,7 +369,8 @@ impl region::Host for Caller<'_> {
 
     fn read(&mut self, region: u32, offset: u64, length: u32) -> Result<Vec<u8>, Errno> {
         mark(step!("leasehold:kernel/region", "read"));
-        // What a pending host call may hold is charged; what it returns must fit in there too.
+        // The memory that a pending host call may hold is charged; its results must fit in it as
+        // well.
         if u64::from(length) > self.0.call_bytes.min(REGION_COPY.most) {
             return Err(Errno::TooLarge);
         }

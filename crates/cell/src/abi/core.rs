@@ -310,7 +310,7 @@ impl Destination {
         }
     }
 
-    /// What the kernel writes to.
+    /// The memory that the kernel writes to.
     fn parts<'a>(
         &'a mut self,
         caller: &'a mut Call<'_>,

@@ -42,7 +42,7 @@ fn build(
 /// Starts a task of the caller's tenant.
 ///
 /// # Errors
-/// What the lease does not pay for.
+/// The request that the lease does not pay for.
 pub(crate) fn task(guest: &Guest, args: Vec<String>) -> Result<Selector, Errno> {
     let tenant = guest.tenant;
     let (id, running) = build(guest, tenant, args)?;

@@ -90,7 +90,7 @@ fn pieces(count: usize, steps: u64) -> Vec<u64> {
     pieces.collect()
 }
 
-/// What was added to each of these pieces of the same work, ns.
+/// The delay of each of these pieces of the same work, ns.
 fn added_ns(pieces: &[u64]) -> Vec<u64> {
     let usual = median(pieces.to_vec());
     let added = pieces.iter().map(|took| took.saturating_sub(usual));

@@ -31,7 +31,7 @@ use wasmtime::{Caller, Engine, Linker, Store};
 /// the timer to need programming by the host.
 const QUANTUM_NS: u64 = 150_000;
 
-/// What a guest has touched before it is interrupted, bytes: more than a core's own caches hold.
+/// The bytes that a guest has touched before it is interrupted: more than a core's own caches hold.
 const TOUCHED: usize = 4 << 20;
 
 /// The largest replenishment queue that a lease can have.

@@ -29,7 +29,7 @@ pub(super) fn transfer(effort: Effort) -> Result<Option<TransferCosts>> {
     let mut cluster = Box::new(Cluster([0x5A; CLUSTER * PAGE as usize]));
     let clusters = u64::from(PAGES) / CLUSTER as u64;
     let bytes = cluster.0.len() as u64;
-    // What was never written is not read from the disk.
+    // Blocks that were never written are not read from the disk.
     for at in 0..clusters {
         file.write_at(at * bytes, &cluster.0)?;
     }

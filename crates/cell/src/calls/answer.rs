@@ -12,7 +12,8 @@ use std::task::Poll;
 use wasmtime::component::Val;
 use wasmtime::{CallHook, Store, StoreContextMut};
 
-/// What the engine lifts for the host calls of a program that is called, and for the results of its functions.
+/// The values that the engine lifts for the host calls of a program that is called, and for the
+/// results of its functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiftBytes {
     /// Bytes of a host call.

@@ -30,7 +30,7 @@ pub enum FunctionError {
     Ambiguous {
         /// The name that was asked for.
         name: String,
-        /// What each is called with its interface.
+        /// The name of each with its interface.
         exports: Vec<String>,
     },
     /// A parameter or result is a resource, a stream, a vector or a reference.

@@ -33,7 +33,7 @@ pub(super) enum Way {
     Lift,
 }
 
-/// What a value of a type takes.
+/// The size of a value of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// The least bytes that one counts as, besides [`VALUE`].

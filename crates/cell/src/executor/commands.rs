@@ -179,7 +179,7 @@ impl Executor {
             Ok((tenant, root))
         })
         .map_err(|errno: Errno| {
-            // What an end takes before anything that its tenant holds.
+            // The time that an end takes without anything that its tenant holds.
             let empty_ps = local::with(|local| local.kernel.groups().costs().root_ps);
             let enough_ns = price.of(empty_ps.div_ceil(1_000)).max(budget.get() + 1);
             StartError::refused(budget, Some(enough_ns), errno)

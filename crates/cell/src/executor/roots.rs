@@ -49,9 +49,9 @@ pub(super) struct Root {
     pub(super) starting: Option<Box<Starting>>,
     /// Whether the tenant itself has ended.
     pub(super) ended: bool,
-    /// What is being taken back, in the order in which it ended.
+    /// The ended tenants that are being reclaimed, in the order of their ends.
     pub(super) deaths: VecDeque<Death>,
-    /// What programs that never ran left in the pools, such as a memory beside a refused one.
+    /// The remains in the pools of programs that never ran, such as a memory beside a refused one.
     pub(super) leavings: Leavings,
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
@@ -61,7 +61,7 @@ pub(super) struct Root {
     /// Whether the reservation for ends takes it back now, without pauses.
     pub(super) hurried: bool,
     pub(super) controlled: Option<Controlled>,
-    /// What its arena and the code of its program take of the process's mappings.
+    /// The number of the process's mappings that its arena and the code of its program take.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) mappings: Mappings,
     /// The objects that it shares with the embedder.
@@ -92,7 +92,7 @@ pub(super) enum Death {
         holdings: Holdings,
         /// Dropped when the task is first in the queue.
         remains: Option<Box<Remains>>,
-        /// What it left, once it was dropped.
+        /// Its remains, once it was dropped.
         leavings: Leavings,
     },
 }

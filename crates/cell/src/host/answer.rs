@@ -61,7 +61,7 @@ pub(crate) fn to_guest(answer: Answer) -> wasmtime::Result<i32> {
 pub(crate) fn errno_of(errno: HostErrno) -> Errno {
     match errno {
         HostErrno::PIPE => Errno::Pipe,
-        // What leads outside the directory.
+        // A path that leads outside the directory.
         HostErrno::PERM | HostErrno::XDEV => Errno::Perm,
         HostErrno::NOENT => Errno::Noent,
         HostErrno::NOMEM => Errno::Nomem,

@@ -293,7 +293,7 @@ pub(super) fn symlink(target: &CStr, parent: impl AsFd, name: &CStr) -> Result<(
     })
 }
 
-/// What a symbolic link says.
+/// The target of a symbolic link.
 pub(super) fn read_link(parent: impl AsFd, name: &CStr) -> Result<Vec<u8>> {
     persistently(Call::Status, || {
         let text = rustix::fs::readlinkat(parent.as_fd(), name, Vec::new())?;

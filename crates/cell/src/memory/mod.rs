@@ -25,7 +25,7 @@ mod shared;
 mod tenancy;
 mod unheld;
 
-/// What a cell really holds of the host's memory, and whether it is locked.
+/// The host memory that a cell really holds, and whether it is locked.
 pub use leasehold_pager_linux::Held as HeldFrames;
 pub use shared::SharedUse;
 pub use tenancy::{MemoryUse, swap_for};
@@ -50,7 +50,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// What a cell has of the host's memory.
+/// The host memory of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldMemory {
     /// Bytes that the reservations of its tenants share: held from the start.
@@ -91,7 +91,7 @@ struct CellMemory {
 struct Creating {
     /// The top-level group that it is for.
     root: GroupId,
-    /// What it holds when it is made.
+    /// The memory that it holds when it is made.
     image: Option<Image>,
     /// The memory, if it has been made already.
     ahead: Option<Ahead>,
@@ -196,7 +196,7 @@ pub(crate) fn refill() -> bool {
     }
 }
 
-/// What is really held.
+/// The memory that is really held.
 pub(crate) fn held() -> Option<HeldFrames> {
     with(|memory| memory.paging.held())
 }

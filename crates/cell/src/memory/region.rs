@@ -66,7 +66,7 @@ pub(super) struct Place {
     memory: usize,
     offset: usize,
     pages: u32,
-    /// What is there.
+    /// The contents of the place.
     at: AttachmentId,
     shown: Shown,
 }
@@ -471,7 +471,7 @@ impl Place {
         }
     }
 
-    /// What of it is shared with others.
+    /// The part of it that is shared with others.
     pub(super) fn shared(&self) -> Option<AttachmentId> {
         matches!(self.shown, Shown::Region(..)).then_some(self.at)
     }

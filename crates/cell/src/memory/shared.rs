@@ -20,7 +20,7 @@ use std::collections::HashMap;
 /// Pages that are read and locked, or mapped, between two checks for preemption.
 const STEP: u32 = 16;
 
-/// What an area holds.
+/// The contents of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Content {
     /// The image with this digest.
@@ -29,7 +29,7 @@ pub(super) enum Content {
     Data(Identity),
 }
 
-/// What an area holds, and how its sharers keep it.
+/// The contents of an area, and how its sharers keep it.
 type Key = (Content, SharedPages);
 
 /// The areas of a cell that can be shared.

@@ -77,7 +77,7 @@ pub fn swap_for(limit: ByteSize) -> u64 {
 pub struct MemoryUse {
     /// Bytes of linear memory that its programs, and those of its descendants, have.
     pub linear_bytes: u64,
-    /// What its linear memory may grow to, bytes.
+    /// The limit on its linear memory, bytes.
     pub limit_bytes: u64,
     /// Where the frames of its reservation are, and what paging did so far; `None` if it does not
     /// page.

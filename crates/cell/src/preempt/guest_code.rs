@@ -76,7 +76,7 @@ impl Ranges {
     }
 }
 
-/// What the handler looks at.
+/// The data that the handler reads.
 #[derive(Debug, Default)]
 struct Table {
     bodies: Ranges,

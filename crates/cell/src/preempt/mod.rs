@@ -113,11 +113,11 @@ pub(crate) fn configure(config: &mut Config, mechanism: Mechanism) {
     }
 }
 
-/// What the mechanism needs of an engine whose guests it preempts.
+/// The settings that the mechanism needs of an engine whose guests it preempts.
 #[derive(Debug, Clone)]
 pub struct Companion {
     engine: Engine,
-    /// What finds a store's context; `None` with epochs.
+    /// Finds a store's context; `None` with epochs.
     module: Option<Module>,
 }
 
@@ -150,7 +150,7 @@ pub struct Preemption {
     not_send: PhantomData<*const ()>,
 }
 
-/// What the mechanism has to know of a guest.
+/// The data of a guest that the mechanism needs.
 #[derive(Debug)]
 pub struct GuestContext {
     /// The companion's `vmctx` in the guest's store; `None` with epochs.

@@ -22,7 +22,7 @@ use wasmtime::{Engine, Store, StoreContextMut, Trap};
 
 const GUEST: &str = include_str!("reentry.wat");
 
-/// What `cabi_realloc` and the others do, as `reentry.wat` has it.
+/// The actions of `cabi_realloc` and the others, as in `reentry.wat`.
 mod mode {
     pub(super) const WORK: i32 = 0;
     pub(super) const LOOP: i32 = 1;
@@ -34,7 +34,7 @@ mod mode {
     pub(super) const THROW: i32 = 7;
 }
 
-/// What became of a run.
+/// The outcome of a run.
 type Outcome = Result<i64, Trap>;
 
 /// A future that owns its store, and what the mechanism knows of its guest.

@@ -55,7 +55,7 @@ impl Future for OneTurn {
     }
 }
 
-/// What a job must come to.
+/// The expected result of a job.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Value(i64),
@@ -502,7 +502,7 @@ fn a_guest_yields_when_the_host_call_returns_during_which_the_alarm_rang() {
 fn an_alarm_that_was_taken_during_a_host_call_does_not_stop_the_guest() {
     let (host, mut guest) = host_and_guest("calls", |x| {
         super::request();
-        // What the executor would do when it has heard of the reason.
+        // The executor would do this when it learns the reason.
         super::alarm::take_request();
         x + 1
     });

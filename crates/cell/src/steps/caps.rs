@@ -7,7 +7,7 @@ use leasehold_lease::{STRINGS_BYTES, STRINGS_MOST};
 /// A limit on one argument of a host step, or on what one step of a longer operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
-    /// What is limited.
+    /// The limited quantity.
     pub what: &'static str,
     /// How much of it.
     pub most: u64,

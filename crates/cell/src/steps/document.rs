@@ -3,7 +3,7 @@
 use super::table::{CEILING_NS, Longest, RowId};
 use std::fmt::Write as _;
 
-/// What stands above the table.
+/// The text above the table.
 const HEAD: &str = "\
 # Host steps
 

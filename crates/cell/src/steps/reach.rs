@@ -33,16 +33,16 @@ pub struct Reach {
     making_ns: u64,
 }
 
-/// What the engine takes for each part of an instance that it makes in that step, ns. Stated, not calibrated:
-/// twice what was measured on a busy virtual machine of globals, segments and imports; of instances, a few times
-/// what a start takes.
+/// The time that the engine takes for each part of an instance that it makes in that step, ns.
+/// Stated, not calibrated: twice what was measured on a busy virtual machine of globals, segments
+/// and imports; of instances, a few times what a start takes.
 const GLOBAL_NS: u64 = 170;
 const SEGMENT_NS: u64 = 1_400;
 const IMPORT_NS: u64 = 500;
 const INSTANCE_NS: u64 = 10_000;
 const COMPONENT_NS: u64 = 500;
 
-/// What the row covers of that, ns.
+/// The part of it that the row covers, ns.
 const MADE_BY_ROW_NS: u64 = 50_000;
 
 /// How much longer than its row the step is that makes the instances of a program, ns.
@@ -299,7 +299,7 @@ impl Found {
 
     fn add(&mut self, interface: &str, name: &str) {
         match RowId::find(interface, name) {
-            // What the engine and the cell do by themselves cannot be imported.
+            // The rows of the engine and the cell themselves cannot be imported.
             Some(row) if !matches!(TABLE[row.0 as usize].interface, ENGINE | CELL) => {
                 self.rows.insert(row);
             }

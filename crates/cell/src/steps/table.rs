@@ -42,7 +42,8 @@ pub enum Longest {
     /// [`CEILING_NS`], unless the profile has a [time](crate::profile::StepTime) that was measured at the
     /// caps.
     Ceiling,
-    /// What a page fault that waits for the disk takes on this host: a quantity of the profile.
+    /// The time that a page fault with a disk transfer takes on this host: a quantity of the
+    /// profile.
     Fault,
 }
 
@@ -198,10 +199,10 @@ pub const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Module of the kernel's functions for core modules.
 pub const KERNEL: &str = "leasehold_kernel";
 
-/// What the engine does by itself.
+/// Steps of the engine itself.
 pub const ENGINE: &str = "engine";
 
-/// What the cell does by itself.
+/// Steps of the cell itself.
 pub const CELL: &str = "cell";
 
 const ENVIRONMENT: &str = "wasi:cli/environment";
@@ -659,7 +660,7 @@ static ROWS: [Row; 272] = [
     row("leasehold:kernel/tenant", "end").unmeasured(),
     row(KERNEL, "tenant_statement"),
     row("leasehold:kernel/tenant", "statement").unmeasured(),
-    // What the engine does without being called by name.
+    // Steps of the engine that no call names.
     row(ENGINE, "instruction")
         .caps(&[CALL, BULK, TABLE_BULK, LENDS])
         .holds("what a call lifts and lowers"),
@@ -680,7 +681,7 @@ static ROWS: [Row; 272] = [
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
     row(ENGINE, "store drop").caps(&[HANDLES, ALL_HANDLES]),
-    // What the cell does for a tenant.
+    // Steps of the cell for a tenant.
     row(CELL, "fault").fault(),
     row(CELL, "attach").unmeasured(),
     row(CELL, "detach").caps(&[PAGES]).unmeasured(),

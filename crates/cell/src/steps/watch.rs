@@ -60,7 +60,7 @@ struct Count {
     steps: Cell<u64>,
     longest: Cell<u64>,
     limit: Cell<u64>,
-    /// What was calibrated: the limit, unless the row is raised.
+    /// The calibrated value: the limit, unless the row is raised.
     calibrated: Cell<u64>,
     /// The threshold above which a step is examined: the limit, or the longest until now if that is
     /// less; for a raised row, the longest of its trial.
@@ -102,7 +102,7 @@ impl Count {
         self.notable.set(0);
     }
 
-    /// What is to be looked at from now on.
+    /// The steps to watch from now on.
     fn renew_notable(&self) {
         let longest = match self.is_raised() {
             true => self.trial_longest.get(),
@@ -406,7 +406,7 @@ pub(crate) fn sample() {
         SAMPLED.set(Some(vec![Vec::new(); TABLE.len()]));
         RAISED.set(None);
         if let Some(rate) = watch.rate.get() {
-            // What is longer only since the host took the processor is no sample.
+            // A step that was longer only because the host took the processor is no sample.
             for count in &watch.counts {
                 count.limit.set(rate.ticks(CEILING_NS));
                 count.calibrated.set(rate.ticks(CEILING_NS));

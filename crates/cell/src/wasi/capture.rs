@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 /// Bytes of a chunk.
 const CHUNK: usize = 64 << 10;
 
-/// What a tenant wrote, kept in memory. Clones share it.
+/// The output of a tenant, kept in memory. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Capture(Arc<Captured>);
 
@@ -37,7 +37,7 @@ impl Capture {
     /// copy.
     pub fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
-        // What was written stays as it is, so that a chunk at a time is consistent.
+        // Written bytes never change, so each chunk is consistent.
         while let Some(chunk) = self.chunks().get(all.len() / CHUNK) {
             all.extend_from_slice(&chunk[all.len() % CHUNK..]);
             if all.len() % CHUNK != 0 {

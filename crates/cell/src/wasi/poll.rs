@@ -24,7 +24,7 @@ use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable, Pollable as _};
 use wasmtime_wasi_io::bindings::wasi::io::poll;
 
-/// What a pollable waits for.
+/// The event that a pollable waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A point of the monotonic clock, ns.

@@ -19,7 +19,7 @@ impl random::Host for Wasi<'_> {
     }
 }
 
-// What is good enough for the one is good enough for the other.
+// A source that suffices for one suffices for the other.
 impl insecure::Host for Wasi<'_> {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         mark(step!("wasi:random/insecure", "get-insecure-random-bytes"));

@@ -219,7 +219,7 @@ impl Output {
         }
     }
 
-    /// What is written to.
+    /// The destination.
     pub(crate) fn sink(&self) -> Sink {
         match self {
             Self::Discard => Sink::Discard,
@@ -277,7 +277,7 @@ impl Piped {
     }
 
     fn stderr() -> Self {
-        // What goes to one file goes there in the order in which it was written.
+        // Output to one file arrives in the order in which it was written.
         let pipe = STDERR.get_or_init(|| match is_one_file() {
             true => Self::stdout().pipe,
             false => drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())),

@@ -19,9 +19,9 @@ use crate::wait::{Queue, Side};
 
 /// Most capabilities in one message.
 pub const MESSAGE_CAPABILITIES: usize = 4;
-/// What a message takes of a channel's capacity beside its bytes and capabilities.
+/// The part of a channel's capacity that a message takes beside its bytes and capabilities.
 pub const HEADER_BYTES: u32 = 8;
-/// What each capability in a message takes of a channel's capacity.
+/// The part of a channel's capacity that each capability in a message takes.
 pub const CAPABILITY_BYTES: u32 = 64;
 
 /// A bounded queue of messages.
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
     /// Where the first message starts, and how many bytes the messages take in the buffer.
     first: u32,
     filled: u32,
-    /// What the messages take of the capacity: `filled`, and their capabilities.
+    /// The part of the capacity that the messages take: `filled`, and their capabilities.
     used: u32,
     pub(crate) messages: u32,
     /// Parcels of those messages that have capabilities, in order.
@@ -78,7 +78,7 @@ impl Header {
 }
 
 impl Channel {
-    /// What is left of the capacity.
+    /// The rest of the capacity.
     pub(crate) const fn room(&self) -> u32 {
         self.capacity - self.used
     }
@@ -239,7 +239,7 @@ impl<B: Backing> Kernel<B> {
         Ok(self.groups.alloc_bytes(group, length)?)
     }
 
-    /// What a message takes of a channel's capacity.
+    /// The part of a channel's capacity that a message takes.
     fn footprint(
         &self,
         channel: Handle<Channel>,

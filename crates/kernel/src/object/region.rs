@@ -29,7 +29,7 @@ pub(crate) enum Bytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegionId(RawHandle);
 
-/// What a capability allows to map.
+/// The mapping that a capability allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionMapping {
     /// The region.

@@ -33,7 +33,7 @@ impl Disk {
     }
 }
 
-/// What the disk is doing.
+/// The present operation of the disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Queue {
     free_at: Nanos,

@@ -1,4 +1,4 @@
-//! What happened in a simulation.
+//! The events of a simulation.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ impl Job {
     }
 }
 
-/// What each task did.
+/// The record of each task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// The end of the simulation.
@@ -38,7 +38,7 @@ pub struct History {
     pub jobs: Vec<Vec<Job>>,
     /// When each task had the processor: from, to.
     pub slices: Vec<Vec<(Nanos, Nanos)>>,
-    /// What paging did in the reservation of each task.
+    /// The counts of paging in the reservation of each task.
     pub counts: Vec<Counts>,
     /// Frames of the node in use at the end: in reservations and locked areas, less what
     /// reservations without management gave back (SPC table III).

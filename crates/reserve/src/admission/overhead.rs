@@ -49,7 +49,7 @@ pub struct Loss {
 pub(super) const DISPATCH_AND_STOP: u64 = 2;
 
 impl Loss {
-    /// What one preemption takes, if their number is bounded.
+    /// The time that one preemption takes, if their number is bounded.
     pub(super) fn each(&self) -> Option<Nanos> {
         Some(self.lost? / self.preemptions?.saturating_add(DISPATCH_AND_STOP))
     }

@@ -38,7 +38,7 @@ pub enum Behaviour {
     /// Events from outside at random, never closer together than `least_gap`, and jobs of random
     /// length. Equal seeds repeat each other.
     Sporadic {
-        /// What the draws follow from.
+        /// The seed of the draws.
         seed: u64,
         /// Least distance of two events.
         least_gap: Nanos,

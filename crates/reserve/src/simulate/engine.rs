@@ -96,12 +96,12 @@ pub struct Simulation<S> {
 #[derive(Debug)]
 struct Server {
     id: ServerId,
-    /// What was told of its budget.
+    /// The last reported value of its budget.
     budget: Nanos,
     depletions: u64,
 }
 
-/// What a task asks the scheduler for.
+/// A task's request to the scheduler.
 enum Call {
     Suspend(Option<Nanos>),
     Wake(TaskIndex),
@@ -114,9 +114,9 @@ struct Task {
     progress: Progress,
     /// Work until its next step.
     remaining: Nanos,
-    /// What it must reload before it gets on with its work.
+    /// The cache contents that it must reload before it continues its work.
     cold: Nanos,
-    /// What others must reload after it ran.
+    /// The cache contents that others must reload after it ran.
     evicts: Nanos,
     /// When it was to be activated.
     planned: Nanos,
@@ -314,7 +314,7 @@ impl<S: Sink> Simulation<S> {
         });
         let arrival = self.arrivals.peek().map_or(Nanos::MAX, |next| next.0.0);
         let timer = self.timer.unwrap_or(Nanos::MAX);
-        // What falls due during an overhead is noticed after it.
+        // Events that fall due during an overhead are noticed after it.
         completion.min(arrival).min(timer).max(self.now)
     }
 

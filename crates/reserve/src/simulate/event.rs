@@ -104,7 +104,7 @@ pub enum Event {
         /// How many, one due after the other: more than one only when the simulation stops.
         jobs: u64,
     },
-    /// What is left of a server's budget, after a decision and only if the sink asks for budgets.
+    /// The rest of a server's budget, after a decision and only if the sink asks for budgets.
     Budget {
         /// The server.
         server: ServerIndex,

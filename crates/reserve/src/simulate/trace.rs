@@ -32,7 +32,7 @@ impl Trace {
         }
     }
 
-    /// What was kept, in the order in which it was told.
+    /// The recorded events, in their order.
     pub fn events(&self) -> &[Event] {
         &self.events
     }

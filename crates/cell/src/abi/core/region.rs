@@ -221,7 +221,7 @@ fn find(caller: &Call<'_>, guest: Memory, request: &Request) -> Result<Option<us
     Ok(region::find(root, start, request)?)
 }
 
-/// What a capability of the caller's allows to map.
+/// The mapping that a capability of the caller allows.
 fn request(caller: &Call<'_>, mapped: Selector) -> Result<Request, Errno> {
     let tenant = caller.data().tenant;
     let mapping = local::with(|local| local.kernel.region_mapping(tenant, mapped))?;

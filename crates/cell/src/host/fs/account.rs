@@ -70,12 +70,12 @@ impl Account {
         self.number
     }
 
-    /// What it has added to disks.
+    /// The amount that it has added to disks.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// What its lease refused.
+    /// The refusals of its lease.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }

@@ -26,7 +26,7 @@ impl<T: Send + 'static> Try<T> {
     /// Returns the kernel's answer, waiting for it if necessary.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's answer.
     pub(crate) async fn finish(self, account: &Arc<Account>) -> Result<T> {
         match self {
             Self::Done(result) => result,

@@ -189,7 +189,7 @@ fn what_could_free_or_write_much_is_left_to_another_thread() {
     let file = std::fs::File::create(&path).expect("created");
     file.set_len(1 << 20).expect("sized");
     assert!(!bench.unlinks(c"large"));
-    // What takes the place of another is written out first.
+    // A file that replaces another is written out first.
     for name in ["new", "old"] {
         std::fs::write(bench.directory.path().join(name), "text").expect("written");
     }

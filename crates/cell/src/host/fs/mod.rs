@@ -4,8 +4,8 @@
 //! [`open`] opens them, and [`transfer`] moves bytes; [`status`], [`listing`], [`window`] and
 //! [`change`] do what their names say. Each operation is implemented once, for preview 1 and for
 //! components. It is tried on the cell's thread in a form that does not wait, and done on another
-//! thread if it would wait ([`attempt`]). Changes on the cell's thread have a bounded [`pace`].
-//! What a tenant adds to a [`disk`] is limited.
+//! thread if it would wait ([`attempt`]). Changes on the cell's thread have a bounded [`pace`]. The
+//! growth that a tenant causes on a [`disk`] is limited.
 
 pub(crate) mod account;
 pub(crate) mod attempt;

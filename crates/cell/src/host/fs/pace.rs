@@ -49,7 +49,7 @@ impl Thread {
     }
 }
 
-/// What is changed.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The contents of files.

@@ -21,7 +21,7 @@ const AHEAD: u64 = 1 << 20;
 pub(super) struct ReadAhead {
     /// Whether the kernel's own read-ahead is off.
     is_own: AtomicBool,
-    /// What was read and read ahead last.
+    /// The bytes that were read and read ahead last.
     window: Mutex<Range<u64>>,
 }
 

@@ -6,7 +6,8 @@ use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use wasmtime_wasi::p1::types::{Errno, Filetype};
 
-/// What a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same file.
+/// The number that a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same
+/// file.
 pub(crate) fn number(device: u64, inode: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (device, inode).hash(&mut hasher);
@@ -18,7 +19,7 @@ pub(crate) fn device(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
 }
 
-/// What a guest sees for a kind of file.
+/// The guest's value for a kind of file.
 pub(crate) fn file_type(kind: FileType) -> Filetype {
     match kind {
         FileType::RegularFile => Filetype::RegularFile,

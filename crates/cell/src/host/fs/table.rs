@@ -41,12 +41,12 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// What they take of the host's memory besides descriptors.
+    /// The host memory that they take besides descriptors.
     pub(crate) fn pages(&self) -> &Arc<Pages> {
         &self.pages
     }
 
-    /// What they grew by.
+    /// Their growth.
     pub(crate) fn grown(&self) -> &Arc<Pages> {
         &self.grown
     }
@@ -98,7 +98,7 @@ pub(crate) struct Table {
 #[must_use = "a descriptor that is taken is used or given back"]
 pub(crate) struct Taken {
     account: Option<Arc<Account>>,
-    /// What the end of the file may take.
+    /// The cost that the end of the file may have.
     freed: Lent,
 }
 

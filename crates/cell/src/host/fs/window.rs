@@ -37,7 +37,7 @@ impl Entry<'_> {
         self.name == c"." || self.name == c".."
     }
 
-    /// What kind of file it is; `None` if it has gone meanwhile.
+    /// The kind of file; `None` if it has gone meanwhile.
     pub(crate) fn kind(&self) -> Result<Option<FileType>> {
         match self.kind {
             // Not every file system says it.

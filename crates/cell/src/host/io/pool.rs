@@ -34,7 +34,7 @@ const MOST_IDLE: usize = 4;
 /// A thread's stack: a job is a few system calls deep.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What is to be done, and for which tenant.
+/// The job, and its tenant.
 pub(super) struct Job {
     account: Arc<Account>,
     work: Box<dyn FnOnce() + Send>,

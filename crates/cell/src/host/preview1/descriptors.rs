@@ -67,7 +67,7 @@ pub(super) fn sync(caller: &mut Caller<'_, Guest>, fd: u32) -> Answer<Attempt> {
     respond_plainly(caller, tried)
 }
 
-/// What a terminal or another stream is to a guest.
+/// The file type of a terminal or another stream for a guest.
 fn stream_type(is_terminal: bool) -> Filetype {
     match is_terminal {
         true => Filetype::CharacterDevice,

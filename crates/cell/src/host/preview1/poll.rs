@@ -54,7 +54,7 @@ fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     field
 }
 
-/// What a subscription is for.
+/// The event of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// The monotonic clock, until this time.

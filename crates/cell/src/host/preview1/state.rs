@@ -78,7 +78,7 @@ impl State {
         self.table.account()
     }
 
-    /// What a number stands for, if it is a file or directory.
+    /// The object of a descriptor's number, if it is a file or directory.
     pub(super) fn open(&self, fd: u32) -> Result<&Open, GuestErrno> {
         match self.table.get(fd)? {
             Descriptor::Open(open) => Ok(open),

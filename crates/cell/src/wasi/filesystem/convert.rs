@@ -15,7 +15,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 /// Converts an errno as `wasmtime-wasi` does, and also the errnos of reached limits.
 pub(super) fn code(errno: Errno) -> ErrorCode {
     match errno {
-        // What leads outside the directory.
+        // A path that leads outside the directory.
         Errno::XDEV => ErrorCode::NotPermitted,
         // The interface has no word for a limit on descriptors.
         Errno::MFILE | Errno::NFILE => ErrorCode::InsufficientMemory,
@@ -65,7 +65,7 @@ pub(super) fn stat(status: &Statx) -> DescriptorStat {
     }
 }
 
-/// What tells two files apart: the device and the number of the file.
+/// The identity of a file: the device and the number of the file.
 pub(super) fn identity(status: &Statx) -> (u64, u64) {
     (device(status), status.stx_ino)
 }

@@ -160,8 +160,8 @@ pub(super) fn close(guest: &mut Guest, listing: &Resource<DirectoryEntryStream>)
     Ok(())
 }
 
-/// What was read of a directory at once. Its entries are no longer than the kernel's, which take 17
-/// bytes more each.
+/// The part of a directory that was read at once. Its entries are no longer than the kernel's,
+/// which take 17 bytes more each.
 struct Window {
     entries: Vec<u8>,
     next: Place,

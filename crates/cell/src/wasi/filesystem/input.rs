@@ -102,7 +102,7 @@ impl FileInput {
         }
     }
 
-    /// What the guest gets of what was read for it.
+    /// The part of the bytes read that the guest gets.
     fn arrived(&mut self, read: Result<Vec<u8>>) -> StreamResult<Bytes> {
         match read {
             Ok(bytes) if bytes.is_empty() => {

@@ -122,7 +122,7 @@ impl Wasi<'_> {
         self.0.files()
     }
 
-    /// What a descriptor stands for.
+    /// The object of a descriptor.
     fn open(&mut self, descriptor: &Resource<Descriptor>) -> FsResult<&Open> {
         let system = self.system().map_err(FsError::trap)?;
         system.entry(descriptor.rep()).map_err(FsError::trap)

@@ -209,7 +209,7 @@ impl OutputStream for FileOutput {
     }
 
     async fn cancel(&mut self) {
-        // What the guest was told is being written is written.
+        // Bytes that the host has accepted from the guest are written.
         self.settle().await;
     }
 }
