@@ -585,7 +585,7 @@ impl Leased {
     }
 }
 
-/// What was found out.
+/// The results.
 struct Advice<'a> {
     leased: Option<&'a Leased>,
     name: &'a str,

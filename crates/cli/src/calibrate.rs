@@ -236,7 +236,7 @@ fn preemption_text(costs: &PreemptionCosts) -> String {
     )
 }
 
-/// What was measured of host steps: how many rows, the longest of them, and those that are too long.
+/// The measurements of host steps: how many rows, the longest of them, and those that are too long.
 fn steps_text(profile: &Profile) -> String {
     /// How many rows are shown.
     const SHOWN: usize = 5;

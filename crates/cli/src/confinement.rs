@@ -46,7 +46,7 @@ pub(crate) enum Origin<'a> {
     Flags,
 }
 
-/// What a command works with, beside its tenants.
+/// The places that a command uses beside those of its tenants.
 pub(crate) struct Needs<'a> {
     /// The tenants.
     pub(crate) tenants: &'a [TenantSpec],

@@ -95,8 +95,8 @@ pub(crate) struct EndBound {
 pub(crate) struct Ends {
     /// The bounds on the ends of the tenants, in their order.
     pub(crate) bounds: Vec<EndBound>,
-    /// What is reserved for the ends of background tenants; `None` if there is no room for it beside the
-    /// reservations.
+    /// The reservation for the ends of background tenants; `None` if there is no room for it beside
+    /// the reservations.
     pub(crate) reservation: Option<Contract>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn flush_within(patience: Duration) -> bool {
     leasehold_cell::flush_output_within(&thread, patience)
 }
 
-/// What lines are written to.
+/// The destination of lines.
 struct Lines;
 
 impl MakeWriter<'_> for Lines {

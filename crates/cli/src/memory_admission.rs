@@ -7,12 +7,12 @@ use leasehold_pager::PAGE;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// What the reservations of a file come to, beside what the cell holds for them.
+/// The sum of a file's reservations, beside what the cell holds for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryVerdict {
     /// The most that is reserved at a time, from the first start to the last.
     needed: u64,
-    /// What eviction locks give back of it when all tenants have started.
+    /// The part that eviction locks give back when all tenants have started.
     saved: u64,
     held: Option<ByteSize>,
 }

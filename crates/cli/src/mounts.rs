@@ -12,7 +12,7 @@ pub(crate) struct Mounts(Vec<Mount>);
 struct Mount {
     /// The file system, as `MAJOR:MINOR`.
     device: String,
-    /// What of the file system is mounted.
+    /// The mounted part of the file system.
     root: PathBuf,
     /// Where.
     point: PathBuf,

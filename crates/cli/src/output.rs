@@ -29,7 +29,7 @@ macro_rules! say {
 
 pub(crate) use {say, tell};
 
-/// What [`tell`] writes.
+/// The text that [`tell`] writes.
 pub(crate) fn result(text: Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_fmt(text).and_then(|()| stdout.flush());
@@ -38,7 +38,7 @@ pub(crate) fn result(text: Arguments<'_>) {
     }
 }
 
-/// What [`say`] writes.
+/// The text that [`say`] writes.
 pub(crate) fn note(text: Arguments<'_>) {
     // In one piece: other threads write there, too.
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());

@@ -97,7 +97,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What the tenant of a name does.
+/// The behaviour of the tenant of a name.
 #[derive(Debug, Clone)]
 struct TenantWorkload {
     tenant: String,

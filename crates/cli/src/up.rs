@@ -141,7 +141,8 @@ struct Admitted {
     order: Order,
     overhead: HostTime,
     schedulable: bool,
-    /// What the host leaves a cell's thread, if that is less than the reservations may ask for.
+    /// The share of the processor that the host leaves a cell's thread, if the reservations may ask
+    /// for more.
     host: Option<RealtimeLimit>,
     /// The key of the first reservation that cannot be kept, and its value.
     unkept: Option<String>,

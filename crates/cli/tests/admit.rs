@@ -165,7 +165,7 @@ fn ends_in_the_background_are_bounded_beside_reservations() {
     }
 }
 
-/// What makes a tenant page.
+/// The keys that make a tenant page.
 const PAGES: &str = "memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"swap\" }";
 
 #[test]
@@ -242,7 +242,7 @@ fn what_does_not_fit_is_told_what_would() {
 
     let text = String::from_utf8(leases.admit(&[]).stdout).expect("text");
     assert!(text.contains("NOT schedulable"), "{text}");
-    // What is advised is enough, and a nanosecond beyond it is not.
+    // The advised value suffices, and a nanosecond beyond it does not.
     for (key, written, step) in [
         ("budget_ns", "\"5500us\"", 1),
         ("period_ns", "\"13ms\"", -1),

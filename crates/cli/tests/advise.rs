@@ -30,7 +30,7 @@ fn leasehold(directory: &Path, arguments: &[&str]) -> Output {
         .expect("runs")
 }
 
-/// What is advised for such a program, and the directory with it and its lease file.
+/// The advice for such a program, and the directory with it and its lease file.
 fn advised(rounds: u64, pages: u32) -> (Value, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("directory");
     std::fs::write(directory.path().join("loop.wat"), program(rounds, pages)).expect("written");

@@ -114,7 +114,7 @@ fn value<'a>(status: &'a str, key: &str) -> &'a str {
     line.unwrap_or_default().trim_start_matches(':').trim()
 }
 
-/// What of a thread is not as it should be.
+/// The properties of a thread that are not as they should be.
 fn unconfined((name, status): &(String, String)) -> Option<String> {
     let none = "0000000000000000";
     let mut expected = vec![
@@ -182,7 +182,7 @@ fn every_thread_of_a_process_with_guests_is_confined() {
             .expect("listed");
         let words: Vec<_> = core.split_whitespace().collect();
         assert_eq!(words[..2], ["0", "0"], "{args:?}");
-        // What can be dumped belongs to its user, what cannot to root.
+        // A process that can be dumped belongs to its user, one that cannot to root.
         use std::os::unix::fs::MetadataExt;
         let owner = fs::metadata(format!("/proc/{process}/mem"))
             .expect("runs")

@@ -57,7 +57,7 @@ fn two_lines_come_first_and_every_guest_is_killed_in_mid_flight_and_the_code_say
     let output = demo(directory.path(), &guests);
     let error = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
-    // What a deadline takes on the clock is for the demonstration to measure, and not for a test.
+    // The demonstration measures the wall time of a deadline; a test does not.
     let is_broken = text.contains("BROKEN") || text.contains("deadline broken");
     let code = Some(i32::from(is_broken));
     assert_eq!(output.status.code(), code, "{error}\n{text}");
@@ -87,7 +87,7 @@ fn two_lines_come_first_and_every_guest_is_killed_in_mid_flight_and_the_code_say
             "{row}"
         );
         assert!(!verdict[2] || is_broken, "{row}");
-        // What the neighbour felt of it in both runtimes.
+        // The effect on the neighbour in both runtimes.
         assert_eq!(
             row.matches('×').count(),
             if in_stock { 2 } else { 1 },

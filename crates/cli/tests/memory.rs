@@ -179,7 +179,7 @@ fn admission_counts_what_locks_save() {
     let text = String::from_utf8_lossy(&with.stdout);
     assert_eq!(with.status.code(), Some(0), "{text}");
     assert!(text.contains("eviction locks save 2MiB"), "{text}");
-    // What was admitted is what there is.
+    // The memory that was admitted is there.
     let up = output(&directory, &["up", "--quiet", "spel.toml"]);
     assert_eq!(up.status.code(), Some(0), "{up:?}");
     let up = output(&directory, &["up", "--quiet", "spc.toml"]);

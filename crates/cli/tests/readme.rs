@@ -8,7 +8,7 @@ use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What stands before and after the command and its output.
+/// The text before and after the command and its output.
 const BEGIN: &str = "```console\n$ leasehold run ";
 const END: &str = "$ echo $?\n";
 
@@ -33,8 +33,8 @@ impl<'a> Example<'a> {
     }
 }
 
-/// What a line is about: the text before its first number or gap. Rules have none, and the lines on host steps depend
-/// on how busy the host is.
+/// The subject of a line: the text before its first number or gap. Rules have none, and the lines
+/// on host steps depend on how busy the host is.
 fn labels(output: &str) -> Vec<&str> {
     output
         .lines()

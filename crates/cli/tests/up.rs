@@ -165,7 +165,7 @@ fn it_ends_in_time_although_a_tenant_never_returns_to_the_call_it_made() {
     }
 }
 
-/// What a row of a table says of a tenant, word by word.
+/// The words of a tenant's row in a table.
 fn row<'a>(screen: &'a str, tenant: &str) -> Option<Vec<&'a str>> {
     let words = |line: &'a str| line.split_whitespace().collect::<Vec<_>>();
     let mut rows = screen.lines().map(words);
@@ -200,7 +200,7 @@ fn a_live_table_shows_who_runs_stays_in_its_place_and_gives_way_to_the_report() 
     let short = row(latest, "short").expect("a row");
     assert_eq!(short[1..3], ["exit", "0"], "{latest}");
 
-    // What a tenant says is above the table, and not lost; the report takes the table's place.
+    // The output of a tenant is above the table, and not lost; the report takes the table's place.
     assert!(latest.find("Ada") < latest.find("replenished"), "{latest}");
     assert!(report.contains("Ada"), "{report}");
     assert!(!report.contains("Ctrl-C"), "{report}");

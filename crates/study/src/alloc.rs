@@ -25,7 +25,8 @@ use crate::samples::{Spread, interleaved};
 use crate::study::{Options, Study};
 use crate::unit::Unit;
 
-/// What is compared: with groups, and the real profile; without, and for free.
+/// The variants that are compared: with groups and the real profile, and without groups and for
+/// free.
 const MODES: [Mode; 2] = [Mode::Grouped, Mode::Individual];
 
 /// Runs that only warm up memory and code.
@@ -197,7 +198,7 @@ impl GuestBench {
         Ok(self.cell.compile(text.as_bytes())?)
     }
 
-    /// What creating one object took the guest.
+    /// The time that the guest took to create one object.
     fn create(&self, program: &Arc<Program>, class: Class) -> Result<f64> {
         let output = Capture::new(STAMPS);
         let mut lease = Lease::default();

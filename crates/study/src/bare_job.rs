@@ -15,7 +15,7 @@ const INTERRUPTION: u64 = 5_000;
 /// So long before a job is due its thread has woken up, ns: how late a sleep ends is no part of it.
 const EARLY: u64 = 200_000;
 
-/// What a job took.
+/// The time of a job.
 pub(crate) struct BareJob {
     /// From when it was due until it was done, ns.
     pub(crate) response: u64,

@@ -237,7 +237,7 @@ fn full(ring: u32, spacing: Nanos) -> SporadicAccount {
     account
 }
 
-/// What is timed.
+/// The operation that is timed.
 #[inline(never)]
 fn process(batch: Batch, ring: u32, account: &mut SporadicAccount) {
     match batch {

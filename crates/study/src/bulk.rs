@@ -171,7 +171,7 @@ fn clock_cost() -> u64 {
     reads.p50().unwrap_or(0)
 }
 
-/// What one class is measured with.
+/// The set-up for measuring one class.
 struct Bench<'a> {
     profile: &'a Profile,
     class: Class,
@@ -184,7 +184,7 @@ struct History<'a> {
     /// Of a tenant beside the one that ends, which makes so many objects of the same class.
     kernel: Kernel<MapBacking>,
     objects: usize,
-    /// What is written then.
+    /// The line that is written then.
     bytes: &'a mut [u8],
 }
 
@@ -217,7 +217,7 @@ fn populate(kernel: &mut Kernel<MapBacking>, class: Class, n: usize) -> Result<T
     Ok(tenant)
 }
 
-/// What one end took.
+/// The time of one end.
 struct Timed {
     reusable_ns: u64,
     returned_ns: u64,
@@ -318,7 +318,7 @@ impl Point {
         }
     }
 
-    /// What the paper's figure shows for this mode.
+    /// The paper's figure for this mode.
     fn reclaim_ns(&self) -> &Samples {
         match self.mode {
             Mode::Grouped => &self.reusable_ns,
@@ -347,7 +347,7 @@ impl Point {
     }
 }
 
-/// What one class shows.
+/// The results of one class.
 struct Shown {
     class: Class,
     most: usize,

@@ -50,9 +50,9 @@ const HOSTS: [&str; 2] = ["leasehold", "wasmtime"];
 const LEASEHOLD: usize = 0;
 const WASMTIME: usize = 1;
 
-/// What all calls together may take, to stock wasmtime: the geometric mean of the ratios.
+/// The limit for all calls together, relative to stock wasmtime: the geometric mean of the ratios.
 const MEAN: f64 = 1.1;
-/// What one call may take.
+/// The limit for one call.
 const EACH: f64 = 1.5;
 /// Files of the directory: its listing fills a page.
 const FILES: usize = 64;
@@ -172,7 +172,7 @@ impl Bench {
         Ok(Point { call, call_ps })
     }
 
-    /// What so many calls took, ns.
+    /// The time for so many calls, ns.
     fn run(&self, host: usize, call: &str, count: u64) -> Result<u64> {
         let args = vec!["call-probe".to_owned(), call.to_owned(), count.to_string()];
         let directory = self.directory.path().join(HOSTS[host]);

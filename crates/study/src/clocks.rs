@@ -58,7 +58,7 @@ impl Clocks {
     }
 }
 
-/// What a reading takes, ns: the median of many rounds.
+/// The time of a reading, ns: the median of many rounds.
 fn reading_ns(read: impl Fn() -> u64) -> f64 {
     let mut rounds = Samples::new();
     for _ in 0..ROUNDS {

@@ -96,8 +96,8 @@ impl Contest {
             .with_context(|| format!("the guest {name} (guests/build makes it)"))
     }
 
-    /// What the guest `name` asks of the processor under a reservation in the form of `--cpu`, or in the
-    /// background, with the host steps that it can reach.
+    /// The demand of the guest `name` on the processor under a reservation in the form of `--cpu`,
+    /// or in the background, with the host steps that it can reach.
     ///
     /// # Errors
     /// If it has not been built, or there is no such reservation.
@@ -134,7 +134,7 @@ impl Contest {
         self.begin(name, &self.load(name)?, arguments, None)?.wait()
     }
 
-    /// What the controller's commands have taken so far, by kind.
+    /// The time of the controller's commands so far, by kind.
     pub(crate) fn control(&self) -> Vec<(ControlKind, ControlUse)> {
         self.cell.control()
     }
@@ -309,7 +309,7 @@ pub(crate) fn sleep_until(instant: Nanos) {
     thread::sleep(Duration::from_nanos(left));
 }
 
-/// What a reader must know of contests on this host.
+/// Notes for the reader on contests on this host.
 ///
 /// # Errors
 /// If the host refuses a cell.

@@ -14,9 +14,9 @@ const READINGS: usize = 100_000;
 /// The counter of this host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cycles {
-    /// What reading it twice takes, on average.
+    /// The mean cost of reading it twice.
     overhead: f64,
-    /// What all differences of readings are multiples of.
+    /// The common divisor of all differences of readings.
     step: u64,
     per_nanosecond: f64,
     /// A reading, for a clock that begins with it.

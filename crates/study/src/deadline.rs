@@ -171,7 +171,7 @@ fn kill(
     Ok(tallies)
 }
 
-/// What is known of the ends of one kind of guest, or of all.
+/// The results for the ends of one kind of guest, or of all.
 #[derive(Default)]
 struct Tally {
     kills: u64,
@@ -267,7 +267,7 @@ impl Tally {
     }
 }
 
-/// What an end had to visit, or may visit for what was charged.
+/// The objects that an end had to visit, or may visit under its charge.
 struct Visited {
     groups: u64,
     scrubbed: u64,
@@ -277,7 +277,7 @@ struct Visited {
 }
 
 impl Visited {
-    /// What the account pays for.
+    /// The visits that the account pays for.
     fn charged(statement: &Statement) -> Self {
         let count = |name: &str| {
             let charges = statement.rows.iter().filter(|row| row.name == name);

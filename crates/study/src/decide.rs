@@ -40,7 +40,7 @@ use crate::unit::Unit;
 
 /// From one instant at which all tenants wake up to the next.
 const PERIOD: Nanos = 10_000_000_000;
-/// What a tenant runs before it sleeps again.
+/// The time that a tenant runs before it sleeps again.
 const MOMENT: Nanos = 100;
 /// Until when the others sleep.
 const FOREVER: Nanos = 1 << 61;
@@ -175,7 +175,7 @@ struct Commands {
     kinds: Vec<(&'static str, u64, u64)>,
 }
 
-/// What a reservation may have to wait for a command.
+/// The longest wait of a reservation for a command.
 const COMMAND_NS: f64 = 1_000_000.0;
 
 impl Commands {
@@ -429,7 +429,7 @@ impl Point {
         self.timeouts = self.timeouts.max(decision.timeouts);
     }
 
-    /// What an invocation takes, ns.
+    /// The time of an invocation, ns.
     fn spread(&self) -> Option<Spread> {
         let blocks = Spread::of(self.blocks_ns.iter().copied());
         blocks.or_else(|| Spread::of_samples(&self.decide_ns))
@@ -562,7 +562,7 @@ fn simulated_findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
 const GROWS: f64 = 10.0;
 /// The largest ratio between decisions with most tenants and with one that still counts as flat.
 const FLAT: f64 = 1.5;
-/// What a decision may take when nothing that it needs is in a cache.
+/// The limit for a decision when none of its data is in a cache.
 const COLD_NS: f64 = 1_000.0;
 
 fn figure(points: &[Point]) -> Figure {

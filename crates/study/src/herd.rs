@@ -41,7 +41,7 @@ const EVICTED: u64 = 4 << 20;
 /// kernel is equally warm for any number of attackers: a herd of a thousand has just used it a
 /// thousand times, one attacker once.
 const BEAT: Nanos = 100 * US;
-/// What that tenant may need in a period.
+/// The time that this tenant may need in a period.
 const BEATS_BUDGET: Nanos = MS;
 
 /// The study; see the [module](self).

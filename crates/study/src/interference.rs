@@ -25,7 +25,7 @@ use crate::unit::Unit;
 /// Work of an attacker between two suspensions: long enough that the replenishments of an attack
 /// are further apart than a timer interrupt takes, so that each has one of its own.
 const PRICK: Nanos = 24 * US;
-/// What an attacker may need beyond its work for calls and switches, per suspension.
+/// The time that an attacker may need beyond its work for calls and switches, per suspension.
 const ALLOWANCE: Nanos = 10 * US;
 /// The period of all servers: the last replenishment of the longest attack comes before the end
 /// of the victim's job.
@@ -88,7 +88,7 @@ const RINGS: [u32; 2] = [16, 32];
 type Attack = sweep::Attack<u32>;
 type Point = sweep::Point<u32, Interfered>;
 
-/// What an attack did to the victim's jobs.
+/// The effects of an attack on the victim's jobs.
 #[derive(Default)]
 struct Interfered {
     interference_ns: Samples,
@@ -425,8 +425,8 @@ fn findings(points: &[Point]) -> Vec<Finding> {
     findings
 }
 
-/// What a real cell must show of timer interrupts under the largest attack, which are counted and
-/// not measured; nothing if there was none.
+/// The claims on a real cell's timer interrupts under the largest attack, which are counted and not
+/// measured; nothing if there was none.
 fn interrupts_on_a_cell(points: &[Point], ring: u32) -> Vec<Finding> {
     let ends = |shielding| sweep::ends(points, CELL, shielding, ring);
     let (Some([_, eager]), Some([_, shielded])) =

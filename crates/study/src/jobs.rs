@@ -71,7 +71,7 @@ struct Set {
     rivals: Vec<Server>,
     victim: String,
     period: Nanos,
-    /// What the admission test says of the victim.
+    /// The admission test's result for the victim.
     bound: Nanos,
     useful: Nanos,
 }
@@ -222,7 +222,7 @@ impl Set {
         let probe = contest.load("job-probe")?;
         let victim = contest.enter("job-probe", &probe, &[every, self.work()], &self.victim)?;
         let expected = Duration::from_nanos(every * (scale.jobs as u64 + 2));
-        // What starting took of a budget may not be back at the first job.
+        // The budget that starting used may not be back at the first job.
         let responses = victim.await_lines("response", scale.jobs + 1, expected)?;
         tally.sets += 1;
         let mut here = Samples::new();
@@ -265,7 +265,7 @@ impl Set {
         Ok(())
     }
 
-    /// What a job takes of the processor, ns.
+    /// The processor time of a job, ns.
     fn work(&self) -> Nanos {
         self.useful * FILL / 100
     }

@@ -52,7 +52,7 @@ const ATTACK_BUDGET_NS: u64 = 20_000_000;
 /// The reservation of a tenant that has one. Without a region, neither the preemptions by its
 /// neighbour nor its end would be bounded.
 const RESERVED: &str = "budget=2ms,period=10ms,priority=10,nonpreemptive=500us";
-/// What the busy neighbour with a reservation has.
+/// The reservation of the busy neighbour.
 const NEIGHBOUR: &str = "budget=3ms,period=10ms,priority=100";
 const SPIN: &[u8] =
     b"(module (memory (export \"memory\") 1) (func (export \"_start\") (loop $l (br $l))))";
@@ -216,7 +216,7 @@ impl Case<'_> {
         }
     }
 
-    /// What is reserved for ends in the background, as `leasehold up` chooses it, with steps at the
+    /// The reservation for ends in the background, as `leasehold up` chooses it, with steps at the
     /// ceiling: any guest may come.
     fn ends(&self) -> Result<Option<Contract>> {
         let mut others = vec![Contract::background(CEILING_NS)];
@@ -339,14 +339,14 @@ fn end(tenants: Vec<TenantHandle>) -> Result<()> {
     Ok(())
 }
 
-/// What happened from the start of a tenant to its end.
+/// The history of a tenant from its start to its end.
 struct Circumstances {
     /// A host step was longer than its row, or may have been.
     step: bool,
     taken: Taken,
 }
 
-/// What is known of the kills of one case.
+/// The results for the kills of one case.
 #[derive(Default)]
 struct Tally {
     kills: u64,

@@ -38,12 +38,12 @@ const FAINT: RGBColor = RGBColor(0x8a, 0x92, 0x9c);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What to draw of a trace.
+/// The part of a trace to draw.
 #[derive(Debug, Clone)]
 pub struct Lanes<'a> {
-    /// What the picture shows.
+    /// The title of the picture.
     pub title: &'a str,
-    /// What happened; it must have been told of budgets.
+    /// The trace, which must contain budgets.
     pub trace: &'a Trace,
     /// Names of the servers, from above.
     pub names: &'a [&'a str],
@@ -229,7 +229,7 @@ impl Lanes<'_> {
         Ok(())
     }
 
-    /// What ran: work in the colour of the lane, overhead above it in grey.
+    /// The running work in the colour of the lane, with overhead above it in grey.
     fn boxes(&self, root: &Area<'_>, server: usize, floor: i32, colour: RGBColor) -> Result<()> {
         let mut work = Strips::default();
         let mut overhead = Strips::default();
@@ -250,7 +250,7 @@ impl Lanes<'_> {
         }
         for (strips, fill) in [(&work, colour), (&overhead, OVERHEAD)] {
             for &(from, to) in &strips.0 {
-                // What is too short to be seen is shown as one pixel.
+                // A span that is too short to be seen is drawn as one pixel.
                 let to = to.max(from + 1);
                 root.draw(&Rectangle::new(
                     [(from, floor - BOX), (to, floor)],
@@ -333,7 +333,7 @@ impl Lanes<'_> {
                 }
                 _ => {}
             }
-            // What came before the window only says where the line begins.
+            // Events before the window only determine where the line begins.
             if line.iter().all(|corner| corner.0 == start) {
                 line = vec![(start, left)];
             }

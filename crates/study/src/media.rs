@@ -48,7 +48,8 @@ const AHEAD: u32 = 16;
 const DISTURBED: f64 = 1.1;
 /// The same without management, for there to be something to show: on a slower disk it is more.
 const SLOWED: f64 = 1.25;
-/// What the first player must miss without management, for there to be something to show.
+/// The number of faults that the first player must have without management, so that the comparison
+/// shows an effect.
 const MISSING: f64 = 100.0;
 
 /// The players, and the management of their shared pages.
@@ -105,7 +106,7 @@ struct Choice {
     locked: bool,
 }
 
-/// What came of playing in one way.
+/// The result of playing in one way.
 struct Played {
     way: Way,
     /// Of the first player, from its first.

@@ -30,7 +30,7 @@ use work::Work;
 /// The study; see the [module](self).
 pub struct MemorySpeed;
 
-/// What must be left of the speed of the faster of the two stock runtimes.
+/// The required part of the speed of the faster of the two stock runtimes.
 const ENOUGH: f64 = 0.98;
 /// More than the pages of any of the programs are charged on any host.
 const BUDGET: Nanoseconds = Nanoseconds::new(1_000_000_000).expect("1 s is in range");
@@ -145,7 +145,7 @@ enum Guest {
 /// The runtimes side by side.
 struct Bench {
     modes: Vec<(Mode, Host)>,
-    /// What is not compared here, and why.
+    /// The cases that are not compared here, and why.
     note: Option<String>,
 }
 

@@ -21,12 +21,12 @@ pub(crate) const SIMULATOR: &str = "simulator";
 /// The platform of rows that were measured on real pages, as rows name it.
 pub(crate) const LINUX: &str = "linux";
 
-/// What a reader must know of the simulator.
+/// Notes for the reader on the simulator.
 pub(crate) const NOTE_ON_SIMULATOR: &str = "simulator: the real policy in virtual time; a disk takes 0.3 ms to read a page and as much \
      for each page of a cluster that is written (the paper does not say how long its disk took); \
      besides what they share, tasks have 1 MB each (nor does it say how large its tasks were)";
 
-/// What a reader must know of runs on real pages.
+/// Notes for the reader on runs on real pages.
 const NOTE_ON_LINUX: &str = "linux: real pages (memfd, userfaultfd) and a real swap file (direct input and output), in real \
      time. One thread runs both tasks by fixed priorities, as in a cell, and serves their faults: \
      while a page is read nobody computes, and a disk that reads 256 pages in less than tau1's \
@@ -84,8 +84,8 @@ pub(crate) fn duration(jobs: &[Job], index: usize) -> Option<u64> {
     Some(job.completion? - before.unwrap_or(0).max(job.release))
 }
 
-/// What was measured on real pages; nothing, and the report says why, if the kernel or the user
-/// has not what the pager needs.
+/// The measurements on real pages; none, and the report says why, if the kernel or the user has not
+/// what the pager needs.
 ///
 /// # Errors
 /// Those of the measurement.

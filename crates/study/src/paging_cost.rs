@@ -47,7 +47,7 @@ const QUICK: Scale = Scale {
     rounds: 11,
 };
 
-/// What is done to a page.
+/// The operation on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Allocate,
@@ -74,7 +74,7 @@ impl Operation {
         }
     }
 
-    /// What shared-page management may cost at the most, against none.
+    /// The greatest cost of shared-page management, relative to none.
     const fn bound(self) -> f64 {
         match self {
             Operation::Allocate | Operation::Free => 1.05,
@@ -235,7 +235,7 @@ fn tenants(space: &Space, sharing: Sharing, pages: u32) -> Result<[u64; 4]> {
     let unmap = monotonic_ns() - begin;
     end(space, second)?;
     end(space, first)?;
-    // What was freed is held again before the next round, so that no round pays for another.
+    // Freed pages are held again before the next round, so that no round pays for another.
     while !paging.refill(pages)? {}
     Ok([allocate, free, map, unmap])
 }

@@ -31,7 +31,7 @@ const WIDE: (u32, u32) = (1180, 330);
 const ROW: usize = 3;
 /// Height of a figure's title.
 const TITLE: u32 = 36;
-/// What is beside the axes of a panel: its margins, and the labels on the left.
+/// The space beside the axes of a panel: its margins, and the labels on the left.
 const MARGIN: i32 = 10;
 const MARGIN_RIGHT: i32 = 24;
 const LABELS: i32 = 76;
@@ -58,7 +58,7 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticked, Ticked
 /// A picture of one or more panels in rows. One without panels is an empty picture.
 #[derive(Debug, Clone, Default)]
 pub struct Figure {
-    /// What the whole shows.
+    /// The subject of the whole figure.
     pub title: String,
     /// From left to right, and then downwards.
     pub panels: Vec<Panel>,
@@ -69,11 +69,11 @@ pub struct Figure {
 pub struct Panel {
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The figure's contents.
     pub marks: Marks,
 }
 
-/// What a panel draws.
+/// The contents of a panel.
 #[derive(Debug, Clone)]
 pub enum Marks {
     /// Curves with error bars over a numeric axis.
@@ -85,7 +85,7 @@ pub enum Marks {
     },
     /// Bars with error bars, in groups: one group for each name, in it one bar of each series.
     Bars {
-        /// What the groups are.
+        /// The meaning of the groups.
         title: String,
         /// Names of the groups, from left to right.
         groups: Vec<String>,
@@ -99,7 +99,7 @@ pub enum Marks {
 /// An axis; its ticks carry the unit.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What is shown along it.
+    /// The quantity along it.
     pub title: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -412,7 +412,7 @@ impl Panel {
     }
 }
 
-/// What the vertical axis has to cover for these series.
+/// The range that the vertical axis has to cover for these series.
 fn values<X>(series: &[Series<X>]) -> impl Iterator<Item = f64> {
     let points = series.iter().flat_map(|series| &series.points);
     points.flat_map(|(_, spread)| [spread.p5, spread.median, spread.p95])

@@ -54,7 +54,7 @@ struct Point {
     yields: u64,
 }
 
-/// What was measured.
+/// The measured values.
 struct Measured(Vec<Point>);
 
 impl Study for Preempt {

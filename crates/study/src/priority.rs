@@ -31,7 +31,7 @@ pub(crate) fn on_a_thread_like_a_cells<R: Send>(
     })
 }
 
-/// What a reader must know of times that were taken there.
+/// Notes for the reader on times that were measured there.
 pub(crate) const fn note(first: bool) -> &'static str {
     if first {
         "the measuring thread has real-time priority: nobody else's turn is in its times"

@@ -35,11 +35,12 @@ pub enum Bound {
 /// Something that a study must show, with the number that shows it or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// What is claimed, without the numbers.
+    /// The claim, without the numbers.
     pub claim: String,
     /// The limit.
     pub bound: Bound,
-    /// What was measured; not a number if it could not be, and then the claim does not hold.
+    /// The measured value; not a number if it could not be measured, and then the claim does not
+    /// hold.
     pub value: f64,
     /// Unit of both.
     pub unit: Unit,
@@ -109,14 +110,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What one run of a study found.
+/// The results of one run of a study.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Name of the study, as on the command line.
     pub study: &'static str,
     /// The figure, table or section of a paper that it reproduces.
     pub paper: &'static str,
-    /// What it measures, in a sentence.
+    /// The purpose of the study, in a sentence.
     pub about: &'static str,
     /// When it was measured, and of which tree.
     pub measured: Provenance,
@@ -126,9 +127,9 @@ pub struct Report {
     pub profile: Map<String, Value>,
     /// The points, all with the same keys.
     pub rows: Vec<Row>,
-    /// What they must show.
+    /// The claims that they must meet.
     pub findings: Vec<Finding>,
-    /// What a reader must know to judge the numbers: limits of this run, cache history.
+    /// Notes that a reader needs to judge the numbers: limits of this run, cache history.
     pub notes: Vec<String>,
     /// The picture.
     pub figure: Figure,

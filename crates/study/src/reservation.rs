@@ -56,7 +56,7 @@ pub(crate) const CELL: &str = "cell";
 /// Where the attacks are played.
 pub(crate) const PLATFORMS: [&str; 3] = [MACHINES[0].platform, MACHINES[1].platform, CELL];
 
-/// What rows say of a platform: whether it is simulated, and if so, which machine.
+/// The text of a platform in rows: whether it is simulated, and if so, which machine.
 pub(crate) fn platform_keys(platform: &str) -> [(&'static str, Value); 2] {
     let machine = match platform {
         CELL => None,
@@ -67,7 +67,7 @@ pub(crate) fn platform_keys(platform: &str) -> [(&'static str, Value); 2] {
     [("platform", kind.into()), ("machine", machine.into())]
 }
 
-/// What a reader must know of the simulated machines.
+/// Notes for the reader on the simulated machines.
 pub(crate) fn note_on_machines() -> String {
     let cost = |costs: CostModel| costs.preemption(1) as f64 / 1000.0;
     format!(

@@ -156,7 +156,7 @@ const fn first_pass(tau: Tau) -> usize {
 }
 
 impl Point {
-    /// What is known of the jobs from the one numbered `from` on.
+    /// The results for the jobs from number `from` on.
     fn new(platform: &'static str, tau: Tau, reserve: u32, history: &History, from: usize) -> Self {
         let jobs = &history.jobs[0];
         let mut point = Self {
@@ -245,7 +245,7 @@ fn findings(points: &[Point]) -> Vec<Finding> {
     findings
 }
 
-/// What a little less than all of it costs.
+/// The cost of a slightly smaller reservation.
 fn cliffs(points: &[Point], platform: &str) -> [Finding; 3] {
     let median = |tau, reserve| {
         let point = with(points, platform, tau, reserve)?;

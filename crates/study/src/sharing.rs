@@ -30,7 +30,7 @@ const END: Nanos = 20_000 * MS;
 const REHEARSED: u64 = 20;
 /// Of the 256 pages that τ2 evicts in one of its periods, τ1 must miss as many on real pages, too.
 const MISSING: f64 = 200.0;
-/// What the figure shows: four periods of τ2.
+/// The span of the figure: four periods of τ2.
 const SHOWN: Nanos = 2_000 * MS;
 /// Frames of each reservation if the region is locked: all of it, and a task's own pages.
 const LOCKED: u32 = 11 * MB;
@@ -410,7 +410,7 @@ mod tests {
         for finding in simulated {
             assert!(finding.holds(), "{finding}");
         }
-        // What was not measured does not hold.
+        // A claim that was not measured does not hold.
         assert!(measured.len() == 6 && measured.iter().all(|finding| finding.value.is_nan()));
         // Two of each technique, and one more for the first toucher.
         assert_eq!(points.len(), 3 * TECHNIQUES.len() + 1);

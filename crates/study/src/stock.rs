@@ -55,7 +55,7 @@ pub enum Allocation {
     Pooling,
 }
 
-/// What a program may have.
+/// The limits of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of each linear memory. (Stock wasmtime does not limit their sum.)

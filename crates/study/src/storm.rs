@@ -30,7 +30,7 @@ const NAP: Nanos = 10 * US;
 /// Of the non-preemptive region.
 const REGIONS: [Nanos; 3] = [0, MS, 2 * MS];
 const RING: u32 = 32;
-/// What must be left of the throughput with the longest region.
+/// The required part of the throughput with the longest region.
 const ENOUGH: f64 = 0.99;
 
 /// The study; see the [module](self).
@@ -82,7 +82,7 @@ const HEAD_START: Nanos = MS;
 /// The largest difference that may be measured without an attack: the allowed loss.
 const NOISE: f64 = 0.01;
 
-/// What the attacker does between two naps.
+/// The attacker's actions between two naps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attack {
     None,
@@ -138,7 +138,7 @@ struct Point {
     throughput: Vec<f64>,
 }
 
-/// What the victim got done in a period.
+/// The victim's work in a period.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     /// Simulated: time. On a real cell: matrix products for each second that it was charged.
@@ -261,7 +261,7 @@ fn measured(name: &'static str, scale: &CellScale, options: &Options) -> Result<
     for scene in scenes {
         progress.at(format!("a cell, {}", scene.attack.name()));
         let mut point = Point::new(scene);
-        // What there is to see without an attack is noise, which must be as small as where it counts.
+        // Without an attack only noise is visible, and it must be as small as under the attack.
         let plays = if scene.is_judged() || scene.attack == Attack::None {
             scale.judged_plays
         } else {
@@ -391,8 +391,8 @@ impl Scene {
             .find(|machine| machine.platform == self.platform)
     }
 
-    /// What SPR eq. (2) allows to be lost of a budget, as a share of it: ⌈b/η⌉ preemptions, each
-    /// with its overhead and its refill.
+    /// The part of a budget that SPR eq. (2) allows to be lost, as a share of it: ⌈b/η⌉
+    /// preemptions, each with its overhead and its refill.
     fn allowed_loss(&self, budget: Nanos) -> Option<f64> {
         let preemptions = budget.div_ceil(Some(self.region).filter(|region| *region > 0)?);
         let costs: CostModel = self.machine()?.costs;
@@ -401,7 +401,7 @@ impl Scene {
     }
 }
 
-/// What a victim on a real cell has got and done by some instant.
+/// The processor time and the work of a victim on a real cell by some instant.
 struct Account {
     /// `None` before it began to count.
     products: Option<u64>,
@@ -421,7 +421,7 @@ impl Account {
         })
     }
 
-    /// What it did since an earlier account; `None` if it did not count then.
+    /// Its work since an earlier account; `None` if it did not count then.
     fn since(&self, before: &Self) -> Option<Work> {
         let products = self.products?.checked_sub(before.products?)?;
         let charged = self.used - before.used;
@@ -533,7 +533,7 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     findings
 }
 
-/// What makes the measurements on a real cell worth looking at: undisturbed victims are, and the
+/// The conditions for the measurements on a real cell to count: undisturbed victims are, and the
 /// attack works on eager ones.
 fn findings_on_a_cell(points: &[Point]) -> Vec<Finding> {
     let cell = || points.iter().filter(|point| point.scene.platform == CELL);

@@ -26,14 +26,14 @@ pub(crate) struct Attack<V> {
     pub(crate) variant: V,
 }
 
-/// What an attack did on one platform.
+/// The effects of an attack on one platform.
 pub(crate) struct Point<V, E> {
     pub(crate) attack: Attack<V>,
     pub(crate) platform: &'static str,
     pub(crate) effect: E,
 }
 
-/// What a victim felt.
+/// The measurements of a victim.
 pub(crate) trait Effect {
     /// Delays, ns: what growth is measured by.
     fn delays(&self) -> &Samples;
@@ -143,10 +143,10 @@ pub(crate) fn ends<'a, V: PartialEq + 'a, E>(
     Some([curve.next()?, curve.next_back()?])
 }
 
-/// What every platform must show of one variant: at each of `quantiles`, with their names, most
-/// attackers do no more to a shielded victim than one does, and in the middle at least `growth`
-/// times as much to an eager one. If the host's disturbance without an attack is known, its growth
-/// is allowed for. A platform without points has no findings.
+/// The claims that every platform must meet for one variant: at each of `quantiles`, with their
+/// names, most attackers do no more to a shielded victim than one does, and in the middle at least
+/// `growth` times as much to an eager one. If the host's disturbance without an attack is known,
+/// its growth is allowed for. A platform without points has no findings.
 pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
     points: &[Point<V, E>],
     variant: V,

@@ -25,7 +25,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What was taken until now: zero where the host does not tell.
+    /// The time that was taken until now: zero where the host does not tell.
     pub fn so_far() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let waits = threads().filter_map(|task| waited(&fs::read_to_string(task).ok()?));

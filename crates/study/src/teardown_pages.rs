@@ -53,7 +53,7 @@ const QUICK: Scale = Scale {
     pages_per_point: 300_000,
 };
 
-/// What is compared.
+/// The variants that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runtime {
     Leasehold,
@@ -84,11 +84,11 @@ impl Runtime {
     }
 }
 
-/// What one end took.
+/// The time of one end.
 struct End {
     reusable_ns: u64,
     reclaimed_ns: u64,
-    /// What only a cell states.
+    /// The values that only a cell states.
     charge: Option<Charge>,
 }
 
@@ -220,7 +220,7 @@ impl Bench {
         Ok(points.into())
     }
 
-    /// What the kernel takes to give pages back by `way`.
+    /// The kernel's time to give pages back by `way`.
     fn bare(&self, pages: usize, way: fn(Mapping) -> Result<u64>) -> Result<End> {
         let ns = bound_to(self.core, || {
             let mapping = Mapping::new(pages)?;

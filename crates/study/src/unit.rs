@@ -1,7 +1,7 @@
 //! Units of measured values: their suffixes in the names of columns, and their readable form.
 
-/// What a number counts. Durations are always nanoseconds and sizes bytes; only the text table,
-/// the page and the axes scale them.
+/// The unit of a number. Durations are always nanoseconds and sizes bytes; only the text table, the
+/// page and the axes scale them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds; a key with a part `ns`.

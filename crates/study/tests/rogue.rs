@@ -95,7 +95,7 @@ fn every_guest_is_ended_in_both_runtimes() {
         let of = |key: &str| row[key].as_f64();
         assert!(of("neighbour_p99_ratio_p5") <= of("neighbour_p99_ratio"));
         assert!(of("neighbour_p99_ratio") <= of("neighbour_p99_ratio_p95"));
-        // What can be used again is so before everything is returned.
+        // Slots are reusable before everything is returned.
         assert!(row["reusable_ns_p50"].as_u64() <= row["end_ns_max"].as_u64());
     }
     assert!(wasmtime.iter().all(|row| row["reusable_ns_p50"].is_null()));

@@ -17,7 +17,7 @@ const OUTPUT_BYTES: usize = 16 << 20;
 /// tick, so that the actual use may be larger by as much.
 const TICK_NS: u64 = 4_000_000;
 
-/// What one run showed.
+/// The observations of one run.
 #[derive(Debug, Clone)]
 pub(super) struct Observed {
     /// Charged before its first instruction, ns.
@@ -30,7 +30,7 @@ pub(super) struct Observed {
     pub(super) used_ns: u64,
     /// Processor time in each period, ns.
     pub(super) busy: Samples,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub(super) output: Vec<u8>,
 }
 

@@ -14,11 +14,11 @@ use std::time::Duration;
 /// The order in which a cell runs unless it is told otherwise.
 const ORDER: Order = Order::FixedPriority;
 
-/// What bounds the ends of a cell of background tenants that are killed one after the other.
+/// The bound on the ends of a cell's background tenants that are killed one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
     delay: KillDelay,
-    /// What is reserved for ends.
+    /// The reservation for ends.
     ends: Option<Contract>,
     overhead: leasehold_reserve::admission::Overhead,
     background: Contract,
@@ -55,7 +55,7 @@ impl Deadlines {
         })
     }
 
-    /// What the cell has to reserve for ends.
+    /// The reservation that the cell needs for ends.
     pub(super) fn ends(&self) -> Option<Contract> {
         self.ends
     }

@@ -11,7 +11,7 @@ const COLUMNS: usize = 240;
 /// The numbers of the two lines, all of one run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Headline {
-    /// What the guest asked for.
+    /// The guest's request.
     pub(super) asked: u64,
     pub(super) wasmtime: StockEnd,
     /// The same with a thread for each guest.
@@ -43,7 +43,7 @@ pub(super) struct LeasedEnd {
     pub(super) cpu_ns: u64,
     /// From the kill until everything was returned, ns.
     pub(super) end_ns: u64,
-    /// What it may take at most, ns.
+    /// The longest time that it may take, ns.
     pub(super) deadline_ns: Option<u64>,
     pub(super) verdict: Verdict,
     /// The neighbour's slowest answer, ns.
@@ -71,7 +71,7 @@ impl Headline {
         ]
     }
 
-    /// What the two lines leave out.
+    /// The facts that the two lines leave out.
     pub(super) fn explanation(&self) -> String {
         let (stock, leased) = (&self.wasmtime, &self.leasehold);
         let threads = &self.wasmtime_threads;

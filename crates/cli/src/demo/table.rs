@@ -23,7 +23,7 @@ pub(super) struct Line {
     cpu_ns: Option<u64>,
     predicted_ns: Option<u64>,
     budget_ns: u64,
-    /// What an end may take at most on the wall's clock, ns.
+    /// The longest wall time of an end, ns.
     deadline_ns: Option<u64>,
     /// The outcome of budget and deadline, at the worst of its ends.
     verdict: Verdict,

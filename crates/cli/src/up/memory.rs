@@ -41,7 +41,7 @@ const AREAS: [Column; 8] = [
     column("rule", 0),
 ];
 
-/// What the tables mean.
+/// The meaning of the tables.
 pub(super) const LEGEND: &str = "\
 linear     linear memory; resident: of that in frames, private or shared with other tenants
 owned      shared pages in frames of its own; conserved: frames kept for pages that others own

@@ -10,7 +10,7 @@ const LONGEST: usize = 4096;
 #[derive(Clone)]
 pub(super) struct Screen(Option<Arc<Mutex<Shown>>>);
 
-/// What is at the bottom of the terminal.
+/// The text at the bottom of the terminal.
 #[derive(Default)]
 struct Shown {
     table: String,
@@ -44,7 +44,7 @@ impl Screen {
         put(io::stderr(), text.as_bytes());
     }
 
-    /// What is written here appears above the table, line by line. `None` without a screen, or
+    /// Text that is written here appears above the table, line by line. `None` without a screen, or
     /// where `stream` goes somewhere else.
     pub(super) fn above(&self, stream: Stream) -> Option<Above> {
         let screen = self.0.clone()?;

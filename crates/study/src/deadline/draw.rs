@@ -1,5 +1,5 @@
-//! What is killed in `deadline`: guests, their arguments, leases and the instants of their ends,
-//! all drawn from one sequence.
+//! The victims of `deadline`: guests, their arguments, leases and the instants of their ends, all
+//! drawn from one sequence.
 
 use std::fs;
 use std::path::Path;

@@ -14,11 +14,11 @@ const WASM_PAGE: usize = 64 << 10;
 pub(super) struct Image {
     /// The program, whose memory starts as large as `memory` and with nothing in it.
     pub(super) module: Vec<u8>,
-    /// What is in the memory.
+    /// The contents of the memory.
     pub(super) memory: Vec<u8>,
     /// Its parts, from the first page to the last.
     pub(super) parts: Vec<Part>,
-    /// What decoding each frame returns.
+    /// The result of decoding each frame.
     pub(super) sums: Vec<u64>,
 }
 

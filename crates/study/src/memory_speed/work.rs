@@ -7,7 +7,7 @@ const PASSES: u32 = 4;
 /// Loads of the program that goes nowhere in order.
 const LOADS: u32 = 1 << 20;
 
-/// What a program does.
+/// The work of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// Writes one byte to each page.

@@ -46,7 +46,7 @@ impl MemoryCgroup {
             .any(|file| self.0.join(file).exists())
     }
 
-    /// What a process writes its number to, to be taken in.
+    /// The file to which a process writes its number to join.
     pub(super) fn entrance(&self) -> PathBuf {
         self.0.join(PROCESSES)
     }

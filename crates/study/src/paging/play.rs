@@ -27,7 +27,7 @@ const SPARE: u32 = 64;
 /// Pages that the pager maps ahead of a task, as in a cell.
 const AHEAD: u32 = 16;
 
-/// What came of an experiment.
+/// The result of an experiment.
 pub(crate) struct Played {
     pub(crate) history: History,
     /// Frames with pages in them at the end, as the kernel holds them.
@@ -72,7 +72,7 @@ fn open(experiment: &Experiment, directory: &Path) -> Result<Space> {
     Space::open(frames, swap, directory, AHEAD)
 }
 
-/// What a page of the region holds from the beginning on.
+/// The initial contents of a page of the region.
 const fn pattern(page: u32) -> u64 {
     (page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -101,7 +101,7 @@ struct Player<'a> {
     /// Processor time until the end of the step.
     left: Nanos,
     jobs: Vec<Job>,
-    /// What had been counted when the current job began.
+    /// The counts when the current job began.
     before: Counts,
 }
 

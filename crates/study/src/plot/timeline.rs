@@ -21,7 +21,7 @@ const TO_THE_LEFT: f64 = 0.6;
 /// A measurement over time: the largest value in each of many short spans.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    /// What the panel says, above it.
+    /// The text above the panel.
     pub caption: String,
     /// The time axis.
     pub x: Axis,
@@ -46,7 +46,7 @@ pub struct Timeline {
 pub struct Instant {
     /// When.
     pub at: f64,
-    /// What happened then.
+    /// The event.
     pub label: String,
     /// Whether the line is dashed: the instant was promised, not observed.
     pub promised: bool,

@@ -86,7 +86,7 @@ pub(super) struct Arm {
     setting: Rc<Setting>,
 }
 
-/// What guests are compiled by and run in.
+/// The engine and runtime of the guests.
 struct Setting {
     engine: Engine,
     linker: Linker<WasiP1Ctx>,
@@ -94,7 +94,7 @@ struct Setting {
     stacks: StackPool,
 }
 
-/// What one run was like.
+/// The measurements of one run.
 pub(super) struct Ran {
     /// Processor time from before instantiation until the program had ended.
     pub(super) cpu_ns: u64,

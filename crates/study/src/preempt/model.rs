@@ -21,7 +21,7 @@ use crate::unit::Unit;
 /// Guests by what a round of their loop takes, ns: one that multiplies two numbers, and one that
 /// does something.
 const GUESTS: [(&str, f64); 2] = [("tight loop", 1.0), ("long loop", 50.0)];
-/// What a check takes in a loop, ns. Of the tight loop it makes what epochs make of a naive matrix
+/// The time of a check in a loop, ns. Of the tight loop it makes what epochs make of a naive matrix
 /// product: 2.8 times as much.
 const CHECK_NS: f64 = 1.8;
 /// How long a guest is watched.
@@ -54,7 +54,7 @@ pub(super) fn quanta() -> Result<Vec<Quanta>> {
     Ok(all)
 }
 
-/// What a quantum costs under a mechanism.
+/// The cost of a quantum under a mechanism.
 fn costs(way: Way, machine: &Machine) -> CostModel {
     match way {
         Way::None => CostModel::FREE,
@@ -131,11 +131,11 @@ impl Quanta {
     }
 }
 
-/// What went on.
+/// The activity.
 #[derive(Default)]
 struct Account {
     work: Nanos,
-    /// What each took until the scheduler's timestamp.
+    /// The time of each until the scheduler's timestamp.
     interrupts: Samples,
 }
 
@@ -154,7 +154,7 @@ impl Sink for Account {
     }
 }
 
-/// What the machines must show: of the chosen mechanism the same as a cell.
+/// The claims for the machines: for the chosen mechanism the same as for a cell.
 pub(super) fn findings(all: &[Quanta]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for chosen in all.iter().filter(|quanta| quanta.way == CHOSEN) {
@@ -183,7 +183,7 @@ pub(super) fn findings(all: &[Quanta]) -> Vec<Finding> {
     findings
 }
 
-/// What a reader must know of it.
+/// Notes for the reader on it.
 pub(super) fn note() -> String {
     format!(
         "simulator, simulator-vm: two guests that take turns of a quantum under the real scheduler, \

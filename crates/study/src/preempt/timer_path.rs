@@ -18,7 +18,7 @@ use crate::samples::Samples;
 /// Latencies that are kept of one stretch.
 const MOST: usize = 1 << 12;
 
-// What the handler uses; one stretch is measured at a time.
+// The data of the handler; one stretch is measured at a time.
 static ONE: Mutex<()> = Mutex::new(());
 static TIMER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static DUE: AtomicU64 = AtomicU64::new(0);

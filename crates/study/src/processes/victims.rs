@@ -43,7 +43,7 @@ pub(super) struct Plan {
     pub(super) quiet: Duration,
 }
 
-/// What was seen of one victim.
+/// The observations of one victim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Death {
     /// Kernel memory that its mappings took; the kernel's counters are not exact, so that for few
@@ -190,7 +190,7 @@ fn live(plan: &Plan, page: BorrowedFd<'_>, tell: BorrowedFd<'_>) -> rustix::io::
     }
 }
 
-/// What the kernel uses for its own structures and for page tables.
+/// The memory that the kernel uses for its own structures and for page tables.
 fn kernel_memory() -> Result<i64> {
     // Folds the counters of each processor into the total, which else lags behind by hundreds of
     // pages; only the superuser may, and the number is merely coarser otherwise.

@@ -173,7 +173,8 @@ pub fn hostile(damage: Damage) -> Vec<Attack> {
     ]
 }
 
-/// What guests are given of the host's: a directory with one file, which goes with the last user.
+/// The resources of the host that guests are given: a directory with one file, which goes with the
+/// last user.
 #[derive(Debug)]
 pub struct Surroundings {
     directory: TempDir,

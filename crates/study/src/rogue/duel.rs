@@ -9,7 +9,7 @@ use crate::neighbour::Interval;
 use crate::plot::envelope;
 use crate::samples::Samples;
 
-/// What was seen of one end.
+/// The observations of one end.
 #[derive(Debug)]
 pub struct Duel {
     /// How the hostile guest ended.
@@ -43,7 +43,7 @@ impl Duel {
         self.death.ending.start_ns
     }
 
-    /// What the neighbour took for each of its pictures in the `span_ns` from the kill on, ns.
+    /// The neighbour's time for each of its pictures in the `span_ns` from the kill on, ns.
     pub fn from_kill(&self, span_ns: u64) -> Samples {
         let start_ns = self.kill_ns();
         let end_ns = start_ns.saturating_add(span_ns);

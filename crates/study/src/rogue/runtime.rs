@@ -20,7 +20,7 @@ use crate::neighbour::Interval;
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
 use crate::taken::Taken;
 
-/// What is said when the damage is done.
+/// The line that is printed when the damage is done.
 const READY: &str = "ready";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two checks of the output.
@@ -31,7 +31,7 @@ const OUTPUT_BYTES: usize = 16 << 20;
 /// use: all but a few of them wait when the guest is ended.
 const CHANNEL_BYTES: u32 = 1 << 16;
 const LINKS: u32 = 64;
-/// What a service gets to receive what was sent to it.
+/// The time that a service gets to receive its messages.
 const RECEIVE: Duration = Duration::from_millis(20);
 
 /// Reclamation budget of a guest in Leasehold unless it is given another: more than any of them needs,
@@ -114,16 +114,17 @@ pub struct Death {
     pub end_ns: u64,
     /// Whether it was killed; it may have ended by itself before.
     pub killed: bool,
-    /// What the cell says of it.
+    /// The cell's report on it.
     pub reclaimed: Option<Reclaimed>,
     /// Its account before it was killed, if it was asked for.
     pub statement: Option<Statement>,
-    /// What the host took meanwhile from the threads that ended it; nothing is known for one that ended by itself.
+    /// The time that the host took meanwhile from the threads that ended it; not known for one that
+    /// ended by itself.
     pub taken: Taken,
 }
 
 impl Death {
-    /// What the guest had when it was killed: objects, handles, instances, elements; without the
+    /// The guest's holdings when it was killed: objects, handles, instances, elements; without the
     /// book-keeping for them and without memory. `None` if its account was not asked for.
     pub fn objects(&self) -> Option<u64> {
         let rows = self.statement.as_ref()?.rows.iter();
@@ -362,7 +363,7 @@ impl Living {
         }
     }
 
-    /// What the guest has written so far.
+    /// The guest's output so far.
     pub(super) fn output(&self) -> Vec<u8> {
         match self {
             Self::Leasehold { output, .. } => output.bytes(),

@@ -37,7 +37,7 @@ pub struct Ending {
     pub death: Death,
     /// How many of what it makes it said that it got, if it says that.
     pub made: Option<u64>,
-    /// What the witness took for the pictures that it worked on during the end, ns.
+    /// The time of the witness for each picture that it worked on during the end, ns.
     pub during: Samples,
     /// The same just before the end, when the same others ran, ns.
     pub before: Samples,
@@ -246,14 +246,14 @@ struct Killed {
     death: Death,
 }
 
-/// What a hostile guest says that it got: `got N`, and why it got no more.
+/// A hostile guest's report: `got N`, and why it got no more.
 fn made(output: &[u8]) -> Option<u64> {
     let output = String::from_utf8_lossy(output);
     let said = output.lines().find_map(|line| line.strip_prefix("got "))?;
     said.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// What each of the pictures took that were worked on at any time of `span`, ns.
+/// The time of each picture that was worked on at any time of `span`, ns.
 pub(super) fn took(pictures: &[Interval], span: Interval) -> Samples {
     let overlapping = pictures
         .iter()

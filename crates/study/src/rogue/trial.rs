@@ -54,7 +54,7 @@ impl Placement {
 /// A runtime, and how the neighbour is placed to its guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arm {
-    /// What the guest runs in.
+    /// The runtime of the guest.
     pub runtime: Runtime,
     /// On which processors.
     pub placement: Placement,
@@ -94,7 +94,7 @@ pub struct Effort {
     pub ending: Duration,
 }
 
-/// What was seen in a part of a trial.
+/// The observations in a part of a trial.
 #[derive(Debug)]
 pub struct Block {
     /// The ends.
@@ -105,7 +105,7 @@ pub struct Block {
     pub undisturbed: Samples,
 }
 
-/// What was seen in a trial.
+/// The observations in a trial.
 #[derive(Debug)]
 pub struct Trial {
     /// Its parts, in the order of time.
@@ -142,7 +142,7 @@ impl Trial {
         Spread::of(blocks.filter_map(|block| block.disturbed.ratio_to(&block.undisturbed, q)))
     }
 
-    /// What a cell predicted for each end at the most, ns.
+    /// The largest prediction of a cell for each end, ns.
     pub fn predicted_ns(&self) -> Samples {
         let account = self.account.as_ref();
         self.deaths()

@@ -98,7 +98,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<Guest>, module: &Module) -> wasm
     Ok(())
 }
 
-/// What a host function does with the table of its caller.
+/// The operation of a host function on the table of its caller.
 trait Objects {
     fn table(&mut self) -> &mut ResourceTable;
 

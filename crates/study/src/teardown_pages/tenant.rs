@@ -16,7 +16,7 @@ use crate::stock::{self, Allocation, Invocation, Limits, Stock};
 
 /// Pages of 4 KiB in a page of WebAssembly.
 const PAGES_PER_WASM_PAGE: usize = 16;
-/// What the program says when all its pages are resident.
+/// The program's line when all its pages are resident.
 const READY: &str = "ready";
 /// The whole of a 32-bit memory: 10⁶ pages leave little of it.
 const MEMORY_BYTES: usize = 4 << 30;
