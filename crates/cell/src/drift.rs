@@ -359,7 +359,7 @@ impl Prices {
         class.price > before
     }
 
-    /// The knowledge of each class.
+    /// The costs of each class, as known so far.
     pub(crate) fn costs(&self) -> Vec<ClassCosts> {
         let costs = |class: CostClass| {
             let of_class = &self.classes[class as usize];

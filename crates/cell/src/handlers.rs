@@ -167,7 +167,7 @@ pub(crate) struct HandlerCount {
     reachable: u64,
     /// The most that an instruction reaches.
     deepest: u64,
-    /// The values that went to each open block.
+    /// The open blocks, with the values that went to each.
     blocks: Vec<Block>,
     /// Instructions that set a local.
     sets: u64,

@@ -184,7 +184,7 @@ struct History<'a> {
     /// Of a tenant beside the one that ends, which makes so many objects of the same class.
     kernel: Kernel<MapBacking>,
     objects: usize,
-    /// The line that is written then.
+    /// The bytes that are written then.
     bytes: &'a mut [u8],
 }
 

@@ -42,7 +42,7 @@ fn build(
 /// Starts a task of the caller's tenant.
 ///
 /// # Errors
-/// The request that the lease does not pay for.
+/// When the lease does not pay for the task.
 pub(crate) fn task(guest: &Guest, args: Vec<String>) -> Result<Selector, Errno> {
     let tenant = guest.tenant;
     let (id, running) = build(guest, tenant, args)?;

@@ -66,7 +66,7 @@ pub(super) struct Place {
     memory: usize,
     offset: usize,
     pages: u32,
-    /// The contents of the place.
+    /// The attachment in that place.
     at: AttachmentId,
     shown: Shown,
 }

@@ -76,7 +76,7 @@ struct Run {
     vmctx: AtomicUsize,
     /// Where the return address of a host call was changed; zero if none is.
     return_slot: AtomicUsize,
-    /// The bytes that were there.
+    /// The address that was there.
     return_pc: AtomicUsize,
 }
 

@@ -131,7 +131,7 @@ impl Quanta {
     }
 }
 
-/// The activity.
+/// The record of a run.
 #[derive(Default)]
 struct Account {
     work: Nanos,
