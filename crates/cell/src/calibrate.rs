@@ -19,6 +19,7 @@ mod transfer;
 use crate::arena_backing::MapBacking;
 use crate::cell::{Cell, CellConfig, StartRequest, TenantHandle};
 use crate::clock::thread_cpu_ns;
+use crate::engine_config::BACKTRACE_NS;
 use crate::execution::{Directory, Exit, Surroundings};
 use crate::meter::Held;
 use crate::preempt::Mechanism;
@@ -125,6 +126,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let page = host_page(effort);
     held.insert(Held::HostPage.name().to_owned(), page);
     held.insert(Held::FilePage.name().to_owned(), page * FILE_PAGE);
+    let backtrace = BACKTRACE_NS * 1_000 / FACTOR;
+    held.insert(Held::Backtrace.name().to_owned(), backtrace);
 
     progress("kernel objects");
     let arena_page = arena_page(effort)?;
