@@ -229,10 +229,7 @@ fn a_fifo_without_another_end_delays_neither_other_tenants_nor_an_end() {
         assert_eq!(ended.exit, Exit::Code(0));
         for tenant in stuck {
             tenant.kill();
-            let ended = tenant.wait().expect("it ends");
-            assert_eq!(ended.exit, Exit::Killed);
-            // What cannot be taken back is said.
-            assert_eq!(ended.reclaimed.calls_under_way, 1);
+            assert_eq!(tenant.wait().expect("it ends").exit, Exit::Killed);
         }
     }
 }

@@ -492,6 +492,24 @@ mod tests {
         io.stop();
     }
 
+    #[test]
+    fn an_account_knows_the_calls_that_have_not_returned() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let tenant = account(&io).expect("a promise");
+        let wait_for = |calls: u32| {
+            let began = std::time::Instant::now();
+            while tenant.calls_under_way() != calls {
+                assert!(began.elapsed() < SOON);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (begun, _waiting) = hang(&tenant, MOST_PER_TENANT);
+        wait_for(MOST_PER_TENANT as u32);
+        drop(begun);
+        wait_for(0);
+        io.stop();
+    }
+
     /// A file whose close never returns.
     struct Hanging(Receiver<()>);
 
