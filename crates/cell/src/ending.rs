@@ -20,12 +20,12 @@ use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
-use crate::range_pool::STEP_PAGES;
 use crate::refusals::{Refusal, Reservation};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
+use leasehold_slots::range_pool::STEP_PAGES;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 

@@ -7,26 +7,14 @@ use wasmparser::WasmFeatures;
 use wasmtime::{Collector, Config, OptLevel};
 
 use crate::preempt::{self, Mechanism};
-use crate::stack_class::StackClass;
 use crate::steps::caps;
+pub use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
+use leasehold_slots::stack_class::StackClass;
+pub use leasehold_slots::stack_class::{FIBER_STACK, MAX_WASM_STACK};
 use std::num::NonZeroUsize;
 
 /// Version of the settings below; part of the key of a cached program.
 pub const CONFIG_VERSION: u32 = 10;
-
-/// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
-pub const MAX_WASM_STACK: usize = 512 * 1024;
-
-/// Bytes of such a [fiber's stack](StackClass::fiber_bytes).
-pub const FIBER_STACK: usize = StackClass::SMALLEST.fiber_bytes();
-
-/// Address space of a linear memory: all that a 32-bit memory can grow to.
-pub const MEMORY_RESERVATION: u64 = 4 << 30;
-
-/// Inaccessible bytes after a linear memory. With the reservation it makes bounds checks
-/// unnecessary: an address is at most 4 GiB plus a 32-bit offset, and offsets above this size
-/// are checked explicitly.
-pub const MEMORY_GUARD: u64 = 32 << 20;
 
 /// The WebAssembly features that a program may use.
 ///

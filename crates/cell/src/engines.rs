@@ -9,7 +9,7 @@ use crate::engine_config::engine_config_for;
 use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
 use crate::preempt::{Companion, Mechanism};
-use crate::stack_class::StackClass;
+use leasehold_slots::stack_class::StackClass;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Engine;
 

@@ -2,7 +2,7 @@
 //!
 //! An execution is a future that owns everything the engine holds for the guest. Ending it, at
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
-//! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
+//! linear memories and stack only go back to their pools ([`leasehold_slots::slot`], [`leasehold_slots::stack`]).
 
 use crate::abi::Prepared;
 use crate::calls::{self, Answering, Current, LiftBytes};
@@ -18,7 +18,6 @@ use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
 use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
-use crate::stack_class::StackClass;
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS, TRAP_MESSAGE};
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
@@ -28,6 +27,7 @@ use crate::wasi::stdio::{Input, Output};
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
+use leasehold_slots::stack_class::StackClass;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -5,8 +5,8 @@
 //! otherwise.
 
 use crate::share::Shared;
-use crate::stack::STACK_PAGES;
 use leasehold_reclaim::Resource;
+use leasehold_slots::stack::STACK_PAGES;
 
 /// A thing that a tenant holds and that is not a slot or an extent of its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,8 +35,8 @@ use crate::load_limits::{
 use crate::long_names::drop_long_names;
 use crate::preempt::Bodies;
 use crate::refused::{self, Place, validate, validate_outline};
-use crate::stack_class::StackClass;
 use crate::steps::{Missing, Reach, caps};
+use leasehold_slots::stack_class::StackClass;
 
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;

@@ -12,35 +12,35 @@ use rustix::mm::{
 };
 
 /// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
-pub(crate) const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// What one page of page-table entries covers. Discarding a whole aligned block lets the kernel
 /// free its page table too (Linux 6.14 and later).
-pub(crate) const BLOCK: usize = 2 << 20;
+pub const BLOCK: usize = 2 << 20;
 
-/// A reserved range. Pages are inaccessible until [`allow`](Reservation::allow)ed, and read as
+/// A reserved range. Pages are inaccessible until [`allow`](AddressRange::allow)ed, and read as
 /// zero until written.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct AddressRange {
     mapping: NonNull<u8>,
     mapped: usize,
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a `Reservation` owns its mapping; its methods are system calls on ranges, which the
+// SAFETY: a `AddressRange` owns its mapping; its methods are system calls on ranges, which the
 // kernel serialises, and the unsafe ones leave it to the caller that nobody uses the memory.
-unsafe impl Send for Reservation {}
+unsafe impl Send for AddressRange {}
 // SAFETY: as above.
-unsafe impl Sync for Reservation {}
+unsafe impl Sync for AddressRange {}
 
-impl Reservation {
+impl AddressRange {
     /// Reserves `bytes`, a multiple of the page size, aligned to [`BLOCK`].
     ///
     /// # Errors
     ///
     /// The system's, when the address space is exhausted or limited.
-    pub(crate) fn new(bytes: usize) -> io::Result<Reservation> {
+    pub fn new(bytes: usize) -> io::Result<AddressRange> {
         let reservation = Self::inaccessible(bytes)?;
         // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
         // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
@@ -50,13 +50,13 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// Reserves a range that is never [`allow`](Reservation::allow)ed: others put something there, and
+    /// Reserves a range that is never [`allow`](AddressRange::allow)ed: others put something there, and
     /// take it away again. What is inaccessible is one mapping then, whoever made it so.
     ///
     /// # Errors
     ///
     /// The system's, when the address space is exhausted or limited.
-    pub(crate) fn inaccessible(bytes: usize) -> io::Result<Reservation> {
+    pub fn inaccessible(bytes: usize) -> io::Result<AddressRange> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
         let mapped = bytes.checked_add(BLOCK).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new anonymous mapping where the kernel likes; no memory in use is affected.
@@ -73,7 +73,7 @@ impl Reservation {
         let mapping = NonNull::new(mapping).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: `aligned` is less than BLOCK, by which the mapping is longer than `bytes`.
         let base = unsafe { mapping.add(aligned) };
-        Ok(Reservation {
+        Ok(AddressRange {
             mapping,
             mapped,
             base,
@@ -86,7 +86,8 @@ impl Reservation {
     /// # Panics
     ///
     /// If `offset` is not in the range.
-    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+    #[inline]
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(
             offset <= self.bytes,
             "offset {offset} is outside the reservation"
@@ -107,7 +108,7 @@ impl Reservation {
     /// # Errors
     ///
     /// The system's: too many mappings, or no memory to commit.
-    pub(crate) fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Reservation {
     /// # Safety
     ///
     /// Nobody uses these pages.
-    pub(crate) unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
@@ -149,7 +150,7 @@ impl Reservation {
     /// # Safety
     ///
     /// Nobody uses these pages.
-    pub(crate) unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl Reservation {
     /// # Safety
     ///
     /// Nobody uses these pages, and they are accessible.
-    pub(crate) unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
         const MOST: usize = 64;
         let mut resident = [0_u8; MOST];
         let mut done = 0;
@@ -208,7 +209,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for AddressRange {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`, whose owner goes away. An error would mean that the
         // range was not mapped, and leaves nothing to undo.

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::reservation::{BLOCK, PAGE, Reservation};
+use crate::address_range::{AddressRange, BLOCK, PAGE};
 
 /// A range that its last user wrote to, and that nobody uses now.
 ///
@@ -59,7 +59,7 @@ impl Dirty {
     /// Nobody uses the range, and what is to be overwritten is accessible.
     pub(crate) unsafe fn step(
         &mut self,
-        reservation: &Reservation,
+        reservation: &AddressRange,
         pages: usize,
     ) -> io::Result<()> {
         let most = pages.max(1).saturating_mul(PAGE);

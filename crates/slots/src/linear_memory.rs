@@ -2,8 +2,7 @@
 
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
-use crate::engine_config::MEMORY_GUARD;
-use crate::slot::{SLOT_BYTES, Slot, SlotPool};
+use crate::slot::{MEMORY_GUARD, SLOT_BYTES, Slot, SlotPool};
 
 /// A memory in a slot; dropping it detaches the slot, at a cost that does not depend on what is
 /// in it.

@@ -9,8 +9,8 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
-use crate::reservation::Reservation;
 
 /// Pages that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
@@ -85,18 +85,19 @@ struct Queue {
 /// Ranges of a claim that is dropped before it [is empty](Claim::is_empty) stay dirty for ever.
 #[derive(Debug, Default)]
 #[must_use = "the ranges of a claim are cleaned by whoever holds it"]
-pub(crate) struct Claim(Queue);
+pub struct Claim(Queue);
 
 impl Claim {
     /// Whether all of it has been cleaned.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.0.ends.is_none()
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct RangePool {
-    reservation: Reservation,
+    reservation: AddressRange,
     stride: usize,
     capacity: usize,
     /// The engine wants to share pools between threads. A cell has one thread, so that the lock
@@ -116,7 +117,7 @@ impl RangePool {
             .checked_mul(stride)
             .ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(RangePool {
-            reservation: Reservation::new(bytes)?,
+            reservation: AddressRange::new(bytes)?,
             stride,
             capacity,
             // Sized once, so that detaching never allocates.
@@ -133,7 +134,7 @@ impl RangePool {
         })
     }
 
-    pub(crate) fn reservation(&self) -> &Reservation {
+    pub(crate) fn reservation(&self) -> &AddressRange {
         &self.reservation
     }
 
@@ -149,7 +150,7 @@ impl RangePool {
     /// `QuotaExceeded` if no range is clean; those of `prepare`, and then nothing is taken.
     pub(crate) fn take(
         &self,
-        prepare: impl FnOnce(&Reservation, CleanRange) -> io::Result<()>,
+        prepare: impl FnOnce(&AddressRange, CleanRange) -> io::Result<()>,
     ) -> io::Result<CleanRange> {
         let mut ranges = self.ranges();
         let range = match ranges.clean.pop() {
@@ -247,7 +248,12 @@ impl RangePool {
 }
 
 impl Ranges {
-    fn clean_first(&mut self, reservation: &Reservation, queue: &mut Queue, pages: usize) -> usize {
+    fn clean_first(
+        &mut self,
+        reservation: &AddressRange,
+        queue: &mut Queue,
+        pages: usize,
+    ) -> usize {
         let Some((first, last)) = queue.ends else {
             return 0;
         };

@@ -12,9 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::cleaning::Dirty;
-use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
+
+use crate::address_range::PAGE;
 use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
-use crate::reservation::PAGE;
+
+/// Address space of a linear memory: all that a 32-bit memory can grow to.
+pub const MEMORY_RESERVATION: u64 = 4 << 30;
+
+/// Inaccessible bytes after a linear memory. With the reservation it makes bounds checks
+/// unnecessary: an address is at most 4 GiB plus a 32-bit offset, and offsets above this size
+/// are checked explicitly.
+pub const MEMORY_GUARD: u64 = 32 << 20;
 
 /// Address space of one slot's memory, in bytes.
 pub(crate) const SLOT_BYTES: usize = MEMORY_RESERVATION as usize;
@@ -27,13 +35,18 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 /// # Example
 ///
 /// ```
-/// use leasehold_cell::preempt::Mechanism;
-/// use leasehold_cell::{engine_config::engine_config, range_pool::STEP_PAGES, slot::SlotPool};
+/// use leasehold_slots::range_pool::STEP_PAGES;
+/// use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION, SlotPool};
 /// use std::sync::Arc;
-/// use wasmtime::{Engine, Instance, Module, Store};
+/// use wasmtime::{Config, Engine, Instance, Module, Store};
 ///
 /// let pool = SlotPool::new(4, 0)?;
-/// let mut config = engine_config(Mechanism::default());
+/// let mut config = Config::new();
+/// config
+///     .memory_reservation(MEMORY_RESERVATION)
+///     .memory_guard_size(MEMORY_GUARD)
+///     .guard_before_linear_memory(false)
+///     .memory_init_cow(false);
 /// config.with_host_memory(Arc::new(pool.clone()));
 /// let engine = Engine::new(&config)?;
 ///
@@ -92,12 +105,12 @@ impl SlotPool {
     }
 
     /// Adds to a claim all that was detached since the last one.
-    pub(crate) fn claim(&self, claim: &mut Claim) {
+    pub fn claim(&self, claim: &mut Claim) {
         self.ranges.claim(claim);
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.
-    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+    pub fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
         self.ranges.clean_claimed(claim, pages)
     }
 
@@ -210,4 +223,4 @@ impl Drop for Slot {
     }
 }
 
-const _: () = assert!(STRIDE.is_multiple_of(crate::reservation::BLOCK));
+const _: () = assert!(STRIDE.is_multiple_of(crate::address_range::BLOCK));

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use wasmtime::{StackCreator, StackMemory};
 
+use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
-use crate::reservation::PAGE;
 use crate::stack_class::StackClass;
 
 /// Inaccessible bytes below a stack. The code of host functions touches every page it passes, so
@@ -78,12 +78,12 @@ impl StackPool {
     }
 
     /// Adds to a claim all that was detached since the last one.
-    pub(crate) fn claim(&self, claim: &mut Claim) {
+    pub fn claim(&self, claim: &mut Claim) {
         self.ranges.claim(claim);
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.
-    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+    pub fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
         self.ranges.clean_claimed(claim, pages)
     }
 }

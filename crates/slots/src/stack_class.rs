@@ -5,13 +5,18 @@
 //! if it is kept on disk. A lease gets the smallest class that is at least what it says, and is charged
 //! for all pages of such a stack.
 
-use crate::engine_config::MAX_WASM_STACK;
-use crate::reservation::PAGE;
+use crate::address_range::PAGE;
 use leasehold_lease::{Lease, Memory};
 use wasmtime::Engine;
 
 /// What host calls need of a fiber's stack besides the guest's parts, bytes.
 const HOST_BYTES: usize = 512 * 1024;
+
+/// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
+pub const MAX_WASM_STACK: usize = 512 * 1024;
+
+/// Bytes of such a [fiber's stack](StackClass::fiber_bytes).
+pub const FIBER_STACK: usize = StackClass::SMALLEST.fiber_bytes();
 
 /// A size of stacks: 512 KiB for the guest, doubled some times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +24,7 @@ pub struct StackClass(u8);
 
 impl StackClass {
     /// How many there are.
-    pub(crate) const COUNT: usize = 8;
+    pub const COUNT: usize = 8;
 
     /// The smallest, which a lease has that says nothing.
     pub const SMALLEST: Self = Self(0);
@@ -44,16 +49,19 @@ impl StackClass {
     }
 
     /// That of the programs that an engine compiled.
-    pub(crate) fn of_engine(engine: &Engine) -> Self {
+    #[inline]
+    pub fn of_engine(engine: &Engine) -> Self {
         Self::of_bytes(engine.get_max_wasm_stack() as u64)
     }
 
     /// Its number, from 0 on.
-    pub(crate) const fn index(self) -> usize {
+    #[inline]
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 
     /// Bytes of stack that guest code may use.
+    #[inline]
     pub const fn guest_bytes(self) -> usize {
         MAX_WASM_STACK << self.0
     }
@@ -61,11 +69,13 @@ impl StackClass {
     /// Bytes of a fiber's stack: what host calls need, and the guest's part twice. The engine gives a guest
     /// that a host call calls (`cabi_realloc`) as much again, from where the host is; the guest that made the
     /// call may have used up its own.
+    #[inline]
     pub const fn fiber_bytes(self) -> usize {
         2 * self.guest_bytes() + HOST_BYTES
     }
 
     /// Pages of a fiber's stack, all of which cleaning visits: what a lease is charged for it.
+    #[inline]
     pub const fn pages(self) -> usize {
         self.fiber_bytes() / PAGE
     }

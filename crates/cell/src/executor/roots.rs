@@ -16,11 +16,11 @@ use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
 use crate::pools::Leavings;
-use crate::range_pool::STEP_PAGES;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
+use leasehold_slots::range_pool::STEP_PAGES;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 

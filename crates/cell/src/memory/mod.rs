@@ -2,7 +2,7 @@
 //!
 //! A cell that is told how much of the host's memory it has ([`HeldMemory`]) holds that much from
 //! the start, and every top-level tenant takes its reservation out of it before it runs. Most
-//! tenants fit their reservation: their linear memories are anonymous [slots](crate::slot), as in a
+//! tenants fit their reservation: their linear memories are anonymous [slots](leasehold_slots::slot), as in a
 //! cell that holds nothing, and cost nothing more. Only a tenant whose lease lets it have more than
 //! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
 //! frames is in the swap file (SPC §II-B). Its descendants share its reservation.

@@ -12,12 +12,12 @@
 
 use super::ranges::Range;
 use super::{CREATING, CellMemory, Creating, with};
-use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
 use crate::image::Image;
-use crate::slot::SlotPool;
 use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
+use leasehold_slots::slot::SlotPool;
+use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
 use std::io;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 

@@ -5,8 +5,8 @@
 //! cold call in a loop makes every vector register spill.
 
 use super::alarm::fired;
-use crate::stack_class::StackClass;
 use crate::steps::{mark, step};
+use leasehold_slots::stack_class::StackClass;
 use std::sync::OnceLock;
 use wasmtime::{Config, Engine, Store, UpdateDeadline};
 

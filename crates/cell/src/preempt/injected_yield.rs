@@ -24,7 +24,7 @@
 //!    the call was to return is remembered. It is put back only if it is still there: a host call
 //!    that ends with a trap or an exception does not return, and its frame may have been used for
 //!    something else.
-//!    Fiber stacks stay mapped when they are given back ([`crate::stack`]).
+//!    Fiber stacks stay mapped when they are given back ([`leasehold_slots::stack`]).
 //! 5. *A changed return address is no certainty*: the host may call the guest again before the call
 //!    returns (below), and that guest may never come back. Only a changed context is certain to
 //!    yield: no instruction of a guest lies between it and the engine's `new_epoch`. Until the
@@ -61,9 +61,9 @@
 use super::alarm;
 use super::guest_code::GuestCode;
 use super::layout::{self, BUILTINS, STORE_CONTEXT};
-use crate::stack_class::StackClass;
 use crate::steps::step;
 use crate::steps::watch::name_next;
+use leasehold_slots::stack_class::StackClass;
 use std::arch::naked_asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::ffi::c_void;

@@ -9,7 +9,7 @@
 use super::injected_yield::{ThrowRef, instead_of};
 use crate::engine_config::engine_config;
 use crate::preempt::Mechanism;
-use crate::reservation::PAGE;
+use leasehold_slots::address_range::PAGE;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::ffi::c_void;
 use std::ops::Range;

@@ -278,7 +278,7 @@ impl Preemption {
     ///
     /// # Safety
     /// Until then the store must exist for which [`Preemption::arm`] made `guest`, its fiber
-    /// stacks must stay mapped (as those of [`crate::stack`] do), and no guest of another store may
+    /// stacks must stay mapped (as those of [`leasehold_slots::stack`] do), and no guest of another store may
     /// run on this thread.
     pub unsafe fn enter<'a>(&'a self, guest: &'a GuestContext) -> Entered<'a> {
         if let Some(vmctx) = guest.vmctx {

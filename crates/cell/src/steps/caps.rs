@@ -224,7 +224,11 @@ pub const NAME: Cap = Cap::new("bytes of a name", 256, Beyond::Part);
 pub const TRAP_MESSAGE: Cap = Cap::new("bytes of message", 8 * KIB, Beyond::Part);
 
 /// Pages that one step gives back, pins or takes away.
-pub const PAGES: Cap = Cap::new("pages", crate::range_pool::STEP_PAGES as u64, Beyond::Steps);
+pub const PAGES: Cap = Cap::new(
+    "pages",
+    leasehold_slots::range_pool::STEP_PAGES as u64,
+    Beyond::Steps,
+);
 
 /// Timers that one step fires.
 pub const TIMERS: Cap = Cap::new("timers", 8, Beyond::Steps);
