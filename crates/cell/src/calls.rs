@@ -29,7 +29,7 @@ use thiserror::Error;
 use wasmtime::component::Val;
 
 pub(crate) use answer::Answering;
-pub(crate) use answer::{Current, INITIALIZE, LiftBytes, answer_calls, hook, make_module};
+pub(crate) use answer::{Current, LiftBytes, answer_calls, hook, make_module};
 pub(crate) use function::value_bytes;
 pub use function::{ExportedFunction, FunctionError};
 

@@ -3,11 +3,9 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::artifact::CodeCache;
 use crate::call_bytes::call_bytes;
 use crate::calls::{Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::{Elapsed, monotonic_ns};
-use crate::compile_threads;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
@@ -38,6 +36,8 @@ use leasehold_lease::{Lease, Nanoseconds};
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Contract, Order, Shielding, Supply};
 use leasehold_slots::stack_class::StackClass;
+use leasehold_wasm::artifact::CodeCache;
+use leasehold_wasm::compile_threads;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

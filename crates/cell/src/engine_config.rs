@@ -11,27 +11,8 @@ use crate::steps::caps;
 pub use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
 use leasehold_slots::stack_class::StackClass;
 pub use leasehold_slots::stack_class::{FIBER_STACK, MAX_WASM_STACK};
+pub use leasehold_wasm::features::{CONFIG_VERSION, FEATURES};
 use std::num::NonZeroUsize;
-
-/// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 10;
-
-/// The WebAssembly features that a program may use.
-///
-/// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit
-/// memories and tables, stack switching, the component model's asynchronous functions; and the
-/// exceptions of before WebAssembly 3.0, which the engine does not know. Of threads there are the
-/// atomic instructions: a shared memory is refused [when a program is counted](crate::load_limits), the
-/// engine is built without them, and what [waits](crate::atomics) for another thread is replaced.
-pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
-    .union(WasmFeatures::EXCEPTIONS)
-    .union(WasmFeatures::THREADS)
-    .union(WasmFeatures::TAIL_CALL)
-    .union(WasmFeatures::EXTENDED_CONST)
-    .union(WasmFeatures::MULTI_MEMORY)
-    .union(WasmFeatures::RELAXED_SIMD)
-    .union(WasmFeatures::COMPONENT_MODEL);
 
 /// The configuration of every engine that compiles or runs tenants, whose guests are preempted by
 /// `mechanism` and have a stack of the smallest class.

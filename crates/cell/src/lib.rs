@@ -46,21 +46,13 @@
 
 mod abi;
 mod arena_backing;
-pub mod artifact;
-mod atomics;
-pub mod bulk;
 pub mod calibrate;
 mod call_bytes;
 pub mod calls;
 mod cell;
 pub mod clock;
-mod compile_threads;
-mod composed;
 mod confidence;
 mod control_share;
-mod core_modules;
-pub mod data_segments;
-pub mod data_start;
 mod deferral;
 mod dispatch;
 mod drift;
@@ -68,22 +60,16 @@ mod ending;
 pub mod engine_config;
 mod engines;
 mod entropy;
-pub mod exceptions;
 mod execution;
 mod executor;
 mod given;
 mod guest;
-mod handlers;
 mod heap;
 mod host;
 mod host_share;
-pub mod image;
-pub mod inventory;
 mod kill_bound;
 mod limiter;
-pub mod load_limits;
 mod local;
-mod long_names;
 mod mappings;
 pub mod memory;
 pub mod meter;
@@ -97,7 +83,6 @@ mod promises;
 mod realtime;
 mod realtime_limit;
 mod refusals;
-mod refused;
 pub mod share;
 mod stalls;
 mod standing;
@@ -107,7 +92,6 @@ pub mod user_files;
 mod wasi;
 
 pub use arena_backing::MapBacking;
-pub use artifact::{CodeCache, user_code_cache};
 pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{
     Beginning, Cell, CellConfig, Ended, Reclaimed, StartError, StartRequest, TenantHandle,
@@ -126,12 +110,17 @@ pub use leasehold_reclaim::{Mode, Statement};
 pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use leasehold_slots::stack_class::StackClass;
 pub use leasehold_slots::{range_pool, slot, stack};
+pub use leasehold_wasm::artifact::CodeCache;
+pub use leasehold_wasm::refused::{Function, Place};
+pub use leasehold_wasm::{
+    artifact, bulk, data_segments, data_start, exceptions, image, inventory, load_limits,
+};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
-pub use refused::{Function, Place};
+pub use user_files::user_code_cache;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
     Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,

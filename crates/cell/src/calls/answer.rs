@@ -7,6 +7,7 @@ use crate::guest::Guest;
 use crate::host::way::make_way;
 use crate::local;
 use crate::steps::{mark, step};
+use leasehold_wasm::code::INITIALIZE;
 use std::future::poll_fn;
 use std::task::Poll;
 use wasmtime::component::Val;
@@ -91,9 +92,6 @@ pub(crate) async fn make_module(
     }
     Ok(Answering::Module(instance))
 }
-
-/// What a core module without an entry point exports to be called first.
-pub(crate) const INITIALIZE: &str = "_initialize";
 
 /// Answers calls until there will be no more.
 ///

@@ -7,7 +7,7 @@
 //! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
 //! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
-//! Tenants that page share pages: the [initial memory](crate::image) of a program that several of
+//! Tenants that page share pages: the [initial memory](leasehold_wasm::image) of a program that several of
 //! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
 //! How the first two are kept in memory is up to their leases ([shared]).
 //!
@@ -37,12 +37,12 @@ pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use tenancy::{Tenancy, admit, end, lend, page_class, restore, usage};
 
 use crate::cell::StartError;
-use crate::image::Image;
 use crate::meter::Held;
 use crate::profile::Profile;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
 use leasehold_reclaim::GroupId;
+use leasehold_wasm::image::Image;
 use ranges::Ranges;
 use region::Regions;
 use shared::Shared;

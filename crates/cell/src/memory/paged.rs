@@ -6,18 +6,18 @@
 //! file for all its pages from the start: so growth is refused when there are none, and no fault
 //! is, later.
 //!
-//! Some parts are shared with other tenants: the [image](crate::image) of the program, of which what is
+//! Some parts are shared with other tenants: the [image](leasehold_wasm::image) of the program, of which what is
 //! written to is copied, and [data sets](super::data), which the guest reads. [Regions](super::region)
 //! lie between parts: what is there may change.
 
 use super::ranges::Range;
 use super::{CREATING, CellMemory, Creating, with};
-use crate::image::Image;
 use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
+use leasehold_wasm::image::Image;
 use std::io;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 

@@ -10,11 +10,11 @@
 use super::data::Identity;
 use super::paged::{Part, Prepared};
 use super::{CellMemory, with};
-use crate::image::Image;
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
 use leasehold_pager_linux::{Error, Paging};
 use leasehold_reclaim::GroupId;
+use leasehold_wasm::image::Image;
 use std::collections::HashMap;
 
 /// Pages that are read and locked, or mapped, between two looks at who else wants to run.

@@ -6,12 +6,12 @@
 use super::{Mechanism, Preemption};
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
-use crate::inventory::Inventory;
 use crate::preempt::GuestContext;
 use crate::program::{Code, Form, Program};
 use crate::steps::Reach;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
+use leasehold_wasm::inventory::Inventory;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

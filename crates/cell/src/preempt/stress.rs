@@ -8,13 +8,13 @@
 use super::{Mechanism, Preemption};
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
-use crate::exceptions::catch_in_every_frame;
-use crate::inventory::Inventory;
 use crate::preempt::GuestContext;
 use crate::program::{Code, Form, Program};
 use crate::steps::Reach;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
+use leasehold_wasm::exceptions::catch_in_every_frame;
+use leasehold_wasm::inventory::Inventory;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

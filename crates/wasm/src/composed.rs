@@ -41,9 +41,9 @@ use wasmparser::{
     ComponentTypeRef, Parser, Payload, PrimitiveValType, Validator,
 };
 
-use crate::engine_config::FEATURES;
-use crate::program::ProgramError;
-use crate::steps::caps::{STRING, WIDE_STRING};
+use crate::error::ProgramError;
+use crate::features::FEATURES;
+use crate::limits::{STRING, WIDE_STRING};
 
 /// The section of a component that holds a core module.
 const MODULE_SECTION: u8 = 1;

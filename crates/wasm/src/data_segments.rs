@@ -22,7 +22,7 @@ use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
 use wasmparser::{BinaryReaderError, Data, DataKind, Operator, Parser, Payload, TypeRef};
 
 use crate::core_modules::rewrite_core_modules;
-use crate::program::MAX_DATA_BYTES;
+use crate::limits::MAX_DATA_BYTES;
 
 /// Longest gap that is filled with zeros, in bytes: copying them costs less than another segment.
 pub const GAP: usize = 256;
@@ -32,7 +32,7 @@ const WASM_PAGE: u64 = 64 * 1024;
 
 /// Rewrites a module, or every core module in a component.
 ///
-/// `wasm` must be valid under [`FEATURES`](crate::engine_config::FEATURES): with 64-bit memories or
+/// `wasm` must be valid under [`FEATURES`](crate::features::FEATURES): with 64-bit memories or
 /// other page sizes, which those leave out, segments would be placed wrongly. Bytes that need no
 /// change are returned as they are. Takes O(n log n) in the number of segments, and memory for the
 /// merged segments of one module, at most [`MAX_DATA_BYTES`].

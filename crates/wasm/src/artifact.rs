@@ -15,16 +15,14 @@
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
-use std::sync::Arc;
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::engine_config::CONFIG_VERSION;
+use crate::code::{Code, Form};
+use crate::features::CONFIG_VERSION;
 use crate::inventory::Inventory;
-use crate::program::{Code, Form};
-use crate::user_files;
 
 /// Most entries that are kept; the ones written longest ago go first.
 const MAX_ENTRIES: usize = 128;
@@ -43,17 +41,6 @@ const FACTS_BYTES: usize = 1 + Inventory::WORDS * 8;
 
 /// Bytes of the secret.
 const SECRET_BYTES: usize = 32;
-
-/// Opens the cache of this user: `$XDG_CACHE_HOME/leasehold`, or `~/.cache/leasehold`, with its
-/// secret in the [state directory](user_files::state). `None` if there is no such place, or it is
-/// not to be trusted, which is said in the log: programs are compiled every time then.
-pub fn user_code_cache() -> Option<Arc<CodeCache>> {
-    let (directory, state) = (user_files::cache()?, user_files::state()?);
-    CodeCache::open(&directory, &state.join("cache.key"))
-        .inspect_err(|error| tracing::warn!(%error, "compiled programs are not kept"))
-        .ok()
-        .map(Arc::new)
-}
 
 /// A directory of compiled programs.
 pub struct CodeCache {

@@ -24,7 +24,7 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 
 use crate::core_modules::rewrite_core_modules;
 use crate::data_segments::{Segment, segments};
-use crate::program::MAX_DATA_BYTES;
+use crate::limits::MAX_DATA_BYTES;
 
 /// Fewer bytes are not worth an area of their own.
 pub const LEAST: usize = 64 << 10;
@@ -60,7 +60,7 @@ impl Image {
     }
 
     /// The first of them.
-    pub(crate) fn first(&self) -> u32 {
+    pub fn first(&self) -> u32 {
         self.0.first
     }
 
@@ -73,7 +73,7 @@ impl Image {
     ///
     /// # Errors
     /// The system's, when there are too many descriptors.
-    pub(crate) fn file(&self) -> io::Result<File> {
+    pub fn file(&self) -> io::Result<File> {
         self.0.file.try_clone()
     }
 
@@ -81,7 +81,7 @@ impl Image {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn page(&self, page: u32) -> io::Result<Option<[u8; PAGE]>> {
+    pub fn page(&self, page: u32) -> io::Result<Option<[u8; PAGE]>> {
         if page >= self.0.pages {
             return Ok(None);
         }

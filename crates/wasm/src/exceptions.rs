@@ -18,7 +18,7 @@
 //! 1. *Every walk is short.* An exception is thrown in a frame, and the frame above it is suspended in a call:
 //!    that one has a handler. So the engine looks at two frames at the most, and the guest can be preempted
 //!    between two walks. How many handlers it looks at in a frame is
-//!    [limited](crate::steps::caps::HANDLERS).
+//!    [limited](crate::limits::HANDLERS).
 //! 2. *The meaning stays.* The handler stands outside of all others of its function, and passes the same
 //!    exception on. A tail call leaves its frame, and the handler with it.
 //! 3. *Nothing else changes.* Types are appended, so that no index shifts. A branch out of the body goes to the
@@ -55,7 +55,7 @@ pub(crate) fn may_throw(operator: &Operator<'_>) -> bool {
 
 /// Rewrites a module of a program that throws, or every core module in a component.
 ///
-/// `wasm` must be valid under [`FEATURES`](crate::engine_config::FEATURES). Functions that call nothing but
+/// `wasm` must be valid under [`FEATURES`](crate::features::FEATURES). Functions that call nothing but
 /// what the host offers to a module, which never throws, are left as they are.
 ///
 /// # Errors
@@ -393,7 +393,7 @@ fn block_type(ty: wasmparser::BlockType) -> BlockType {
 #[cfg(test)]
 mod tests {
     use super::catch_in_every_frame;
-    use crate::engine_config::FEATURES;
+    use crate::features::FEATURES;
     use std::borrow::Cow;
     use wasmparser::{Operator, Parser, Payload, Validator};
 

@@ -38,7 +38,7 @@ pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, function: impl Fn(T) -> R + S
 ///
 /// # Errors
 /// When the host refuses a thread.
-pub(crate) fn start() -> anyhow::Result<()> {
+pub fn start() -> anyhow::Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| {
         let built = rayon::ThreadPoolBuilder::new()

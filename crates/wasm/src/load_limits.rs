@@ -17,14 +17,11 @@ use wasmparser::{
 
 use crate::atomics;
 use crate::compile_threads;
+use crate::error::ProgramError;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
-use crate::program::ProgramError;
+use crate::limits::HANDLERS;
 use crate::refused::{self, Function, Place};
-use crate::steps::caps::HANDLERS;
-
-/// Largest text of a program, in bytes.
-pub const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
 /// compiles what they say as often.

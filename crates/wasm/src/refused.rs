@@ -13,9 +13,9 @@ use wasmparser::{
 };
 
 use crate::compile_threads;
-use crate::engine_config::FEATURES;
-use crate::program::ProgramError;
-use crate::steps::caps::NAME;
+use crate::error::ProgramError;
+use crate::features::FEATURES;
+use crate::limits::NAME;
 
 /// Where a program uses something.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use wasmparser::{
     ElementKind, Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef, ValType,
 };
 
-use crate::program::ProgramError;
+use crate::error::ProgramError;
 
 /// Size of a page of linear memory, in bytes.
 const WASM_PAGE: u64 = 64 * 1024;
@@ -143,7 +143,7 @@ impl Inventory {
 
     /// Tables of component-model handles of an execution: the program's own and one for each component inside. What
     /// components lend each other in a call is a list of as many.
-    pub(crate) fn handle_tables(&self) -> u64 {
+    pub fn handle_tables(&self) -> u64 {
         let lends = u64::from(self.adapters > 0);
         self.components.saturating_add(1 + lends)
     }

@@ -2,7 +2,7 @@
 //!
 //! The engine keeps the names of a module's functions beside its code, and writes those of up to 20
 //! frames into the message of a trap: with names of 20 MB a message of 400 MB. So a module with a name
-//! longer than [`LONGEST`](crate::steps::caps::NAME) is compiled without its names.
+//! longer than [`LONGEST`](crate::limits::NAME) is compiled without its names.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use wasm_encoder::RawSection;
 use wasmparser::{BinaryReader, BinaryReaderError, Name, NameSectionReader, Parser, Payload};
 
 use crate::core_modules::rewrite_core_modules;
-use crate::steps::caps::NAME;
+use crate::limits::NAME;
 
 /// Leaves the names out of every module that has one which is too long. O(n).
 ///

@@ -55,7 +55,7 @@ enum Bulk {
 
 /// Rewrites a module, or every core module in a component, in chunks of `chunk` bytes.
 ///
-/// `wasm` must be valid under [`FEATURES`](crate::engine_config::FEATURES): with 64-bit memories
+/// `wasm` must be valid under [`FEATURES`](crate::features::FEATURES): with 64-bit memories
 /// or tables, which those leave out, the result would not validate. Bytes that need no change
 /// are returned as they are.
 ///
