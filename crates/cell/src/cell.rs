@@ -9,6 +9,7 @@ use crate::clock::{Elapsed, monotonic_ns};
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
+use crate::engine_config::engine_config;
 use crate::engines::{EngineParts, Engines};
 use crate::execution::{Exit, Surroundings};
 use crate::executor::Executor;
@@ -21,7 +22,6 @@ use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
 use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
-use crate::preempt::{Companion, Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Entry, Form, Program, ProgramError};
 use crate::promises::{Promises, Unkept};
@@ -33,6 +33,7 @@ use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
 use leasehold_lease::{Lease, Nanoseconds};
+use leasehold_preempt::{Companion, Mechanism, Preemption};
 use leasehold_reclaim::{Mode, Statement};
 use leasehold_reserve::{Contract, Order, Shielding, Supply};
 use leasehold_slots::stack_class::StackClass;
@@ -362,7 +363,7 @@ impl Cell {
     pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
         // Before the first engine, which may compile.
         compile_threads::start()?;
-        config.preemption = config.preemption.or_fallback();
+        config.preemption = config.preemption.or_fallback(engine_config);
         heap::make_predictable();
         limit::raise();
         let places = mappings::MEMORY * config.max_memories as u64;
@@ -938,7 +939,7 @@ fn run(
     }
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
-            Preemption::with_companion(default)
+            Preemption::with_companion(default, watch::PREEMPTION)
                 .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
         })
         .and_then(|preemption| {

@@ -6,8 +6,8 @@
 use wasmparser::WasmFeatures;
 use wasmtime::{Collector, Config, OptLevel};
 
-use crate::preempt::{self, Mechanism};
 use crate::steps::caps;
+use leasehold_preempt::{self as preempt, Mechanism};
 pub use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
 use leasehold_slots::stack_class::StackClass;
 pub use leasehold_slots::stack_class::{FIBER_STACK, MAX_WASM_STACK};

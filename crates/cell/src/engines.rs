@@ -8,7 +8,7 @@ use crate::abi::Linkers;
 use crate::engine_config::engine_config_for;
 use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
-use crate::preempt::{Companion, Mechanism};
+use leasehold_preempt::{Companion, Mechanism};
 use leasehold_slots::stack_class::StackClass;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Engine;

@@ -76,7 +76,6 @@ pub mod meter;
 mod own_core;
 mod pace;
 mod pools;
-pub mod preempt;
 pub mod profile;
 pub mod program;
 mod promises;
@@ -106,6 +105,7 @@ pub use kill_bound::{
     KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,
 };
 pub use leasehold_lease::Lease;
+pub use leasehold_preempt as preempt;
 pub use leasehold_reclaim::{Mode, Statement};
 pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use leasehold_slots::stack_class::StackClass;

@@ -19,8 +19,8 @@ use leasehold_wasm::load_limits::LoadSize;
 use wasmtime::Engine;
 
 use crate::abi::{Linkers, Prepared};
-use crate::preempt::Bodies;
 use crate::steps::{Missing, Reach};
+use leasehold_preempt::{Bodies, GuestProgram};
 
 impl From<Missing> for ProgramError {
     fn from(Missing(imports): Missing) -> ProgramError {
@@ -195,7 +195,7 @@ impl Program {
         image: Option<Image>,
     ) -> Program {
         Program {
-            bodies: Bodies::of(&code),
+            bodies: bodies_of(&code),
             code,
             form,
             entry: Entry::Command,
@@ -263,11 +263,6 @@ impl Program {
         self.image.as_ref()
     }
 
-    /// Where its function bodies are.
-    pub(crate) fn bodies(&self) -> &Bodies {
-        &self.bodies
-    }
-
     /// The compiled code.
     pub fn code(&self) -> &Code {
         &self.code
@@ -286,5 +281,18 @@ impl Program {
     /// What a run takes before its first instruction.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+}
+
+impl GuestProgram for Program {
+    fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+}
+
+fn bodies_of(code: &Code) -> Bodies {
+    match code {
+        Code::Module(module) => Bodies::of(module.text(), module.functions()),
+        Code::Component(component) => Bodies::of(component.text(), component.functions()),
     }
 }

@@ -17,6 +17,7 @@ mod timer_path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
@@ -96,7 +97,7 @@ impl Study for Preempt {
         );
         report.notes.push(priority::note(first).into());
         report.notes.push(model::note());
-        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback()) {
+        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback(engine_config)) {
             report
                 .notes
                 .push("this host falls back to epochs: nothing can be injected here".into());

@@ -65,9 +65,9 @@ impl Linkers {
 mod tests {
     use super::Linkers;
     use crate::engine_config::engine_config;
-    use crate::preempt::Mechanism;
     use crate::steps::RowId;
     use crate::steps::table::{CELL, ENGINE, KERNEL, PREVIEW1};
+    use leasehold_preempt::Mechanism;
     use wasmtime::Engine;
 
     /// Whether the linkers have a function or resource of this row: what is there cannot be defined

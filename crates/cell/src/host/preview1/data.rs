@@ -246,7 +246,7 @@ fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     loop {
         let result = read_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => {}
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -435,7 +435,7 @@ fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answe
     loop {
         let result = write_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => {}
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -572,7 +572,7 @@ fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<b
         if list_step(caller, listing)? {
             return Ok(true);
         }
-        if crate::preempt::fired() || !read_window(caller, listing)? {
+        if leasehold_preempt::fired() || !read_window(caller, listing)? {
             return Ok(false);
         }
     }

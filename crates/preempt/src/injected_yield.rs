@@ -10,7 +10,7 @@
 //!
 //! All that changes a guest's context or its stack, and all that calls into the engine behind its
 //! back, is here; beside it are only the reading of the engine's layout, verified before it is used
-//! ([`layout`]), and the system calls of timer and signal ([`super::timer`], [`alarm`]). The
+//! ([`layout`]), and the system calls of timer and signal ([`crate::timer`], [`alarm`]). The
 //! invariants:
 //!
 //! 1. *Only between two instructions of a guest's function body* is a context changed
@@ -58,14 +58,13 @@
 //! can make none but bulk operations: `may_leave` is off. So guests are nested at most twice, which
 //! is what a fiber's stack has room for ([`StackClass`]). No function of a cell calls a guest itself.
 
-use super::alarm;
-use super::guest_code::GuestCode;
-use super::layout::{self, BUILTINS, STORE_CONTEXT};
-use crate::steps::step;
-use crate::steps::watch::name_next;
+use crate::alarm;
+use crate::guest_code::GuestCode;
+use crate::layout::{self, BUILTINS, STORE_CONTEXT};
 use leasehold_slots::stack_class::StackClass;
 use std::arch::naked_asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -78,6 +77,8 @@ struct Run {
     return_slot: AtomicUsize,
     /// What was there.
     return_pc: AtomicUsize,
+    /// Names the host step of a throw.
+    throws: Cell<fn()>,
 }
 
 thread_local! {
@@ -87,6 +88,7 @@ thread_local! {
             vmctx: AtomicUsize::new(0),
             return_slot: AtomicUsize::new(0),
             return_pc: AtomicUsize::new(0),
+            throws: Cell::new(unnamed),
         }
     };
 }
@@ -125,6 +127,13 @@ pub(super) fn processor_supported() -> Result<(), String> {
         return Err(format!("the vector registers take {bytes} bytes"));
     }
     Ok(())
+}
+
+fn unnamed() {}
+
+/// Before this thread's guests throw, this is called.
+pub(super) fn name_throws(throws: fn()) {
+    RUN.with(|run| run.throws.set(throws));
 }
 
 /// The guest whose `vmctx` this is runs on this thread from now on.
@@ -353,7 +362,7 @@ unsafe extern "C" fn throw_ref(vmctx: *const usize, exception: u32) -> bool {
     }
     // The yield is host code of its own, and would have taken the name.
     if !guest.is_null() {
-        name_next(step!("engine", "throw"));
+        RUN.with(|run| run.throws.get())();
     }
     let own = THROW_REF.load(Relaxed);
     // SAFETY: what was in the engine's table, where only this function is now; called as compiled code would.

@@ -1,115 +1,38 @@
-//! Taking the processor back from a guest: the one door behind which the mechanism hides.
-//!
-//! The executor sets a deadline ([`Preemption::set_timer`]), says which guest it is about to poll
-//! ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
-//! ([`Preemption::interrupter`]), the guest yields: its future returns `Pending`, ready to be
-//! polled again. Host calls are not interrupted; the guest yields when the one it is in returns.
+//! The preemption of one cell.
 
-mod alarm;
-mod epoch;
-mod guest_code;
-#[cfg_attr(
-    not(all(target_arch = "x86_64", target_os = "linux")),
-    path = "no_injection.rs"
-)]
-mod injected_yield;
-mod layout;
-#[cfg(test)]
-mod reentry;
-#[cfg(test)]
-mod stress;
-mod timer;
-
-pub use alarm::{Interrupter, RETRY_NS};
-pub(crate) use alarm::{fired, is_guest_code, no_later_than, request};
-pub(crate) use guest_code::Bodies;
-
-use crate::program::Program;
-use crate::steps::{mark, step};
-use alarm::{Alarm, Tell};
-use epoch::Epochs;
-use guest_code::GuestCode;
+use crate::alarm::{Alarm, Interrupter, Tell};
+use crate::epoch::{self, Epochs};
+use crate::guest_code::{GuestCode, GuestProgram};
+use crate::injected_yield;
+use crate::layout;
+use crate::mechanism::Mechanism;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::str::FromStr;
 use std::sync::Arc;
-use wasmtime::{Config, Engine, Module, Store, UpdateDeadline};
+use wasmtime::{Engine, Module, Store, UpdateDeadline};
 
 /// Instances that [`Preemption::arm`] may make in a store.
 pub const INSTANCES: usize = 1;
 
-/// How a guest that runs is made to yield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Mechanism {
-    /// Guests are compiled without any checks; a signal makes them call the engine's yield. Needs
-    /// x86-64 Linux and the engine as it is known; where that is missing, epochs are used.
-    #[default]
-    Injected,
-    /// Guests check a counter at every loop back edge and function entry.
-    Epochs,
+/// What is called when a host step of the mechanism's own begins on the thread, so that it can be timed under its name.
+#[derive(Debug, Clone, Copy)]
+pub struct HostSteps {
+    /// A guest yields: the step that is under way.
+    pub yields: fn(),
+    /// A guest throws an exception: the next step.
+    pub throws: fn(),
 }
 
-impl Mechanism {
-    /// What the environment variable `LEASEHOLD_PREEMPT` names; the default if it names nothing
-    /// that there is.
-    pub fn from_environment() -> Self {
-        let Ok(name) = std::env::var("LEASEHOLD_PREEMPT") else {
-            return Self::default();
-        };
-        name.parse().unwrap_or_else(|error| {
-            tracing::warn!("LEASEHOLD_PREEMPT: found {error}");
-            Self::default()
-        })
-    }
-
-    /// This mechanism if it works here, otherwise epochs. Some milliseconds for the first call in
-    /// a process.
-    pub fn or_fallback(self) -> Self {
-        if self == Mechanism::Injected
-            && let Err(reason) =
-                injected_yield::processor_supported().and_then(|()| layout::verified())
-        {
-            tracing::warn!(
-                reason,
-                "guests are preempted by epochs, which slows some of them down"
-            );
-            return Mechanism::Epochs;
+impl Default for HostSteps {
+    fn default() -> Self {
+        fn unnamed() {}
+        Self {
+            yields: unnamed,
+            throws: unnamed,
         }
-        self
-    }
-}
-
-impl Mechanism {
-    /// Its name on the command line and in profiles.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mechanism::Injected => "injected",
-            Mechanism::Epochs => "epochs",
-        }
-    }
-}
-
-impl FromStr for Mechanism {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "injected" => Ok(Mechanism::Injected),
-            "epochs" => Ok(Mechanism::Epochs),
-            _ => Err(format!("\"{name}\"; allowed: injected, epochs")),
-        }
-    }
-}
-
-/// Makes guests compiled under `config` preemptible.
-pub(crate) fn configure(config: &mut Config, mechanism: Mechanism) {
-    match mechanism {
-        Mechanism::Injected => {}
-        Mechanism::Epochs => epoch::configure(config),
     }
 }
 
@@ -146,6 +69,8 @@ pub struct Preemption {
     alarm: Box<Alarm>,
     /// Those of the engines whose guests run here.
     companions: RefCell<Vec<Companion>>,
+    /// Names the host step of a yield.
+    yields: fn(),
     /// The alarm belongs to the thread that made it.
     not_send: PhantomData<*const ()>,
 }
@@ -156,7 +81,7 @@ pub struct GuestContext {
     /// The companion's `vmctx` in the guest's store; `None` with epochs.
     vmctx: Option<NonNull<c_void>>,
     /// Its code stays known as long as it may run.
-    _program: Arc<Program>,
+    _program: Arc<dyn GuestProgram>,
 }
 
 /// Until it is dropped, the guest that was named runs on this thread.
@@ -173,21 +98,25 @@ impl Preemption {
     /// # Errors
     /// When the system refuses a timer, or the engine to compile.
     pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
-        Self::with_companion(Companion::new(engine, mechanism)?)
+        Self::with_companion(Companion::new(engine, mechanism)?, HostSteps::default())
     }
 
-    /// As [`new`](Preemption::new), for guests of the companion's engine.
+    /// As [`new`](Preemption::new), for guests of the companion's engine, with names for its host steps.
     ///
     /// # Errors
     /// When the system refuses a timer.
-    pub fn with_companion(companion: Companion) -> io::Result<Self> {
+    pub fn with_companion(companion: Companion, steps: HostSteps) -> io::Result<Self> {
         let tell = match companion.module {
-            Some(_) => Tell::Inject(GuestCode::new()),
+            Some(_) => {
+                injected_yield::name_throws(steps.throws);
+                Tell::Inject(GuestCode::new())
+            }
             None => Tell::Epoch(Epochs::default()),
         };
         let preemption = Self {
             alarm: Alarm::new(tell)?,
             companions: RefCell::default(),
+            yields: steps.yields,
             not_send: PhantomData,
         };
         preemption.add(&companion);
@@ -216,8 +145,10 @@ impl Preemption {
     pub fn arm<T: 'static>(
         &self,
         store: &mut Store<T>,
-        program: &Arc<Program>,
+        program: &Arc<impl GuestProgram + 'static>,
     ) -> wasmtime::Result<GuestContext> {
+        let program: Arc<dyn GuestProgram> = program.clone();
+        let yields = self.yields;
         let companions = self.companions.borrow();
         let own = companions
             .iter()
@@ -225,22 +156,22 @@ impl Preemption {
             .ok_or_else(|| wasmtime::format_err!("the program is of another cell"))?;
         let vmctx = match (self.alarm.tell(), &own.module) {
             (Tell::Inject(code), Some(companion)) => {
-                code.add(program);
+                code.add(&program);
                 let vmctx = layout::companion(store, companion)?;
-                store.epoch_deadline_callback(|_| {
-                    mark(step!("engine", "yield"));
+                store.epoch_deadline_callback(move |_| {
+                    yields();
                     Ok(UpdateDeadline::Yield(0))
                 });
                 Some(vmctx)
             }
             _ => {
-                epoch::arm(store);
+                epoch::arm(store, yields);
                 None
             }
         };
         Ok(GuestContext {
             vmctx,
-            _program: program.clone(),
+            _program: program,
         })
     }
 

@@ -3,15 +3,13 @@
 //! The canonical ABI calls `cabi_realloc` while a host call returns a list, a function after the
 //! return, and destructors. A return that was caught does not come before those do.
 
-use super::{Mechanism, Preemption};
+use crate::GuestContext;
 use crate::clock::monotonic_ns;
-use crate::engine_config::engine_config;
-use crate::preempt::GuestContext;
-use crate::program::{Code, Form, Program};
-use crate::steps::Reach;
+use crate::testing::{Program, engine_config};
+use crate::{Mechanism, Preemption};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
-use leasehold_wasm::inventory::Inventory;
+use leasehold_wasm::code::Code;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -71,7 +69,7 @@ impl Host {
             .expect("linked once");
         let component = Component::new(&engine, GUEST).expect("valid");
         let code = Code::Component(component);
-        let program = Program::new(code, Form::Whole, Inventory::default(), Reach::any(), None);
+        let program = Program::new(code);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,

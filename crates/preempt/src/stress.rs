@@ -5,16 +5,14 @@
 //! with arguments on the stack, host calls that wait and host calls that do not, and bulk
 //! operations. Every turn is cut off 3 to 43 microseconds after it began.
 
-use super::{Mechanism, Preemption};
+use crate::GuestContext;
 use crate::clock::monotonic_ns;
-use crate::engine_config::engine_config;
-use crate::preempt::GuestContext;
-use crate::program::{Code, Form, Program};
-use crate::steps::Reach;
+use crate::testing::{Program, engine_config};
+use crate::{Mechanism, Preemption};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
+use leasehold_wasm::code::Code;
 use leasehold_wasm::exceptions::catch_in_every_frame;
-use leasehold_wasm::inventory::Inventory;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -338,7 +336,7 @@ impl Host {
         let wasm = catch_in_every_frame(&wasm).expect("well-formed");
         let module = Module::new(&engine, wasm).expect("valid");
         let code = Code::Module(module);
-        let program = Program::new(code, Form::Whole, Inventory::default(), Reach::any(), None);
+        let program = Program::new(code);
         let preemption = Preemption::new(&engine, mechanism).expect("a timer");
         Self {
             engine,
@@ -446,7 +444,7 @@ fn preempt_and_kill(mechanism: Mechanism, preemptions: u64) -> u64 {
 #[test]
 fn an_injected_yield_changes_no_result_wherever_it_comes() {
     assert_eq!(
-        Mechanism::Injected.or_fallback(),
+        Mechanism::Injected.or_fallback(engine_config),
         Mechanism::Injected,
         "this host has what it needs"
     );

@@ -4,8 +4,7 @@
 //! the counter. Works wherever the engine does, and costs some guests most of their speed: the
 //! cold call in a loop makes every vector register spill.
 
-use super::alarm::fired;
-use crate::steps::{mark, step};
+use crate::alarm::fired;
 use leasehold_slots::stack_class::StackClass;
 use std::sync::OnceLock;
 use wasmtime::{Config, Engine, Store, UpdateDeadline};
@@ -16,11 +15,11 @@ pub(super) fn configure(config: &mut Config) {
 }
 
 /// Makes the guest of `store` yield to the executor when it sees the counter advanced.
-pub(super) fn arm<T>(store: &mut Store<T>) {
+pub(super) fn arm<T>(store: &mut Store<T>, yields: fn()) {
     store.set_epoch_deadline(1);
     // The counter is the engine's: it also advances for the guests that ran since this one did.
-    store.epoch_deadline_callback(|_| {
-        mark(step!("engine", "yield"));
+    store.epoch_deadline_callback(move |_| {
+        yields();
         Ok(if fired() {
             UpdateDeadline::Yield(1)
         } else {

@@ -6,9 +6,8 @@
 //! and which functions its trampoline calls. If anything is not as expected, cells fall back to
 //! epochs.
 
-use super::injected_yield::{ThrowRef, instead_of};
-use crate::engine_config::engine_config;
-use crate::preempt::Mechanism;
+use crate::injected_yield::{ThrowRef, instead_of};
+use crate::mechanism::Mechanism;
 use leasehold_slots::address_range::PAGE;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::ffi::c_void;
@@ -16,7 +15,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use wasmtime::{AsContextMut, Engine, Instance, Module, Store, UpdateDeadline};
+use wasmtime::{AsContextMut, Config, Engine, Instance, Module, Store, UpdateDeadline};
 
 /// Words of a `vmctx`: the store's context, and the table of the engine's functions.
 pub(super) const STORE_CONTEXT: usize = 1;
@@ -65,11 +64,11 @@ pub(super) fn companion<T>(
     NonNull::new(vmctx).ok_or_else(|| wasmtime::format_err!("the companion has no context"))
 }
 
-/// Whether the engine is laid out as above. A few milliseconds for the first call in a process.
-pub(super) fn verified() -> Result<(), String> {
+/// Whether the engine, as `config` says, is laid out as above. A few milliseconds for the first call in a process.
+pub(super) fn verified(config: fn(Mechanism) -> Config) -> Result<(), String> {
     static VERIFIED: OnceLock<Result<(), String>> = OnceLock::new();
     VERIFIED
-        .get_or_init(|| probe().map_err(|error| format!("{error:#}"))?)
+        .get_or_init(|| probe(config).map_err(|error| format!("{error:#}"))?)
         .clone()
 }
 
@@ -98,8 +97,8 @@ unsafe fn replace_throw_ref(vmctx: usize) -> Result<(), String> {
 }
 
 /// Runs the probe: the engine's errors outside, what is not as expected inside.
-fn probe() -> wasmtime::Result<Result<(), String>> {
-    let engine = Engine::new(&engine_config(Mechanism::Epochs))?;
+fn probe(config: fn(Mechanism) -> Config) -> wasmtime::Result<Result<(), String>> {
+    let engine = Engine::new(&config(Mechanism::Epochs))?;
     let module = Module::new(&engine, COMPANION)?;
     let mut store = Store::new(&engine, ());
     let vmctx = companion(&mut store, &module)?.as_ptr() as usize;
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_engine_is_laid_out_as_expected() {
-        assert_eq!(verified(), Ok(()));
+        assert_eq!(verified(crate::testing::engine_config), Ok(()));
     }
 
     #[test]

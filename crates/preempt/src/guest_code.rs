@@ -7,8 +7,8 @@
 //! The table is published by a pointer. Only the thread that owns it changes it, and the handler
 //! interrupts that thread: when the pointer has been exchanged, no handler looks at the old table.
 
-use crate::program::{Code, Program};
 use std::cell::RefCell;
+use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const PADDING: usize = 32;
 
 /// Where a program's compiled code is.
 #[derive(Debug, Clone)]
-pub(crate) struct Bodies {
+pub struct Bodies {
     /// Address ranges of the function bodies, in order.
     bodies: Arc<[Range<usize>]>,
     /// All of it: trampolines, too.
@@ -28,12 +28,9 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// Those of a compiled program. O(n log n) in its functions.
-    pub(crate) fn of(code: &Code) -> Self {
-        let (text, mut bodies) = match code {
-            Code::Module(module) => (module.text(), ranges(module.functions())),
-            Code::Component(component) => (component.text(), ranges(component.functions())),
-        };
+    /// Those of a compiled program: its code, and where in it its functions are. O(n log n) in its functions.
+    pub fn of(text: &[u8], functions: impl Iterator<Item = ModuleFunction>) -> Self {
+        let mut bodies = ranges(functions);
         bodies.sort_unstable_by_key(|body| body.start);
         let mut merged: Vec<Range<usize>> = Vec::new();
         for body in bodies {
@@ -76,6 +73,12 @@ impl Ranges {
     }
 }
 
+/// A program whose guests are preempted.
+pub trait GuestProgram: fmt::Debug {
+    /// Where its compiled code is, for as long as the program exists.
+    fn bodies(&self) -> &Bodies;
+}
+
 /// What the handler looks at.
 #[derive(Debug, Default)]
 struct Table {
@@ -89,7 +92,7 @@ pub(super) struct GuestCode {
     /// From [`Box::into_raw`].
     published: AtomicPtr<Table>,
     /// The programs; holding one keeps its code where it is.
-    programs: RefCell<Vec<Arc<Program>>>,
+    programs: RefCell<Vec<Arc<dyn GuestProgram>>>,
 }
 
 impl GuestCode {
@@ -101,7 +104,7 @@ impl GuestCode {
     }
 
     /// Puts a program in, if it is not in yet. Some nanoseconds if it is.
-    pub(super) fn add(&self, program: &Arc<Program>) {
+    pub(super) fn add(&self, program: &Arc<dyn GuestProgram>) {
         let mut programs = self.programs.borrow_mut();
         if programs.iter().any(|known| Arc::ptr_eq(known, program)) {
             return;

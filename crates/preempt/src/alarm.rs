@@ -12,11 +12,11 @@
 //! The handler runs on the thread that owns the alarm, between two instructions of it, so that
 //! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
 
-use super::epoch::Epochs;
-use super::guest_code::GuestCode;
-use super::injected_yield;
-use super::timer::{self, Timer};
 use crate::clock::monotonic_ns;
+use crate::epoch::Epochs;
+use crate::guest_code::GuestCode;
+use crate::injected_yield;
+use crate::timer::{self, Timer};
 use std::cell::Cell;
 use std::io;
 use std::ptr;
@@ -216,7 +216,8 @@ impl Drop for Alarm {
 }
 
 /// Has the guest that runs on this thread yield when the host call that it is in returns.
-pub(crate) fn request() {
+#[inline]
+pub fn request() {
     // SAFETY: as in `fired`.
     if let Some(alarm) = unsafe { ALARM.get().as_ref() } {
         alarm.interrupter.interrupt();
@@ -225,7 +226,8 @@ pub(crate) fn request() {
 
 /// Whether this is the address of an instruction of a guest of this thread; always false with
 /// epochs, which need not know. Some nanoseconds; may be called from a signal handler.
-pub(crate) fn is_guest_code(pc: usize) -> bool {
+#[inline]
+pub fn is_guest_code(pc: usize) -> bool {
     // SAFETY: as in `fired`.
     match unsafe { ALARM.get().as_ref() }.map(Alarm::tell) {
         Some(Tell::Inject(code)) => code.contains(pc),
@@ -242,7 +244,8 @@ pub(super) fn take_request() -> bool {
 
 /// Has the guest that runs on this thread yield at this time, ns of the monotonic clock, unless it
 /// is to yield earlier.
-pub(crate) fn no_later_than(at: u64) {
+#[inline]
+pub fn no_later_than(at: u64) {
     // SAFETY: as in `fired`.
     if let Some(alarm) = unsafe { ALARM.get().as_ref() }
         && !alarm.fired()
@@ -252,7 +255,8 @@ pub(crate) fn no_later_than(at: u64) {
 }
 
 /// Whether this thread's alarm is due.
-pub(crate) fn fired() -> bool {
+#[inline]
+pub fn fired() -> bool {
     let alarm = ALARM.get();
     // SAFETY: the alarm takes itself out of `ALARM` before it is gone.
     unsafe { alarm.as_ref() }.is_some_and(Alarm::fired)
