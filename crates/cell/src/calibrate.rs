@@ -17,12 +17,15 @@ mod preemption;
 mod transfer;
 
 use crate::arena_backing::MapBacking;
-use crate::cell::{Cell, CellConfig, StartRequest, TenantHandle};
+use crate::cell::{Cell, TenantHandle};
 use crate::clock::thread_cpu_ns;
-use crate::execution::{Directory, Exit, Surroundings};
+use crate::command::StartRequest;
+use crate::config::CellConfig;
+use crate::exit::Exit;
 use crate::meter::Held;
 use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
 use crate::program::Program;
+use crate::surroundings::{Directory, Surroundings};
 use anyhow::{Context, Result, bail, ensure};
 use leasehold_kernel::{ExecutionId, Kernel, KernelConfig, KernelCosts, Rights, TenantId};
 use leasehold_lease::{ByteSize, Lease, Nanoseconds};

@@ -13,9 +13,10 @@
 
 mod answer;
 mod function;
+pub(crate) mod lift_bytes;
 mod values;
 
-use crate::execution::Exit;
+use crate::exit::Exit;
 use crate::local;
 use crate::program::Program;
 use crate::steps::caps::CALLS_WAITING;
@@ -29,7 +30,7 @@ use thiserror::Error;
 use wasmtime::component::Val;
 
 pub(crate) use answer::Answering;
-pub(crate) use answer::{Current, LiftBytes, answer_calls, hook, make_module};
+pub(crate) use answer::{Current, answer_calls, hook, make_module};
 pub(crate) use function::value_bytes;
 pub use function::{ExportedFunction, FunctionError};
 

@@ -11,10 +11,11 @@
 //! The steps are work of the tenant that ends: they are taken in its own turns of the processor,
 //! and every tenant cleans its own pages.
 
-use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::drift::{CostClass, Price};
-use crate::execution::{Exit, Remains};
+use crate::ended::{Ended, Reclaimed};
+use crate::execution::Remains;
+use crate::exit::Exit;
 use crate::heap::keep_freed;
 use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};

@@ -18,8 +18,9 @@ mod roots;
 
 pub(crate) use executions::Request;
 
-use crate::cell::{CellConfig, Command};
 use crate::clock::monotonic_ns;
+use crate::command::Command;
+use crate::config::CellConfig;
 use crate::control_share::ControlShare;
 use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::host_share::HostShare;

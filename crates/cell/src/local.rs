@@ -7,8 +7,8 @@
 
 use crate::arena_backing::MapBacking;
 use crate::calls::Calls;
-use crate::cell::CellConfig;
 use crate::clock::monotonic_ns;
+use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::drift::Prices;
 use crate::execution::Blueprint;
@@ -16,12 +16,13 @@ use crate::executor::Request;
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
+use crate::meter::Shared;
 use crate::meter::{Held, Meter};
 use crate::refusals::Reservation;
-use crate::share::{PAGE, Shared, Shares, Short};
+use crate::share::{PAGE, Shares, Short};
 use crate::steps::caps::COPIED_REGION;
-use crate::wasi::filesystem::directory::Listing;
-use crate::wasi::poll::Source;
+use crate::wasi::objects::Listing;
+use crate::wasi::objects::Source;
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
 use leasehold_preempt as preempt;

@@ -18,7 +18,7 @@ pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTE
 use leasehold_wasm::load_limits::LoadSize;
 use wasmtime::Engine;
 
-use crate::abi::{Linkers, Prepared};
+use crate::linkers::{Linkers, Prepared};
 use crate::steps::{Missing, Reach};
 use leasehold_preempt::{Bodies, GuestProgram};
 

@@ -2,11 +2,12 @@
 
 use super::Executor;
 use super::roots::Death;
-use crate::cell::Command;
 use crate::clock::monotonic_ns;
+use crate::command::Command;
 use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::ending::{Cause, Programs};
-use crate::execution::{Exit, Remains, Running};
+use crate::execution::{Remains, Running};
+use crate::exit::Exit;
 use crate::local;
 use crate::memory::{self, region};
 use crate::pools::Leavings;

@@ -3,12 +3,13 @@
 
 use super::Executor;
 use crate::calls::Calls;
-use crate::cell::Ended;
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
+use crate::ended::Ended;
 use crate::ending::{Belongings, Cause, Ending};
-use crate::execution::{Exit, Remains, Running};
+use crate::execution::{Remains, Running};
+use crate::exit::Exit;
 use crate::given::Given;
 use crate::heap::keep_freed;
 use crate::local::{self, Holdings};

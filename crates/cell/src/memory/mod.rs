@@ -36,9 +36,9 @@ pub(crate) use paged::{Ahead, Left, Memories, claim, detach, make_ahead};
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use tenancy::{Tenancy, admit, end, lend, page_class, restore, usage};
 
-use crate::cell::StartError;
 use crate::meter::Held;
 use crate::profile::Profile;
+use crate::start_error::StartError;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
 use leasehold_reclaim::GroupId;

@@ -4,9 +4,9 @@ use super::paged::{Left, Prepared, ranges_of};
 use super::ranges::Range;
 use super::region::Place;
 use super::{CellMemory, refused, with};
-use crate::cell::StartError;
 use crate::mappings::Mappings;
 use crate::meter::Held;
+use crate::start_error::StartError;
 use leasehold_lease::{ByteSize, Memory, MemoryKind, SharedPages};
 use leasehold_pager::{
     Account, AreaId, AttachmentId, CLUSTER, Contract, Counts, Ending, Kind, PAGE, ReservationId,

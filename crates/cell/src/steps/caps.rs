@@ -103,11 +103,7 @@ pub const TABLE_ELEMENTS: Cap = Cap::new("elements of the table", 1024 * KIB, Be
 pub const TABLE_GROWTH: Cap = Cap::new("elements", 4 * KIB, Beyond::Error);
 
 /// Names of directory entries in the window that one step reads, bytes.
-pub const WINDOW: Cap = Cap::new(
-    "bytes of entries",
-    crate::host::fs::window::WINDOW as u64,
-    Beyond::Steps,
-);
+pub const WINDOW: Cap = Cap::new("bytes of entries", 3 * KIB, Beyond::Steps);
 
 /// Strings and lists of a result that are not in a list: each may lie on a page of its own.
 pub const POINTERS: Cap = Cap::new("strings and lists", 32, Beyond::Refused);

@@ -1,11 +1,12 @@
 //! Moving bytes between files and the memory of a guest, a step at a time.
 
 use super::STEP;
-use super::descriptor::{Class, Node};
-use super::disk::Growth;
+use super::descriptor::Node;
 use super::pace::Permit;
-use super::path::Site;
 use crate::host::answer::{Answer, Fail};
+use crate::host::fs::class::Class;
+use crate::host::fs::class::Site;
+use crate::host::fs::growth::Growth;
 use crate::host::kernel;
 use rustix::io::{Errno, Result};
 use std::cell::RefCell;

@@ -1,15 +1,17 @@
 //! Functions that move data: between files or streams and the guest's memory, and directories to it.
 
 use super::memory::parts;
-use super::{Call, Finish, answered, make_way};
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::STEP;
-use crate::host::fs::descriptor::{Class, Descriptor, Open};
-use crate::host::fs::disk::Growth;
+use crate::host::fs::class::Class;
+use crate::host::fs::descriptor::{Descriptor, Open};
+use crate::host::fs::growth::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
+use crate::host::preview1::call::{Call, Finish, answered};
+use crate::host::way::make_way;
 use rustix::fs::StatxFlags;
 use std::future::poll_fn;
 use std::os::fd::AsFd as _;
@@ -553,7 +555,7 @@ async fn read_window_elsewhere(caller: &mut Caller<'_, Guest>, listing: &Listing
         });
         finish
     });
-    super::elsewhere(caller, Box::new(list)).await
+    super::call::elsewhere(caller, Box::new(list)).await
 }
 
 /// Lists as long as nothing waits and nobody else is due; true when nothing is left to do.

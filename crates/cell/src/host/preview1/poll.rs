@@ -5,11 +5,12 @@
 
 use super::descriptors::size_of;
 use super::memory::parts;
-use super::{Call, make_way};
 use crate::clock;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, to_guest};
 use crate::host::fs::descriptor::Descriptor;
+use crate::host::preview1::call::Call;
+use crate::host::way::make_way;
 use crate::steps::caps;
 use crate::wasi::poll::sleep_until;
 use std::future::poll_fn;
