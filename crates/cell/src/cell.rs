@@ -4,7 +4,7 @@
 //! other threads hold.
 
 use crate::call_bytes::call_bytes;
-use crate::calls::{Call, CallError, ExportedFunction, PendingCall};
+use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
 use crate::config::CellConfig;
@@ -27,6 +27,7 @@ use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
 use crate::profile::Profile;
 use crate::program::{Entry, Form, Program, ProgramError};
+use crate::programs;
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
@@ -727,6 +728,8 @@ fn run(
     }
     memory::leave();
     local::leave();
+    programs::leave();
+    calls::leave();
 }
 
 /// Takes the place that the configuration asks for, and says which core the cell's other threads leave to this one.

@@ -14,9 +14,9 @@ mod commands;
 mod ends;
 mod executions;
 mod idle;
+mod reserved_ends;
 mod roots;
-
-pub(crate) use executions::Request;
+mod waiting;
 
 use crate::clock::monotonic_ns;
 use crate::command::Command;
@@ -29,18 +29,18 @@ use crate::meter::Held;
 use crate::pools::Pools;
 use crate::stalls::Stalls;
 use crate::steps::{begin, step, watch};
-use commands::Commands;
-use ends::Ends;
 use executions::Executions;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::TenantId;
 use leasehold_preempt::Preemption;
+use reserved_ends::Ends;
 use roots::Root;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use waiting::Commands;
 
 /// The executor of one cell.
 pub(crate) struct Executor {

@@ -84,6 +84,7 @@ mod pace;
 mod pools;
 pub mod profile;
 pub mod program;
+mod programs;
 mod promises;
 mod realtime;
 mod realtime_limit;

@@ -7,7 +7,6 @@
 //! epochs.
 
 use crate::injected_yield::{ThrowRef, instead_of};
-use crate::mechanism::Mechanism;
 use leasehold_slots::address_range::PAGE;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::ffi::c_void;
@@ -65,7 +64,7 @@ pub(super) fn companion<T>(
 }
 
 /// Whether the engine, as `config` says, is laid out as above. A few milliseconds for the first call in a process.
-pub(super) fn verified(config: fn(Mechanism) -> Config) -> Result<(), String> {
+pub(super) fn verified(config: impl FnOnce() -> Config) -> Result<(), String> {
     static VERIFIED: OnceLock<Result<(), String>> = OnceLock::new();
     VERIFIED
         .get_or_init(|| probe(config).map_err(|error| format!("{error:#}"))?)
@@ -97,8 +96,8 @@ unsafe fn replace_throw_ref(vmctx: usize) -> Result<(), String> {
 }
 
 /// Runs the probe: the engine's errors outside, what is not as expected inside.
-fn probe(config: fn(Mechanism) -> Config) -> wasmtime::Result<Result<(), String>> {
-    let engine = Engine::new(&config(Mechanism::Epochs))?;
+fn probe(config: impl FnOnce() -> Config) -> wasmtime::Result<Result<(), String>> {
+    let engine = Engine::new(&config())?;
     let module = Module::new(&engine, COMPANION)?;
     let mut store = Store::new(&engine, ());
     let vmctx = companion(&mut store, &module)?.as_ptr() as usize;
@@ -226,10 +225,12 @@ unsafe fn check_trampoline(pc: usize, text: &Range<usize>) -> Result<(), String>
 #[cfg(test)]
 mod tests {
     use super::{NEW_EPOCH, RAISE, STORE_CONTEXT, THROW_REF, check_at_rest, verified};
+    use crate::mechanism::Mechanism;
+    use crate::testing::engine_config;
 
     #[test]
     fn the_engine_is_laid_out_as_expected() {
-        assert_eq!(verified(crate::testing::engine_config), Ok(()));
+        assert_eq!(verified(|| engine_config(Mechanism::Epochs)), Ok(()));
     }
 
     #[test]

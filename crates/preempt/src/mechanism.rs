@@ -33,8 +33,8 @@ impl Mechanism {
     /// call in a process.
     pub fn or_fallback(self, config: fn(Mechanism) -> Config) -> Self {
         if self == Mechanism::Injected
-            && let Err(reason) =
-                injected_yield::processor_supported().and_then(|()| layout::verified(config))
+            && let Err(reason) = injected_yield::processor_supported()
+                .and_then(|()| layout::verified(|| config(Mechanism::Epochs)))
         {
             tracing::warn!(
                 reason,

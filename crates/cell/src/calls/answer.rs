@@ -1,11 +1,10 @@
 //! A program that is called: its execution makes the instance, and then answers one call after the other.
 
 use super::function::Target;
-use super::{Call, CallError, Discarded};
+use super::{Call, CallError, Discarded, with_waiting};
 use crate::exit::Exit;
 use crate::guest::Guest;
 use crate::host::way::make_way;
-use crate::local;
 use crate::steps::{mark, step};
 use leasehold_wasm::code::INITIALIZE;
 use std::future::poll_fn;
@@ -82,7 +81,7 @@ pub(crate) async fn answer_calls(
 /// The next call; `None` if there will be none. A task has none: it waits for nothing.
 async fn next_call(execution: u64) -> Option<Discarded<Call>> {
     poll_fn(|_| {
-        local::with(|local| match local.calls.get_mut(&execution) {
+        with_waiting(|calls| match calls.get_mut(&execution) {
             None => Poll::Ready(None),
             Some(calls) => calls.poll_next(),
         })

@@ -2,7 +2,7 @@
 //! and takes back what has ended.
 
 use super::Executor;
-use crate::calls::Calls;
+use crate::calls::{Calls, with_waiting};
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
@@ -17,6 +17,7 @@ use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
 use crate::pools::Leavings;
+use crate::programs;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
@@ -324,14 +325,13 @@ impl Executor {
         local::with(|local| {
             local
                 .kernel
-                .register_execution(tenant, ExecutionId(execution))?;
-            let blueprint = starting.blueprint();
-            if blueprint.program.is_called() {
-                local.calls.insert(execution, Calls::default());
-            }
-            local.blueprints.insert(tenant, blueprint);
-            Ok::<_, Errno>(())
+                .register_execution(tenant, ExecutionId(execution))
         })?;
+        let blueprint = starting.blueprint();
+        if blueprint.program.is_called() {
+            with_waiting(|calls| calls.insert(execution, Calls::default()));
+        }
+        programs::with(|programs| programs.blueprints.insert(tenant, blueprint));
         self.add_execution(key, tenant, execution, running, true)
     }
 
