@@ -4,9 +4,8 @@
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
 //! linear memories and stack only go back to their pools ([`leasehold_slots::slot`], [`leasehold_slots::stack`]).
 
-use crate::calls;
 use crate::calls::lift_bytes::LiftBytes;
-use crate::calls::{Answering, Current};
+use crate::calls::{self, Answering, Current};
 use crate::engine_parts::EngineParts;
 use crate::exit::Exit;
 use crate::guest::Guest;

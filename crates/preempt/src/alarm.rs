@@ -112,6 +112,7 @@ impl Alarm {
 
     /// Sets it to a time, ns of the monotonic clock, or switches it off; it is not due any more.
     /// Some nanoseconds; a system call when the time is earlier than the one before.
+    #[inline]
     pub(super) fn set(&self, at: Option<u64>) {
         let at = self.want(at);
         let retrying = self.retrying.load(Ordering::Relaxed) && at != NEVER;
@@ -122,6 +123,7 @@ impl Alarm {
 
     /// The same, and no signal comes before that time: a system call whenever another time is set
     /// than before.
+    #[inline]
     pub(super) fn set_exactly(&self, at: Option<u64>) {
         let at = self.want(at);
         if at != NEVER && at != self.armed.load(Ordering::Relaxed) {
@@ -129,6 +131,7 @@ impl Alarm {
         }
     }
 
+    #[inline]
     fn want(&self, at: Option<u64>) -> u64 {
         let at = at.unwrap_or(NEVER);
         // In this order: a deadline that has passed meanwhile must not count for the new one.
@@ -150,11 +153,13 @@ impl Alarm {
     }
 
     /// Whether it is due.
+    #[inline]
     pub(super) fn fired(&self) -> bool {
         self.fired.load(Ordering::Relaxed)
     }
 
     /// Whether it was due; it is not any more, and not set.
+    #[inline]
     pub(super) fn take(&self) -> bool {
         let fired = self.fired();
         if fired {
@@ -164,6 +169,7 @@ impl Alarm {
     }
 
     /// How guests are told.
+    #[inline]
     pub(super) fn tell(&self) -> &Tell {
         &self.tell
     }

@@ -137,6 +137,7 @@ pub(super) fn name_throws(throws: fn()) {
 }
 
 /// The guest whose `vmctx` this is runs on this thread from now on.
+#[inline]
 pub(super) fn enter(vmctx: NonNull<c_void>) {
     RUN.with(|run| run.vmctx.store(vmctx.as_ptr() as usize, Relaxed));
 }

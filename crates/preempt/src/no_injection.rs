@@ -10,8 +10,10 @@ pub(super) fn processor_supported() -> Result<(), String> {
 
 pub(super) fn name_throws(_throws: fn()) {}
 
+#[inline]
 pub(super) fn enter(_vmctx: NonNull<c_void>) {}
 
+#[inline]
 pub(super) fn leave() {}
 
 pub(super) unsafe fn interrupt(_context: *mut c_void, _code: &GuestCode) -> bool {

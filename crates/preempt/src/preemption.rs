@@ -179,22 +179,26 @@ impl Preemption {
     /// [`monotonic_ns`](crate::clock::monotonic_ns), yields; `None` switches it off. It fires
     /// once, and stays due until it is taken or set anew. Some nanoseconds, or a system call when
     /// the time is earlier than the one before.
+    #[inline]
     pub fn set_timer(&self, at_ns: Option<u64>) {
         self.alarm.set(at_ns);
     }
 
     /// The same for a guest that must not feel what was set for others: no signal comes before that
     /// time. A system call whenever the time is another than before.
+    #[inline]
     pub fn set_timer_exactly(&self, at_ns: Option<u64>) {
         self.alarm.set_exactly(at_ns);
     }
 
     /// Whether the alarm has come, or another thread has asked, since it was set or taken.
+    #[inline]
     pub fn fired(&self) -> bool {
         self.alarm.fired()
     }
 
     /// Like [`Preemption::fired`]; the alarm is not due afterwards, and not set.
+    #[inline]
     pub fn take_fired(&self) -> bool {
         self.alarm.take()
     }
@@ -211,6 +215,7 @@ impl Preemption {
     /// Until then the store must exist for which [`Preemption::arm`] made `guest`, its fiber
     /// stacks must stay mapped (as those of [`leasehold_slots::stack`] do), and no guest of another store may
     /// run on this thread.
+    #[inline]
     pub unsafe fn enter<'a>(&'a self, guest: &'a GuestContext) -> Entered<'a> {
         if let Some(vmctx) = guest.vmctx {
             injected_yield::enter(vmctx);
@@ -223,6 +228,7 @@ impl Preemption {
 }
 
 impl Drop for Entered<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.injected {
             injected_yield::leave();

@@ -89,11 +89,13 @@ impl SlotPool {
     }
 
     /// Upper bound of what stays resident in slots that nobody uses, in bytes.
+    #[inline]
     pub fn resident(&self) -> usize {
         self.resident.load(Relaxed)
     }
 
     /// How the slots stand.
+    #[inline]
     pub fn state(&self) -> PoolState {
         self.ranges.state()
     }
@@ -105,11 +107,13 @@ impl SlotPool {
     }
 
     /// Adds to a claim all that was detached since the last one.
+    #[inline]
     pub fn claim(&self, claim: &mut Claim) {
         self.ranges.claim(claim);
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    #[inline]
     pub fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
         self.ranges.clean_claimed(claim, pages)
     }

@@ -68,6 +68,7 @@ impl StackPool {
     }
 
     /// How the stacks stand.
+    #[inline]
     pub fn state(&self) -> PoolState {
         self.ranges.state()
     }
@@ -78,11 +79,13 @@ impl StackPool {
     }
 
     /// Adds to a claim all that was detached since the last one.
+    #[inline]
     pub fn claim(&self, claim: &mut Claim) {
         self.ranges.claim(claim);
     }
 
     /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    #[inline]
     pub fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
         self.ranges.clean_claimed(claim, pages)
     }

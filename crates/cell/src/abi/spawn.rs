@@ -8,8 +8,7 @@ use super::blocking::{let_executor_act, until_polled_again};
 use crate::execution;
 use crate::guest::Guest;
 use crate::local;
-use crate::programs;
-use crate::programs::Request;
+use crate::programs::{self, Request};
 use leasehold_kernel::{Errno, ExecutionId, Selector, TenantId};
 
 /// Most bytes of arguments to a task or child tenant.

@@ -1,6 +1,6 @@
 //! What a page of linear memory costs whose tenant pages.
 
-use crate::calibrate::effort::{Effort, median};
+use super::effort::{Effort, median};
 use crate::cell::Cell;
 use crate::command::StartRequest;
 use crate::config::CellConfig;

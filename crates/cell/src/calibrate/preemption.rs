@@ -8,7 +8,7 @@
 //! code that does it later, on a thread with real-time priority where the host grants it, as a
 //! cell has it.
 
-use crate::calibrate::effort::Effort;
+use super::effort::Effort;
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
 use crate::pools::Pools;

@@ -3,13 +3,12 @@
 //! A guest maps a data set by growing its memory by it ([`super::growth`]). Tenants that map the same
 //! file share its pages ([`super::shared`]).
 
-use super::areas::Identity;
+use super::areas::{Content, Identity};
 use super::growth;
 use super::paged::PagedMemory;
+use super::parts::Part;
 use super::shared::{Joining, Source};
-use crate::memory::areas::Content;
-use crate::memory::parts::Part;
-use crate::memory::state::CellMemory;
+use super::state::CellMemory;
 use leasehold_pager::{PAGE, Sharing};
 use leasehold_pager_linux::{Error, Paging};
 use std::fs::File;

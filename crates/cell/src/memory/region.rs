@@ -19,7 +19,7 @@
 use super::growth;
 use super::paged::{Detached, PagedMemory};
 use super::places::{Allowed, Created, PLACES, Place, Request, Shown};
-use crate::memory::state::{CellMemory, with};
+use super::state::{CellMemory, with};
 use leasehold_kernel::RegionId;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing};
 use leasehold_pager_linux::Error;

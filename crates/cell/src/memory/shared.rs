@@ -8,8 +8,8 @@
 //! of the tenant that asks for it, in steps between which others run ([`Joining`]).
 
 use super::areas::{Content, Key, SharedArea};
-use crate::memory::parts::{Part, Prepared};
-use crate::memory::state::{CellMemory, with};
+use super::parts::{Part, Prepared};
+use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
 use leasehold_pager_linux::{Error, Paging};

@@ -1,9 +1,9 @@
 //! The reservation of a top-level tenant in its cell's memory.
 
+use super::parts::{Left, ranges_of};
+use super::places::Place;
 use super::state::{CellMemory, End, Tenancy, with};
 use crate::mappings::Mappings;
-use crate::memory::parts::{Left, ranges_of};
-use crate::memory::places::Place;
 use crate::meter::Held;
 use crate::start_error::StartError;
 use leasehold_lease::{ByteSize, Memory, MemoryKind, SharedPages};

@@ -1,8 +1,8 @@
 //! Random numbers for components: a list is filled in blocks, where `wasmtime-wasi` asks for each byte.
 
+use super::view::Wasi;
 use crate::steps::caps::RANDOM_LIST;
 use crate::steps::{mark, step};
-use crate::wasi::view::Wasi;
 use rand::Rng as _;
 use wasmtime::bail;
 use wasmtime_wasi::p2::bindings::random::{insecure, random};

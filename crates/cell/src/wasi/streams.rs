@@ -1,11 +1,11 @@
 //! `wasi:io/streams` and `wasi:io/error`: `wasmtime-wasi`'s own, except that a subscription is a
 //! pollable of ours ([`super::poll`]).
 
+use super::objects::Source;
 use super::poll::subscribe;
+use super::view::Wasi;
 use crate::steps::caps::{PERMITTED, TRANSFER};
 use crate::steps::{mark, step};
-use crate::wasi::objects::Source;
-use crate::wasi::view::Wasi;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{

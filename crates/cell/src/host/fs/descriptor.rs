@@ -1,18 +1,16 @@
 //! What a guest has open.
 
 use super::attempt::Try;
-use super::class::{Class, SMALL};
+use super::class::{Class, SMALL, Site};
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::pages::Lent;
 use super::read_ahead::ReadAhead;
 use super::shrinks::{Shrinks, State, Window};
+use super::status::status_of;
 use super::table::Files;
-use crate::host::fs::class::Site;
-use crate::host::fs::status::status_of;
-use crate::host::kernel;
-use crate::host::kernel::PAGE;
+use crate::host::kernel::{self, PAGE};
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

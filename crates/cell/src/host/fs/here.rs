@@ -3,12 +3,11 @@
 use super::account::Account;
 use super::attempt::Try;
 use super::change::{self, Effect, PairChange};
+use super::class::{Class, Site};
 use super::descriptor::{Mode as OpenMode, Node};
 use super::open::Request;
 use super::path::attempt_status;
 use super::table::Table;
-use crate::host::fs::class::Class;
-use crate::host::fs::class::Site;
 use crate::host::io::Io;
 use crate::host::kernel;
 use crate::profile::Profile;

@@ -3,9 +3,9 @@
 //! A cookie is the number by which the host's kernel calls a place in the directory: whatever a guest
 //! passes, it is its own directory that is read.
 
+use super::class::Class;
 use super::descriptor::Node;
 use super::status::{device, file_type, number};
-use crate::host::fs::class::Class;
 use crate::host::kernel;
 use rustix::fs::{FileType, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};

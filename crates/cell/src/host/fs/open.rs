@@ -1,13 +1,12 @@
 //! Opening files beneath a directory.
 
 use super::attempt::Try;
+use super::class::{Class, Site};
 use super::descriptor::{Mode, Node};
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path;
 use super::table::Files;
-use crate::host::fs::class::Class;
-use crate::host::fs::class::Site;
 use rustix::fs::{FileType, OFlags, Statx};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;

@@ -6,10 +6,10 @@
 //! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while. Writes and
 //! changes of names are paced apart: making a directory takes some file systems longer than a step may.
 
+use super::class::Class;
 use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
 use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
-use crate::host::fs::class::Class;
 use crate::steps::CEILING_NS;
 use std::cell::Cell;
 

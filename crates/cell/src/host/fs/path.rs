@@ -2,12 +2,11 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::class::Site;
+use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
 use super::status::FIELDS;
 use crate::host::answer::Answer;
-use crate::host::fs::class::{Class, is_cheap_to_close, kind_of};
 use crate::host::kernel;
 use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::{Errno, Result};

@@ -1,8 +1,8 @@
 //! The directories of a lease.
 
+use super::class::Class;
 use super::descriptor::{Mode, Node, Open};
 use super::table::Table;
-use crate::host::fs::class::Class;
 use crate::host::kernel;
 use leasehold_kernel::Errno;
 use rustix::fs::FileType;

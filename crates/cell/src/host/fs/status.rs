@@ -1,7 +1,7 @@
 //! What a guest is told of a file.
 
+use super::class::kind_of;
 use crate::host::answer::Answer;
-use crate::host::fs::class::kind_of;
 use crate::host::kernel;
 use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Result;

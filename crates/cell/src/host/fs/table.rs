@@ -4,9 +4,9 @@
 //! water, [`CHUNK`] at a time, before they exist.
 
 use super::account::Account;
+use super::class::Class;
 use super::descriptor::{Descriptor, Node, Open};
 use super::pages::{Lent, Pages};
-use crate::host::fs::class::Class;
 use crate::host::kernel::PAGE;
 use crate::local;
 use crate::meter::Held;

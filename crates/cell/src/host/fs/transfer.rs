@@ -1,12 +1,11 @@
 //! Moving bytes between files and the memory of a guest, a step at a time.
 
 use super::STEP;
+use super::class::{Class, Site};
 use super::descriptor::Node;
+use super::growth::Growth;
 use super::pace::Permit;
 use crate::host::answer::{Answer, Fail};
-use crate::host::fs::class::Class;
-use crate::host::fs::class::Site;
-use crate::host::fs::growth::Growth;
 use crate::host::kernel;
 use rustix::io::{Errno, Result};
 use std::cell::RefCell;

@@ -4,7 +4,7 @@
 //! none is read as a whole: a listing has the place where its window ends, which the host's kernel
 //! names by a number, and reads another window from there.
 
-use crate::host::fs::class::kind_of;
+use super::class::kind_of;
 use crate::host::kernel;
 use crate::steps::caps;
 use rustix::fs::{FileType, RawDir, StatxFlags};

@@ -1,5 +1,6 @@
 //! Functions that move data: between files or streams and the guest's memory, and directories to it.
 
+use super::call::{Call, Finish, answered};
 use super::memory::parts;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
@@ -10,7 +11,6 @@ use crate::host::fs::growth::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
-use crate::host::preview1::call::{Call, Finish, answered};
 use crate::host::way::make_way;
 use rustix::fs::StatxFlags;
 use std::future::poll_fn;

@@ -1,5 +1,6 @@
 //! Functions on descriptors that move no data.
 
+use super::call::{Attempt, respond, respond_plainly};
 use super::memory::parts;
 use crate::guest::Guest;
 use crate::host::answer::Answer;
@@ -7,7 +8,6 @@ use crate::host::fs::class::Class;
 use crate::host::fs::descriptor::{Descriptor, Open};
 use crate::host::fs::status::{file_type, of_file, of_stream};
 use crate::host::kernel;
-use crate::host::preview1::call::{Attempt, respond, respond_plainly};
 use rustix::fs::{Advice, FileType, StatxFlags, Timespec, UTIME_NOW, UTIME_OMIT};
 use std::os::fd::AsFd as _;
 use wasmtime::Caller;

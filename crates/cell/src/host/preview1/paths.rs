@@ -4,6 +4,7 @@
     reason = "the functions of preview 1 have those that its interface says"
 )]
 
+use super::call::{Attempt, respond, respond_plainly};
 use super::descriptors::{flags, times};
 use super::memory::parts;
 use crate::guest::Guest;
@@ -12,10 +13,8 @@ use crate::host::fs::change::{self, Effect, PairChange};
 use crate::host::fs::class::Site;
 use crate::host::fs::descriptor::{Descriptor, Mode, Open};
 use crate::host::fs::open::Request;
-use crate::host::fs::path;
-use crate::host::fs::path::with_c_str;
+use crate::host::fs::path::{self, with_c_str};
 use crate::host::fs::status::of_file;
-use crate::host::preview1::call::{Attempt, respond, respond_plainly};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

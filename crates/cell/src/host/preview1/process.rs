@@ -1,10 +1,10 @@
 //! Arguments, clocks, random numbers, and the end.
 
+use super::call::{Call, answered};
 use super::memory::parts;
+use super::state::State;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
-use crate::host::preview1::call::{Call, answered};
-use crate::host::preview1::state::State;
 use crate::host::way::make_way;
 use crate::steps::{caps, mark, step};
 use rand::Rng as _;

@@ -2,6 +2,7 @@
 
 use super::convert::{advice, identity, metadata_hash, stat, times};
 use super::directory;
+use super::files::{Streamed, fail};
 use super::input::FileInput;
 use super::output::{FileOutput, Place};
 use crate::host::fs::change::{self, Effect, PairChange};
@@ -13,7 +14,6 @@ use crate::host::fs::transfer::{self, Tried};
 use crate::host::io;
 use crate::steps::caps::TRANSFER;
 use crate::steps::{mark, step};
-use crate::wasi::filesystem::files::{Streamed, fail};
 use crate::wasi::table::TableCharge;
 use crate::wasi::view::Wasi;
 use std::ffi::CString;

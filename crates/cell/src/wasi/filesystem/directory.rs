@@ -5,13 +5,13 @@
 //! fixed size on the directory, charged before anything is read into it, and read again when the
 //! guest has come to its end.
 
+use super::files::fail;
 use crate::guest::Guest;
 use crate::host::fs::class::Class;
 use crate::host::fs::descriptor::Node;
 use crate::host::fs::window::{self, Place, Verdict, WINDOW};
 use crate::host::io;
 use crate::local;
-use crate::wasi::filesystem::files::fail;
 use crate::wasi::objects::Listing;
 use crate::wasi::rep;
 use leasehold_kernel::Errno;

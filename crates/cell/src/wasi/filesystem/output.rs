@@ -3,13 +3,13 @@
 //! What does not wait is written when the guest says so. What would wait is written by another thread, and
 //! charged until it is.
 
+use super::files::Streamed;
 use super::input::failed;
 use crate::host::fs::growth::Growth;
 use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
 use crate::steps::caps::PERMITTED;
-use crate::wasi::filesystem::files::Streamed;
 use bytes::{Buf as _, Bytes};
 use rustix::io::{Errno, Result};
 use wasmtime_wasi::async_trait;
