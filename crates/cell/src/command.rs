@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Go(u64),
     Kill {
         key: u64,
-        /// When the controller asked for it, ns of [`monotonic_ns`].
+        /// When the controller asked for it, ns of [`monotonic_ns`](crate::clock::monotonic_ns).
         asked_ns: u64,
     },
     /// A call of one of its exported functions.

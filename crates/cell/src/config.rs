@@ -31,7 +31,7 @@ pub struct CellConfig {
     /// Who goes first: fixed priorities, or the earliest deadline.
     pub order: Order,
     /// Whether the cell's thread asks for real-time priority, so that no other program of the host
-    /// takes time from reservations ([`Cell::realtime`] tells whether it got it).
+    /// takes time from reservations ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
     pub realtime: bool,
     /// Whether a tenant is refused whose reservation cannot be kept beside those of the others, or
     /// they beside it.
@@ -47,7 +47,7 @@ pub struct CellConfig {
     /// and no tenant pages.
     pub memory: Option<HeldMemory>,
     /// Whether the cell keeps how long each host step took, for calibration
-    /// ([`Cell::take_step_samples`]).
+    /// ([`Cell::take_step_samples`](crate::Cell::take_step_samples)).
     pub sample_steps: bool,
     /// Whether what is said of a trap names the functions that were on the stack. The engine walks all of it, in a
     /// step of up to 2 ms that no tenant is charged for: for a cell whose tenants do not mind each other.

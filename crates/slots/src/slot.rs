@@ -46,6 +46,7 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 ///     .memory_reservation(MEMORY_RESERVATION)
 ///     .memory_guard_size(MEMORY_GUARD)
 ///     .guard_before_linear_memory(false)
+///     .memory_may_move(false)
 ///     .memory_init_cow(false);
 /// config.with_host_memory(Arc::new(pool.clone()));
 /// let engine = Engine::new(&config)?;

@@ -2,8 +2,8 @@
 //!
 //! A language engine brings 10 to 40 MB of them, the same for every tenant that runs it. As data
 //! segments, they are copied when an instance is made, so that each tenant has all of it for itself.
-//! Taken out of the program and kept as a file in memory, they can be an area that tenants [page
-//! in](crate::memory) when they touch it, share, and copy when they write to it.
+//! Taken out of the program and kept as a file in memory, they can be an area that tenants page
+//! in when they touch it, share, and copy when they write to it.
 //!
 //! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
 //!    linear memory, and all of them or none ([`segments`]): whoever makes its memory puts them there

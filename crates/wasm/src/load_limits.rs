@@ -8,7 +8,7 @@
 //! counted in a second one.
 //!
 //! The limits are a few times what the largest known programs have. What loading takes at each of them is
-//! measured by `tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
+//! measured by `cell/tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
 
 use wasmparser::{
     BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,

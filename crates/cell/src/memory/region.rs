@@ -1,7 +1,7 @@
 //! Regions that are mapped: memory that tenants communicate through, with no copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
-//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)): they are in memory as
+//!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)): they are in memory as
 //!    long as it has them, and nobody ever waits for a disk because of them.
 //! 2. *Who maps it sets frames aside.* To every other tenant its pages are foreign ones, for each of
 //!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
