@@ -1,6 +1,6 @@
 //! What an embedder gives for a tenant, and may give up at any time.
 
-use crate::cell::StartRequest;
+use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
 use std::sync::Arc;

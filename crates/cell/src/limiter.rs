@@ -4,7 +4,6 @@
 //! allocated it. A guest that asks for more sees its `memory.grow` fail, as the specification
 //! allows.
 
-use crate::image::Image;
 use crate::local;
 use crate::memory::{self, Ahead};
 use crate::meter::Held;
@@ -13,6 +12,7 @@ use crate::steps::step;
 use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
+use leasehold_wasm::image::Image;
 use wasmtime::{ResourceLimiter, Result};
 
 const PAGE: usize = 4096;

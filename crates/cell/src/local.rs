@@ -6,29 +6,24 @@
 //! Cells share nothing (invariant 8): each has its own thread, so each has its own of these.
 
 use crate::arena_backing::MapBacking;
-use crate::calls::Calls;
-use crate::cell::CellConfig;
 use crate::clock::monotonic_ns;
+use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::drift::Prices;
-use crate::execution::Blueprint;
-use crate::executor::Request;
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
-use crate::meter::{Held, Meter};
-use crate::preempt;
+use crate::meter::{Held, Meter, Shared};
 use crate::refusals::Reservation;
-use crate::share::{PAGE, Shared, Shares, Short};
+use crate::share::{PAGE, Shares, Short};
 use crate::steps::caps::COPIED_REGION;
-use crate::wasi::filesystem::directory::Listing;
-use crate::wasi::poll::Source;
+use crate::wasi::objects::{Listing, Source};
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
+use leasehold_preempt as preempt;
 use leasehold_reclaim::{Class, Config, GroupId, Refused};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
@@ -61,8 +56,6 @@ pub(crate) struct Local {
     /// What leases are charged, as factors on the profile.
     pub(crate) prices: Prices,
     pub(crate) sleeps: Sleeps,
-    /// What guests asked the executor for; it acts after the current poll.
-    pub(crate) requests: Vec<Request>,
     /// What top-level tenants have taken of what they have a limited share of.
     pub(crate) shares: Shares,
     /// The threads that may block.
@@ -71,10 +64,6 @@ pub(crate) struct Local {
     pub(crate) files: HashMap<GroupId, Arc<Account>>,
     /// What each execution holds.
     pub(crate) holdings: HashMap<u64, Holdings>,
-    /// How to build more executions of a tenant that runs.
-    pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
-    /// The calls that wait for executions that answer them.
-    pub(crate) calls: HashMap<u64, Calls>,
     /// Executions that the kernel has woken and that have not been polled since.
     pub(crate) woken: HashSet<u64>,
     /// How urgent the one is that runs.
@@ -184,13 +173,10 @@ impl Local {
             meter,
             prices: Prices::default(),
             sleeps: Sleeps::default(),
-            requests: Vec::new(),
             shares: Shares::new(config.max_memories),
             io,
             files: HashMap::new(),
             holdings: HashMap::new(),
-            blueprints: HashMap::new(),
-            calls: HashMap::new(),
             woken: HashSet::new(),
             running: Urgency::BACKGROUND,
             next_execution: 1,

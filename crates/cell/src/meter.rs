@@ -4,9 +4,19 @@
 //! class ([`crate::profile`]), and given back to nobody until the tenant ends, unless it says
 //! otherwise.
 
-use crate::share::Shared;
-use crate::stack::STACK_PAGES;
 use leasehold_reclaim::Resource;
+use leasehold_slots::stack::STACK_PAGES;
+
+/// What is shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// Places in the pools of memories and stacks.
+    Places,
+    /// Elements of tables.
+    TableElements,
+    /// Pages of the host's memory outside linear memories and the arena.
+    HostPages,
+}
 
 /// A thing that a tenant holds and that is not a slot or an extent of its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -161,7 +161,7 @@ pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreemptionCosts {
-    /// How guests were preempted: a name of [`Mechanism`](crate::preempt::Mechanism).
+    /// How guests were preempted: a name of [`Mechanism`](leasehold_preempt::Mechanism).
     pub mechanism: String,
     /// Whether the measuring thread went before all ordinary ones of the host. If not, their turns
     /// are in the numbers.

@@ -16,6 +16,7 @@ mod model;
 mod timer_path;
 
 use anyhow::{Context, Result};
+use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 
 use crate::experiment::{Options, Study};
@@ -86,7 +87,7 @@ impl Study for Preempt {
         );
         report.notes.push(priority::note(first).into());
         report.notes.push(model::note());
-        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback()) {
+        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback(engine_config)) {
             report
                 .notes
                 .push("this host falls back to epochs: nothing can be injected here".into());

@@ -7,7 +7,7 @@
 //! are busy, because that is how hostile tenants will have them, and because some hosts stop a
 //! machine for what all of its processors have used.
 
-use super::{Effort, median};
+use super::effort::{Effort, median};
 use crate::clock::thread_cpu_ns;
 use crate::profile::Interruption;
 use anyhow::{Context as _, Result, anyhow};

@@ -1,7 +1,7 @@
 //! What a fault of a tenant that pages takes of everybody's time: the transfers of a page in and of
 //! a cluster out, for which the cell's thread waits.
 
-use super::Effort;
+use super::effort::Effort;
 use crate::clock::monotonic_ns;
 use crate::profile::{Latency, TransferCosts};
 use anyhow::Result;

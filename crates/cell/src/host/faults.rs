@@ -1,10 +1,13 @@
 //! Whatever the kernel answers to a call for a guest's files, only that guest is told.
 
 use super::kernel::{Call, faults::Turn};
-use crate::cell::{Cell, CellConfig, StartRequest};
-use crate::execution::{Directory, Exit, Surroundings};
+use crate::cell::Cell;
+use crate::command::StartRequest;
+use crate::config::CellConfig;
+use crate::exit::Exit;
 use crate::profile::Profile;
 use crate::program::Program;
+use crate::surroundings::{Directory, Surroundings};
 use leasehold_lease::Lease;
 use rustix::io::Errno;
 use std::path::Path;

@@ -6,8 +6,8 @@
 //! a page of zeros, and the guest yields before its next instruction. Either way the executor finds
 //! out what happened ([`take_denied`](super::take_denied)), and ends the guest for it.
 
-use crate::preempt;
 use leasehold_pager_linux::{Answer, Denied};
+use leasehold_preempt as preempt;
 
 /// Decides for the signal handler of the fault: neither allocates nor locks.
 pub(super) fn on_denied(denied: &Denied) -> Answer {

@@ -6,7 +6,7 @@
 //! says no more than the new size. So what is to be there is left here right before.
 
 use super::paged::PagedMemory;
-use super::{CellMemory, with};
+use super::state::{CellMemory, with};
 use leasehold_pager_linux::Error;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

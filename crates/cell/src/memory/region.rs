@@ -1,7 +1,7 @@
 //! Regions that are mapped: memory that tenants communicate through, with no copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
-//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)): they are in memory as
+//!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)): they are in memory as
 //!    long as it has them, and nobody ever waits for a disk because of them.
 //! 2. *Who maps it sets frames aside.* To every other tenant its pages are foreign ones, for each of
 //!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
@@ -18,13 +18,12 @@
 
 use super::growth;
 use super::paged::{Detached, PagedMemory};
-use super::{CellMemory, with};
-use leasehold_kernel::{RegionId, RegionMapping, Selector, TenantId};
-use leasehold_pager::{AreaId, AttachmentId, Ending, PAGE, Refused, ReservationId, Sharing};
-use leasehold_pager_linux::{Error, Paging};
+use super::places::{Allowed, Created, PLACES, Place, Request, Shown};
+use super::state::{CellMemory, with};
+use leasehold_kernel::RegionId;
+use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing};
+use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
-use std::cell::Cell;
-use std::collections::HashMap;
 
 /// Places for regions that the memories of a top-level tenant and its descendants have at the most:
 /// each is looked at before the tenant runs.
@@ -32,56 +31,6 @@ const MOST: usize = 16;
 
 /// Pages that are pinned, or taken away, between two looks at who else wants to run.
 const STEP: u32 = 64;
-
-/// What a capability allows to map; `None` if nothing.
-type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
-
-/// The regions of a cell whose creators have them.
-#[derive(Debug, Default)]
-pub(super) struct Regions(HashMap<RegionId, Created>);
-
-#[derive(Debug)]
-struct Created {
-    area: AreaId,
-    /// The top-level group of its creator, and where it has it.
-    home: GroupId,
-    at: AttachmentId,
-}
-
-/// What is to be mapped, and by whom.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) region: RegionId,
-    /// Bytes.
-    pub(crate) length: u64,
-    /// The capability that allows it, and whether to write.
-    pub(crate) by: (TenantId, Selector),
-    pub(crate) writable: bool,
-}
-
-/// A place in a linear memory where a region is, or was.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// Where the memory starts, and where the place does in it.
-    memory: usize,
-    offset: usize,
-    pages: u32,
-    /// What is there.
-    at: AttachmentId,
-    shown: Shown,
-}
-
-/// What is seen at a place.
-#[derive(Debug, Clone, Copy)]
-enum Shown {
-    /// This region, and afterwards these zeros.
-    Region(Request, AreaId),
-    /// What was there is being taken away. Then comes the region, if it may still be mapped, and
-    /// the zeros otherwise; they are made then, if there are none, in the places of those that go.
-    Nothing(Option<Request>, Option<AreaId>),
-    /// Zeros, which are the program's to write to.
-    Zeros,
-}
 
 /// Why a region was not mapped.
 #[derive(Debug)]
@@ -109,11 +58,6 @@ impl From<Error> for Refusal {
             }
         }
     }
-}
-
-thread_local! {
-    /// Places in the memories of the cell: while there are none, nobody has to look at any.
-    static PLACES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether any tenant of the cell has mapped a region. A nanosecond.
@@ -227,22 +171,6 @@ pub(crate) fn replace(
 pub(crate) fn withdraw(root: GroupId, allowed: Allowed<'_>) -> Result<bool, String> {
     let withdrawn = with(|cell| cell.withdraw(root, allowed)).unwrap_or(Ok(true));
     withdrawn.map_err(|error| format!("zeros in place of a region that has gone: {error}"))
-}
-
-impl Request {
-    fn pages(&self) -> u32 {
-        self.length.div_ceil(PAGE) as u32
-    }
-
-    /// Whether the capability allows it still.
-    fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
-        let (tenant, selector) = self.by;
-        // Without its creator's memory it is nobody's, whatever the capability says.
-        regions.0.contains_key(&self.region)
-            && allowed(tenant, selector).is_some_and(|mapping| {
-                mapping.region == self.region && (mapping.writable || !self.writable)
-            })
-    }
 }
 
 impl CellMemory {
@@ -433,55 +361,5 @@ impl CellMemory {
             gone.forget(&self.paging);
         }
         Some(detached)
-    }
-}
-
-impl Regions {
-    /// If that is a region in the memory of its creator, it is nobody's from now on.
-    fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
-        if self.0.get(&region).is_some_and(|created| created.at == at)
-            && let Some(created) = self.0.remove(&region)
-        {
-            // It is there as long as somebody has it.
-            let _ = paging.abandon(created.area);
-        }
-    }
-
-    /// A top-level tenant ends: its regions are nobody's from now on. A step for each region of the
-    /// cell.
-    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
-        let ending = self.0.extract_if(|_, created| created.home == root);
-        for (_, created) in ending {
-            // It is there as long as somebody has it.
-            let _ = paging.abandon(created.area);
-        }
-    }
-}
-
-impl Place {
-    fn start(&self) -> *mut u8 {
-        (self.memory + self.offset) as *mut u8
-    }
-
-    /// The region is there, or is about to be.
-    fn shows(&self, region: RegionId) -> bool {
-        match &self.shown {
-            Shown::Region(here, _) | Shown::Nothing(Some(here), _) => here.region == region,
-            Shown::Nothing(None, _) | Shown::Zeros => false,
-        }
-    }
-
-    /// What of it is shared with others.
-    pub(super) fn shared(&self) -> Option<AttachmentId> {
-        matches!(self.shown, Shown::Region(..)).then_some(self.at)
-    }
-
-    /// It is in no memory any more.
-    pub(super) fn forget(self, paging: &Paging) {
-        PLACES.set(PLACES.get() - 1);
-        if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {
-            // They were never used.
-            let _ = paging.discard_area(zeros);
-        }
     }
 }

@@ -7,43 +7,17 @@
 //! A lock makes the whole area resident (SPC §IV-B), and is joined by mapping all of it. That is the work
 //! of the tenant that asks for it, in steps between which others run ([`Joining`]).
 
-use super::data::Identity;
-use super::paged::{Part, Prepared};
-use super::{CellMemory, with};
-use crate::image::Image;
+use super::areas::{Content, Key, SharedArea};
+use super::parts::{Part, Prepared};
+use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
 use leasehold_pager_linux::{Error, Paging};
 use leasehold_reclaim::GroupId;
-use std::collections::HashMap;
+use leasehold_wasm::image::Image;
 
 /// Pages that are read and locked, or mapped, between two looks at who else wants to run.
 const STEP: u32 = 16;
-
-/// What an area holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Content {
-    /// The image with this digest.
-    Image([u8; 32]),
-    /// A file, as it was.
-    Data(Identity),
-}
-
-/// What an area holds, and how its sharers keep it.
-type Key = (Content, SharedPages);
-
-/// The areas of a cell that can be shared.
-#[derive(Debug, Default)]
-pub(super) struct Shared(HashMap<Key, SharedArea>);
-
-#[derive(Debug)]
-struct SharedArea {
-    area: AreaId,
-    pages: u32,
-    /// What people call it.
-    name: String,
-    locked: bool,
-}
 
 /// An area, for those who want to know how memory is used.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,17 +2,13 @@
 //! them on other threads.
 
 use super::disk::Disk;
-use super::limit::Promise;
+use super::limit::{CLOSING, Promise};
 use crate::host::io::{Io, pool};
 use crate::refusals::{Refusals, Reservation};
 use leasehold_lease::Lease;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
-
-/// Descriptors of a tenant that may wait to be closed while it opens others. So many more than its
-/// limit are set aside for it.
-pub(crate) const CLOSING: u32 = 32;
 
 /// The files of one top-level tenant. Its executions and the threads that work for it share it.
 #[derive(Debug)]

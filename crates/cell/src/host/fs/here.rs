@@ -3,10 +3,11 @@
 use super::account::Account;
 use super::attempt::Try;
 use super::change::{self, Effect, PairChange};
-use super::descriptor::{Class, Mode as OpenMode, Node};
+use super::class::{Class, Site};
+use super::descriptor::{Mode as OpenMode, Node};
 use super::open::Request;
 use super::pace::Permit;
-use super::path::{Site, attempt_status};
+use super::path::attempt_status;
 use super::table::Table;
 use crate::host::io::Io;
 use crate::host::kernel;

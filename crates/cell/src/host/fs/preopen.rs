@@ -1,6 +1,7 @@
 //! The directories of a lease.
 
-use super::descriptor::{Class, Mode, Node, Open};
+use super::class::Class;
+use super::descriptor::{Mode, Node, Open};
 use super::table::Table;
 use crate::host::kernel;
 use leasehold_kernel::Errno;

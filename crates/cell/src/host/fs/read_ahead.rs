@@ -58,7 +58,8 @@ impl ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::{AHEAD, ReadAhead};
-    use crate::host::fs::descriptor::{Class, Node};
+    use crate::host::fs::class::Class;
+    use crate::host::fs::descriptor::Node;
     use crate::host::fs::transfer::{Tried, read_now};
     use rustix::fs::FileType;
     use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};

@@ -1,10 +1,21 @@
 //! What a guest is told of a file.
 
+use super::class::kind_of;
 use crate::host::answer::Answer;
-use crate::host::fs::descriptor::kind_of;
+use crate::host::kernel;
 use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::io::Result;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::fd::BorrowedFd;
 use wasmtime_wasi::p1::types::{Errno, Filetype};
+
+/// The fields of a status that guests see.
+pub(super) const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// The status of an open file.
+pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
+    kernel::status(file, FIELDS)
+}
 
 /// What a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same file.
 pub(crate) fn number(device: u64, inode: u64) -> u64 {

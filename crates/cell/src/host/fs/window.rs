@@ -4,8 +4,9 @@
 //! none is read as a whole: a listing has the place where its window ends, which the host's kernel
 //! names by a number, and reads another window from there.
 
-use super::descriptor::kind_of;
+use super::class::kind_of;
 use crate::host::kernel;
+use crate::steps::caps;
 use rustix::fs::{FileType, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
@@ -13,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes that are read at once: some hundred entries.
-pub(crate) const WINDOW: usize = 3 << 10;
+pub(crate) const WINDOW: usize = caps::WINDOW.size();
 
 /// How far a directory was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

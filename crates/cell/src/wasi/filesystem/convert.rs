@@ -1,6 +1,6 @@
 //! The interface's words for what the host's kernel says, and the other way round.
 
-use crate::host::fs::descriptor::kind_of;
+use crate::host::fs::class::kind_of;
 use crate::host::fs::status::{device, number};
 use rustix::fs::{
     Advice as HostAdvice, FileType, Statx, StatxFlags, StatxTimestamp, Timespec, UTIME_NOW,

@@ -3,9 +3,9 @@
 //! What does not wait is written when the guest says so. What would wait is written by another thread, and
 //! charged until it is.
 
-use super::Streamed;
+use super::files::Streamed;
 use super::input::failed;
-use crate::host::fs::disk::Growth;
+use crate::host::fs::growth::Growth;
 use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
