@@ -24,7 +24,7 @@ const CAPABILITIES: usize = leasehold_kernel::MESSAGE_CAPABILITIES;
 
 type Call<'a> = Caller<'a, Guest>;
 
-/// What a guest sees: the result, or the negated error number.
+/// Returns a call's value for the guest: the result, or the negated error number.
 fn answer(result: Result<i64, Errno>) -> i64 {
     result.unwrap_or_else(|errno| -i64::from(errno.number()))
 }
@@ -279,8 +279,8 @@ async fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno>
     Ok(0)
 }
 
-/// Where a message goes: the guest's buffer for the bytes, and ours for the capabilities until
-/// the kernel has let go of the guest's memory.
+/// The destination of a message: the guest's buffer for the bytes, and the host's for the
+/// capabilities while the kernel borrows the guest's memory.
 struct Destination {
     bytes: Buffer,
     list: Buffer,
@@ -323,7 +323,7 @@ impl Destination {
         (bytes, &mut self.received[..self.slots])
     }
 
-    /// Hands over what the kernel has written; returns what the guest is told.
+    /// Delivers what the kernel has written, and returns the guest's result.
     async fn deliver(
         &self,
         caller: &mut Call<'_>,
