@@ -22,6 +22,7 @@ use crate::cell::{Cell, TenantHandle};
 use crate::clock::thread_cpu_ns;
 use crate::command::StartRequest;
 use crate::config::CellConfig;
+use crate::engine_config::BACKTRACE_NS;
 use crate::exit::Exit;
 use crate::meter::Held;
 use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
@@ -113,6 +114,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let page = host_page(effort);
     held.insert(Held::HostPage.name().to_owned(), page);
     held.insert(Held::FilePage.name().to_owned(), page * FILE_PAGE);
+    let backtrace = BACKTRACE_NS * 1_000 / FACTOR;
+    held.insert(Held::Backtrace.name().to_owned(), backtrace);
 
     progress("kernel objects");
     let arena_page = arena_page(effort)?;

@@ -33,6 +33,9 @@ pub struct Reclaimed {
     pub arena_pages: u64,
     /// Pauses in giving them back, for the sake of others on the host; none with a reservation.
     pub pauses: u64,
+    /// Calls that threads for calls had begun and not finished when everything else was returned. Each keeps its thread
+    /// and its file until the file system answers, and no bound says when.
+    pub calls_under_way: u32,
 }
 
 /// How a tenant ended.

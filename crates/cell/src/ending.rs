@@ -323,6 +323,10 @@ impl Ending {
             pages: self.pages + outcome.pages_discarded,
             arena_pages: outcome.pages_discarded,
             pauses,
+            calls_under_way: self
+                .files
+                .as_ref()
+                .map_or(0, |files| files.calls_under_way()),
         };
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");

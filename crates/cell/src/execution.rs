@@ -168,7 +168,9 @@ impl Blueprint {
             local.hold(tenant, execution, Held::Memory, memories)?;
             let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
             local.hold(tenant, execution, page, pages)?;
-            local.hold(tenant, execution, Held::HostPage, host_pages)
+            local.hold(tenant, execution, Held::HostPage, host_pages)?;
+            let walks = u64::from(self.program.has_backtraces());
+            local.hold(tenant, execution, Held::Backtrace, walks)
         })
     }
 

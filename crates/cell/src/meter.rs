@@ -44,11 +44,13 @@ pub enum Held {
     HostPage,
     /// A 4 KiB page that a file grew by through an open descriptor: closing that may free it.
     FilePage,
+    /// The walk over the stack of a guest that is ended while it waits, on a cell with backtraces.
+    Backtrace,
 }
 
 impl Held {
     /// All of them, in the order of [`Held::index`].
-    pub const ALL: [Held; 10] = [
+    pub const ALL: [Held; 11] = [
         Held::Store,
         Held::Instance,
         Held::Memory,
@@ -59,6 +61,7 @@ impl Held {
         Held::WasiEntry,
         Held::HostPage,
         Held::FilePage,
+        Held::Backtrace,
     ];
 
     /// The name under which reports and profiles show it.
@@ -74,6 +77,7 @@ impl Held {
             Held::WasiEntry => "wasi_entry",
             Held::HostPage => "host_page",
             Held::FilePage => "file_page",
+            Held::Backtrace => "backtrace",
         }
     }
 
@@ -89,7 +93,8 @@ impl Held {
             | Held::MemoryPage
             | Held::PagedPage
             | Held::Descriptor
-            | Held::FilePage => &[],
+            | Held::FilePage
+            | Held::Backtrace => &[],
         }
     }
 

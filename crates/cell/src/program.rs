@@ -229,6 +229,11 @@ impl Program {
         StackClass::of_engine(self.engine())
     }
 
+    /// Whether its engine walks the stack when it traps, or is ended while it waits.
+    pub(crate) fn has_backtraces(&self) -> bool {
+        self.engine().get_wasm_backtrace_max_frames() > 0
+    }
+
     /// The engine that compiled it.
     fn engine(&self) -> &Engine {
         self.code.engine()

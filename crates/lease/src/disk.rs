@@ -1,7 +1,7 @@
 //! What a tenant may add to a disk, as a lease states it.
 
 use crate::byte_size::ByteSize;
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
 /// What a tenant, its tasks and its child tenants may add to the directories that they may change, in

@@ -1,6 +1,6 @@
 //! What a tenant may do with files, as a lease states it.
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
 /// The files that a tenant, its tasks and its child tenants may have, in total.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
 /// What a tenant does with the processor in a simulation, and how many tasks of it do so.

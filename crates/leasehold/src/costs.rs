@@ -1,6 +1,6 @@
 //! What things cost on this host: what a lease is charged.
 
-use crate::Error;
+use crate::error::Error;
 use leasehold_cell::calibrate::{Effort, calibrate};
 use leasehold_cell::profile::Profile;
 use std::path::Path;

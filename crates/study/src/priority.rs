@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 
-use crate::processes::processors;
-use crate::processor::bound_to;
+use crate::processor::{bound_to, processors};
 
 /// Has this thread go before all others of its processor, but not those that it starts; false if
 /// the host does not allow it.

@@ -92,7 +92,7 @@ pub const STRING: Cap = Cap::new(
 /// character by character.
 pub const WIDE_STRING: Cap = Cap::new(
     "bytes of a string between components that is not in UTF-8 everywhere",
-    16 * KIB,
+    8 * KIB,
     Beyond::Trap,
 );
 

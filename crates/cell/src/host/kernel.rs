@@ -28,8 +28,10 @@ pub(crate) enum Call {
     List,
     /// `ftruncate`.
     Resize,
-    /// `fsync`, `fdatasync` and `posix_fadvise`.
+    /// `fsync` and `fdatasync`.
     Sync,
+    /// `posix_fadvise`, which the cell gives by itself, too.
+    Advise,
     /// Everything that changes a directory.
     Change,
 }
@@ -244,7 +246,7 @@ pub(super) fn advise(
     advice: rustix::fs::Advice,
 ) -> Result<()> {
     let length = std::num::NonZeroU64::new(length);
-    persistently(Call::Sync, || {
+    persistently(Call::Advise, || {
         rustix::fs::fadvise(file, offset, length, advice)
     })
 }

@@ -188,6 +188,19 @@ impl Reach {
         self.making_ns
     }
 
+    /// Whether a tenant that runs the program can have more than one execution: tasks or child tenants.
+    pub fn starts_others(&self) -> bool {
+        const STARTS: [RowId; 4] = [
+            step!(KERNEL, "task_start"),
+            step!(KERNEL, "tenant_start"),
+            step!("leasehold:kernel/task", "start"),
+            step!("leasehold:kernel/tenant", "start"),
+        ];
+        STARTS
+            .iter()
+            .any(|row| self.rows.binary_search(row).is_ok())
+    }
+
     /// The rows, in the order of the [`TABLE`].
     pub fn rows(&self) -> impl Iterator<Item = RowId> {
         self.rows.iter().copied()

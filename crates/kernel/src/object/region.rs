@@ -4,27 +4,16 @@
 //! tenants map, which are beyond this crate: then a region is what a capability stands for, and
 //! its length.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, Extent, Handle, RawHandle};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
+use crate::id::TenantId;
 use crate::kernel::Kernel;
+use crate::object::region::state::{Bytes, Region};
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Region {
-    pub(crate) bytes: Bytes,
-}
-
-/// Where the bytes of a region are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Bytes {
-    /// In the arena.
-    Here(Extent),
-    /// In pages that the cell maps: so many.
-    Mapped(u64),
-}
 
 /// Names a region; no other one ever has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -20,6 +20,8 @@ pub(crate) struct Account {
     open: AtomicU32,
     /// Descriptors that the reaper has not closed yet.
     closing: AtomicU32,
+    /// Calls that a thread has begun and not finished.
+    calls: AtomicU32,
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
     closing_cpu_ns: AtomicU64,
@@ -53,6 +55,7 @@ impl Account {
             is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
             closing_cpu_ns: AtomicU64::new(0),
             io,
@@ -134,6 +137,21 @@ impl Account {
     /// Whether closing any file of the tenant's may take for ever.
     pub(super) fn has_slow_files(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// A thread begins a call.
+    pub(crate) fn call_begins(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A thread has finished a call.
+    pub(crate) fn call_ends(&self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Calls that threads have begun and not finished: nothing can take them back before the file system answers.
+    pub(crate) fn calls_under_way(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Whether everything that the tenant had open is closed.

@@ -41,7 +41,7 @@ impl ReadAhead {
     pub(super) fn go_on(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset.saturating_add(bytes);
-        let goes_on = window.contains(&offset) || window.end == offset;
+        let goes_on = window.contains(&offset) || (window.end == offset && offset > 0);
         if bytes == 0 || !goes_on {
             *window = offset..end;
             return;
