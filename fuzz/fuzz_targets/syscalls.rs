@@ -1,5 +1,5 @@
 //! Any sequence of system calls, from several tenants in two trees that end at any time: nothing
-//! panics, nothing is charged beyond a budget, and nobody is woken who is not there.
+//! panics, nothing is charged beyond a budget, and only registered executions are woken.
 #![no_main]
 
 use arbitrary::Arbitrary;

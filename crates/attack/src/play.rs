@@ -50,7 +50,7 @@ impl Player {
         thread::spawn(move || {
             let mut text = String::new();
             let read = output.read_to_string(&mut text);
-            // Nothing is waiting for it any more when that took too long.
+            // After a timeout the receiver is gone.
             let _ = sender.send(read.map(|_| text));
         });
         let Ok(text) = heard.recv_timeout(PATIENCE) else {

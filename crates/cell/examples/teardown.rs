@@ -1,5 +1,5 @@
-//! What taking memory back costs: detaching and cleaning a slot against unmapping, and starting
-//! with data segments that are copied against stock wasmtime's copy-on-write images.
+//! Measures the cost of taking memory back: detaching and cleaning a slot against unmapping, and
+//! starting with data segments that are copied against stock wasmtime's copy-on-write images.
 //!
 //! `cargo run --release -p leasehold-cell --example teardown`. Medians, in thread CPU time.
 

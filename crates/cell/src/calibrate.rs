@@ -6,8 +6,8 @@
 //! in a kernel, and the processor time of their end, less that of an empty tenant's, is divided by
 //! the amount. Medians over many ends.
 //!
-//! An end takes turns with other guests, who leave nothing of it in the caches of the processor; and
-//! it is the end's own time that they cost. So they are cold here too: in the cell a tenant that
+//! An end alternates with other guests, which evict its data from the processor's caches; the end
+//! pays for the resulting misses. The caches are therefore cold here too: in the cell a tenant that
 //! writes to more memory than such a cache holds takes every other turn, and in the kernel the same
 //! amount is written before each end.
 
@@ -54,7 +54,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Now against then.
+    /// The ratio of the present median to the stored one.
     pub fn ratio(&self) -> f64 {
         self.now_ps as f64 / self.stored_ps.max(1) as f64
     }
@@ -199,8 +199,8 @@ pub fn check(
     Ok(drifts.chain(interruption).chain(preemption).collect())
 }
 
-/// How far something is from what was stored that is charged, or counted on, as it was measured: it
-/// holds as long as it is no more than twice as much. None if either did not measure it.
+/// Compares a cost that is charged, or relied on, at its measured value with the stored one. It
+/// holds while it is at most twice the stored cost. `None` if either was not measured.
 fn drift(
     name: &str,
     (stored, now): (&Profile, &Profile),
@@ -215,15 +215,14 @@ fn drift(
     })
 }
 
-/// More than the caches of a processor that no other processor uses; what others use too is not
-/// one's own to lose.
-/// What freeing a page of a file takes, in pages of the host's heap: a stated ceiling. Where it was measured it
-/// took 0.5 µs on ext4 and up to 1 µs on tmpfs, of which a page of the heap took 0.4.
+/// More bytes than a processor's private caches hold; shared caches are not cooled. The cost of
+/// freeing a page of a file, in pages of the host's heap: a stated ceiling. Where it was measured
+/// it took 0.5 µs on ext4 and up to 1 µs on tmpfs, of which a page of the heap took 0.4.
 const FILE_PAGE: u64 = 2;
 
 const CACHE_BYTES: usize = 8 << 20;
 
-/// Leaves nothing of what was there before in the processor's own caches.
+/// Evicts everything from the processor's private caches.
 fn cool(memory: &mut [u8]) {
     for line in memory.chunks_mut(64) {
         line[0] = line[0].wrapping_add(1);
@@ -231,7 +230,7 @@ fn cool(memory: &mut [u8]) {
     std::hint::black_box(memory);
 }
 
-/// The same as a guest, without end.
+/// A guest that does the same in an endless loop.
 fn cooler() -> String {
     format!(
         r#"(module (memory (export "memory") {})
@@ -515,7 +514,8 @@ fn arena_page(effort: Effort) -> Result<u64> {
     Ok((difference * 1000).div_ceil(BYTES / 4096))
 }
 
-/// Median cost of severing a scrub entry, ps: a stranger's wait, the dearest kind.
+/// Median cost of severing a scrub entry, ps: the wait of a foreign tenant, the most expensive
+/// kind.
 fn scrub(effort: Effort) -> Result<u64> {
     const WAITS: u32 = 1000;
     let (mut kernel, mut cache) = (kernel(1 << 30), vec![0; CACHE_BYTES]);

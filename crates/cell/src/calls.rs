@@ -1,8 +1,9 @@
 //! Calls of a program's exported functions, from the controller: typed arguments, typed results.
 //!
-//! A program that was loaded to be called ([`Cell::load_exports`](crate::Cell::load_exports)) has no entry point. Its
-//! tenant makes the instance, and then answers one call after the other, each in its own turns of the processor, until
-//! it is told that there will be none ([`TenantHandle::finish`](crate::TenantHandle::finish)), is killed, or traps.
+//! A program that was loaded to be called ([`Cell::load_exports`](crate::Cell::load_exports)) has
+//! no entry point. Its tenant makes the instance, and then answers one call after the other in its
+//! own time slices. It ends when no more calls are announced
+//! ([`TenantHandle::finish`](crate::TenantHandle::finish)), when it is killed, or when it traps.
 //!
 //! 1. **Checked before it is sent.** Names, types and sizes are checked on the controller's thread (`function`):
 //!    the cell is given no call that cannot be made.
@@ -45,12 +46,12 @@ pub enum CallError {
         /// The function.
         function: String,
     },
-    /// The arguments count as more bytes than the lease allows.
+    /// The arguments are charged as more bytes than the lease allows.
     #[error("the arguments count as {bytes} bytes; `reclaim.call_bytes` allows {most}")]
     TooLarge {
-        /// What they count as.
+        /// Bytes that the arguments are charged as.
         bytes: u64,
-        /// What they may count as, for this function.
+        /// Most bytes that arguments of this function may be charged as.
         most: u64,
     },
     /// The tenant has as many calls to answer as may wait.
@@ -83,7 +84,7 @@ pub(crate) struct Call {
     reply: Sender<Result<Vec<Val>, CallError>>,
 }
 
-/// A call that was sent. Dropping it leaves the call to be made, and its results to nothing.
+/// A call that was sent. If it is dropped, the call is still made, and its results are discarded.
 #[derive(Debug)]
 pub struct PendingCall {
     answer: Receiver<Result<Vec<Val>, CallError>>,
@@ -158,7 +159,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Adds a call; says whether the execution waits for one, and is to be woken.
+    /// Adds a call; returns whether the execution waits for one, and is to be woken.
     ///
     /// # Errors
     /// When as many wait as may, or there were to be no more. The call comes back.
@@ -173,7 +174,7 @@ impl Calls {
         Ok(self.is_awaited)
     }
 
-    /// There will be no more than those that wait; says whether the execution is to be woken.
+    /// There will be no more than those that wait; returns whether the execution is to be woken.
     pub(crate) fn finish(&mut self) -> bool {
         self.is_last = true;
         self.is_awaited

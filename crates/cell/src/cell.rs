@@ -1,4 +1,4 @@
-//! A cell, from the controller's side: start tenants, end them, hear how it went.
+//! A cell, from the controller's side: starts tenants, ends them, and reports how they ended.
 //!
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
@@ -61,12 +61,12 @@ pub struct Cell {
     code_cache: Option<Arc<CodeCache>>,
     realtime: Realtime,
     own_core: Option<usize>,
-    /// The reservations that are promised; `None` if nobody is to be refused.
+    /// The reservations that are promised; `None` without an admission test.
     promises: Option<Promises>,
     raised: Arc<RaisedSteps>,
     profile: Profile,
     held: Option<HeldFrames>,
-    /// Dropped when its thread has ended: what its pools may take.
+    /// The mappings that the cell's pools may take; dropped when its thread has ended.
     _mappings: Mappings,
     io: Arc<Io>,
 }
@@ -177,7 +177,7 @@ impl Cell {
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
         let overhead = dispatch::overhead(&config);
-        // Without real-time priority the host takes what it likes.
+        // Without real-time priority the host may take any amount of time.
         let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);
         let promises = config.admission.then(|| {
             let promises = Promises::new(config.order, overhead, config.ends, ends_fit);
@@ -206,15 +206,16 @@ impl Cell {
         &self.realtime
     }
 
-    /// The core that the cell's thread keeps to and no other cell with real-time priority does that shares its network
-    /// namespace. `None` without that priority, and where each core that it may run on is another cell's: then they
-    /// wait for each other, and no reservation of either can be kept.
+    /// The core that the cell's thread is pinned to and that no other real-time cell of its network
+    /// namespace uses. `None` without real-time priority, or if every core that it may run on
+    /// belongs to another cell. In the latter case the cells wait for each other, and neither can
+    /// keep a reservation.
     pub fn own_core(&self) -> Option<usize> {
         self.own_core
     }
 
-    /// What the cell really held of the host's memory when it started; `None` if it was told to
-    /// hold nothing.
+    /// The host memory that the cell really held when it started; `None` if it was configured to
+    /// hold none.
     pub fn held(&self) -> Option<&HeldFrames> {
         self.held.as_ref()
     }
@@ -323,8 +324,8 @@ impl Cell {
         self.begin(request)?.wait()
     }
 
-    /// Admits a tenant that does not run until [`TenantHandle::go`]: so that it finds what it is
-    /// [connected](Cell::connect) to from its first instruction on.
+    /// Admits a tenant that does not run until [`TenantHandle::go`], so that its
+    /// [connections](Cell::connect) exist from its first instruction on.
     ///
     /// # Errors
     /// Like [`Cell::start_tenant`].
@@ -333,9 +334,9 @@ impl Cell {
     }
 
     /// Begins to start a tenant. The admission test runs on the calling thread. Building the
-    /// program is the tenant's own work, some 100 µs: with a reservation it takes as much of it as
-    /// it takes, without one it waits until no reservation wants the processor. So many tenants
-    /// with small budgets start sooner when they are begun together.
+    /// program is the tenant's own work, some 100 µs: it consumes the tenant's budget, or, without
+    /// a reservation, background time. Many tenants with small budgets therefore start sooner when
+    /// they are begun together.
     ///
     /// # Errors
     /// When its reservation cannot be kept.
@@ -438,9 +439,9 @@ impl Cell {
         answer.recv().unwrap_or(Err(Errno::Gone))
     }
 
-    /// What tenants have got of the processor so far; `None` for those from whom everything was
-    /// taken back. Of 64 tenants at a time it is at the same instant: more would make a command
-    /// that reservations have to wait for.
+    /// Returns the processor time that tenants have received so far; `None` for tenants that have
+    /// ended. Only groups of 64 tenants are read at the same instant, because a longer command
+    /// would delay reservations.
     pub fn processors<'a>(
         &self,
         tenants: impl IntoIterator<Item = &'a TenantHandle>,
@@ -452,32 +453,32 @@ impl Cell {
             .collect()
     }
 
-    /// What the controller's commands have taken of the cell's thread so far, by kind; nothing if
-    /// the cell has ended. This one is not counted yet.
+    /// Returns the time that the controller's commands have taken of the cell's thread so far, by
+    /// kind, without this command. Empty if the cell has ended.
     pub fn control(&self) -> Vec<(ControlKind, ControlUse)> {
         let (reply, answer) = channel();
         self.send(Command::Control(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// What was seen of the host steps so far: each row that had any, how many were longer than it says,
-    /// and the longest. Nothing if the cell has ended.
+    /// Returns the observed host steps so far: each row that had any, how many exceeded the row's
+    /// time, and the longest. Empty if the cell has ended.
     pub fn steps(&self) -> Vec<StepUse> {
         let (reply, answer) = channel();
         self.send(Command::Steps(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// What ends have cost so far beside what they are charged, and what new leases are charged now.
-    /// Nothing if the cell has ended.
+    /// Returns the costs of ends so far beside their charges, and the present prices of new leases.
+    /// Empty if the cell has ended.
     pub fn costs(&self) -> Vec<ClassCosts> {
         let (reply, answer) = channel();
         self.send(Command::Costs(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// How long the host steps took since this was asked last, in a cell that keeps it
-    /// ([`CellConfig::sample_steps`]): of each row the first few thousand.
+    /// Returns the durations of host steps since the last such call, if the cell keeps them
+    /// ([`CellConfig::sample_steps`]): the first few thousand of each row.
     pub fn take_step_samples(&self) -> Vec<StepSamples> {
         let (reply, answer) = channel();
         self.send(Command::Samples(reply));
@@ -490,8 +491,8 @@ impl Cell {
         reach.longest_raised(&self.profile, &self.raised, lease)
     }
 
-    /// What tenants that page share now, and how they use it. A look is also an observation for
-    /// those of them who leave it to the paper's rule how it is kept (SPC §IV-C).
+    /// Returns the areas that paging tenants share now, and how they use them. The call is also an
+    /// observation for areas whose policy the paper's rule picks (SPC §IV-C).
     pub fn shared(&self) -> Vec<SharedUse> {
         let (reply, answer) = channel();
         self.send(Command::Shared(reply));
@@ -521,11 +522,11 @@ impl TenantHandle {
         self.send(Command::Go(self.key));
     }
 
-    /// Calls a function of the tenant's program, after the calls that wait already: does not wait for it.
+    /// Queues a call of a function of the tenant's program, and does not wait for the result.
     ///
     /// # Errors
-    /// When the function does not take the arguments, or they are too large. Whether the tenant answers is what
-    /// the call itself tells.
+    /// When the function does not take the arguments, or they are too large. The [`PendingCall`]
+    /// reports whether the tenant answers.
     pub fn call(
         &self,
         function: &ExportedFunction,
@@ -536,7 +537,8 @@ impl TenantHandle {
         Ok(pending)
     }
 
-    /// Says that there will be no more calls: when those that wait are answered, the tenant ends with code 0.
+    /// Announces that no more calls follow: when the queued calls are answered, the tenant ends
+    /// with code 0.
     pub fn finish(&self) {
         self.send(Command::FinishCalls(self.key));
     }
@@ -577,7 +579,7 @@ impl TenantHandle {
         answer.recv().ok().flatten()
     }
 
-    /// What the tenant has got of the processor so far; `None` if everything was taken back.
+    /// Returns the processor time that the tenant has received so far; `None` if it has ended.
     pub fn processor(&self) -> Option<Processor> {
         processors(&self.inbox, vec![self.key]).pop().flatten()
     }
@@ -594,8 +596,9 @@ impl TenantHandle {
     }
 }
 
-/// Whether a program is in a form for this tenant. If it pages, no step touches more pages than admission
-/// counts, each of which may have to be fetched from the disk; if not, the program brings its own image.
+/// Checks that a program was compiled in the form that this tenant needs. If the tenant pages, no
+/// step may touch more pages than admission counts, because each page may have to be fetched from
+/// the disk. Otherwise the program brings its own image.
 fn check_paging(request: &StartRequest) -> Result<(), StartError> {
     let (program, lease) = (&request.program, &request.lease);
     let pages = lease.memory.paging.is_some();
@@ -711,13 +714,13 @@ fn run(
         })
         .and_then(|executor| {
             let held = memory::held();
-            // What takes privileges has been done: from here on the thread works for guests.
+            // All privileged set-up is done: from here on the thread works for guests.
             leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
             Ok((executor, held))
         });
     match executor {
         Ok((mut executor, held)) => {
-            // Nobody waits for a cell whose controller has gone.
+            // The controller may have gone.
             let _ = ready.send(Ok((realtime, held)));
             executor.run();
         }
@@ -731,7 +734,8 @@ fn run(
     calls::leave();
 }
 
-/// Takes the place that the configuration asks for, and says which core the cell's other threads leave to this one.
+/// Sets the core and priority that the configuration requests, and reports the core that the cell's
+/// other threads avoid.
 fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
         && let Err(error) = own_core::bind(cpu)
@@ -749,7 +753,7 @@ fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<O
         (false, _) => None,
     };
     let own_core = own.as_ref().map(|own| own.core);
-    // Where there is only one, nothing can leave it to this thread.
+    // On a single core, the other threads cannot avoid it.
     let core = config.cpu.or(own_core.filter(|_| cores > 1));
     let _ = place.send(Place { core, own_core });
     (realtime, own)
@@ -757,8 +761,8 @@ fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<O
 
 /// Where a cell's thread runs.
 struct Place {
-    /// The core that it keeps to, if it does.
+    /// The core that it is pinned to, if any.
     core: Option<usize>,
-    /// The same if no other cell does.
+    /// The same core, if no other cell is pinned to it.
     own_core: Option<usize>,
 }

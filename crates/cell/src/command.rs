@@ -17,15 +17,15 @@ use leasehold_reclaim::Statement;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// What is needed to start a tenant.
+/// The parameters of a tenant's start.
 #[derive(Clone)]
 #[allow(missing_debug_implementations)]
 pub struct StartRequest {
-    /// What to run.
+    /// The program to run.
     pub program: Arc<Program>,
-    /// Under which contract.
+    /// The tenant's contract.
     pub lease: Lease,
-    /// With which surroundings.
+    /// The arguments, variables, directories and streams of the program.
     pub surroundings: Surroundings,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Command {
         request: Box<StartRequest>,
         /// The program's engine.
         engine: Arc<EngineParts>,
-        /// The reservation that it asks for.
+        /// The processor reservation that it requests.
         promised: Option<Promised>,
         /// What it may open, if it has a directory.
         files: Option<limit::Promise>,
@@ -50,19 +50,19 @@ pub(crate) enum Command {
     },
     /// A call of one of its exported functions.
     Call(u64, Box<Call>),
-    /// There will be no more calls.
+    /// No more calls follow.
     FinishCalls(u64),
     Statement(u64, Sender<Option<Statement>>),
-    /// What each of these has got of the processor.
+    /// Requests the processor time that each of these tenants has received.
     Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
     Memory(u64, Sender<Option<MemoryUse>>),
-    /// What was seen of the host steps.
+    /// Requests the observed host steps.
     Steps(Sender<Vec<StepUse>>),
-    /// What ends cost, beside what they are charged.
+    /// Requests the costs of ends beside their charges.
     Costs(Sender<Vec<ClassCosts>>),
-    /// How long host steps took, if that is kept.
+    /// Requests the durations of host steps, if they are kept.
     Samples(Sender<Vec<StepSamples>>),
-    /// What tenants share.
+    /// Requests the areas that tenants share.
     Shared(Sender<Vec<SharedUse>>),
     Connect(Box<Connect>),
     Control(Sender<Vec<(ControlKind, ControlUse)>>),

@@ -1,9 +1,8 @@
-//! Quantiles of what was measured, with the confidence that so many measurements give.
+//! Upper bounds of quantiles, with a stated confidence.
 //!
-//! A quantile that is read off a sample is as likely too small as too large. A bound that is to hold
-//! is read off a little higher: as many places as make it an upper bound of the true quantile with
-//! the stated confidence, whatever the distribution (an order statistic; the number of larger
-//! values is binomial).
+//! A quantile that is read off a sample is as likely too small as too large. A bound is therefore
+//! read off a higher order statistic: one that is an upper bound of the true quantile with the
+//! stated confidence, whatever the distribution. (The number of larger values is binomial.)
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +10,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuantileBound {
-    /// One in so many is larger.
+    /// One value in `one_in` is larger than the true quantile.
     pub one_in: u64,
-    /// How likely it is that no more are.
+    /// The probability that the bound is no lower than the true quantile.
     pub confidence: f64,
-    /// Measurements that it is read off.
+    /// The number of measurements.
     pub samples: u64,
     /// The bound.
     pub ratio: f64,
 }
 
-/// How many of so many measurements may be larger than one of them, if that one is to be an upper
-/// bound of what is exceeded by one in `one_in`, with that confidence. `None` if there are too few
-/// for any to be.
+/// Returns how many of `samples` measurements may exceed an order statistic that bounds the
+/// quantile (exceeded by one in `one_in`) with this confidence. `None` if there are too few
+/// measurements for any bound.
 pub(crate) fn larger_allowed(samples: u64, one_in: u64, confidence: f64) -> Option<u64> {
     let share = 1.0 / one_in.max(2) as f64;
     let (n, doubt) = (samples as f64, 1.0 - confidence);
@@ -51,8 +50,8 @@ pub(crate) fn larger_allowed(samples: u64, one_in: u64, confidence: f64) -> Opti
     }
 }
 
-/// By how many standard deviations a value of the normal distribution is lower than its mean with
-/// that probability at most (Abramowitz and Stegun 26.2.23; to within 0.00045).
+/// The distance below the mean, in standard deviations, of the normal distribution's quantile with
+/// this probability (Abramowitz and Stegun 26.2.23; to within 0.00045).
 fn z_of(probability: f64) -> f64 {
     let t = (-2.0 * probability.clamp(1e-12, 0.5).ln()).sqrt();
     let numerator = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -60,8 +59,8 @@ fn z_of(probability: f64) -> f64 {
     t - numerator / denominator
 }
 
-/// The upper bound of what is exceeded by one in `one_in`, with that confidence, of sorted values.
-/// Where there are too few of them, the largest is all that can be said.
+/// Returns the upper bound, with this confidence, of the quantile that one in `one_in` of the
+/// sorted values exceeds. With too few values it is the largest one.
 pub(crate) fn bound_of_sorted(sorted: &[u64], one_in: u64, confidence: f64) -> u64 {
     let larger = larger_allowed(sorted.len() as u64, one_in, confidence).unwrap_or(0);
     let larger = usize::try_from(larger).unwrap_or(usize::MAX);

@@ -28,29 +28,30 @@ pub struct CellConfig {
     pub preemption: Mechanism,
     /// Most top-level tenants at a time.
     pub max_tenants: u32,
-    /// Who goes first: fixed priorities, or the earliest deadline.
+    /// The order of dispatch: fixed priorities, or the earliest deadline first.
     pub order: Order,
     /// Whether the cell's thread asks for real-time priority, so that no other program of the host
     /// takes time from reservations ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
     pub realtime: bool,
-    /// Whether a tenant is refused whose reservation cannot be kept beside those of the others, or
-    /// they beside it.
+    /// Whether admission is tested: a tenant is refused if its reservation, or that of any other
+    /// tenant, could then not be kept.
     pub admission: bool,
     /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
     /// baseline.
     pub shielding: Shielding,
-    /// What is reserved for the ends of background tenants, so that they have a bound, too, as long as
-    /// the reservations of tenants leave room for it. `None`: they end in time that nothing else
-    /// wants.
+    /// The processor reservation for ends of background tenants, which bounds these ends too. It
+    /// exists as long as the tenants' reservations leave room for it. `None`: background tenants
+    /// end in time that no reservation uses.
     pub ends: Option<Contract>,
-    /// What the cell has of the host's memory. `None`: it holds nothing, reservations are limits,
-    /// and no tenant pages.
+    /// The host memory that the cell holds. `None`: the cell holds no memory, memory reservations
+    /// are limits only, and no tenant pages.
     pub memory: Option<HeldMemory>,
     /// Whether the cell keeps how long each host step took, for calibration
     /// ([`Cell::take_step_samples`](crate::Cell::take_step_samples)).
     pub sample_steps: bool,
-    /// Whether what is said of a trap names the functions that were on the stack. The engine walks all of it, in a
-    /// step of up to 2 ms that no tenant is charged for: for a cell whose tenants do not mind each other.
+    /// Whether the message of a trap names the functions on the stack. The engine walks the whole
+    /// stack for it, in a step of up to 2 ms that no tenant is charged for. Only a cell without
+    /// isolation requirements among its tenants sets this.
     pub backtraces: bool,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,

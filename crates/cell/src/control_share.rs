@@ -1,21 +1,20 @@
 //! The part of the processor that the controller's commands may take from reservations.
 //!
-//! Commands come before all tenants: a kill must not wait for whoever is to be killed. So they are
-//! an interference that no admission test knows. Each of them is short, since whatever can be
-//! long, starting and ending, is the tenant's own work. And of the time in which a tenant with a
-//! reservation wants to run, commands get one [`PART`]th at the most, and one command and one kill
-//! more.
+//! Commands precede all tenants, because a kill must not wait for its target. They are therefore an
+//! interference that no admission test knows. Each command is short, since starting and ending,
+//! which can be long, are the tenant's own work. While a tenant with a reservation is ready,
+//! commands get one [`PART`]th of the time at most, plus one command and one kill.
 //!
-//! A kill has a deadline, so that it waits for no other command: it goes before them, and the pause
-//! that they have caused is not for it. Only kills delay kills. One of `n` that come at once is obeyed
-//! after `PART · n` times what the longest of them takes ([`kills_within`]): how many come at once is
-//! the controller's own doing, and at most the number of its tenants counts, since the kill of a
-//! tenant that ends already is nothing. What kills take is taken from the part of the others.
+//! A kill has a deadline: it precedes all other commands, and their pauses do not delay it. Only
+//! kills delay kills. Each of `n` simultaneous kills is obeyed after at most `PART · n` times the
+//! longest of them ([`kills_within`]). The controller determines `n`; it is at most the number of
+//! its tenants, since the kill of a tenant that ends already does nothing. The time of kills counts
+//! against the part of the other commands.
 
-/// Commands get one part in so many of the time that reservations want.
+/// While reservations are ready, commands get one in `PART` of the time.
 const PART: u64 = 20;
 
-/// What a controller asks a cell for.
+/// The kinds of commands from a controller to a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlKind {
     /// To admit a tenant.
@@ -24,21 +23,21 @@ pub enum ControlKind {
     Go,
     /// To end it.
     Kill,
-    /// To call one of its functions, or that there will be no more calls.
+    /// To call one of its functions, or to announce that no more calls follow.
     Call,
-    /// What it was charged for.
+    /// To report what it was charged for.
     Statement,
-    /// What tenants have got of the processor.
+    /// To report the processor time that tenants have received.
     Processors,
-    /// How a tenant uses its memory.
+    /// To report how a tenant uses its memory.
     Memory,
     /// To connect two tenants.
     Connect,
-    /// What commands have taken.
+    /// To report the time that commands have taken.
     Control,
-    /// What was seen of the host steps.
+    /// To report the observed host steps.
     Steps,
-    /// To end all tenants. Nobody is left whom it could keep waiting.
+    /// To end all tenants. No tenant remains that it could delay.
     Shutdown,
 }
 
@@ -83,12 +82,12 @@ pub struct ControlUse {
     pub commands: u64,
     /// All together, ns of wall time.
     pub taken_ns: u64,
-    /// The longest, ns of wall time: for so long a reservation can wait for a single command.
+    /// The longest, ns of wall time: a single command can delay a reservation by as much.
     pub longest_ns: u64,
 }
 
-/// How long the last of so many kills that come at once may have to wait and take, if none takes
-/// longer than `longest_ns`, while reservations want the processor.
+/// Returns the time within which the last of `kills` simultaneous kills is obeyed while
+/// reservations are ready, if none takes longer than `longest_ns`.
 pub(crate) const fn kills_within(kills: u64, longest_ns: u64) -> u64 {
     kills
         .saturating_sub(1)
@@ -100,15 +99,16 @@ pub(crate) const fn kills_within(kills: u64, longest_ns: u64) -> u64 {
 /// How much the commands have taken.
 #[derive(Debug, Default)]
 pub(crate) struct ControlShare {
-    /// Until then the next command waits, ns.
+    /// The instant before which no further command is obeyed, ns.
     until: u64,
-    /// Until then the next kill waits, ns.
+    /// The instant before which no further kill is obeyed, ns.
     kills_until: u64,
     uses: [ControlUse; ControlKind::ALL.len()],
 }
 
 impl ControlShare {
-    /// Until when a command has to wait for a tenant with a reservation, if it has to.
+    /// Returns the instant until which a command must wait for a tenant with a reservation, if it
+    /// must.
     pub(crate) fn pause(&self, kind: ControlKind, now: u64) -> Option<u64> {
         let until = match kind {
             ControlKind::Kill => self.kills_until,
@@ -123,7 +123,7 @@ impl ControlShare {
         let pause_ns = taken_ns * (PART - 1);
         if kind == ControlKind::Kill {
             self.kills_until = to + pause_ns;
-            // What was still to be waited for is not over because a kill has run meanwhile.
+            // A kill that ran meanwhile does not shorten the remaining pause.
             self.until = self.until.max(from) + taken_ns + pause_ns;
         } else {
             self.until = to + pause_ns;

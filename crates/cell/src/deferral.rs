@@ -1,11 +1,11 @@
-//! Wake-ups of a tenant whose budget is used up.
+//! Wake-ups of a tenant whose budget is depleted.
 //!
-//! They come from other threads, as often as those have done something for the tenant, and none of its tasks can run
-//! before its budget is replenished. As messages they would interrupt less urgent tenants, at the cost of
-//! those. So they are kept here meanwhile, and the tenant hears of them in its next turn (SPR §III-D: activations
-//! are processed when the server can run).
+//! Other threads send a wake-up whenever they have finished work for the tenant, but none of its
+//! tasks can run before its budget is replenished. As messages, wake-ups would interrupt servers of
+//! lower priority at their cost. They are therefore kept here until the tenant's next dispatch (SPR
+//! §III-D: activations are processed when the server can run).
 //!
-//! A tenant whose wake-ups are deferred has a task that is ready: that it has a next turn is certain.
+//! A tenant whose wake-ups are deferred has a ready task, so that a next dispatch is certain.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(crate) struct Deferral {
 }
 
 impl Deferral {
-    /// From now on wake-ups are kept.
+    /// Starts to keep wake-ups.
     pub(crate) fn begin(&self) {
         if !self.is_on() {
             self.lock().get_or_insert_default();
@@ -33,18 +33,20 @@ impl Deferral {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// From now on wake-ups are messages. Returns the executions that were woken meanwhile.
+    /// Ends the deferral: wake-ups are messages again. Returns the executions that were woken
+    /// meanwhile.
     pub(crate) fn end(&self) -> Vec<u64> {
         self.is_on.store(false, Ordering::Release);
         self.lock().take().unwrap_or_default()
     }
 
-    /// Keeps the wake-up of an execution, if they are kept now; whether it did. On any thread.
+    /// Keeps the wake-up of an execution if wake-ups are deferred now, and returns whether it did.
+    /// Callable on any thread.
     pub(crate) fn keep(&self, execution: u64) -> bool {
         if !self.is_on() {
             return false;
         }
-        // A deferral that has just ended has no list any more: then this is a message.
+        // A deferral that has just ended has no list: the wake-up is then sent as a message.
         self.lock()
             .as_mut()
             .map(|kept| kept.push(execution))

@@ -1,9 +1,9 @@
-//! Who runs next on a cell: the processor reservations of its tenants, and what their tasks are.
+//! Dispatching on a cell: the processor reservations of its tenants, and their tasks.
 //!
 //! The decision itself is [`leasehold_reserve`]'s, a state machine that knows tasks only by their
-//! identifiers. Here they get a meaning: a task is an execution of a tenant, or the tenant's
-//! *upkeep*: firing its timers and taking back what ended. Upkeep is a task like any other, so
-//! that a tenant pays for its own timers and for its own end.
+//! identifiers. This module gives them a meaning: a task is an execution of a tenant, or the
+//! tenant's *maintenance task*, which fires its timers and takes back what ended. A maintenance
+//! task is scheduled like any other, so that a tenant pays for its own timers and for its own end.
 
 use crate::config::CellConfig;
 use crate::profile::PreemptionCosts;
@@ -19,22 +19,22 @@ use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// How long one of several tasks of tenants without a reservation runs before the next one does.
+/// The time slice of background tasks.
 pub const BACKGROUND_SLICE: Duration = Duration::from_millis(1);
 
-/// What a task of the scheduler is.
+/// The meaning of a task of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Poll this execution.
     Execution(u64),
     /// Fire the timers of the top-level tenant with this key, and take back what of it ended.
     Upkeep(u64),
-    /// Take back what background tenants left that have ended, under the reservation for that.
+    /// Take back what ended background tenants left, under the reservation for ends.
     Ends,
 }
 
-/// The part of the processor that a top-level tenant and all its descendants run on: their
-/// reservation, or their turns in what nobody has reserved.
+/// The processor share of a top-level tenant and all its descendants: their reservation, or their
+/// time slices in the background.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
     server: ServerId,
@@ -42,18 +42,18 @@ pub(crate) struct Share {
     standing: Standing,
 }
 
-/// What a tenant asks of the processor, and the cell can give it beside what it has promised.
+/// A tenant's processor request that has passed the admission test.
 #[derive(Debug)]
 pub(crate) struct Promised {
     /// Its reservation, if it has one.
     pub(crate) contract: Option<Contract>,
-    /// `None` where nobody is refused.
+    /// `None` without an admission test.
     #[expect(dead_code, reason = "dropped when the reservation is given back")]
     pub(crate) promise: Option<Promise>,
 }
 
 impl Share {
-    /// How urgent it is that this tenant is woken, and whether it can be.
+    /// The urgency of wake-ups of this tenant, and whether they are deferred.
     pub(crate) const fn standing(&self) -> &Standing {
         &self.standing
     }
@@ -65,10 +65,9 @@ pub(crate) struct Turn {
     pub(crate) task: TaskId,
     pub(crate) work: Work,
     pub(crate) urgency: Urgency,
-    /// Messages that are at least this urgent must not wait until the turn is over.
+    /// Messages of at least this urgency preempt the turn.
     pub(crate) interrupted_from: Urgency,
-    /// Begins what a reservation is for, after others had the processor: no timer of theirs may
-    /// interrupt it.
+    /// Whether the reservation starts after other tenants ran: their timers must not interrupt it.
     pub(crate) is_fresh: bool,
 }
 
@@ -84,7 +83,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// A dispatcher without tenants, for at most `executions` at once.
     pub(crate) fn new(config: &CellConfig, executions: u32) -> Self {
-        // One more server and task are those of the reservation for ends.
+        // The reservation for ends needs one more server and one more task.
         let servers = config.max_tenants.saturating_add(1);
         let tasks = servers.saturating_add(executions);
         let scheduler = Scheduler::new(Config {
@@ -103,7 +102,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sets the reservation of a tenant up; without one it gets what nobody reserved.
+    /// Sets up the reservation of a tenant, or its share of the background if it has none.
     ///
     /// # Errors
     /// When the cell has no place for another tenant.
@@ -136,13 +135,13 @@ impl Dispatcher {
     /// its reservation or, in the background, its time slices. Call [`decide`](Self::decide)
     /// afterwards.
     pub(crate) fn charge(&mut self, share: &Share, time: Nanos, now: Nanos) {
-        // A tenant that is gone pays nothing any more.
+        // A tenant that has ended is not charged.
         let _ = self.scheduler.charge(share.server, time, now);
     }
 
-    /// A tenant ends from now on, under its own reservation: so that what it did to its budget before
-    /// does not put that off, its replenishments are joined ([`while_ending`]). Without a reservation,
-    /// and of budgets that come back as a whole, nothing changes.
+    /// Starts the end of a tenant under its own reservation. Its replenishments are joined
+    /// ([`while_ending`]), so that earlier fragmentation of its budget does not delay the end.
+    /// Changes nothing without a reservation, or for budgets that are replenished as a whole.
     pub(crate) fn begin_end(&mut self, share: &Share, now: Nanos) {
         let Ok(contract) = self.scheduler.contract(share.server) else {
             return;
@@ -155,13 +154,13 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a tenant's share back, and takes what is left of its tasks away.
+    /// Removes a tenant's share and its remaining tasks.
     pub(crate) fn give_back(&mut self, share: &Share, now: Nanos) {
         let removed = self.scheduler.remove_server(share.server, now);
         debug_assert!(removed.is_ok(), "a share is given back once");
     }
 
-    /// What a tenant has got so far, and what it has left.
+    /// Returns the processor time that a tenant has received so far, and its remaining budget.
     pub(crate) fn processor(&self, share: &Share, now: Nanos) -> Option<Processor> {
         let server = share.server;
         let state = match self.scheduler.state(server).ok()? {
@@ -178,7 +177,7 @@ impl Dispatcher {
         })
     }
 
-    /// What a tenant has got so far, up to the last decision.
+    /// Returns the processor time that a tenant had received at the last decision.
     pub(crate) fn supply(&self, share: &Share) -> Supply {
         self.scheduler.supply(share.server).unwrap_or_default()
     }
@@ -198,21 +197,21 @@ impl Dispatcher {
         Ok(task)
     }
 
-    /// Takes a task away, also the one that runs.
+    /// Removes a task, even the running one.
     pub(crate) fn remove(&mut self, task: TaskId, now: Nanos) {
         self.tasks[task.index()] = None;
         let removed = self.scheduler.remove_task(task, now);
         debug_assert!(removed.is_ok(), "a task is removed once");
     }
 
-    /// Something happened that a task waits for. Idempotent.
+    /// Wakes a task. Idempotent.
     pub(crate) fn wake(&mut self, task: TaskId, now: Nanos) {
-        // A task that is gone has nothing to do.
+        // The task may have been removed.
         let _ = self.scheduler.wake(task, now);
         self.defer_wakes(task);
     }
 
-    /// Has the wake-ups of a task's tenant wait, if the tenant has a task that is ready and no budget.
+    /// Defers the wake-ups of a task's tenant, if the tenant has a ready task and no budget.
     fn defer_wakes(&self, task: TaskId) {
         if let Some((owner, _, share)) = &self.tasks[task.index()]
             && share.reserved
@@ -223,7 +222,7 @@ impl Dispatcher {
         }
     }
 
-    /// The executions of a turn's tenant that were woken while it had no budget.
+    /// Returns the executions of a turn's tenant whose wake-ups were deferred.
     pub(crate) fn deferred(&self, turn: &Turn) -> Vec<u64> {
         let deferral = match &self.tasks[turn.task.index()] {
             Some((.., share)) => share.standing.deferral(),
@@ -235,8 +234,8 @@ impl Dispatcher {
         }
     }
 
-    /// A task has nothing to do, until somebody wakes it or `until`. For one that waits already,
-    /// `until` replaces the earlier one. Returns how urgent waking it is from now on, if that has
+    /// Blocks a task until it is woken or until `until`. For a task that is blocked already,
+    /// `until` replaces the earlier instant. Returns the new urgency of its wake-ups, if that has
     /// changed.
     pub(crate) fn block(
         &mut self,
@@ -255,18 +254,19 @@ impl Dispatcher {
         Some(Urgency::of_deadline(deadline))
     }
 
-    /// The cell does what no tenant asked for, such as admitting another one, or waits for others
-    /// to have the processor: until [`resume`](Self::resume) nobody is charged.
+    /// Suspends charging while the cell works for no tenant, such as for an admission, or waits for
+    /// the processor: until [`resume`](Self::resume).
     pub(crate) fn pause(&mut self, now: Nanos) {
         self.scheduler.pause(now);
     }
 
-    /// The cell is the tenants' again.
+    /// Resumes charging.
     pub(crate) fn resume(&mut self, now: Nanos) {
         self.scheduler.resume(now);
     }
 
-    /// The thread was stalled for `time` until `now`: the tenant that runs is not charged for that.
+    /// Excludes `time` before `now`, for which the thread was stalled, from the running tenant's
+    /// charge.
     pub(crate) fn spare(&mut self, time: Nanos, now: Nanos) {
         self.scheduler.pause(now - time.min(now));
         self.scheduler.resume(now);
@@ -289,7 +289,8 @@ impl Dispatcher {
                 None => {
                     let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
                     if deadline > now {
-                        // From then on it may have a later one, which others have to be heard for.
+                        // After its deadline the server may have a later one, and other messages
+                        // must be read.
                         timer = Some(timer.map_or(deadline, |timer| timer.min(deadline)));
                         Urgency::of_deadline(deadline)
                     } else {
@@ -315,13 +316,13 @@ impl Dispatcher {
         (turn, timer)
     }
 
-    /// The task of a turn really runs now.
+    /// Records that the task of a turn really runs now.
     pub(crate) const fn entered(&mut self, turn: &Turn) {
         self.last = Some(turn.task);
     }
 }
 
-/// What scheduling takes here, for the admission test: as it was measured, and nothing if it was not.
+/// The measured costs of scheduling, for the admission test; zero if they were not measured.
 pub(crate) fn overhead(config: &CellConfig) -> Overhead {
     let measured = config.profile.preemption.as_ref();
     Overhead {
@@ -329,30 +330,30 @@ pub(crate) fn overhead(config: &CellConfig) -> Overhead {
     }
 }
 
-/// What a timer's interrupt takes here, of which those pay whom it is for: as it was measured, and
-/// nothing if it was not.
+/// The measured cost of a timer interrupt, which the server pays that the timer is for; zero if it
+/// was not measured.
 fn interrupt_ns(config: &CellConfig) -> Nanos {
     let measured = config.profile.preemption.as_ref();
     measured.map_or(0, |costs| costs.interrupt.p50_ns)
 }
 
-/// What lies between a decision and the guest that it is for, usually, of which those pay who have
-/// preempted that guest: as it was measured, and nothing if it was not.
+/// The measured usual time between a decision and the resumption of its guest, which the server
+/// pays that preempted the guest; zero if it was not measured.
 fn way_back_ns(config: &CellConfig) -> Nanos {
     let measured = config.profile.preemption.as_ref();
     measured.map_or(0, |costs| costs.decision.p50_ns + costs.switch.p50_ns)
 }
 
-/// A tenant whose deadline has passed: it goes on with a later one when its budget ends, so that
-/// everybody with a reservation is heard.
+/// The urgency from which a tenant is interrupted after its deadline has passed: it continues with
+/// a later deadline, so that every tenant with a reservation can preempt it.
 const LATE: Urgency = Urgency::of_priority(0);
 
-/// From which urgency on a message interrupts a reservation that runs.
+/// Returns the urgency from which a message preempts a running reservation.
 ///
-/// Once by a message of equal urgency, because the wake-up may be for another task of the same
-/// tenant; when the cell has looked and the same task goes on, only by what is more urgent; and in
-/// its non-preemptive region not a second time by anybody but the controller (SPR §III-F), for
-/// then its timer is set to the end of that region.
+/// A message of equal urgency preempts once, because the wake-up may be for another task of the
+/// same tenant. When the cell has decided and the same task continues, only a higher urgency
+/// preempts. In the non-preemptive region only the controller preempts a second time (SPR §III-F),
+/// because the timer is then set to the end of that region.
 const fn interrupted_from(urgency: Urgency, again: bool, protected: bool) -> Urgency {
     if again && protected {
         Urgency::CONTROL
@@ -363,28 +364,28 @@ const fn interrupted_from(urgency: Urgency, again: bool, protected: bool) -> Urg
     }
 }
 
-/// What a tenant has got of the processor.
+/// The processor time of a tenant.
 #[derive(Debug, Clone, Copy)]
 pub struct Processor {
-    /// Whether it runs, and if not, what keeps it from running.
+    /// Whether it runs, and if not, why.
     pub state: ProcessorState,
     /// Its counters since it was started.
     pub supply: Supply,
-    /// What of its reservation it may still use before more comes back, ns; `None` for a tenant
-    /// without a reservation.
+    /// The budget that remains before the next replenishment, ns; `None` for a tenant without a
+    /// reservation.
     pub budget_left_ns: Option<u64>,
 }
 
-/// Whether a tenant runs.
+/// The processor state of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessorState {
     /// It runs now.
     Running,
-    /// It would run, but somebody else does.
+    /// It is ready, but another tenant runs.
     Ready,
     /// It waits for something.
     Blocked,
-    /// It has used its budget up and waits for more.
+    /// Its budget is depleted; it waits for a replenishment.
     Depleted,
 }
 
@@ -418,8 +419,8 @@ pub fn contract(cpu: &Cpu) -> Contract {
         .with_slice(cpu.slice().get())
 }
 
-/// What a lease asks of the processor, for the admission test: its reservation, or that of a background
-/// tenant, with host steps that hold the processor for at most `longest_step_ns`
+/// Returns the claim of a lease for the admission test: its reservation, or none for a background
+/// tenant, and host steps of at most `longest_step_ns`
 /// ([`Reach::longest`](crate::steps::Reach::longest)).
 pub fn claim(lease: &Lease, longest_step_ns: u64) -> Contract {
     match &lease.cpu {
@@ -601,7 +602,7 @@ mod tests {
         let mut config = CellConfig::new(Profile::free());
         config.order = Order::EarliestDeadline;
         let mut dispatcher = Dispatcher::new(&config, 2);
-        // The clock of whoever wakes: the deadlines are a minute and an hour from now.
+        // Wake-ups read this clock: the deadlines are a minute and an hour from now.
         let now = monotonic_ns();
         let [short, long] = [60, 3_600].map(|seconds: u64| {
             let contract = Contract::new(1_000_000_000, seconds * 1_000_000_000);
@@ -619,7 +620,8 @@ mod tests {
             let is_sooner = other.0.server == short.0.server;
             let message = other.0.standing().urgency();
             assert_eq!(message >= turn.interrupted_from, is_sooner);
-            // Another task of the same tenant may be meant once, and not when that was looked at.
+            // A wake-up of equal urgency preempts once, because it may be for another task of the
+            // same tenant.
             let own = running.0.standing().urgency();
             assert!(own >= turn.interrupted_from);
             dispatcher.entered(&turn);
@@ -644,7 +646,7 @@ mod tests {
             turn.map(|turn| turn.urgency),
             Some(Urgency::of_deadline(100))
         );
-        // Kept from running by something outside, until its deadline has passed.
+        // The cell is paused until the deadline has passed.
         dispatcher.pause(10);
         dispatcher.resume(150);
         let (turn, _) = dispatcher.decide(150);

@@ -1,17 +1,17 @@
-//! Whether what is charged is still enough: every real cost is compared with its charge.
+//! Detects charges that are too low: every real cost is compared with its charge.
 //!
-//! A calibrated bound is true of the host as it was when it was measured. Memory that slows down, a
-//! kernel that is renewed, or a neighbour of the virtual machine makes it wrong, and no calibration
-//! notices. So a cell keeps, for each [class](CostClass) of work,
+//! A calibrated bound describes the host at the time of the measurement. Slower memory, a new
+//! kernel, or a neighbour of the virtual machine can invalidate it. So a cell keeps, for each
+//! [class](CostClass) of work,
 //!
 //! - a [sketch](Sketch) of the ratios of measured to charged time, from which quantiles can be told
 //!   with their confidence, and
 //! - a [sequential test](Drift) of whether the charge is exceeded more often than stated.
 //!
-//! When the test says so, the class costs more for tenants that are admitted from then on. What
-//! a tenant was charged when it was admitted stays as it is. A price falls when as many costs as say
-//! so with the confidence of all quantiles would have been covered by a lower one, and never below
-//! that of the profile: a host that was disturbed for some seconds does not make leases dear for ever.
+//! When the test says so, the class costs more for tenants that are admitted from then on. What a
+//! tenant was charged when it was admitted stays as it is. A price falls when a lower one would
+//! have covered enough costs for the confidence of all quantiles, but never below that of the
+//! profile. A disturbance of some seconds therefore does not raise prices for ever.
 //!
 //! Nothing here allocates: a class is an array of counters and five numbers.
 
@@ -56,16 +56,16 @@ impl Price {
     /// What the profile says.
     pub const BASE: Price = Price(1024);
 
-    /// The highest price: what costs more than this was not measured, it was mistaken.
+    /// The highest price: a larger ratio is an error of measurement.
     const HIGHEST: Price = Price(64 * 1024);
 
-    /// A time at the price of the profile, at this price. Rounded up.
+    /// Converts a time at the profile's price to this price, rounded up.
     pub(crate) fn of(self, base_ns: u64) -> u64 {
         let priced = u128::from(base_ns) * u128::from(self.0);
         u64::try_from(priced.div_ceil(1024)).unwrap_or(u64::MAX)
     }
 
-    /// How much at the price of the profile a budget pays for at this price. Rounded down.
+    /// Converts a budget at this price to the profile's price, rounded down.
     pub(crate) fn buys(self, budget_ns: u64) -> u64 {
         let base = u128::from(budget_ns) * 1024 / u128::from(self.0);
         u64::try_from(base).unwrap_or(u64::MAX)
@@ -76,7 +76,7 @@ impl Price {
         f64::from(self.0) / 1024.0
     }
 
-    /// An account that was kept at the price of the profile, at this price.
+    /// Converts an account at the profile's price to this price.
     pub(crate) fn of_statement(self, mut statement: Statement) -> Statement {
         let price = |ps: &mut Picos| ps.0 = self.of(ps.0);
         let Statement {
@@ -158,8 +158,8 @@ impl Sketch {
         of_octave * (1.0 + f64::from(eighth + 1) / 8.0)
     }
 
-    /// What all but `one_in` ratios stay below, with that confidence; `None` if too few were counted
-    /// to say so.
+    /// Returns the bound that all but one in `one_in` ratios stay below, with this confidence;
+    /// `None` if too few were counted.
     pub(crate) fn bound(&self, one_in: u64, confidence: f64) -> Option<QuantileBound> {
         let mut larger = larger_allowed(self.samples, one_in, confidence)?;
         let bucket = self.counts.iter().enumerate().rev().find(|(_, count)| {
@@ -221,20 +221,20 @@ impl Drift {
         alarm
     }
 
-    /// Nothing speaks against the charge.
+    /// Whether no evidence against the charge has accumulated.
     const fn is_quiet(self) -> bool {
         self.evidence == 0
     }
 }
 
-/// What is known of a class.
+/// The state of a class.
 #[derive(Debug, Clone)]
 struct Class {
     sketch: Sketch,
     drift: Drift,
     price: Price,
-    /// The smallest cost ÷ base charge, in 1,024ths, of those above the price since nothing spoke
-    /// against it.
+    /// The smallest ratio of cost to base charge, in 1,024ths, among costs above the price since
+    /// the evidence was last zero.
     least_exceeding: u64,
     exceeded: u64,
     alarms: u32,
@@ -257,8 +257,8 @@ impl Default for Class {
 }
 
 impl Class {
-    /// Looks after so many costs whether a lower price would do. Among them a quantile's bound may
-    /// leave out some.
+    /// The number of costs after which a lower price is considered. It is large enough for a
+    /// quantile's bound to leave some costs out.
     const TRIAL: u64 = 1 << 17;
 
     /// Lowers the price to the lowest that would have covered all but the stated share of the costs
@@ -276,7 +276,7 @@ impl Class {
     }
 }
 
-/// What a cell says of a class.
+/// The report of a class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassCosts {
     /// Which one.
@@ -285,12 +285,12 @@ pub struct ClassCosts {
     pub samples: u64,
     /// How many were more than their tenant had been charged.
     pub exceeded: u64,
-    /// How often it was found that the charge does not hold.
+    /// Alarms that the charge does not hold.
     pub drifts: u32,
     /// What tenants are charged now, as a factor on the profile.
     pub price: Price,
-    /// Measured ÷ charged at the price of the profile: what all but one in 10,000 stay below, with
-    /// a confidence of 95 %; `None` while there are too few.
+    /// The bound of measured ÷ charged (at the profile's price) that all but one in 10,000 costs
+    /// stay below, with a confidence of 95 %; `None` while there are too few costs.
     pub bound: Option<QuantileBound>,
 }
 
@@ -307,13 +307,13 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    /// What a tenant that is admitted now is charged for a class.
+    /// Returns the price of a class for tenants that are admitted now.
     pub(crate) fn price(&self, class: CostClass) -> Price {
         self.classes[class as usize].price
     }
 
-    /// What a piece of work of a tenant took, that was charged `base_ns` at the price of the profile,
-    /// and at `paid` when it was admitted. True if tenants are charged more from now on.
+    /// Records the time of a tenant's work that was charged `base_ns` at the profile's price, and
+    /// admitted at the price `paid`. Returns whether the price rises.
     pub(crate) fn observe(
         &mut self,
         class: CostClass,
@@ -328,7 +328,8 @@ impl Prices {
         let class = &mut self.classes[class as usize];
         class.sketch.record(measured_ns, base_ns);
         class.exceeded += u64::from(measured_ns > paid.of(base_ns));
-        // Judged by the price of today: what was admitted long ago tells of today's costs as well.
+        // The present price applies: tenants that were admitted long ago show present costs as
+        // well.
         let exceeds = measured_ns > class.price.of(base_ns);
         if class.drift.is_quiet() {
             class.least_exceeding = u64::MAX;
@@ -347,8 +348,8 @@ impl Prices {
         }
         class.since = Sketch::default();
         class.alarms += 1;
-        // One step at least, and as many as cover the least of what exceeded the price every time:
-        // were that not enough, there is another alarm.
+        // At least one step, and as many as cover the smallest exceeding cost. If that is not
+        // enough, there is another alarm.
         let before = class.price;
         class.price = class.price.raised();
         while u64::from(class.price.0) < class.least_exceeding && class.price < Price::HIGHEST {
@@ -393,8 +394,8 @@ mod tests {
             mixed ^ (mixed >> 31)
         }
 
-        /// A cost that is half of the charge, give or take a half of that, and above the charge
-        /// once in `one_in`.
+        /// A cost between a quarter and three quarters of the charge, and above the charge once in
+        /// `one_in`.
         fn cost(&mut self, charge: u64, one_in: u64) -> u64 {
             match self.next().is_multiple_of(one_in) {
                 true => charge * 3,

@@ -10,12 +10,13 @@ use leasehold_reserve::Supply;
 /// Which part of ending a tenant a measurement covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// The bound that was charged: what ending this tenant may cost, ns of processor time. All
-    /// that it and those below it were charged, if its end reports the account by class; else what
-    /// it was charged and the budgets of its children, which is no less.
+    /// The bound that was charged: what ending this tenant may cost, ns of processor time. If the
+    /// end reports the account by class, it is the sum of what the tenant and its descendants were
+    /// charged. Otherwise it is what the tenant was charged plus the budgets of its children, which
+    /// is no less.
     pub predicted_ns: u64,
-    /// Wall time from the kill until no instruction of the tenant could run any more, ns; next to
-    /// nothing if it ended by itself. What is below counts from the kill, too, on the wall's clock.
+    /// Wall time from the kill until no instruction of the tenant could run, ns; close to zero if
+    /// the tenant ended by itself. The wall times below start at the kill as well.
     pub effect_ns: u64,
     /// Until everything was severed and the tenant's slots could be used again.
     pub reusable: Elapsed,
@@ -29,9 +30,10 @@ pub struct Reclaimed {
     pub steps: u64,
     /// Pages given back: of linear memories, stacks, and the arena.
     pub pages: u64,
-    /// How many of them were the arena's.
+    /// Pages of the arena among them.
     pub arena_pages: u64,
-    /// Pauses in giving them back, for the sake of others on the host; none with a reservation.
+    /// Pauses between slices of giving pages back, which other programs of the host need; none with
+    /// a reservation.
     pub pauses: u64,
     /// Calls that threads for calls had begun and not finished when everything else was returned. Each keeps its thread
     /// and its file until the file system answers, and no bound says when.
@@ -43,17 +45,17 @@ pub struct Reclaimed {
 pub struct Ended {
     /// How its program ended.
     pub exit: Exit,
-    /// When, on the clock of [`crate::clock::monotonic_ns`]: its program ran no more, and nothing
-    /// had been taken back.
+    /// The instant of the end, on the clock of [`crate::clock::monotonic_ns`]: the program had
+    /// stopped, and nothing had been taken back.
     pub at_ns: u64,
     /// Its account at the moment it ended, by class.
     pub statement: Statement,
     /// How it used its memory, until it ended.
     pub memory: MemoryUse,
-    /// What its lease refused to it and its descendants.
+    /// Requests of the tenant and its descendants that its lease refused.
     pub refusals: Vec<Refusal>,
     /// What ending it cost.
     pub reclaimed: Reclaimed,
-    /// What it got of the processor, its end included.
+    /// Processor time that it received, its end included.
     pub supply: Supply,
 }

@@ -8,8 +8,8 @@
 //! 3. **Return**: the pages of its memories, stack and arena are given back in slices, with pauses
 //!    ([`crate::pace`]) unless the tenant has a reservation.
 //!
-//! The steps are work of the tenant that ends: they are taken in its own turns of the processor,
-//! and every tenant cleans its own pages.
+//! The steps are work of the ending tenant: they run in its own processor time, and every tenant
+//! cleans its own pages.
 
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::drift::{CostClass, Price};
@@ -33,15 +33,15 @@ use std::sync::mpsc::Sender;
 /// Scrub entries severed in one step.
 const SEVER: u32 = caps::SCRUBS.most as u32;
 
-/// Why a tenant ends, and since when its end is waited for.
+/// Why a tenant ends, and since when.
 pub(crate) struct Cause {
     pub(crate) exit: Exit,
-    /// When it was asked for: for a kill, when the controller did.
+    /// The instant of the request; for a kill, the controller's call.
     pub(crate) asked_ns: u64,
 }
 
 impl Cause {
-    /// An end that is asked for now.
+    /// An end that is requested now.
     pub(crate) fn now(exit: Exit) -> Self {
         Self {
             exit,
@@ -57,21 +57,21 @@ pub(crate) struct Ending {
     statement: Statement,
     class: Option<CostClass>,
     price: Price,
-    /// What was charged, at the price of the profile.
+    /// The charge, at the profile's price.
     charged_ns: u64,
     began_wall: u64,
     cpu_ns: u64,
     end: End,
     phase: Phase,
-    /// Nothing of the kernel's is left to be severed.
+    /// Whether the kernel has severed everything.
     is_severed: bool,
     /// Executions severed in the current step.
     severed: Vec<u64>,
     /// Programs that were severed and are still to be dropped.
     stopped: Vec<Remains>,
-    /// What they held.
+    /// The holdings of the severed executions.
     held: Holdings,
-    /// What dropped programs left behind.
+    /// What dropped programs left to be cleaned.
     leavings: Leavings,
     /// The memory reservation of a top-level tenant.
     tenancy: Option<Tenancy>,
@@ -92,12 +92,12 @@ enum Phase {
     Done,
 }
 
-/// What an ending tenant was charged at, and what a top-level tenant has besides what every tenant has.
+/// The price of an ending tenant, and what only a top-level tenant has.
 pub(crate) struct Belongings {
-    /// What its end is charged as, if it is a top-level tenant. (A child that ends alone is work of its
-    /// tenant like any other; its charge is a part of its tenant's end.)
+    /// The cost class of its end, if it is a top-level tenant. (The end of a single child is
+    /// ordinary work of its tenant; its charge is a part of the tenant's end.)
     pub(crate) class: Option<CostClass>,
-    /// What it was charged, as a factor on the profile.
+    /// The price at which it was admitted.
     pub(crate) price: Price,
     /// Its memory reservation.
     pub(crate) tenancy: Option<Tenancy>,
@@ -106,19 +106,20 @@ pub(crate) struct Belongings {
     pub(crate) files: Option<Arc<Account>>,
 }
 
-/// What an execution held is given back by the end of its tenant from now on.
+/// Transfers an execution's holdings to the end of its tenant.
 fn taken_over(execution: u64) -> Holdings {
     local::with(|local| local.holdings.remove(&execution)).unwrap_or_default()
 }
 
-/// What the executor does for an ending tenant.
+/// The executor's operations for an ending tenant.
 pub(crate) trait Programs {
     /// Takes an execution out of the executor's hands.
     fn remove(&mut self, execution: u64) -> Option<Remains>;
 }
 
 impl Ending {
-    /// Marks the tenant: from here on nothing of it can be used. `None` if it has ended already.
+    /// Marks the tenant as ended: nothing of it can be used from here on. Returns `None` if it has
+    /// ended already.
     ///
     /// `program` is the tenant's own execution, if it has ended by itself and is still to be dropped.
     pub(crate) fn begin(
@@ -138,7 +139,7 @@ impl Ending {
         let mut refusals = Vec::new();
         if let Some(files) = &files {
             refusals = files.refusals().take();
-            // What other threads did for it before is no part of its end.
+            // Earlier work of other threads is no part of its end.
             files.take_cpu_ns();
         }
         let (began_wall, began_cpu) = (monotonic_ns(), thread_cpu_ns());
@@ -211,7 +212,7 @@ impl Ending {
     fn sever(&mut self, programs: &mut impl Programs, pools: &Pools, began_cpu: u64) {
         if let Some(program) = self.stopped.pop() {
             let _step = begin(step!("engine", "store drop"));
-            // Outside `local::with`: it runs the destructors of host calls.
+            // Outside `local::with`, because dropping runs the destructors of host calls.
             keep_freed(|| drop(program));
             pools.claim(&mut self.leavings);
             return;
@@ -250,7 +251,7 @@ impl Ending {
             }
         } else if let Some(files) = &self.files {
             if files.is_closed() {
-                // The thread that closed them did it for this end.
+                // The time of the closing thread belongs to this end.
                 self.cpu_ns += files.take_closing_cpu_ns();
                 self.files = None;
             }
@@ -279,7 +280,7 @@ impl Ending {
         progress
     }
 
-    /// How long after its end was asked for an instant is.
+    /// The time from the request of the end to an instant.
     fn since_asked(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.cause.asked_ns)
     }
@@ -305,8 +306,8 @@ impl Ending {
         }
     }
 
-    /// Tells the controller, if there is one. `supply` is what the tenant got of the processor,
-    /// and so many `pauses` there were in giving its pages back.
+    /// Reports to the controller, if there is one. `supply` is the processor time that the tenant
+    /// received; `pauses` is the number of pauses in giving its pages back.
     pub(crate) fn report(self, supply: Supply, pauses: u64) {
         let outcome = self.end.outcome();
         let reclaimed = Reclaimed {

@@ -1,7 +1,8 @@
 //! The engine's configuration: which WebAssembly a tenant may use, and how it is run.
 //!
-//! A compiled program is bound to these settings. Change any of them and [`CONFIG_VERSION`] with
-//! it, or a stale compiled program in the cache is refused by the engine instead of being missed.
+//! A compiled program is bound to these settings. A change of any of them must change
+//! [`CONFIG_VERSION`]. Otherwise the engine refuses a stale program of the cache, instead of the
+//! cache missing it.
 
 use wasmparser::WasmFeatures;
 use wasmtime::{Collector, Config, OptLevel};
@@ -29,7 +30,8 @@ pub fn engine_config(mechanism: Mechanism) -> Config {
 /// ([`Held::Backtrace`](crate::Held::Backtrace)).
 pub const BACKTRACE_NS: u64 = 4_400_000;
 
-/// The same with stacks of a class, and perhaps with backtraces of traps: they change no code, either.
+/// The same with stacks of a class, and optionally with backtraces of traps. Neither changes the
+/// generated code.
 ///
 /// The engine walks the whole stack for a backtrace, and keeps each frame: 65 ns for each of up to 32,750 in the smallest
 /// stack. There is none where the stack is larger than by default.
@@ -51,7 +53,7 @@ pub fn engine_config_for(mechanism: Mechanism, stack: StackClass, backtraces: bo
         // limited and given back. They are never collected: a collection would walk the guest's whole
         // stack in one step.
         .collector(Collector::Null)
-        // The engine would map images over the slots of the cell's pool behind its back.
+        // The engine would map images over slots of the cell's pool without the pool's knowledge.
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)
         // Names of guest functions in a trap's message come from here; line tables do not.

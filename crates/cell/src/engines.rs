@@ -25,8 +25,8 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
-    /// None yet, for guests that are preempted by `mechanism`, whose traps have a backtrace if they are to, and that take
-    /// memories and stacks from `pools`, at most `capacity` at a time.
+    /// Creates an empty set. Its engines preempt guests by `mechanism`, add backtraces to traps on
+    /// request, and take memories and stacks from `pools`, at most `capacity` at a time.
     pub(crate) fn new(
         (mechanism, backtraces): (Mechanism, bool),
         pools: Pools,
@@ -42,12 +42,12 @@ impl Engines {
         }
     }
 
-    /// That of a class, if there is one.
+    /// Returns the engine of a class, if it was made.
     pub(crate) fn get(&self, class: StackClass) -> Option<&Arc<EngineParts>> {
         self.made[class.index()].get()
     }
 
-    /// That of a class; makes it the first time, some milliseconds.
+    /// Returns the engine of a class. The first call makes it, which takes some milliseconds.
     ///
     /// # Errors
     /// When the host refuses address space, mappings, or the engine.

@@ -1,4 +1,4 @@
-//! One running program: a store, its fiber, and what they were charged for.
+//! One running program: a store, its fiber, and their charges.
 //!
 //! An execution is a future that owns everything the engine holds for the guest. Ending it, at
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
@@ -58,13 +58,13 @@ pub(crate) struct Limits {
 /// An execution that has not ended by itself.
 pub(crate) struct Running {
     guest: GuestContext,
-    /// Where in its host calls it was left.
+    /// The host call and step in which it was suspended.
     position: Position,
     future: Pin<Box<dyn Future<Output = Finished> + Send>>,
 }
 
 impl Running {
-    /// Runs it until it ends, waits, or is preempted.
+    /// Runs the execution until it ends, blocks, or is preempted.
     pub(crate) fn poll(
         &mut self,
         preemption: &Preemption,
@@ -80,29 +80,29 @@ impl Running {
     }
 }
 
-/// A program that has ended by itself. Its store is still there: giving it back is part of the
-/// tenant's end, and of what that end was charged.
+/// A program that has ended by itself. Its store remains until the tenant's end, which was charged
+/// for freeing it.
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
     store: Store<Guest>,
 }
 
-/// What is left of a program that will not run again. Dropping it frees its store.
+/// A program that will not run again. Dropping it frees its store.
 pub(crate) enum Remains {
-    /// It was stopped wherever it was.
+    /// It was stopped at an arbitrary point.
     Stopped(#[expect(dead_code, reason = "held to be dropped")] Running),
     /// It had ended by itself.
     Finished(#[expect(dead_code, reason = "held to be dropped")] Store<Guest>),
 }
 
 impl Finished {
-    /// How it ended, and what is left of it.
+    /// Splits it into its exit and its remaining store.
     pub(crate) fn into_parts(self) -> (Exit, Remains) {
         (self.exit, Remains::Finished(self.store))
     }
 }
 
-/// How to build an execution of a tenant's program.
+/// The parameters from which executions of a tenant's program are built.
 #[derive(Clone)]
 pub(crate) struct Blueprint {
     /// The program's.
@@ -122,7 +122,7 @@ fn root_of(tenant: TenantId) -> Result<GroupId, Errno> {
 }
 
 impl Blueprint {
-    /// The same with other arguments; the program's name stays.
+    /// Returns a copy with other arguments; the program's name stays.
     pub(crate) fn with_arguments(&self, args: Vec<String>) -> Self {
         let mut blueprint = self.clone();
         blueprint.surroundings.args.truncate(1);
@@ -135,8 +135,8 @@ impl Blueprint {
     /// ([`crate::starting`]).
     ///
     /// # Errors
-    /// When the lease does not pay for it, or its surroundings are not there. What was charged
-    /// until then stays among the execution's holdings ([`local::Local::release_all`]).
+    /// When the lease does not pay for it, or a directory is missing. Charges made until then stay
+    /// among the execution's holdings ([`local::Local::release_all`]).
     pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
         self.charge(tenant, execution)?;
         let mut surrounding = self.surround();
@@ -144,15 +144,15 @@ impl Blueprint {
         self.assemble(tenant, execution, surrounding.finish())
     }
 
-    /// Charges `tenant` for what an execution holds from the beginning.
+    /// Charges `tenant` for the initial holdings of an execution.
     ///
     /// # Errors
-    /// When the lease does not pay for it. What was charged until then stays among the
-    /// execution's holdings.
+    /// When the lease does not pay for it. Charges made until then stay among the execution's
+    /// holdings.
     pub(crate) fn charge(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
         let inventory = *self.program.inventory();
         self.surroundings.check_strings()?;
-        // A page of it may be in a frame, and its copy in another.
+        // A page of the image and its private copy may be in two frames.
         let image_pages = self.program.image().map_or(0, Image::pages);
         let host_pages = self.host_pages();
         let page = memory::page_class(root_of(tenant)?);
@@ -178,7 +178,7 @@ impl Blueprint {
     fn host_pages(&self) -> u64 {
         let instances = self.program.inventory().instance_bytes;
         let stack = self.program.stack().pages() - StackClass::SMALLEST.pages();
-        // What the engine lifts has up to twice as many bytes as it counts as, beside the arguments.
+        // Lifted values take up to twice the bytes that they are charged as, beside the arguments.
         let values = match self.program.is_called() {
             true => 3 * calls::value_bytes(self.limits.call_bytes),
             false => 0,
@@ -196,10 +196,11 @@ impl Blueprint {
         (self.host_pages() * (PAGE / 1024), self.limits.call_bytes)
     }
 
-    /// Has a tenant that is not running yet share the initial memory of its program.
+    /// Attaches the initial memory of its program to a tenant that is not running yet, as a shared
+    /// area.
     ///
     /// # Errors
-    /// When its reservation does not allow for it.
+    /// When its memory reservation is too small.
     pub(crate) fn share(&self, tenant: TenantId) -> Result<Option<Joining>, BuildError> {
         let Some(image) = self.program.image() else {
             return Ok(None);
@@ -309,8 +310,8 @@ impl Blueprint {
         })
     }
 
-    /// Bytes of all tables of handles. The engine limits how many handles there are at a time, and no table gets
-    /// smaller: each can have had all of them.
+    /// Bytes of all tables of handles. The engine limits the handles that exist at a time, and no
+    /// table shrinks: each may have held all of them once.
     fn handle_bytes(&self) -> u64 {
         let tables = self.program.inventory().handle_tables();
         self.handles()
@@ -338,7 +339,7 @@ pub(crate) struct Surrounding {
     data: Vec<DataSet>,
 }
 
-/// What an execution finds around it.
+/// The opened surroundings of an execution.
 pub(crate) struct Surrounded {
     wasi: WasiP1Ctx,
     environment: Environment,
@@ -385,10 +386,10 @@ impl Surrounding {
         }
     }
 
-    /// Opens the next directory or data set; false if there is none.
+    /// Opens the next directory or data set. Returns false if none is left.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist or cannot be opened.
     pub(crate) fn open_next(&mut self) -> Result<bool, BuildError> {
         let Some(Directory { host, guest, write }) = self.dirs.pop() else {
             return self.open_data();
@@ -418,7 +419,7 @@ impl Surrounding {
         }
     }
 
-    /// What the execution gets; what was not opened is not among it.
+    /// Returns the opened surroundings; directories and data sets that were not opened are missing.
     pub(crate) fn finish(mut self) -> Surrounded {
         Surrounded {
             wasi: self.wasi.build_p1(),
@@ -451,7 +452,7 @@ pub(crate) enum BuildError {
 }
 
 impl BuildError {
-    /// What a guest that asked for the execution is told.
+    /// The error code for a guest that requested the execution.
     pub(crate) fn errno(&self) -> Errno {
         match self {
             BuildError::Lease(errno) => *errno,
@@ -563,10 +564,10 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
     Exit::Trap(message(error))
 }
 
-/// What an error says, cut off where it is too long.
+/// Returns the text of an error, truncated to the cap.
 fn message(error: &wasmtime::Error) -> String {
     let mut message = Bounded(String::new());
-    // It stops where there is no more room.
+    // Writing stops at the cap.
     let _ = write!(message, "{error:#}");
     message.0
 }

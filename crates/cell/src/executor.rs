@@ -1,13 +1,17 @@
-//! The loop of a cell's thread: ask the scheduler who runs, and have it run.
+//! The loop of a cell's thread: asks the scheduler for the next task, and runs it.
 //!
-//! One turn: hear what other threads want of those who are more urgent than whoever would run,
-//! decide ([`crate::dispatch`]), set the one-shot timer for the next decision, and let one task
-//! run until it blocks, the timer fires, or something more urgent arrives. A task is an execution,
-//! which is polled, or the upkeep of a tenant: building its program ([`crate::starting`]), firing
-//! its timers, and taking back what of it has ended ([`crate::ending`]), in steps. Everything
-//! between two decisions is charged to the task that ran, host calls and upkeep included: a tenant
-//! pays for its own birth, for whom it wakes, and for its own funeral. The controller's commands
-//! are charged to nobody, and rationed ([`crate::control_share`]).
+//! One iteration has four parts:
+//! 1. It reads the messages of other threads that are more urgent than the task that would run.
+//! 2. It decides ([`crate::dispatch`]).
+//! 3. It sets the one-shot timer for the next decision.
+//! 4. It runs one task until the task blocks, the timer fires, or a more urgent message arrives.
+//!
+//! A task is an execution, which is polled, or a tenant's maintenance task. Maintenance builds the
+//! tenant's program ([`crate::starting`]), fires its timers, and takes back what has ended
+//! ([`crate::ending`]), in steps. All time between two decisions is charged to the task that ran,
+//! including host calls and maintenance. A tenant therefore pays for its own start, for the tasks
+//! that it wakes, and for its own end. The controller's commands are charged to no tenant, and
+//! rationed ([`crate::control_share`]).
 
 mod calls;
 mod commands;
@@ -57,15 +61,15 @@ pub(crate) struct Executor {
     control_share: ControlShare,
     /// The ends of background tenants.
     ends: Ends,
-    /// With real-time priority: what is left to the host.
+    /// With real-time priority: the part of the processor that is left to the host.
     host_share: Option<HostShare>,
     stalls: Stalls,
     stop: bool,
 }
 
 impl Executor {
-    /// An executor without tenants, on a thread that has real-time priority or has not. `ends_fit` says
-    /// whether the reservations of tenants leave room for that of ends.
+    /// Creates an executor without tenants, on a thread with or without real-time priority.
+    /// `ends_fit` says whether the reservations of tenants leave room for that of ends.
     ///
     /// # Errors
     /// When the reservation for ends cannot be kept.
@@ -110,12 +114,12 @@ impl Executor {
         }
     }
 
-    /// Decides what runs, after hearing everything that may matter for that and nothing else: a
-    /// message for somebody less urgent stays where it is (SPR §III-E).
+    /// Decides what runs, after reading every message that can affect the decision. A message for a
+    /// task of lower urgency stays in its queue (SPR §III-E).
     fn next_turn(&mut self) -> (Option<Turn>, Option<u64>) {
         loop {
             let now = monotonic_ns();
-            // A stall begins where a system call ends, too, such as that of the last look.
+            // A stall can also begin where a system call ends, such as the last check for messages.
             self.spare_stalls(now);
             let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
@@ -124,14 +128,14 @@ impl Executor {
                 Some(Message::Command(command)) => self.commands.push(command),
                 None if self.commands.is_empty() => return (turn, timer),
                 None => {
-                    // Only a reservation was promised anything.
+                    // Only a reservation is a promise.
                     let reserved = least > Urgency::BACKGROUND;
                     let pause = |kind| self.control_share.pause(kind, now).filter(|_| reserved);
                     let Some(command) = self.commands.pop(|kind| pause(kind).is_none()) else {
                         let until = self.commands.next_kinds().filter_map(pause);
                         return (turn, until.chain(timer).min());
                     };
-                    // The selected task has no part in what the controller wants.
+                    // The selected task is not charged for the controller's commands.
                     self.executions.dispatcher.pause(now);
                     let kind = command.kind();
                     self.obey(command);
@@ -143,7 +147,7 @@ impl Executor {
         }
     }
 
-    /// Spares the tenant that runs what the host has taken until `now`.
+    /// Excludes the time that the host has taken until `now` from the running tenant's charge.
     fn spare_stalls(&mut self, now: u64) {
         let stalled = self.stalls.look(now);
         if stalled > 0 {
@@ -151,7 +155,7 @@ impl Executor {
         }
     }
 
-    /// Wakes what was woken of the tenant that runs while it had no budget.
+    /// Delivers the running tenant's deferred wake-ups.
     fn hear_deferred(&mut self, turn: &Turn) {
         let woken = self.executions.dispatcher.deferred(turn);
         if !woken.is_empty() {
@@ -178,7 +182,8 @@ impl Executor {
         }
         self.stalls.begin();
         self.hear_deferred(&turn);
-        // Before the guest is entered: setting the timer makes forgotten who has interrupted it.
+        // Before the guest is entered, because setting the timer discards the cause of its
+        // interruption.
         if turn.is_fresh {
             self.preemption.set_timer_exactly(timer);
         } else {
@@ -206,13 +211,13 @@ impl Executor {
         self.inbox.leave_guest();
     }
 
-    /// Nothing to do: sleeps until a message comes or something is due.
+    /// Sleeps until a message arrives or a timer is due.
     fn wait(&mut self, timer: Option<u64>) {
         self.preemption.set_timer(None);
         if self.stop && self.roots.is_empty() {
             return;
         }
-        // Nobody waits for its memory to be filled up, and nobody is there who could pay for it.
+        // Filling up the cell's memory is idle work: no tenant waits for it or pays for it.
         let timeout = idle::work_until(
             timer,
             monotonic_ns,

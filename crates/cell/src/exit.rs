@@ -7,18 +7,17 @@ pub enum Exit {
     Code(i32),
     /// It trapped; the message says where.
     Trap(String),
-    /// It asked for something that its lease does not pay for and that cannot be refused to it
-    /// in any other way.
+    /// It requested something beyond its lease, and the interface has no other way to refuse it.
     Lease(String),
-    /// A page of its memory could not be had any more; the message says why.
+    /// A page of its memory could not be fetched or backed; the message says why.
     Memory(String),
     /// It was ended from outside.
     Killed,
 }
 
 impl Exit {
-    /// What a waiting tenant sees: the exit code, 134 for a trap, 135 for memory that failed, 137
-    /// for a kill.
+    /// The code that a waiting tenant receives: the exit code, 134 for a trap, 135 for memory that
+    /// failed, 137 for a kill.
     pub fn code(&self) -> i32 {
         match self {
             Exit::Code(code) => *code,

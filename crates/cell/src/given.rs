@@ -1,13 +1,14 @@
-//! What an embedder gives for a tenant, and may give up at any time.
+//! Objects that a tenant shares with its embedder, and that the embedder may drop at any time.
 
 use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
 use std::sync::Arc;
 
-/// References to what may be large and is shared with the embedder. If the embedder drops its own, the last of the
-/// cell's frees it: so a cell keeps these until everything else of the tenant is gone, and has the thread that
-/// closes files drop them ([`Reaper::drop_given`](crate::host::io::reaper::Reaper::drop_given)).
+/// References to large objects that are shared with the embedder. If the embedder drops its own
+/// reference, the cell's last one frees the object. A cell therefore keeps these references until
+/// the rest of the tenant is gone, and the thread that closes files drops them
+/// ([`Reaper::drop_given`](crate::host::io::reaper::Reaper::drop_given)).
 pub(crate) struct Given {
     /// Some milliseconds to unmap, if it is large.
     _program: Arc<Program>,

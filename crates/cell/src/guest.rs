@@ -16,16 +16,16 @@ use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::p1::WasiP1Ctx;
 
-/// The data of a store. Nothing in here grows with what the guest does, except what its lease is
+/// The data of a store. Nothing in it grows with the guest's actions, except what its lease is
 /// charged for.
 pub(crate) struct Guest {
-    /// Whose lease pays.
+    /// The tenant that is charged.
     pub(crate) tenant: TenantId,
-    /// Which execution this is, as the kernel knows it.
+    /// The kernel's number of this execution.
     pub(crate) execution: u64,
     /// Bytes of the host's memory that one of its calls may hold.
     pub(crate) call_bytes: u64,
-    /// What it can map.
+    /// The data sets that it can map.
     data: Vec<DataSet>,
     pub(crate) limiter: Limiter,
     /// How many bytes may be lifted for it, if its exported functions are called.
@@ -73,7 +73,7 @@ impl Guest {
         most.most.min(self.call_bytes)
     }
 
-    /// Whose call it is.
+    /// The tenant and execution of the call.
     pub(crate) fn identity(&self) -> (TenantId, u64) {
         (self.tenant, self.execution)
     }

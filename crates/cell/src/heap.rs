@@ -1,5 +1,5 @@
-//! The host's heap, made predictable: large blocks are mappings of their own, and what a program leaves of
-//! them is given back some pages a step.
+//! The host's heap, made predictable: large blocks are mappings of their own, and a program's freed
+//! blocks are given back some pages a step.
 //!
 //! A table of the engine is one block. Dropping a program would give all its pages back at once, so that
 //! blocks which are freed [meanwhile](keep_freed) are kept: their bytes are a list that takes no other memory,
@@ -23,7 +23,7 @@ struct Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-/// What stands at the start of a block that is kept.
+/// The header of a kept block.
 struct Kept {
     next: *mut Kept,
     layout: Layout,
@@ -67,7 +67,7 @@ unsafe impl GlobalAlloc for Heap {
             let kept = block.cast::<Kept>();
             let rest = layout.size();
             let next = first.get();
-            // SAFETY: nothing else uses the block any more, which is large enough and aligned.
+            // SAFETY: the block was freed by its only user, and is large enough and aligned.
             unsafe { kept.write(Kept { next, layout, rest }) };
             first.set(kept);
         });
@@ -129,7 +129,7 @@ impl Blocks {
             let from = end.saturating_sub(pages * PAGE).max(least);
             if from < end {
                 let at = first.as_ptr().cast::<u8>().add(from - start);
-                // What the system does not take now it takes with the block.
+                // On failure the pages are given back with the block.
                 let _ = madvise(at.cast(), end - from, Advice::LinuxDontNeed);
                 block.rest = from - start;
                 return (end - from) / PAGE;
@@ -150,8 +150,8 @@ impl Drop for Blocks {
     }
 }
 
-/// Has the C library give every large allocation back to the system when it is freed, and make no
-/// more of them mappings of their own than [the host has](crate::mappings).
+/// Makes the C library give every large allocation back to the system when it is freed, and limits
+/// the allocations that are separate mappings to what [the host has](crate::mappings).
 ///
 /// By default glibc raises the size from which it does so after the first such free, up to 32 MiB.
 /// Then the same drop is sometimes a list operation and sometimes gives back thousands of pages,

@@ -1,50 +1,53 @@
 //! The part of the processor that a cell with real-time priority leaves to its host.
 //!
-//! A real-time thread that leaves other threads too little is stopped by Linux for 50 ms in every second, in one
-//! piece (unless the system was told otherwise), whichever tenant is running: a reservation would lose that time. So
-//! the cell sleeps of its own accord, and only in time that nobody reserved: tenants in the
-//! background get less, reservations do not notice.
+//! A real-time thread that leaves other threads too little is stopped by Linux for 50 ms in every
+//! second, in one piece (unless the system was told otherwise), whichever tenant is running: a
+//! reservation would lose that time. So the cell sleeps by itself, and only in time that no
+//! reservation uses. Background tenants get less; reservations are not affected.
 //!
-//! What the cell owes grows with time and is paid by sleeping. Background tenants wait from when it has become a
-//! [`TURN_NS`] until next to all of it is paid. Reservations run on meanwhile and pay nothing: the pause lasts as much longer.
-//! So of any span of time the host gets its share but for one turn, however much of the span is reserved.
+//! The cell's debt to the host grows with time and is paid by sleeping. Background tenants wait
+//! from the instant at which the debt reaches [`TURN_NS`] until nearly all of it is paid.
+//! Reservations continue to run meanwhile, and the pause lasts longer by their time. In any span of
+//! time the host therefore gets its share, less at most [`TURN_NS`], however much of the span is
+//! reserved.
 //!
-//! Of a sleep the host has less than its length: it has to come to run first, and is interrupted by what wakes the cell.
-//! [`LOST_NS`] of each sleep pay nothing, or tenants that wake every 50 µs would leave the host half of its share. Where
-//! they wake more often than that the cell owes ever more, up to what becomes owed in [`SPAN_NS`], and background tenants wait.
+//! The host gets less than the length of a sleep: its threads must first be switched in, and the
+//! cell's wake-up interrupts them. [`LOST_NS`] of each sleep therefore pay nothing. Otherwise
+//! tenants that wake every 50 µs would leave the host half of its share. If tenants wake more
+//! often, the debt grows up to that of [`SPAN_NS`], and background tenants wait.
 
 use crate::clock::monotonic_ns;
 
-/// What the host gets, hundredths: Linux asks for 5.
+/// The host's share in hundredths; Linux demands 5.
 const SHARE: u64 = 7;
 
-/// What is owed when a pause begins: what becomes owed in a tenth of a second.
+/// The debt at which a pause begins: that of a tenth of a second.
 const TURN_NS: u64 = 100_000_000 / 100 * SHARE;
 
-/// What may still be owed when a pause ends: so none of its parts is shorter than that.
+/// The debt that may remain when a pause ends: no part of a pause is shorter.
 ///
-/// Without it a pause would dwindle away: what becomes owed while a reservation runs takes another instant of sleep, in
-/// which a reservation may run.
+/// Without it a pause would continue in ever shorter sleeps: the debt of the time in which a
+/// reservation runs needs another sleep, in which a reservation may run again.
 const REST_NS: u64 = TURN_NS / 16;
 
 /// What is lost of each sleep. Measured (Linux 6.18 on a virtual machine): of sleeps of 70 µs the host had 50.
 const LOST_NS: u64 = 30_000;
 
-/// In which Linux looks whether others get too little: what was owed longer ago is forgiven.
+/// The span over which Linux enforces the limit: older debt is cancelled.
 const SPAN_NS: u64 = 1_000_000_000;
 
-/// What a cell owes its host.
+/// A cell's debt to its host.
 #[derive(Debug, Default)]
 pub(crate) struct HostShare {
-    /// Until when it is reckoned, ns.
+    /// The instant up to which the debt is computed, ns.
     reckoned: u64,
-    /// A hundred times as much as is owed, ns.
+    /// A hundred times the debt, ns.
     owed: u64,
     is_paused: bool,
 }
 
 impl HostShare {
-    /// The cell slept, from one instant to another.
+    /// Records that the cell slept from one instant to another.
     pub(crate) fn slept(&mut self, from: u64, to: u64) {
         self.reckon(from);
         let slept = to.saturating_sub(from.max(self.reckoned));
@@ -53,7 +56,8 @@ impl HostShare {
         self.owed = self.owed.saturating_sub(paid);
     }
 
-    /// Until when background tenants have to wait at the least, if they do: asked before each of their turns.
+    /// Returns the earliest instant at which background tenants may run, if they must wait. Called
+    /// before each of their time slices.
     pub(crate) fn pause(&mut self) -> Option<u64> {
         self.pause_at(monotonic_ns())
     }
@@ -69,7 +73,7 @@ impl HostShare {
         self.is_paused.then_some(until)
     }
 
-    /// When a background tenant has to be asked again.
+    /// Returns the instant at which a running background tenant must be checked again.
     pub(crate) fn next_look(&self) -> u64 {
         let left = (TURN_NS * 100).saturating_sub(self.owed);
         self.reckoned + left / SHARE + 1
@@ -128,7 +132,7 @@ mod tests {
         fn the_host_has_its_share_of_every_span_but_a_turn(
             naps in prop::collection::vec((60_000..1_000_000u64, 0..50u64), 1..50),
         ) {
-            /// What the host has less than a sleep is long.
+            /// The part of a sleep that the host does not get.
             const LATE_NS: u64 = 25_000;
             let (mut share, mut now, mut got, mut turns) = (HostShare::default(), START, 0, 0);
             let mut naps = naps.into_iter().cycle();

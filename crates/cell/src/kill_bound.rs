@@ -1,4 +1,5 @@
-//! How long after a kill everything has been taken back: the formula, and each of its parts.
+//! The bound on the time from a kill until everything is taken back: the formula, and each of its
+//! parts.
 //!
 //! The clock starts in [`TenantHandle::kill`](crate::TenantHandle::kill). With `L` for the longest host
 //! step of any tenant of the cell, the tenant runs no more after
@@ -11,10 +12,10 @@
 //! * `RETRY`, [`RETRY_NS`]: a signal that meets a guest between its code and the host's, or in a host
 //!   call, comes again after this time at the latest. *Enforced.*
 //! * `P`: from the signal to the scheduler. *Calibrated*, at its 99th percentile.
-//! * `K(n) = (20·(n − 1) + 1) · k`: `n` kills are asked for at once, and each takes `k` at most. Kills wait
-//!   for kills only, at a twentieth of what reservations want ([`kills_within`]). How many are asked for
-//!   at once is the controller's own doing. *Enforced* but for `k`, which is *assumed* ([`KILL_NS`]) and
-//!   checked: [`Cell::control`](crate::Cell::control) has the longest.
+//! * `K(n) = (20·(n − 1) + 1) · k`: `n` kills are asked for at once, and each takes `k` at most.
+//!   Kills wait for kills only, and get a twentieth of the time while reservations are ready
+//!   ([`kills_within`]). The controller determines `n`. *Enforced* but for `k`, which is *assumed*
+//!   ([`KILL_NS`]) and checked: [`Cell::control`](crate::Cell::control) has the longest.
 //!
 //! Everything is returned after `E + S(C)`, where `S` is the longest time in which a reservation supplies
 //! `C` ([`reclaimed_within`](leasehold_reserve::admission::reclaimed_within)): the tenant's own, and its
@@ -41,8 +42,8 @@ const ENDS_SHARES: [(u64, u64); 5] = [
 /// Non-preemptive regions that are tried for it, ns: the shortest first.
 const ENDS_REGIONS: [u64; 4] = [100_000, 250_000, 500_000, 1_000_000];
 
-/// What is reserved for the ends of background tenants unless the cell is told otherwise: 1 ms in every
-/// 20 ms, below all tenants that have a reservation, in regions of 500 µs.
+/// The default reservation for the ends of background tenants: 1 ms in every 20 ms, below all
+/// tenants that have a reservation, in regions of 500 µs.
 pub fn ends_contract() -> Contract {
     ends(1_000_000, 20_000_000, 500_000)
 }
@@ -101,7 +102,7 @@ pub struct KillDelay {
 }
 
 impl KillDelay {
-    /// The longest time from the kill until no instruction of the tenant can run any more, ns.
+    /// Returns the longest time from the kill until no instruction of the tenant can run, ns.
     pub const fn effect_ns(&self) -> u64 {
         self.longest_step_ns
             .saturating_add(RETRY_NS)

@@ -20,9 +20,9 @@
 //!    its time is up ([`preempt`]), bulk instructions are split before compilation ([`bulk`]), and
 //!    host calls never wait for another thread or a device; the largest step of each is stated
 //!    where it is made.
-//! 5. **Whose work, whose time.** A scheduler decides who runs ([`leasehold_reserve`]); what a
-//!    tenant's start, timers and end take is charged to that tenant's reservation (`dispatch`,
-//!    `executor`).
+//! 5. **A tenant pays for its own work.** A scheduler decides which task runs
+//!    ([`leasehold_reserve`]); the time of a tenant's start, timers and end is charged to that
+//!    tenant's reservation (`dispatch`, `executor`).
 //! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
 //!

@@ -1,8 +1,7 @@
-//! The engine asks before a guest's memory or table grows; the lease answers.
+//! Limits the growth of a guest's memories and tables by its lease.
 //!
-//! This is the enforced half of the promise: what a store can hold was charged before the engine
-//! allocated it. A guest that asks for more sees its `memory.grow` fail, as the specification
-//! allows.
+//! The engine asks before every growth, so that everything a store holds is charged before it is
+//! allocated. Beyond the lease, `memory.grow` fails, as the specification allows.
 
 use crate::local;
 use crate::memory::{self, Ahead};
@@ -46,9 +45,10 @@ pub(crate) struct Limiter {
 
 /// What a program declares and its caller has charged before the engine makes any of it.
 ///
-/// A core instance gets all its memories and tables or none: the engine frees those it has made
-/// when it is refused the next one, at once, in the middle of somebody else's end, which would then
-/// clean pages that it was not charged for. So it is refused before there is anything to free.
+/// A core instance gets all its memories and tables or none. When the engine is refused one of
+/// them, it frees the earlier ones at once. This could happen during the end of another tenant,
+/// which would then clean pages that it was not charged for. The refusal therefore precedes the
+/// first allocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Initial {
     /// Linear memories, the heap of exceptions among them.
@@ -62,9 +62,9 @@ pub(crate) struct Initial {
 }
 
 impl Initial {
-    /// Takes a memory that is made with `bytes` bytes out of what was charged; false if it is not
-    /// in it. A memory that was declared empty and grows before others are made is taken for one
-    /// of them: what is charged in total is then more, never less, than what there is.
+    /// Takes a memory that is made with `bytes` bytes out of the charged amount; false if it is not
+    /// included. A memory that was declared empty and grows before others are made is counted as
+    /// one of them: the total charge is then too high, never too low.
     fn take_memory(&mut self, bytes: u64) -> bool {
         let covered = self.memories > 0 && bytes <= self.memory_bytes;
         if covered {
@@ -74,8 +74,8 @@ impl Initial {
         covered
     }
 
-    /// Takes a table that is made with `elements` elements out of what was charged; false if it
-    /// is not in it.
+    /// Takes a table that is made with `elements` elements out of the charged amount; false if it
+    /// is not included.
     fn take_table(&mut self, elements: u64) -> bool {
         let covered = self.tables > 0 && elements <= self.table_elements;
         if covered {
@@ -132,7 +132,7 @@ impl Limiter {
     /// and the tenant pages; false if nothing is left to copy.
     ///
     /// # Errors
-    /// What keeps the memory from being made.
+    /// The reason why the memory cannot be made.
     pub(crate) fn copy_image_page(&mut self) -> Result<bool, String> {
         if self.ahead.is_none() {
             let bytes = self.initial.memory_bytes as usize;
@@ -183,7 +183,7 @@ impl ResourceLimiter for Limiter {
             return Ok(false);
         }
         if current == 0 {
-            // The engine is about to make a memory, unless this is refused. An empty one is not that of the
+            // The engine makes a memory if this is granted. An empty one does not belong to the
             // image: it may be the heap of exceptions.
             let is_of_image = desired > 0 && desired as u64 == self.initial.memory_bytes;
             let image = self.image.clone().filter(|_| is_of_image);
@@ -194,8 +194,8 @@ impl ResourceLimiter for Limiter {
             return Ok(true);
         }
         let growth = Growth {
-            // Where all are made, one that was made empty grows. If not, it is paid for twice, which is on
-            // the safe side.
+            // If all memories are made, one that was made empty grows. If not, it is charged twice,
+            // which is safe.
             memories: u64::from(current == 0 && self.initial.memories > 0),
             bytes: (desired - current) as u64,
             pages: (desired.div_ceil(PAGE) - current.div_ceil(PAGE)) as u64,
@@ -215,7 +215,8 @@ impl ResourceLimiter for Limiter {
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
         let growth = std::mem::take(&mut self.pending);
         if growth.pages > 0 {
-            // Such as what it has attached already: a guest may ask for that as often as it likes.
+            // Logged at this level because a guest can cause it at any rate, for example by
+            // attaching an area twice.
             tracing::debug!(%error, bytes = growth.bytes, "the host could not grow a memory");
             let (tenant, execution, page) = (self.tenant, self.execution, self.page);
             local::with(|local| {

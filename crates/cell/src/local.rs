@@ -1,9 +1,9 @@
-//! What belongs to the cell's thread: the kernel, and who waits for what.
+//! The state of the cell's thread: the kernel, and the waits of executions.
 //!
-//! Host functions run deep inside the engine, which wants a store's data to be `Send`; the kernel
-//! is neither shared nor locked. So it lives in a thread-local of the cell's thread and is
-//! reached by [`with`], for the length of one closure that never calls back into the engine.
-//! Cells share nothing (invariant 8): each has its own thread, so each has its own of these.
+//! Host functions run deep inside the engine, which requires a store's data to be `Send`; the
+//! kernel is neither shared nor locked. The kernel is therefore a thread-local of the cell's
+//! thread. [`with`] gives access to it for the length of one closure, which never calls back into
+//! the engine. Cells share nothing (invariant 8): each has its own thread, and so its own state.
 
 use crate::arena_backing::MapBacking;
 use crate::clock::monotonic_ns;
@@ -53,10 +53,10 @@ pub(crate) struct Local {
     pub(crate) kernel: CellKernel,
     pub(crate) classes: Classes,
     pub(crate) meter: Meter,
-    /// What leases are charged, as factors on the profile.
+    /// The prices of leases, as factors on the profile.
     pub(crate) prices: Prices,
     pub(crate) sleeps: Sleeps,
-    /// What top-level tenants have taken of what they have a limited share of.
+    /// What top-level tenants have taken of their limited shares.
     pub(crate) shares: Shares,
     /// The threads that may block.
     pub(crate) io: Arc<Io>,
@@ -66,7 +66,7 @@ pub(crate) struct Local {
     pub(crate) holdings: HashMap<u64, Holdings>,
     /// Executions that the kernel has woken and that have not been polled since.
     pub(crate) woken: HashSet<u64>,
-    /// How urgent the one is that runs.
+    /// The urgency of the running task.
     pub(crate) running: Urgency,
     /// The number of the next execution; never used again.
     pub(crate) next_execution: u64,
@@ -99,8 +99,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Local) -> R) -> R {
     })
 }
 
-/// Makes a kernel call for the guest that runs. If that wakes somebody more urgent, the guest makes
-/// way at once; for an equal, when it has had a slice. A nanosecond more than [`with`].
+/// Makes a kernel call for the running guest. If the call wakes a more urgent task, the guest is
+/// preempted at once; an equally urgent one runs after the guest's time slice. Costs a nanosecond
+/// more than [`with`].
 pub(crate) fn call<R>(f: impl FnOnce(&mut CellKernel) -> R) -> R {
     let (result, woken, running) = with(|local| {
         let result = f(&mut local.kernel);
@@ -112,7 +113,8 @@ pub(crate) fn call<R>(f: impl FnOnce(&mut CellKernel) -> R) -> R {
     });
     match woken {
         Some(woken) if woken > running => preempt::request(),
-        // Nobody else wanted to run when the guest's turn began, so no timer may be set.
+        // No other task may have been ready when the guest was dispatched, so that no timer may be
+        // set.
         Some(woken) if woken == running => {
             preempt::no_later_than(monotonic_ns() + BACKGROUND_SLICE.as_nanos() as u64);
         }
@@ -121,8 +123,8 @@ pub(crate) fn call<R>(f: impl FnOnce(&mut CellKernel) -> R) -> R {
     result
 }
 
-/// What executions hold, by class, and how much linear memory: what is given back to their tenant
-/// when they end before it does, or to those above it when it ends.
+/// The holdings of executions, by class, and their linear memory. They are given back to the tenant
+/// when an execution ends before it, or to the tenant's ancestors when it ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Holdings {
     /// The top-level group that pays.
@@ -132,7 +134,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Joins what another execution of the same tenant, or of one below it, held.
+    /// Adds the holdings of another execution of the same tenant or of a descendant.
     pub(crate) fn join(&mut self, other: &Holdings) {
         self.root = self.root.or(other.root);
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
@@ -230,13 +232,13 @@ impl Local {
                 let enough = pages.saturating_mul(PAGE);
                 self.record(root, Reservation::HostMemory, enough);
             }
-            // How many places there are is the cell's.
+            // The number of places is the cell's configuration, not the lease's.
             Short::Of(Shared::Places, _) | Short::Gone => {}
         }
     }
 
-    /// Records that the budget of a top-level tenant is too small. At the price of the profile, as the
-    /// budget is kept.
+    /// Records that the budget of a top-level tenant is too small. Records amounts at the profile's
+    /// price, like the budget.
     fn record_refused(&self, tenant: TenantId, root: GroupId, refused: Refused) {
         if let Refused::Budget { needed, left } = refused
             && let Ok(account) = self.kernel.account(tenant)
@@ -247,8 +249,8 @@ impl Local {
         }
     }
 
-    /// A reclamation budget that would have paid for the first charge that a living tenant's own was too
-    /// small for, ns at the price of the profile; `None` if there was no such charge.
+    /// Returns the reclamation budget that would have paid for the first refused charge of a living
+    /// tenant, ns at the profile's price; `None` if no charge was refused.
     pub(crate) fn budget_refused(&self, tenant: TenantId) -> Option<u64> {
         let group = self.kernel.group_of(tenant).ok()?;
         let root = self.kernel.groups().root_of(group)?;
@@ -256,8 +258,7 @@ impl Local {
         account.refusals().first(Reservation::Budget)
     }
 
-    /// Takes back the charge for something that is no longer held, or was not allocated after
-    /// all.
+    /// Refunds the charge for something that is no longer held, or was not allocated.
     pub(crate) fn release(&mut self, tenant: TenantId, execution: u64, held: Held, n: u64) {
         let Some(holdings) = self.holdings.get_mut(&execution) else {
             return;
@@ -276,7 +277,7 @@ impl Local {
         }
     }
 
-    /// What is held can be taken by others of the same top-level tenant.
+    /// Returns holdings to the shares of their top-level tenant.
     pub(crate) fn give_shares(&mut self, holdings: &Holdings) {
         let Some(root) = holdings.root else {
             return;
@@ -286,15 +287,15 @@ impl Local {
         }
     }
 
-    /// A tenant ends: if it is a top-level one, its places are the pools' to clean, and its files the
-    /// end's to wait for.
+    /// Forgets the shares of an ending tenant. The pools clean the places of a top-level tenant,
+    /// and its end waits for its files.
     pub(crate) fn forget_shares(&mut self, tenant: TenantId) -> Option<Arc<Account>> {
         let group = self.kernel.group_of(tenant).ok()?;
         self.shares.forget(group);
         self.files.remove(&group)
     }
 
-    /// Takes linear memory out of the tenant's reservation.
+    /// Charges linear memory to the tenant's reservation.
     ///
     /// # Errors
     /// [`Errno::Memory`] when it has less left.
@@ -305,7 +306,7 @@ impl Local {
         bytes: u64,
     ) -> Result<(), Errno> {
         if let Err(errno) = self.kernel.take_memory(tenant, bytes) {
-            // A child's reservation is its parent's to choose.
+            // Only top-level refusals are recorded: the parent chooses a child's reservation.
             if let Some(root) = self.root_of(tenant)
                 && self.kernel.group_of(tenant) == Ok(root)
                 && let Ok(memory) = self.kernel.memory(tenant)
@@ -322,7 +323,7 @@ impl Local {
         Ok(())
     }
 
-    /// Puts linear memory back into the tenant's reservation.
+    /// Returns linear memory to the tenant's reservation.
     pub(crate) fn release_memory(&mut self, tenant: TenantId, execution: u64, bytes: u64) {
         if let Some(holdings) = self.holdings.get_mut(&execution) {
             holdings.memory_bytes -= bytes;
@@ -343,7 +344,7 @@ impl Local {
         self.kernel.groups().root_of(group)
     }
 
-    /// Gives back to a tenant what one of its executions held.
+    /// Refunds to a tenant what one of its executions held.
     pub(crate) fn give_back(&mut self, tenant: TenantId, holdings: &Holdings) {
         self.give_shares(holdings);
         for held in Held::ALL {
@@ -360,8 +361,8 @@ impl Local {
     }
 }
 
-/// The deadline of every execution that sleeps: at most one each, however much it waits for. When
-/// the time comes is the scheduler's business, which is told when the execution's turn ends.
+/// The deadlines of sleeping executions: at most one each, however many waits it has. The scheduler
+/// is told of the deadline when the execution's turn ends.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeps {
     deadlines: HashMap<u64, u64>,
@@ -389,8 +390,7 @@ impl Sleep {
         }
     }
 
-    /// Has the execution polled again at `when` (ns of the monotonic clock), unless something
-    /// else comes first.
+    /// Polls the execution again at `when` (ns of the monotonic clock), unless it is woken first.
     pub(crate) fn until(&mut self, when: u64) {
         self.set = true;
         with(|local| local.sleeps.deadlines.insert(self.execution, when));

@@ -1,9 +1,9 @@
 //! The kernel mappings (VMAs) of the process, promised before they are made.
 //!
-//! A process may have `vm.max_map_count` of them, 65,530 unless the host says otherwise, and a call
-//! that would need one more fails, whoever makes it. So they are a resource like any other: a cell
-//! claims what its pools can come to take when it starts, a top-level tenant what its lease says
-//! when it is admitted, and a part of all is the host's. Who was promised some is never refused one.
+//! A process may have `vm.max_map_count` of them, 65,530 unless the host says otherwise, and any
+//! call that needs one more fails. They are therefore a resource like any other. A cell claims the
+//! most that its pools can take when it starts. A top-level tenant claims what its lease states
+//! when it is admitted. A part is left to the host. A claimed mapping is never refused.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -25,13 +25,13 @@ pub(crate) const STACK: u64 = 2;
 /// What a top-level tenant takes besides: its arena, and the code of its program in five pieces.
 pub(crate) const TENANT: u64 = 8;
 
-/// What the kernel lets a process have if it does not say.
+/// The kernel's default limit of a process.
 const DEFAULT: u64 = 65_530;
 
-/// What is promised in this process.
+/// The mappings promised in this process.
 static PROMISED: Mutex<u64> = Mutex::new(0);
 
-/// Mappings that somebody was promised, until this is dropped.
+/// Mappings that are promised until this is dropped.
 #[derive(Debug)]
 #[must_use = "the promise lasts as long as this"]
 pub(crate) struct Mappings(u64);
@@ -76,11 +76,11 @@ impl Drop for Mappings {
 }
 
 fn promised() -> std::sync::MutexGuard<'static, u64> {
-    // A number is whole, whatever panicked beside it.
+    // A panic cannot leave a single number inconsistent.
     PROMISED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the kernel lets a process have, as it was when this was first asked.
+/// Returns the kernel's limit of a process at the time of the first call.
 fn most() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
     *MOST.get_or_init(|| {

@@ -1,13 +1,12 @@
-//! What a tenant holds outside its arena, each a class of its own in the lease's account.
+//! The classes of what a tenant holds outside its arena, as the lease's account shows them.
 //!
 //! Everything here is charged before it is allocated, at the price the host's profile gives the
-//! class ([`crate::profile`]), and given back to nobody until the tenant ends, unless it says
-//! otherwise.
+//! class ([`crate::profile`]), and not refunded until the tenant ends, unless stated otherwise.
 
 use leasehold_reclaim::Resource;
 use leasehold_slots::stack::STACK_PAGES;
 
-/// What is shared out.
+/// The resources with shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shared {
     /// Places in the pools of memories and stacks.
@@ -81,8 +80,8 @@ impl Held {
         }
     }
 
-    /// What one of it takes of what a top-level tenant has a limited share of, besides what its budget
-    /// pays for.
+    /// What one of it takes of a top-level tenant's limited shares, besides the charge to its
+    /// budget.
     pub(crate) const fn takes(self) -> &'static [(Shared, u64)] {
         match self {
             Held::Store => &[(Shared::Places, 1), (Shared::HostPages, STACK_PAGES as u64)],

@@ -1,10 +1,10 @@
 //! The core of a cell with real-time priority.
 //!
-//! Linux moves a real-time thread without being asked, to wherever no other one runs at that instant, and what the cell's
-//! other threads have to do waits there until its cores are balanced: a tenth of a second. So such a cell stays on one
-//! core, which the threads that ends and slow calls wait for leave to it. Two cells on one core would wait for each other;
-//! a core is claimed by the name of a socket, which is one cell's at a time, also among the processes of a network
-//! namespace, and is free when the process has ended, however that comes about.
+//! Linux moves a real-time thread to any core without another one. The work of the cell's other
+//! threads on that core then waits until Linux balances its cores: a tenth of a second. Such a cell
+//! therefore stays on one core, which its other threads avoid. Two cells on one core would wait for
+//! each other. A cell claims a core by the name of a socket: only one cell of a network namespace
+//! can hold it, and it is free when the process has ended for whatever reason.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
@@ -12,7 +12,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-/// A core that the calling thread was bound to and no other cell is.
+/// A core that the calling thread is bound to, and no other cell.
 #[derive(Debug)]
 pub(crate) struct OwnCore {
     pub(crate) core: usize,
@@ -34,7 +34,7 @@ impl OwnCore {
         Some(Self { core, _claim })
     }
 
-    /// The same among those who claim by this name.
+    /// The same among the cells that claim by this name.
     fn take_among(name: &str) -> Option<Self> {
         let all = sched_getaffinity(None).ok()?;
         let here = sched_getcpu();
@@ -51,10 +51,10 @@ impl OwnCore {
     }
 }
 
-/// What cells claim cores by.
+/// The name under which cells claim cores.
 const CELLS: &str = "leasehold";
 
-/// Tries until it succeeds, for half a second: a cell that ends may have what is wanted.
+/// Retries for half a second, because an ending cell may still hold the core.
 fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
     const PAUSE: Duration = Duration::from_millis(20);
     let pauses = (0..25).inspect(|nth| {

@@ -1,14 +1,13 @@
-//! How fast a tenant without a reservation gives its pages back: half of the time.
+//! Paces the return of a background tenant's pages to half of the time.
 //!
-//! Who gives memory back to the kernel without a break is felt by everybody who asks the kernel for
-//! some, on other processors and in other containers too: they share its locks on free pages and
-//! the path to the memory. A tenant with a reservation is bounded in this by its budget. One
-//! without gives back for as long as one of its turns is at most, and then leaves out as much time
-//! again, as if there were another tenant with whom it takes turns. If there is one, it has to wait
-//! for it anyway, and for nothing else.
+//! A thread that gives memory back without a break delays every process that allocates memory, on
+//! other processors and in other containers too: all share the kernel's locks on free pages and the
+//! memory bus. The budget bounds this for a tenant with a reservation. A background tenant gives
+//! pages back for at most one time slice, and then pauses for as long, as if another tenant
+//! alternated with it. If there is another tenant, the time slice of that tenant is the pause.
 //!
-//! Only the return of pages is paced. Nobody can reach the tenant any more then, its slots are
-//! free, and nobody waits for a processor.
+//! Only the return of pages is paced. By then the tenant cannot be reached, its slots are free, and
+//! no task waits for the processor.
 
 use crate::dispatch::BACKGROUND_SLICE;
 use std::mem;
@@ -16,11 +15,11 @@ use std::mem;
 /// Giving back without a break takes no longer than this, ns.
 const AT_ONCE_NS: u64 = BACKGROUND_SLICE.as_nanos() as u64;
 
-/// What a tenant has given back lately; or how long it was busy with anything else that is to take half of its
-/// time at the most.
+/// The recent time that a tenant spent on giving back, or on any other work that may take at most
+/// half of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// When as much time was left out as was spent on giving back, ns.
+    /// The instant at which the pauses equal the time spent on giving back, ns.
     even_at: u64,
     /// Whether it is leaving time out.
     pausing: bool,
@@ -29,7 +28,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Until when nothing is to be given back, if not at once.
+    /// Returns the end of the present pause, if there is one.
     pub(crate) fn pause(&mut self, now: u64) -> Option<u64> {
         let ahead = self.even_at.saturating_sub(now);
         let was_pausing = self.pausing;
@@ -38,12 +37,13 @@ impl Pace {
         self.pausing.then_some(self.even_at)
     }
 
-    /// When the next pause begins, if there is none now and all is given back that can be.
+    /// Returns the start of the next pause, if there is none now and giving back continues until
+    /// then.
     pub(crate) fn pauses_at(&self, now: u64) -> u64 {
         now + AT_ONCE_NS.saturating_sub(self.even_at.saturating_sub(now))
     }
 
-    /// Pages were given back, or something like it was done, from one instant to another.
+    /// Records paced work from one instant to another.
     pub(crate) fn gave_back(&mut self, from: u64, to: u64) {
         self.even_at = self.even_at.max(from) + 2 * (to - from);
     }

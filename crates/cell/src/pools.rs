@@ -65,7 +65,7 @@ impl Pools {
         })
     }
 
-    /// Has an engine take its memories from here, and its stacks, which are of this class.
+    /// Configures an engine to take its memories, and its stacks of this class, from these pools.
     ///
     /// # Errors
     /// The system's, when the address space is limited.
@@ -86,7 +86,7 @@ impl Pools {
         pools.filter_map(|(pool, claim)| Some((pool.get()?, claim)))
     }
 
-    /// Adds everything that was left behind since this was last called, in constant time.
+    /// Adds everything that was left behind since the last call, in constant time.
     ///
     /// All programs of a cell run and are dropped on its thread, one tenant's at a time: so what
     /// was left behind meanwhile is that tenant's.

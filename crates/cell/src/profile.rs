@@ -1,13 +1,13 @@
-//! What taking things back costs on this host, and what a preemption takes: measured by
-//! `leasehold calibrate`; the first is charged by every lease, the second is what admission counts
-//! on.
+//! The measured costs of a host: what every lease is charged for reclamation, and what admission
+//! assumes for a preemption.
 //!
-//! A bound is *enforced* where the charge is made before the thing exists; how long the charged
-//! work takes is *calibrated*: the median of many real reclamations on this host. What a lease is
-//! charged is [`FACTOR`] times the median for every thing, and for every tenant a margin: as many
-//! times what the host itself adds to a piece of work at most ([`Interruption`]), because even thread
-//! processor time contains interrupts. Every reclamation afterwards is compared with what was charged
-//! for it: `leasehold run --report` shows the two, and the `deadline` study counts violations.
+//! `leasehold calibrate` measures them. A bound is *enforced* where the charge precedes the
+//! allocation. The time of the charged work is *calibrated*: it is the median of many real
+//! reclamations on this host. A lease is charged [`FACTOR`] times the median for every thing. Every
+//! tenant is also charged a margin of [`FACTOR`] times the most that the host adds to a piece of
+//! work ([`Interruption`]), because even thread processor time contains interrupts. Every
+//! reclamation afterwards is compared with what was charged for it: `leasehold run --report` shows
+//! the two, and the `deadline` study counts violations.
 
 use crate::confidence::bound_of_sorted;
 use crate::drift::{CONFIDENCE, ONE_IN};
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// How many times what was measured a thing is charged.
+/// The factor between the measured cost of a thing and its charge.
 pub const FACTOR: u64 = 2;
 
 /// The margin of a tenant where [`Interruption`] was not measured, ns.
@@ -46,13 +46,13 @@ pub struct Profile {
     pub format: u32,
     /// The host it was measured on.
     pub host: Host,
-    /// How it was measured, for people.
+    /// How it was measured, as text.
     pub method: String,
     /// Median cost of each thing, picoseconds.
     pub median_ps: Costs,
-    /// What the host adds to any work; `None` if it was not measured.
+    /// The time that the host adds to any work; `None` if it was not measured.
     pub interruption: Option<Interruption>,
-    /// What one preemption takes; `None` if it was not measured.
+    /// The cost of one preemption; `None` if it was not measured.
     pub preemption: Option<PreemptionCosts>,
     /// How long a fault waits for the disk; `None` if it was not measured.
     #[serde(default)]
@@ -107,8 +107,8 @@ impl StepTime {
     }
 }
 
-/// What a host adds to the processor time of a piece of work: its interrupts and, if it is a virtual
-/// machine, the time for which it was stopped.
+/// The time that a host adds to a piece of work: its interrupts and, for a virtual machine, the
+/// time for which it was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interruption {
@@ -116,8 +116,8 @@ pub struct Interruption {
     pub window_ns: u64,
     /// How many pieces were watched.
     pub windows: u64,
-    /// What was added to a piece at most, but for one in 10,000, ns: an upper bound of that quantile,
-    /// with a confidence of 95 % from 29,956 pieces on. The largest, if they were fewer.
+    /// The time that at most one piece in 10,000 exceeds, ns: an upper bound of that quantile with
+    /// a confidence of 95 %, from 29,956 pieces on. With fewer pieces, the largest.
     pub p9999_ns: u64,
 }
 
@@ -134,8 +134,8 @@ impl Interruption {
     }
 }
 
-/// What a fault of a tenant that pages may have to wait for: a page that is read, and before that a
-/// cluster that is written to make room.
+/// The transfers that a fault of a paging tenant may wait for: the read of a page, and before it
+/// the write of a cluster to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransferCosts {
@@ -152,8 +152,8 @@ impl TransferCosts {
     }
 }
 
-/// What a fault is taken to take on a host where it was not measured, ns: more than the 99th
-/// percentiles of solid-state disks in virtual machines.
+/// The assumed time of a fault on a host without a measurement, ns: above the 99th percentiles of
+/// solid-state disks in virtual machines.
 pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 
 /// What one preemption takes from the tenant that is preempted: the parts of `O^pre` in SPR
@@ -163,8 +163,8 @@ pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 pub struct PreemptionCosts {
     /// How guests were preempted: a name of [`Mechanism`](leasehold_preempt::Mechanism).
     pub mechanism: String,
-    /// Whether the measuring thread went before all ordinary ones of the host. If not, their turns
-    /// are in the numbers.
+    /// Whether the measuring thread had real-time priority. If not, the numbers include the time of
+    /// other threads.
     pub realtime: bool,
     /// From the timer's expiry until the guest's poll has returned: the host's timer path, the
     /// signal, the yield, and leaving the fiber.
@@ -212,7 +212,7 @@ impl Latency {
     }
 }
 
-/// What tells one host from another as far as these costs go.
+/// The properties of a host that determine these costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
@@ -245,7 +245,7 @@ pub struct Costs {
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// It cannot be read or written, or others could have written it.
+    /// It cannot be read or written, or another user could have written it.
     #[error("the profile is not used: {0}")]
     File(#[from] OwnedError),
     /// It is damaged.
@@ -375,11 +375,11 @@ impl Profile {
 
     /// Reads a profile; `None` if there is none.
     ///
-    /// What it says is what leases are charged, so it and all directories above it must belong to
-    /// this user or to root, and no one else may write to them.
+    /// Leases are charged by the profile. The file and all directories above it must therefore
+    /// belong to this user or to root, and no other user may write to them.
     ///
     /// # Errors
-    /// When there is one that cannot be used here.
+    /// When the profile exists but cannot be used here.
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
         let (directory, name) = Self::split(path)?;
         let read = OwnedDirectory::open(directory, Missing::Refuse)
@@ -447,7 +447,7 @@ impl Profile {
         Ok((directory.unwrap_or(Path::new(".")), name))
     }
 
-    /// Everything that is charged, as it was measured, ps.
+    /// The measured costs of everything that is charged, ps.
     fn costs_ps(&self) -> impl Iterator<Item = (&str, u64)> {
         let costs = &self.median_ps;
         let interruption = self.interruption.map_or(0, |added| added.p9999_ns);
@@ -463,12 +463,13 @@ impl Profile {
         own.into_iter().chain(held)
     }
 
-    /// What a lease is charged for one of `held`, picoseconds.
+    /// Returns a lease's charge for one of `held`, picoseconds.
     pub fn charge_ps(&self, held: Held) -> u64 {
         FACTOR * self.median_ps.held.get(held.name()).copied().unwrap_or(0)
     }
 
-    /// What every top-level tenant is charged on top, for what the host may add to its end, ns.
+    /// Returns the margin that every top-level tenant is charged for the host's interruptions of
+    /// its end, ns.
     pub fn margin_ns(&self) -> u64 {
         match self.interruption {
             _ if self.is_free() => 0,

@@ -167,8 +167,8 @@ impl Program {
         Compiled::image_in(path)
     }
 
-    /// The host steps that the program in a file can reach, without compiling it. Its function bodies are not
-    /// looked at: it may be refused for them when it is loaded.
+    /// The host steps that the program in a file can reach, without compiling it. Function bodies
+    /// are not checked: the program may still be refused for them when it is loaded.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Program {
         Reach::of_binary(&binary, &inventory)
     }
 
-    /// How much a program has of each thing on which the time to load it depends. It is not validated.
+    /// Counts the parts of a program that determine its loading time. The program is not validated.
     ///
     /// # Errors
     ///

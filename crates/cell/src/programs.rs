@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What a guest asked the executor for, from inside a host call.
+/// A guest's request to the executor, made in a host call.
 pub(crate) enum Request {
     /// Run this new execution; `main` is the one whose end ends its tenant.
     Run {
@@ -28,7 +28,7 @@ pub(crate) enum Request {
 pub(crate) struct Programs {
     /// How to build more executions of a tenant that runs.
     pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
-    /// What guests asked the executor for; it acts after the current poll.
+    /// Requests of guests to the executor, which acts on them after the current poll.
     pub(crate) requests: Vec<Request>,
 }
 

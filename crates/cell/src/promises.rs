@@ -1,7 +1,7 @@
 //! The processor reservations that a cell has promised, and whether it can promise one more.
 //!
-//! The admission test (SPR §III-G) takes longer the more reservations there are, so it runs on the
-//! thread of whoever asks, never on the cell's. The cell holds a [`Promise`] for as long as it
+//! The duration of the admission test (SPR §III-G) grows with the number of reservations, so it
+//! runs on the caller's thread, never on the cell's. The cell holds a [`Promise`] for as long as it
 //! keeps the reservation; giving it back is dropping it, so that no lock is taken on the cell's
 //! thread.
 
@@ -22,7 +22,7 @@ pub(crate) struct Promises {
     ends_fit: Arc<AtomicBool>,
     /// What the host leaves the cell's thread, if that has real-time priority.
     limit: Option<RealtimeLimit>,
-    /// Those whose promise is gone count no more.
+    /// Contracts whose promise was dropped do not count.
     kept: Mutex<Vec<(Contract, Weak<()>)>>,
 }
 
@@ -33,15 +33,15 @@ pub(crate) struct Promise(#[expect(dead_code, reason = "held to be dropped")] Ar
 /// Why a reservation is not promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unkept {
-    /// It could not be kept beside the others, or they beside it.
+    /// With it, one of the reservations could not be kept.
     Together,
     /// The host would stop the cell's thread.
     Host(RealtimeLimit),
 }
 
 impl Promises {
-    /// Nothing has been promised yet. `ends_fit` is told whether what is reserved for `ends` can be kept
-    /// beside what is promised: they give way to tenants.
+    /// Creates an empty set. `ends_fit` tells the cell whether the reservation for `ends` fits
+    /// beside the promised ones, which have precedence.
     pub(crate) fn new(
         order: Order,
         overhead: Overhead,
@@ -66,7 +66,7 @@ impl Promises {
     /// Promises a reservation. Costs what [`fits`] does.
     ///
     /// # Errors
-    /// When it could not be kept beside the others, or they beside it, or the host takes too much.
+    /// When one of the reservations could then not be kept, or the host takes too much.
     pub(crate) fn make(&self, contract: Contract) -> Result<Promise, Unkept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(_, promise)| promise.strong_count() > 0);
@@ -128,7 +128,8 @@ mod tests {
             let contract = Contract::new(4_950_000, 10_000_000).expect("a contract");
             contract.with_priority(Priority(priority))
         });
-        // An overrun of either at the end of its budget, and what has begun when they become ready.
+        // Both can overrun at the end of their budgets, and both can be blocked when they become
+        // ready.
         for (overhead, fits) in [(33_333, true), (33_334, false)] {
             let promises = promises(overhead);
             let kept = promises.make(first);

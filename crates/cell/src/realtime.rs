@@ -1,20 +1,21 @@
-//! Asking the system to let a cell's thread run before all others.
+//! Requests real-time priority for a cell's thread.
 //!
 //! Reservations divide the time that the cell's thread gets. If the system gives that time to
-//! another program, every tenant loses it, though none is charged for it ([`crate::stalls`]). So a cell that is to keep reservations asks for a real-time priority, under which
-//! only the kernel itself and other real-time threads come first. What Linux keeps for everybody
-//! else ([`crate::host_share`]) is taken from tenants in the background.
+//! another program, every tenant loses it, though none is charged for it ([`crate::stalls`]). So a
+//! cell that keeps reservations requests a real-time priority, under which only the kernel itself
+//! and other real-time threads precede it. The time that Linux keeps for ordinary threads
+//! ([`crate::host_share`]) is taken from background tenants.
 
 use std::io;
 
-/// The lowest real-time priority: before all ordinary threads, and after every real-time thread
-/// that somebody gave a priority on purpose.
+/// The lowest real-time priority: above all ordinary threads, and below every real-time thread with
+/// a chosen priority.
 const PRIORITY: libc::c_int = 1;
 
 /// Whether a cell's thread runs before all ordinary ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Realtime {
-    /// Nobody asked for it.
+    /// It was not requested.
     NotAsked,
     /// `SCHED_FIFO`.
     Granted,

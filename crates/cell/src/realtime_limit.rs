@@ -1,8 +1,8 @@
-//! How much of the processor Linux lets real-time threads have where others want it too.
+//! The part of the processor that Linux grants real-time threads while other threads are ready.
 //!
-//! A cell with real-time priority keeps below it by itself in time that nobody reserved
-//! ([`crate::host_share`]). Reservations that ask for more would be stopped in one piece, for longer than most
-//! periods, so they are refused.
+//! A cell with real-time priority stays below the limit by pausing background tenants
+//! ([`crate::host_share`]). Larger reservations are refused: Linux would stop them in one piece,
+//! for longer than most periods.
 
 use leasehold_reserve::{Contract, Policy};
 use std::fmt;
@@ -10,12 +10,12 @@ use std::fmt;
 /// The first version of Linux whose fair server takes time from real-time threads.
 const FAIR_SERVER_SINCE: (u32, u32) = (6, 12);
 
-/// What the fair server takes unless the host's administrator told it otherwise, in nanoseconds of each
-/// [`WINDOW`]. Only the administrator can read what it was told.
+/// The fair server's default time in each [`WINDOW`], ns. Only the host's administrator can read
+/// the actual setting.
 const FAIR_SERVER_NS: u64 = 50_000_000;
 
-/// What the host needs beyond what it takes, so that it never takes anything, thousandths of a window: its
-/// windows begin when they like, and waking others takes time.
+/// The margin that keeps the host from ever stopping the thread, thousandths of a window: its
+/// windows begin at arbitrary times, and waking other threads takes time.
 const MARGIN_THOUSANDTHS: u64 = 20;
 
 /// The period of the fair server, ns.
@@ -29,7 +29,7 @@ pub struct RealtimeLimit {
 }
 
 impl RealtimeLimit {
-    /// This host's; `None` if it has none, or does not tell.
+    /// Returns this host's limit; `None` if it has none, or does not report it.
     pub fn of_host() -> Option<Self> {
         let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
         let text = |name| read(name).unwrap_or_default();
@@ -51,7 +51,7 @@ impl RealtimeLimit {
             .min_by_key(|limit| limit.thousandths())
     }
 
-    /// What older systems take from real-time threads that have run for so long.
+    /// Parses the throttling of real-time threads of older kernels.
     fn parse_throttling(runtime: &str, period: &str) -> Option<Self> {
         // A runtime of -1 is no limit, and neither is the whole period.
         let runtime_ns = runtime.trim().parse::<u64>().ok()?.checked_mul(1000)?;
@@ -60,7 +60,7 @@ impl RealtimeLimit {
         (taken > 0).then(|| Self::leaving(taken, period_ns))
     }
 
-    /// What is left of a window from which the host takes this much, less the margin.
+    /// The rest of a window from which the host takes `taken_ns`, less the margin.
     const fn leaving(taken_ns: u64, window_ns: u64) -> Self {
         let margin = window_ns / 1000 * MARGIN_THOUSANDTHS;
         Self {
@@ -89,16 +89,16 @@ impl RealtimeLimit {
         self.window_ns
     }
 
-    /// Whether a thread that gives these reservations what they may ask for is never stopped: together
-    /// they ask for no more than the limit in any window. Background tenants give way by themselves.
+    /// Whether a thread that serves these reservations is never stopped: their total demand in any
+    /// window is within the limit. Background tenants are paused by the cell.
     pub fn allows(self, reserved: &[Contract]) -> bool {
         let reserved = reserved.iter().filter(|contract| !contract.is_background());
         let asked = reserved.map(|contract| self.asked_ns(contract));
         asked.fold(0, u64::saturating_add) <= self.most_ns
     }
 
-    /// What a reservation can take in a window at most, ns: its request bound, less what of the last budget
-    /// does not fit before the window ends.
+    /// Returns the largest demand of a reservation in a window, ns: its request bound, less the
+    /// part of the last budget that does not fit before the window ends.
     fn asked_ns(self, contract: &Contract) -> u64 {
         let (budget, period) = (contract.budget(), contract.period());
         let jitter = match contract.policy() {
@@ -172,12 +172,12 @@ mod tests {
         assert!(allows(&[]));
         assert!(allows(&[contract(45, 50), contract(3, 100)]));
         assert!(!allows(&[contract(45, 50), contract(4, 100)]));
-        // In one piece, though little in the long run.
+        // One long budget, though a small share of the processor.
         assert!(allows(&[contract(930, 40_000)]));
         assert!(!allows(&[contract(931, 40_000)]));
         let several = [contract(500, 40_000), contract(500, 50_000)];
         assert!(!allows(&several));
-        // A tenant in the background gives way.
+        // Background tenants are not limited.
         assert!(allows(&[contract(930, 1000), Contract::background(MS)]));
     }
 

@@ -1,4 +1,5 @@
-//! What a lease refused: which reservation, how often, and what would have been enough.
+//! Counts what a lease refused: by which reservation, how often, and which value would have been
+//! enough.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,23 +42,23 @@ pub struct Refusal {
     pub reservation: Reservation,
     /// How many requests it refused.
     pub times: u64,
-    /// What it would have had to be for the first of them, in the unit of the reservation.
+    /// The value that would have been enough for the first of them, in the unit of the reservation.
     pub enough: u64,
 }
 
 #[derive(Debug, Default)]
 struct Count {
     times: AtomicU64,
-    /// What would have been enough the first time.
+    /// The value that would have been enough the first time.
     enough: AtomicU64,
 }
 
-/// What was refused to one top-level tenant and its descendants, on whatever thread.
+/// The refusals of one top-level tenant and its descendants, counted on any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals([Count; Reservation::ALL.len()]);
 
 impl Refusals {
-    /// Counts a request that was refused; for which this would have been enough.
+    /// Counts a refused request, for which `enough` would have been enough.
     pub(crate) fn record(&self, reservation: Reservation, enough: u64) {
         let count = &self.0[reservation as usize];
         if count.times.fetch_add(1, Ordering::AcqRel) == 0 {

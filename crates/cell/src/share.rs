@@ -1,5 +1,5 @@
-//! What one top-level tenant and its descendants may take in total of things that a budget does
-//! not bound enough.
+//! Limits the total that a top-level tenant and its descendants may take of resources that a budget
+//! does not bound sufficiently.
 //!
 //! Time to give a place in a pool back is in the reclamation budget; the places themselves are
 //! finite, and a tenant with a large budget must not take the last one. And a lease limits table
@@ -20,7 +20,7 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) enum Short {
     /// The tenant has ended.
     Gone,
-    /// It has less left: what all of the share would have to be.
+    /// The share is too small: the size that would be enough.
     Of(Shared, u64),
 }
 
@@ -58,8 +58,9 @@ impl Tree {
     }
 }
 
-/// Most places of a tenant, however many a cell has: so many of its executions may wait for one thing, and are woken in one
-/// step. A step that woke 250 took 32 µs in the kernel and 49 µs in the scheduler.
+/// Most places of a tenant, regardless of the cell's number: as many of its executions may wait for
+/// one object, and are woken in one step. A step that woke 250 took 32 µs in the kernel and 49 µs
+/// in the scheduler.
 const MOST_PLACES: u64 = 256;
 
 /// The shares of all top-level tenants, by their groups.
@@ -89,7 +90,7 @@ impl Shares {
         self.trees.insert(root, tree);
     }
 
-    /// Takes what `n` of something take of its shares, for the tenant whose top-level group is `root`.
+    /// Takes the shares that `n` of a class need, for the tenant whose top-level group is `root`.
     ///
     /// # Errors
     /// When that is more than its share; nothing has changed then.
@@ -109,7 +110,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Puts back what `n` of something took; nothing happens once the tenant has ended.
+    /// Returns the shares that `n` of a class took; does nothing once the tenant has ended.
     pub(crate) fn give(&mut self, root: GroupId, held: Held, n: u64) {
         if let Some(tree) = self.trees.get_mut(&root) {
             for &(shared, each) in held.takes() {

@@ -1,24 +1,24 @@
 //! Time that the host takes from a cell's thread while it could run.
 //!
-//! Another thread of the host may have the processor, which Linux gives even a thread with real-time priority no
-//! say in (its fair server takes 50 ms in one piece), and a hypervisor may have given it to another machine. No
-//! tenant asked for that time. Charged to the tenant that happened to run, a stall of 50 ms would cost a
-//! reservation of 2 ms in every 10 the budgets of 25 periods.
+//! Another thread of the host may have the processor: Linux's fair server takes 50 ms in one piece,
+//! even from a thread with real-time priority. A hypervisor may have given the processor to another
+//! machine. No tenant caused that time. Charged to the tenant that happened to run, a stall of 50
+//! ms would cost a reservation of 2 ms in every 10 the budgets of 25 periods.
 //!
-//! The kernel tells what the thread has run, and whether it blocked. A thread that did not block and
-//! did not run was stalled. Where it blocked, as a step does that waits for a disk, nothing is known of
-//! stalls, and the tenant pays for all of the time.
+//! The kernel reports how long the thread ran, and whether it blocked. A thread that neither
+//! blocked nor ran was stalled. Where it blocked, as in a step that waits for a disk, stalls cannot
+//! be told apart, and the tenant pays for all of the time.
 
 use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
 use leasehold_reserve::Nanos;
 
-/// Time between two looks at what the thread has run, at the least: so a look, of less than 1 µs, is next to nothing.
+/// The shortest time between two queries of the kernel, which take less than 1 µs each.
 const LOOK_NS: Nanos = 1_000_000;
 
-/// What is shorter is no stall: it may be an interrupt.
+/// The shortest stall: less may be an interrupt.
 const LEAST_NS: Nanos = 100_000;
 
-/// What the kernel tells of a thread.
+/// The kernel's account of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Usage {
     /// For how long it ran, ns.
@@ -28,7 +28,8 @@ struct Usage {
 }
 
 impl Usage {
-    /// The calling thread's, as of now: what `getrusage` says of the time it has run is as old as the last tick.
+    /// Returns the calling thread's account as of now. (The times of `getrusage` are as old as the
+    /// last tick.)
     fn of_thread() -> Self {
         Self {
             ran_ns: thread_cpu_ns(),
@@ -37,28 +38,29 @@ impl Usage {
     }
 }
 
-/// What is known of the stalls of a cell's thread.
+/// The state of stall detection for a cell's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
-    /// When the thread was last looked at, on the monotonic clock, and how it was then; `None` after it has slept.
+    /// The instant of the last query, on the monotonic clock, and its answer; `None` after the
+    /// thread has slept.
     last: Option<(Nanos, Usage)>,
 }
 
 impl Stalls {
-    /// The thread sleeps, or has slept: time before the next look is nobody's stall.
+    /// Records that the thread sleeps or has slept: the time before the next query is no stall.
     pub(crate) const fn slept(&mut self) {
         self.last = None;
     }
 
-    /// A turn begins. Nothing is asked of the kernel unless the thread has slept.
+    /// Records the start of a turn. The kernel is queried only if the thread has slept.
     pub(crate) fn begin(&mut self) {
         if self.last.is_none() {
             self.look(monotonic_ns());
         }
     }
 
-    /// For how long the thread was stalled since the last look, ns; 0 if that was a moment ago. To be called on the
-    /// cell's thread, when a turn is over.
+    /// Returns how long the thread was stalled since the last query, ns; 0 if that was less than
+    /// [`LOOK_NS`] ago. Called on the cell's thread at the end of a turn.
     pub(crate) fn look(&mut self, now: Nanos) -> Nanos {
         self.look_with(now, Usage::of_thread)
     }
@@ -129,7 +131,7 @@ mod tests {
             now = monotonic_ns();
             stalled += stalls.look(now);
         }
-        // What passes between the two clocks' readings, and after a reading of the one.
+        // The time between the readings of the two clocks.
         let waited = (monotonic_ns() - began).saturating_sub(thread_cpu_ns() - ran) + LOOK_NS;
         assert!(stalled <= waited, "{stalled} of {waited} ns");
     }

@@ -1,13 +1,13 @@
-//! How urgent it is that a tenant is woken, for whoever wakes it.
+//! The urgency of a tenant's wake-ups, as other threads see it.
 //!
-//! Whether a wake-up interrupts whoever runs is decided by the thread that it comes from, which
-//! cannot ask the scheduler. Under fixed priorities it need not. Under earliest deadline first it
-//! has to know the deadline that the tenant will have, which the rule of constant-bandwidth servers
-//! says (Abeni and Buttazzo): the one that it had when it ran last, or, if that has passed, one a
-//! period from now. So that deadline is published when the tenant goes to sleep.
+//! The waking thread decides whether a wake-up preempts the running task, and it cannot ask the
+//! scheduler. Under fixed priorities it need not. Under earliest deadline first it must know the
+//! tenant's deadline after the wake-up. The rule of constant-bandwidth servers (Abeni and Buttazzo)
+//! determines it: the last deadline or, if that has passed, one a period from now. So a tenant
+//! publishes its deadline when it blocks.
 //!
-//! The deadline of a server only moves to later, and so what is published is never too late: a
-//! wake-up may interrupt in vain, and is never missed.
+//! The deadline of a server only moves to later instants, so that the published one is never too
+//! late: a wake-up may preempt in vain, but is never missed.
 
 use crate::clock::monotonic_ns;
 use crate::deferral::Deferral;
@@ -15,7 +15,7 @@ use leasehold_crossing::{Urgency, Urgent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How urgent one tenant is, and whether it can be woken now. Clones share both.
+/// The urgency of one tenant, and whether its wake-ups are deferred. Clones share both.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     rank: Rank,
@@ -26,25 +26,25 @@ pub(crate) struct Standing {
 enum Rank {
     /// Always as urgent as this.
     Fixed(Urgency),
-    /// As urgent as its deadline is near.
+    /// The urgency follows from its deadline.
     Deadline(Arc<Deadline>),
 }
 
 /// The deadline of a tenant's budget, as other threads know it.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    /// When the tenant went to sleep, ns.
+    /// The deadline that the tenant published when it blocked, ns.
     last: AtomicU64,
     period: u64,
 }
 
 impl Standing {
-    /// Of a tenant that is always as urgent as this.
+    /// Returns the standing of a tenant with a constant urgency.
     pub(crate) fn fixed(urgency: Urgency) -> Self {
         Self::new(Rank::Fixed(urgency))
     }
 
-    /// Of a tenant with a first deadline and a period, ns.
+    /// Returns the standing of a tenant with a first deadline and a period, ns.
     pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
         Self::new(Rank::Deadline(Arc::new(Deadline {
             last: AtomicU64::new(first),
@@ -75,7 +75,7 @@ impl Standing {
         }
     }
 
-    /// What becomes of its wake-ups while it has no budget.
+    /// The deferral of its wake-ups while it has no budget.
     pub(crate) fn deferral(&self) -> &Deferral {
         &self.deferral
     }
@@ -97,7 +97,7 @@ impl Standing {
 }
 
 impl Deadline {
-    /// The tenant goes to sleep with this deadline.
+    /// Publishes the deadline with which the tenant blocks.
     pub(crate) fn publish(&self, deadline: u64) {
         self.last.store(deadline, Ordering::Relaxed);
     }

@@ -34,8 +34,8 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Why a tenant was not taken. Where the `budget` did not pay for something, `enough_ns` would have, if that
-    /// is known.
+    /// Why a tenant was refused. If `budget` did not pay for something, `enough_ns` is the smallest
+    /// budget that would have, where it is known.
     pub(crate) fn refused(budget: Nanoseconds, enough_ns: Option<u64>, errno: Errno) -> Self {
         match errno {
             Errno::Limit => Self::Full(errno.to_string()),
@@ -49,8 +49,8 @@ impl StartError {
     }
 }
 
-/// What is said of a reclamation budget that does not pay for a start, and of what would have been enough,
-/// if that is known.
+/// The message for a reclamation budget that does not pay for a start, with the smallest sufficient
+/// budget, where it is known.
 pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
     let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
     match stated {

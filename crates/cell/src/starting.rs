@@ -1,7 +1,7 @@
 //! The start of a top-level tenant: its program is built in bounded steps, as work of the tenant.
 //!
-//! 1. **Charge** what an execution of the program holds from the beginning. A lease that does not
-//!    pay for it is refused here, before anything was made.
+//! 1. **Charge** the initial holdings of an execution of the program. A lease that does not pay for
+//!    them is refused here, before anything is allocated.
 //! 2. **Share** the initial memory of the program with other tenants that page, if the lease says
 //!    so; if under an eviction lock, it is made resident, some pages a step.
 //! 3. **Surround**: arguments and variables are copied, and the tenant's directories and data sets
@@ -11,10 +11,9 @@
 //! Memories, data segments and start functions come after that, when the program is polled for the
 //! first time, and are interrupted like everything that it does.
 //!
-//! The steps are taken in the tenant's own turns of the processor, so that starting a tenant
-//! delays nobody more urgent, and takes nothing from anybody's reservation but its own. They are
-//! not split: one takes as long as copying the arguments, opening one directory, or resolving the
-//! program's imports.
+//! The steps run in the tenant's own processor time, so that a start delays no tenant of higher
+//! priority and uses no other tenant's reservation. They are not split: one takes as long as
+//! copying the arguments, opening one directory, or resolving the program's imports.
 
 use crate::drift::Price;
 use crate::ended::Ended;
@@ -41,17 +40,17 @@ pub(crate) struct Starting {
     client: Client,
 }
 
-/// Who asked for the start, and what for.
+/// The client of a start: the channels to the controller that requested it.
 pub(crate) struct Client {
-    /// Told whether it succeeded.
+    /// Receives whether the start succeeded.
     pub(crate) started: Sender<Result<(), StartError>>,
-    /// Told how the tenant ended.
+    /// Receives how the tenant ended.
     pub(crate) ended: Sender<Ended>,
     /// The program does not run before it is let go.
     pub(crate) held: bool,
 }
 
-/// What is to be done next, with what has been done so far.
+/// The next step, with the results of the previous ones.
 enum Step {
     Charge,
     Share(Option<Joining>),
@@ -61,7 +60,7 @@ enum Step {
     Nothing,
 }
 
-/// What a step led to.
+/// The result of a step.
 pub(crate) enum Stepped {
     /// There is more to do.
     Working,
@@ -70,8 +69,7 @@ pub(crate) enum Stepped {
 }
 
 impl Starting {
-    /// The start of `execution` as the program of `tenant`, a moment ago admitted; nothing has
-    /// been done yet.
+    /// Begins the start of `execution` as the program of the newly admitted `tenant`.
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
@@ -96,7 +94,7 @@ impl Starting {
         self.execution
     }
 
-    /// How it is built, and its tasks and children after it.
+    /// The parameters from which it, its tasks and its children are built.
     pub(crate) fn blueprint(&self) -> Rc<Blueprint> {
         self.blueprint.clone()
     }
@@ -104,8 +102,8 @@ impl Starting {
     /// Takes the next step.
     ///
     /// # Errors
-    /// When the lease does not pay for it, or its surroundings are not there. What was charged is
-    /// [given up](Self::give_up) then.
+    /// When the lease does not pay for it, or a directory is missing. The charges are then [given
+    /// up](Self::give_up).
     pub(crate) fn step(&mut self) -> Result<Stepped, StartError> {
         match self.advance() {
             Ok(stepped) => Ok(stepped),
@@ -148,18 +146,18 @@ impl Starting {
         Ok(Stepped::Working)
     }
 
-    /// What the client is told when the cell does not take what was built.
+    /// The error for the client when the cell cannot take the program that was built.
     pub(crate) fn not_taken(&self, errno: Errno) -> StartError {
         StartError::refused(self.budget, self.enough_ns(), errno)
     }
 
-    /// A reclamation budget that pays for the first charge that was refused, if one was, ns.
+    /// The reclamation budget that would pay for the first refused charge, if there was one, ns.
     fn enough_ns(&self) -> Option<u64> {
         let enough = local::with(|local| local.budget_refused(self.tenant))?;
         Some(self.price.of(enough))
     }
 
-    /// What the client is told of an error.
+    /// Converts an error of building into one for the client.
     fn refusal(&self, error: BuildError) -> StartError {
         match error {
             BuildError::Lease(errno) => self.lease_refusal(errno),
@@ -171,7 +169,7 @@ impl Starting {
         }
     }
 
-    /// What the client is told when the lease does not allow for what the program begins with.
+    /// The error for the client when the lease does not pay for the program's initial holdings.
     fn lease_refusal(&self, errno: Errno) -> StartError {
         let (kib, call_bytes) = self.blueprint.host_kib();
         let reason = match (errno, self.opens_files) {
@@ -198,14 +196,14 @@ impl Starting {
         StartError::Lease { reason }
     }
 
-    /// The start is over: what the execution was charged is the end of its tenant to give back,
-    /// unless it was built.
+    /// Ends the start. Unless the program was built, the end of its tenant refunds the execution's
+    /// charges.
     pub(crate) fn give_up(self) -> Client {
         local::with(|local| local.holdings.remove(&self.execution));
         self.client
     }
 
-    /// The start is over: the execution is in the executor's hands.
+    /// Ends the start after the executor has taken the execution.
     pub(crate) fn complete(self) -> Client {
         self.client
     }

@@ -19,7 +19,7 @@ pub struct Directory {
     pub write: bool,
 }
 
-/// What a program sees of its surroundings.
+/// What a program is given by its embedder.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Arguments; the first is by custom the program's name.

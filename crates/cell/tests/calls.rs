@@ -1,4 +1,4 @@
-//! Calls of exported functions: typed arguments and results, and what a hostile callee may do in them.
+//! Calls of exported functions: typed arguments and results, and hostile callees.
 
 mod common;
 

@@ -13,7 +13,7 @@ use leasehold_cell::{
 use leasehold_lease::ByteSize;
 use std::time::Duration;
 
-/// What must hold of every end.
+/// Checks what holds for every end.
 fn check(ended: &Ended, lease: Lease) {
     let reclaimed = &ended.reclaimed;
     assert!(

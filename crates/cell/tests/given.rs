@@ -1,4 +1,4 @@
-//! What an embedder gives for a tenant is freed by none of the threads that tenants share.
+//! Objects shared with an embedder are never freed by a thread that tenants share.
 
 mod common;
 

@@ -99,7 +99,7 @@ fn a_listing_has_every_entry_once_whatever_the_size_of_the_buffer() {
         let listed = entries(&output);
         let kinds = listed.iter().map(|(name, (kind, _))| (name.clone(), *kind));
         assert_eq!(kinds.collect::<BTreeMap<_, _>>(), expected, "{size}");
-        // What is above the directory is not to be told from it.
+        // A guest cannot distinguish the parent directory from the directory itself.
         assert_eq!(listed["."].1, listed[".."].1);
         let mut numbers: Vec<u64> = listed.values().map(|(_, number)| *number).collect();
         numbers.sort_unstable();

@@ -1,5 +1,5 @@
-//! Loading a program takes bounded time and memory: what it has is limited, and what it takes at each limit is
-//! measured.
+//! Loading a program takes bounded time and memory: its parts are limited, and the cost at each
+//! limit is measured.
 
 mod load_shapes;
 

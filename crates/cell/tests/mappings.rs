@@ -1,4 +1,5 @@
-//! The kernel mappings of the process: what tenants may cause was promised to them, and the rest stays.
+//! The kernel mappings of the process: tenants cause no more than they were promised, and the rest
+//! is kept for the host.
 //!
 //! One test, since they are the process's.
 

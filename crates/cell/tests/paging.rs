@@ -1,5 +1,5 @@
-//! Tenants that have more memory than is reserved for them: what they hold is theirs and right,
-//! what they cost is theirs alone, and nothing is left when they end.
+//! Tenants with more memory than their reservation: their contents are private and correct, only
+//! they pay for paging, and nothing is left when they end.
 
 mod common;
 
@@ -349,7 +349,7 @@ fn files_are_read_into_and_written_from_pages_that_are_out() {
     assert!(written.chunks(bytes.len()).all(|chunk| chunk == bytes));
 }
 
-/// Opens the swap file again that has no name any more.
+/// Opens the nameless swap file again.
 fn swap_file(directory: &Path) -> std::fs::File {
     let device = std::fs::metadata(directory).expect("there").dev();
     for entry in std::fs::read_dir("/proc/self/fd").expect("there").flatten() {

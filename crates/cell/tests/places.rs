@@ -1,4 +1,4 @@
-//! Where a cell's threads run, in a process of their own: they are found by their names.
+//! The cores of a cell's threads, in a process of its own: the threads are found by their names.
 
 mod common;
 

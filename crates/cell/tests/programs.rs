@@ -1,4 +1,4 @@
-//! What is accepted as a program, and the one clear error for everything else.
+//! Which files are accepted as programs, and the one clear error for each other file.
 
 use std::fs::Permissions;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Regions that tenants have mapped: what one writes the others see, who may not see it any more has
-//! zeros of its own, and who ends leaves nothing behind and takes nothing from anybody.
+//! Mapped regions: the writes of one tenant are visible to the others, a tenant without permission
+//! has zeros of its own, and an end leaves nothing behind and takes nothing from other tenants.
 
 mod common;
 
@@ -261,7 +261,7 @@ fn who_is_revoked_sees_nothing_that_is_written_afterwards() {
     let held = held(512);
     for (take_back, last) in [
         ("(call $revoke (local.get $it))", "(i32.const 9)"),
-        // A region that is dropped is nobody's, its creator's included.
+        // A dropped region is mapped by no tenant, including its creator.
         ("(call $let_go (local.get $it))", "(i32.const 0)"),
     ] {
         let first = creator(&format!(

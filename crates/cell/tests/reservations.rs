@@ -1,4 +1,4 @@
-//! What must hold for tenants that share a processor.
+//! The guarantees of tenants that share a processor.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
 
-/// A lease for a small guest with a processor reservation in the form of `--cpu`.
+/// Returns a lease for a small guest with a processor reservation in the form of `--cpu`.
 fn reserved(cpu: &str) -> Lease {
     Lease {
         cpu: Some(cpu.parse().expect("a reservation")),
@@ -34,9 +34,8 @@ fn supply(tenant: &Started) -> Supply {
     tenant.handle.processor().expect("alive").supply
 }
 
-/// What a tenant has had since it began, before now, is a budget of 3 ms in every period of 15 ms. A
-/// deferrable server can have one budget more at the start; what it overran in the last period is
-/// still to be taken off.
+/// Checks that a tenant has received at most 3 ms in every period of 15 ms. A deferrable server can
+/// have one budget more at the start, and the overrun of the last period is still to be subtracted.
 fn no_more_than_3_of_15_ms(supply: &Supply, began: Instant) {
     let periods = began.elapsed().as_nanos() as u64 / (15 * MS) + 1;
     assert!(
@@ -283,7 +282,7 @@ struct Gated(Receiver<()>);
 
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // Nobody is there any more to wait for.
+        // The test may have ended.
         let _ = self.0.recv();
         Ok(bytes.len())
     }
@@ -370,7 +369,7 @@ fn whoever_is_woken_by_a_guest_that_runs_on_gets_a_turn() {
     cell.connect(&client.handle, &service.handle, 4096, 4)
         .expect("connected");
     service.handle.go();
-    // It waits for the first message before there is anybody to send one.
+    // It waits for the first message before there is a sender.
     service.wait_for("ready");
     let before = supply(&service).dispatches;
     client.handle.go();
@@ -385,7 +384,7 @@ fn tasks_that_hand_over_to_each_other_leave_other_tenants_their_turns() {
     let relay = start(&cell, "relay.wasm", &["3"], lease(500_000, 1 << 20));
     relay.wait_for("ready");
     let before = supply(&relay).used;
-    // It is built, runs and ends in turns of its own.
+    // It is built, runs and ends in its own processor time.
     let other = spin(&cell, background());
     until("the other has had twenty turns", || {
         supply(&other).used >= 20 * MS

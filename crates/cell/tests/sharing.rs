@@ -1,6 +1,6 @@
-//! What tenants that page share: the initial memory of a program that several of them run, and data
-//! sets. Who evicts it takes it from nobody else, who writes to it has a copy of his own, and who
-//! ends leaves it to the others.
+//! Pages that tenants share: the initial memory of a program that several of them run, and data
+//! sets. An eviction affects no other tenant, a write makes a private copy, and an end leaves the
+//! pages to the others.
 
 mod common;
 
@@ -512,7 +512,7 @@ fn a_data_set_under_a_lock_is_read_once_for_all() {
     assert_eq!(paged(used).1.major, 0);
     end(&first);
     end(&second);
-    // One that it does not fit is told so, has nothing of it, and goes on.
+    // One that it does not fit is told so, has nothing of it, and continues.
     let small = paging(u64::from(IMAGE) + 60, SharedPages::Lock);
     let text = mapper("").replace(
         "(local.set $data (i32.wrap_i64 (call $map (i32.const 0) (i32.const 7))))",
@@ -595,7 +595,7 @@ fn a_lock_that_a_task_cannot_leave_goes_with_its_tenant() {
     until(&first, locked);
     let second = start_mapper(&held, ON, 100 * 4096, paging(400, SharedPages::Lock));
     until(&second, locked);
-    // What the locks have set free is somebody else's now.
+    // The frames that the locks set free are in use by another tenant.
     let rest = frames - 16 - 700 - 400 + u64::from(IMAGE) + 100;
     let third = start(
         &held.cell,

@@ -19,7 +19,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// How many tenants that do not fit are told what would.
+/// The number of tenants that do not fit for which advice is printed.
 const ADVISED: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -110,7 +110,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     })
 }
 
-/// The reservations of a lease file, and behind them what pages in the background.
+/// The reservations of a lease file, followed by the background contract.
 struct Set {
     order: Order,
     contracts: Vec<Contract>,
@@ -146,7 +146,7 @@ impl Set {
         place.map_err(|_| wrong(format!("tenant {name:?} has no processor reservation")))
     }
 
-    /// What the first few reservations that do not fit would have to be.
+    /// Returns the values with which the first few reservations that do not fit would fit.
     fn shortfalls(&self, report: &Report, overhead: Overhead) -> Vec<(usize, Shortfall)> {
         let charged = overhead.charged(&self.contracts);
         let verdicts = report.servers[..self.tenants.len()].iter().enumerate();
@@ -157,13 +157,13 @@ impl Set {
     }
 }
 
-/// All there is to say.
+/// The result of the command.
 struct Outcome<'a> {
     file: &'a LeaseFile,
     overhead: HostTime,
     set: Set,
     report: Report,
-    /// What the host leaves a cell's thread, if that is less than the reservations may ask for.
+    /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
     memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
@@ -445,7 +445,7 @@ impl Outcome<'_> {
     }
 }
 
-/// What is said about one reservation.
+/// The verdict on one reservation.
 struct Row<'a> {
     cpu: Cpu,
     verdict: &'a Verdict,
@@ -494,7 +494,7 @@ impl Row<'_> {
     }
 }
 
-/// What would make the tenant called `name` fit; the values can be copied into a lease.
+/// Returns advice that makes the tenant called `name` fit; the values can be copied into a lease.
 fn advice(name: &str, shortfall: &Shortfall, order: Order) -> String {
     let others = match order {
         Order::FixedPriority => "those of lower priority",

@@ -34,27 +34,27 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Throughput that is to be kept unless the caller says otherwise.
+/// The default throughput to keep.
 const KEEP: f64 = 0.95;
 
-/// How many times as long as it may a program gets before it is given up.
+/// The multiple of its allowed time after which a program is given up.
 const PATIENCE: u64 = 4;
 
 /// How often a larger processor reservation is tried where a program takes longer than it may.
 const MOST_RAISES: u32 = 4;
 
-/// A program gets so long in any case: a short one is late whenever the host does something else.
+/// The shortest patience: other work of the host can delay a short program by much.
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// A program that takes less is run again, until its runs took so long together, but at most so often.
+/// A shorter program is run again until its runs took this time together, at most so often.
 const ENOUGH: Duration = Duration::from_millis(50);
 const MOST_RUNS: usize = 99;
 
-/// A run is looked at again until looking took so long, but at most so often more.
+/// A run is observed again until observing took this time, at most so many times more.
 const LOOKING: Duration = Duration::from_millis(500);
 const MOST_LOOKS: usize = 4;
 
-/// What is added to the most that was charged, unless the caller says otherwise.
+/// The default margin on the largest charge.
 const MARGIN: f64 = 0.25;
 
 #[derive(Debug, clap::Args)]
@@ -175,7 +175,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         patience: Duration::MAX,
     };
     subject.prepare(&spec.component)?;
-    // What it takes where nothing is missing.
+    // Its cost with all of its memory.
     let whole = subject.median(spec.lease)?;
     let unpaged_ns = whole.time_ns.unwrap_or(u64::MAX);
     let linear = whole.linear.next_multiple_of(STEP).max(STEP);
@@ -341,8 +341,8 @@ impl Run {
 }
 
 impl Subject {
-    /// Loads the program into a new cell and runs it once, which counts for nothing: what no other
-    /// run finds cold would make that one look slow, and all reservations fast beside it.
+    /// Loads the program into a new cell and runs it once, without counting: cold caches would make
+    /// the first run look slow, and all reservations fast in comparison.
     fn prepare(&mut self, program: &Path) -> Result<(), Failure> {
         // As it is for tenants that page, so that all runs are of one program.
         let paging = paging(self.lease, self.lease.memory.reserve);
@@ -373,8 +373,8 @@ impl Subject {
         Ok(runs[runs.len() / 2])
     }
 
-    /// The lease under which the program does the same in the time that it may take: with the memory
-    /// reservation of `lease`, and the budgets that one run shows, and that another one was held to.
+    /// Returns the lease under which the program does the same within its allowed time: with the
+    /// memory reservation of `lease`, and budgets that one run shows and another run confirms.
     fn lease(
         &mut self,
         arguments: &Arguments,
@@ -391,7 +391,7 @@ impl Subject {
         let first = observe(lease)?;
         let mut observed = observe(lease)?;
         let always_same = first.output == observed.output;
-        // While another program of the host has the processor, this one seems to wait.
+        // While another program of the host has the processor, this one appears to wait.
         let mut took = Duration::from_nanos(observed.time_ns);
         for _ in 0..MOST_LOOKS {
             if took > LOOKING {
@@ -411,11 +411,11 @@ impl Subject {
                 let keep = arguments.keep.unwrap_or(KEEP);
                 (observed.time_ns as f64 / keep) as u64
             }
-            // What paging takes of the time that it may take is not there for a share of the processor.
+            // The time of paging reduces the time that is available for a share of the processor.
             _ => slowest_ns.max(observed.time_ns),
         };
         let mut cpu_ns = Some(reservations::processor(&observed, slowest_ns, period_ns));
-        // What dispatches cost is in no observation: a cell may not be able to keep so much.
+        // The observation does not include dispatches: a cell may be unable to keep so much.
         let mut refused = None;
         // Faults take time, and are not seen as a share of the processor.
         let mut raises = match lease.memory.paging {
@@ -448,7 +448,8 @@ impl Subject {
             lease.reclaim.budget = Nanoseconds::new(reclaim_ns).unwrap_or(arguments.budget);
             match observe(lease) {
                 Ok(held) if held.output == observed.output || !always_same => break held.time_ns,
-                // A share of the budget is for one purpose, such as handles, and bound before the whole.
+                // A share of the budget is for one purpose, such as handles, and may be exhausted
+                // before the whole.
                 Ok(_) | Err(Failure::Program(_) | Failure::Refused(_))
                     if reclaim_ns < arguments.budget.get() =>
                 {

@@ -122,7 +122,7 @@ fn replay(player: &Player, file: &Path, json: bool) -> Result<ExitCode, Failure>
     Ok(exit(measures.iter().filter(|measure| measure.ratio > 1.0)))
 }
 
-/// What is said of promises that were broken.
+/// The message for broken promises.
 fn exit<'a>(broken: impl Iterator<Item = &'a Measure>) -> ExitCode {
     const BROKEN: u8 = 1;
     const LATE: u8 = 3;

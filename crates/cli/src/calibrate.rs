@@ -1,4 +1,4 @@
-//! `leasehold calibrate`: what reclaiming and preempting cost on this host.
+//! `leasehold calibrate`: the costs of reclamation and preemption on this host.
 
 use crate::exit::Failure;
 use crate::output::{say, tell};
@@ -99,8 +99,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
 
 /// The stored profile, and where it is; without one, the first run calibrates.
 ///
-/// A profile of another host or version is measured again, since a first run on a renewed machine
-/// should just work. One that others could have written is not: that is for a person to look at.
+/// A profile of another host or version is measured again, so that a first run on a renewed machine
+/// works. A profile that another user could have written is an error, which a person must check.
 pub(crate) fn profile_or_calibrate(
     profile: Option<&Path>,
 ) -> Result<(Profile, Option<PathBuf>), Failure> {

@@ -1,5 +1,5 @@
-//! The second line of defence, from the command line: which places a command needs, and that no
-//! tenant is given one of them.
+//! The second line of defence, from the command line: the places that a command needs, which no
+//! tenant may be given.
 
 use crate::exit::Failure;
 use crate::log;
@@ -72,7 +72,7 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
     leasehold_confine::enter(arguments.mode(), places(needs), locking).map_err(failed)
 }
 
-/// The controller gives up what only the start of the cell took.
+/// Gives up the controller's privileges that only the start of the cell needed.
 ///
 /// # Errors
 /// When the kernel refuses it.
@@ -197,8 +197,8 @@ fn check_directories(needs: &Needs<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file as the kernel tells it from others, and the directories above it: so that links and
-/// mounts at another place are seen through.
+/// The identity of a file and of the directories above it, which does not depend on links and
+/// mounts.
 struct Chain {
     /// Of the file, or of the directory nearest to where it would be, up to the root.
     identities: Vec<(u64, u64)>,

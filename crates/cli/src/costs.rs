@@ -1,4 +1,4 @@
-//! What ends cost beside what they are charged, for reports.
+//! The costs of ends beside their charges, for reports.
 
 use leasehold_cell::ClassCosts;
 use serde_json::{Value, json};

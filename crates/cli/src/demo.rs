@@ -1,5 +1,5 @@
-//! `leasehold demo`: a guest that asks for millions of timers is killed beside a neighbour, in stock wasmtime and
-//! in a cell; then many guests, one after the other.
+//! `leasehold demo`: a guest that requests millions of timers is killed beside a neighbour, in
+//! stock wasmtime and in a cell; then many guests, one after the other.
 
 mod deadline;
 mod headline;
@@ -93,13 +93,13 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// What one runtime showed: every round, in the order in which they were held.
+/// The rounds of one runtime, in order.
 struct Shown {
     runtime: Runtime,
     rounds: Vec<Round>,
 }
 
-/// What all rounds have in common.
+/// The common parts of all rounds.
 struct Stage<'a> {
     guests: &'a Path,
     profile: &'a Profile,
@@ -231,7 +231,7 @@ impl Stage<'_> {
         Ok(is_kept)
     }
 
-    /// What the table says: of each guest, killed among the others.
+    /// Returns the lines of the table: each guest, killed among the others.
     fn rounds(
         &self,
         mut guests: Vec<Attack>,
@@ -273,8 +273,8 @@ impl Stage<'_> {
     }
 }
 
-/// Doubles the budget of the guest that `error` says was not ready: a share of it is for one purpose, as for
-/// handles of a component, and bound before the whole.
+/// Doubles the budget of the guest that `error` says was not ready: a share of it is for one
+/// purpose, such as handles of a component, and may be exhausted before the whole.
 ///
 /// # Errors
 /// `error`, if it is another or the budget is that of the rehearsal again.
@@ -300,7 +300,8 @@ fn guests(scale: &Scale) -> Vec<Attack> {
     let mut guests = hostile(scale.damage);
     // It cannot be killed in mid-flight.
     guests.retain(|guest| guest.when != When::ByItself);
-    // Who keeps the processor busy and has most is killed last: the others show more beside it.
+    // The guest that keeps the processor busy and has most is killed last: its load makes the ends
+    // of the others more telling.
     let fill = guests.iter().position(|guest| guest.name == "fill");
     if let Some(fill) = fill {
         let fill = guests.remove(fill);

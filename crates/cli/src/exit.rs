@@ -14,12 +14,12 @@ Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or di
 `calibrate --check` and `study`: 1 if something does not hold. `demo`: 1 if a deadline was
 broken. `attack`: 1 if a promise was broken, 3 if only times were longer than promised.";
 
-/// What went wrong, and with which exit code (the numbers of `sysexits.h`).
+/// The failures of a command, with their exit codes (the numbers of `sysexits.h`).
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The program is damaged or asks for what is not offered.
     Program(String),
-    /// A file or directory is not there.
+    /// A file or directory is missing.
     Missing(String),
     /// The host failed.
     Host(anyhow::Error),

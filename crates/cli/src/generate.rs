@@ -1,4 +1,4 @@
-//! `leasehold generate`: what a package has besides the program, made from the command line itself.
+//! `leasehold generate`: the other files of a package, made from the command line itself.
 
 use crate::exit::Failure;
 use crate::output;

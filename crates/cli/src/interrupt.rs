@@ -1,12 +1,12 @@
-//! Signals that ask a command to end: an interrupt from the keyboard, a terminal that is closed, and what a service
-//! manager sends.
+//! Signals that request the end of a command: an interrupt from the keyboard, a closed terminal,
+//! and the signal of a service manager.
 
 use crate::exit::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a command looks whether it is to end.
+/// The interval between two checks whether a command is to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether the process was told to end, by SIGINT, SIGTERM or SIGHUP.
@@ -26,7 +26,7 @@ impl Interrupt {
         Ok(Self(told))
     }
 
-    /// Whether one came.
+    /// Whether a signal arrived.
     pub(crate) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Lease files as commands read them, and what they mean to the scheduler.
+//! Lease files as commands read them, and their contracts for the scheduler.
 
 use crate::exit::Failure;
 use crate::overhead::{HostSteps, HostTime};
@@ -41,7 +41,7 @@ pub(crate) fn contract(cpu: Cpu) -> Contract {
     leasehold_cell::contract(&cpu)
 }
 
-/// What the tenants of a file ask of the processor, for the admission test.
+/// The processor claims of a file's tenants, for the admission test.
 pub(crate) struct Claims {
     /// Of each tenant, its reservation.
     pub(crate) reserved: Vec<Option<Contract>>,
@@ -49,7 +49,7 @@ pub(crate) struct Claims {
     background: Option<Contract>,
 }
 
-/// What these tenants ask of the processor, with their longest host steps.
+/// Returns the processor claims of these tenants, with their longest host steps.
 pub(crate) fn claims(tenants: &[TenantSpec], steps: &HostSteps) -> Claims {
     let claim =
         |tenant: &TenantSpec| leasehold_cell::claim(&tenant.lease, steps.longest(tenant).ns);
@@ -75,7 +75,7 @@ impl Claims {
     }
 }
 
-/// What this host leaves a cell with real-time priority, if that is less than these reservations may ask for.
+/// Returns the host's limit on a cell with real-time priority, if these reservations may exceed it.
 pub(crate) fn stopped_by_host(contracts: &[Contract]) -> Option<RealtimeLimit> {
     RealtimeLimit::of_host().filter(|limit| !limit.allows(contracts))
 }
@@ -84,13 +84,13 @@ pub(crate) fn stopped_by_host(contracts: &[Contract]) -> Option<RealtimeLimit> {
 /// [`kill_bound`](leasehold_cell::kill_bound).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndBound {
-    /// Until nothing of it runs any more, ns.
+    /// The time until nothing of it runs, ns.
     pub(crate) effect_ns: u64,
     /// Until everything was returned, ns; `None` where nothing bounds it.
     pub(crate) returned_ns: Option<u64>,
 }
 
-/// What a cell of these tenants has for ends.
+/// The ends of a cell's tenants.
 #[derive(Debug)]
 pub(crate) struct Ends {
     /// The bounds on the ends of the tenants, in their order.
@@ -161,8 +161,8 @@ pub(crate) fn order(order: leasehold_lease::Order) -> Order {
     }
 }
 
-/// What the cell of these tenants holds of the host's memory: what `stated` says, for all of them, or
-/// what those that page reserve. `None` if that is nothing.
+/// Returns the host memory that the cell of these tenants holds: `stated`, for all of them, or the
+/// reservations of paging tenants. `None` if that is nothing.
 pub(crate) fn held_memory(tenants: &[TenantSpec], stated: Option<ByteSize>) -> Option<HeldMemory> {
     let memory = || tenants.iter().map(|tenant| &tenant.lease.memory);
     let paging = || memory().filter_map(|memory| Some((memory, memory.paging?)));

@@ -9,13 +9,13 @@ use std::process::{Command, ExitCode};
 
 const PROGRAM: &str = "lockscope";
 
-/// How it is built.
+/// The command that builds it.
 const BUILD: &str = "cargo build --release --package leasehold-lockscope --features tracer";
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// What `lockscope` is told.
+    /// The arguments of `lockscope`.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

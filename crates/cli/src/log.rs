@@ -1,8 +1,8 @@
 //! The log: lines on standard error.
 //!
-//! A thread of a cell must never wait for the reader of standard error, and what it logs may be a guest's
-//! doing. So once a cell has started, lines go through a bounded pipe to a thread of their own; a
-//! line that finds no room is lost, and counted.
+//! A thread of a cell must never wait for the reader of standard error, and a guest can cause log
+//! lines. Once a cell has started, lines therefore go through a bounded pipe to a thread of their
+//! own. A line without room is lost, and counted.
 
 use leasehold_cell::Destination;
 use std::io::{self, Write};

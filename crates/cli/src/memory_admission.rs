@@ -19,10 +19,10 @@ pub(crate) struct MemoryVerdict {
 
 impl MemoryVerdict {
     /// Adds up the reservations of all tenants, in whole frames and in the order in which they are
-    /// started. What SPC conserves is part of them (SPC §IV-A), so that conservation adds nothing and
-    /// saves nothing. Under an eviction lock, every tenant but the first that runs a program gives
-    /// back the frames of its initial memory, once it has started (SPC §IV-B): those who come later
-    /// can have them. What a guest will map, or what the rule will choose, is not known before.
+    /// started. Conserved frames are part of them (SPC §IV-A), so that conservation adds nothing
+    /// and saves nothing. Under an eviction lock, every tenant but the first that runs a program
+    /// gives back the frames of its initial memory once it has started (SPC §IV-B), for later
+    /// tenants. A guest's mappings and the rule's choice are not known in advance.
     pub(crate) fn of(file: &LeaseFile) -> Self {
         let (mut reserved, mut saved, mut needed) = (0, 0, 0);
         let mut locked = HashSet::new();

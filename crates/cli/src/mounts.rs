@@ -1,4 +1,4 @@
-//! What is mounted where: to see the same directory under another name.
+//! The mounts of the process: they identify a directory under different names.
 
 use std::ffi::OsString;
 use std::io;
@@ -40,7 +40,7 @@ impl Mounts {
         Self(lines.filter_map(Mount::parse).collect())
     }
 
-    /// The last of those that were mounted there is the one that is seen.
+    /// Of several mounts at one point, the last one is visible.
     fn mount_of(&self, path: &Path) -> Option<&Mount> {
         let above = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         above.max_by_key(|mount| mount.point.components().count())

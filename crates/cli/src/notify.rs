@@ -1,4 +1,4 @@
-//! What a service manager is told: that the tenants run, and that they are being ended (`sd_notify(3)`).
+//! Notifies a service manager that the tenants run, and that they are being ended (`sd_notify(3)`).
 
 use std::fs::File;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The socket of a service manager, if one has started this process and waits to be told.
+/// The socket of a service manager, if one has started this process and waits for notifications.
 #[derive(Debug)]
 pub(crate) struct Notify {
     /// A datagram socket, which a confined process may write to.

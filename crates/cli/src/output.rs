@@ -1,9 +1,10 @@
-//! What the program writes: results on standard output, everything else on standard error; and what
-//! tenants wrote and nothing has read yet, when all of them have ended.
+//! The program's output: results on standard output, everything else on standard error. At the end
+//! it waits for tenants' output that was not read yet.
 //!
-//! Standard output that cannot be written is a failure of the command, found at its end
-//! ([`is_lost`]), what a tenant wrote included, which may have ended before; unless its reader has gone, which is what `| head` does. Standard error that cannot
-//! be written is no failure: there is nothing left to say it to.
+//! If standard output cannot be written, the command fails at its end ([`is_lost`]), even for the
+//! output of a tenant that ended earlier. A closed reader, as with `| head`, is no failure. If
+//! standard error cannot be written, the command does not fail, because the failure could not be
+//! reported.
 
 use crate::log;
 use leasehold_cell::{Destination, flush_output, flush_output_within, stdout_failure};
@@ -43,8 +44,8 @@ pub(crate) fn note(text: Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }
 
-/// A message in which a program may have chosen names: what would move a terminal's cursor is shown as
-/// an escape, and each line but the first is indented, so that none can be taken for another message.
+/// Returns a message with names that a program may have chosen. Control characters are escaped, and
+/// each line but the first is indented, so that no line can be taken for another message.
 pub(crate) fn plain(message: &str) -> String {
     let mut plain = String::with_capacity(message.len());
     for character in message.chars() {
@@ -63,12 +64,12 @@ pub(crate) fn is_lost() -> bool {
     LOST.load(Relaxed)
 }
 
-/// How long the output of tenants that were killed is waited for: a kill has a deadline, whether
-/// somebody reads or not.
+/// How long the output of killed tenants is waited for: a kill has a deadline, whether the output
+/// is read or not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until the output of all tenants is out: as long as it takes, as any program does, or, if they
-/// were `killed`, for a second. Says so on standard error if something was not read, or not logged.
+/// Waits until the output of all tenants is written: without a limit, like any program, or, if they
+/// were `killed`, for a second. Reports on standard error if output was not read, or not logged.
 pub(crate) fn finish(killed: bool, destinations: &[&Destination]) {
     if !killed {
         flush_output();
@@ -84,7 +85,7 @@ pub(crate) fn finish(killed: bool, destinations: &[&Destination]) {
     if !is_out {
         say!("leasehold: not all output was read");
     }
-    // Where the log is not read, this would not be read either.
+    // If the log is not read, this line would not be read either.
     if is_logged && log::lost() > 0 {
         say!("leasehold: {} lines of the log were lost", log::lost());
     }

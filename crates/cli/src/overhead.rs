@@ -1,5 +1,4 @@
-//! What one preemption takes from a tenant, how long a fault of a tenant that pages holds the
-//! processor, and how we know.
+//! The cost of one preemption, the duration of a fault of a paging tenant, and the sources of both.
 
 use leasehold_cell::Program;
 use leasehold_cell::engine_config::BACKTRACE_NS;
@@ -11,33 +10,33 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-/// What is assumed of a host that was not calibrated: above the 99th percentile that was measured
-/// from timer to scheduler in a virtual machine, 41 us.
+/// The assumption for a host without calibration: above the 99th percentile that was measured from
+/// timer to scheduler in a virtual machine, 41 us.
 const ASSUMED_PREEMPTION: Nanoseconds = Nanoseconds::new(50_000).expect("50 us is in range");
 
-/// What is assumed of a disk that was not measured.
+/// The assumption for a disk without a measurement.
 const ASSUMED_FAULT: Nanoseconds = Nanoseconds::new(ASSUMED_FAULT_NS).expect("1 ms is in range");
 
-/// A time that the admission test counts on, and where it comes from.
+/// A time that the admission test uses, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostTime {
-    /// The user says so.
+    /// Stated by the user.
     Given(Nanoseconds),
-    /// It was measured on this host.
+    /// Measured on this host.
     Calibrated(Nanoseconds),
-    /// Nothing is known of this host.
+    /// Assumed, without a measurement.
     Assumed(Nanoseconds),
 }
 
 impl HostTime {
-    /// The `O^pre` of SPR eq. (2): what the user says, or else what the profile does.
+    /// Returns the `O^pre` of SPR eq. (2): stated by the user, or else from the profile.
     pub(crate) fn of_preemption(given: Option<Nanoseconds>, profile: Option<&Profile>) -> Self {
         let costs = profile.and_then(|profile| profile.preemption.as_ref());
         let measured = costs.map(|costs| costs.per_preemption_ns());
         Self::of(given, measured, ASSUMED_PREEMPTION)
     }
 
-    /// How long a fault of a tenant that pages takes: likewise.
+    /// Returns the duration of a paging tenant's fault, from the same sources.
     pub(crate) fn of_fault(given: Option<Nanoseconds>, profile: Option<&Profile>) -> Self {
         let costs = profile.and_then(|profile| profile.transfer.as_ref());
         let measured = costs.map(|costs| costs.per_fault_ns());
@@ -73,7 +72,8 @@ impl HostTime {
     }
 }
 
-/// The longest host steps of tenants: for so long one holds the processor although another wants it.
+/// The longest host steps of tenants: a tenant can hold the processor for so long while another one
+/// is ready.
 #[derive(Debug)]
 pub(crate) struct HostSteps {
     /// Of each tenant, by its name.

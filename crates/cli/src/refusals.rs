@@ -1,4 +1,4 @@
-//! What a lease refused, as one line at the end.
+//! One line with the refusals of a lease, printed at the end.
 
 use crate::report::nanos;
 use leasehold_cell::{Refusal, Reservation};
@@ -23,7 +23,8 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// A reservation as flags and leases call it, what the lease says, and what would have been enough.
+/// Returns a reservation's name in flags and leases, its value in the lease, and the value that
+/// would have been enough.
 fn described(refusal: &Refusal, lease: &Lease) -> (&'static str, String, String) {
     let bytes = |bytes: u64| (size(bytes), size(refusal.enough));
     let (name, (is, enough)) = match refusal.reservation {

@@ -1,4 +1,4 @@
-//! The report of `leasehold run`: what was charged, predicted and measured.
+//! The report of `leasehold run`: charges, predictions and measurements.
 
 use crate::leases::EndBound;
 use comfy_table::{CellAlignment, Table, presets};

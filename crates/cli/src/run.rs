@@ -298,7 +298,7 @@ fn wait(
                     results = Some(values);
                     tenant.finish();
                 }
-                // How it ended is what the tenant's end says.
+                // The tenant's end reports how it ended.
                 Err(CallError::Failed(_) | CallError::Ended) => {}
                 Err(error) => return Err(Failure::Refused(format!("--invoke: {error}"))),
             },
@@ -321,7 +321,7 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> (Ends, bool) {
     (ends, backtraces)
 }
 
-/// What to run: the flags over the lease file over the defaults.
+/// Returns the tenant to run: the flags over the lease file over the defaults.
 fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     let mut command = arguments.command.iter();
     let mut tenant = match &arguments.lease {

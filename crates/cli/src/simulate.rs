@@ -1,4 +1,4 @@
-//! `leasehold simulate`: how the processor reservations of a lease file play out, in virtual time.
+//! `leasehold simulate`: plays the processor reservations of a lease file in virtual time.
 
 use crate::exit::Failure;
 use crate::leases;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Turns of tenants without a reservation, unless they have a slice of their own.
+/// Time slices of background tenants, unless they state one.
 const BACKGROUND_SLICE: Nanos = 1_000_000;
 /// The most periods of one reservation, and the most jobs of one tenant's tasks together, in a
 /// simulation: some seconds of real time.
@@ -31,7 +31,7 @@ const TRACED: usize = 2_000_000;
 const LANES: usize = 100;
 /// Periods of the longest reservation that a picture shows, unless told otherwise.
 const SHOWN_PERIODS: Nanos = 4;
-/// What a picture shows where there is no reservation.
+/// The time that a picture shows without any reservation.
 const SHOWN: Nanos = 100_000_000;
 
 #[derive(Debug, clap::Args)]
@@ -209,7 +209,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is simulated.
+/// The simulated scene.
 struct Scene<'a> {
     file: &'a LeaseFile,
     workloads: BTreeMap<&'a str, Workload>,
@@ -219,7 +219,7 @@ struct Scene<'a> {
     end: Nanos,
 }
 
-/// What became of it.
+/// The result of a simulation.
 struct Played {
     tally: Tally,
     supplies: Vec<Supply>,
@@ -359,7 +359,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// How much of the schedule says enough.
+    /// The part of the schedule that a picture shows by default.
     fn shown(&self) -> Nanos {
         let reservations = self
             .file
@@ -510,8 +510,8 @@ fn periods(cpu: Option<Cpu>, time: Nanos) -> u64 {
     cpu.map_or(0, |cpu| time / cpu.period().get())
 }
 
-/// How often the tasks of a workload begin to work in so much time, on average; what waits is
-/// kept, so that it counts whether or not it is served.
+/// How often the tasks of a workload begin to work in so much time, on average; waiting events are
+/// kept, so that they count whether or not they are served.
 fn jobs(workload: Workload, time: Nanos) -> u64 {
     let between = match workload.activity {
         Activity::Busy => return 0,

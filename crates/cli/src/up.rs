@@ -39,11 +39,11 @@ const PLACES: usize = 1024;
 /// How often the live table is drawn.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// How often it is noted how much of what they share tenants use.
+/// The interval at which the use of shared pages is recorded.
 const OBSERVE: Duration = Duration::from_millis(100);
 
-/// How long tenants that were killed are waited for. What is left of them then, because their own
-/// reservation takes longer, goes with the cell, which takes everything back at once.
+/// How long killed tenants are waited for. The rest of a tenant whose own reservation takes longer
+/// is taken back with the cell, at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "LEASES")]
     leases: PathBuf,
 
-    /// Kill whoever still runs after this time.
+    /// Kill tenants that still run after this time.
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Nanoseconds>,
 
@@ -108,7 +108,7 @@ pub(crate) struct Arguments {
     confinement: confinement::Arguments,
 }
 
-/// What the tables show.
+/// The contents of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     /// Processor reservations: `leasehold up`.
@@ -123,27 +123,27 @@ struct Running<'a> {
     /// How long its end takes at most, wall time from its kill.
     bound: EndBound,
     handle: TenantHandle,
-    /// What it had got when it was last looked at.
+    /// Its processor time at the last observation.
     processor: Option<Processor>,
-    /// How it used its memory then.
+    /// Its use of memory then.
     memory: Option<MemoryUse>,
     ended: Option<Ended>,
 }
 
-/// What the host granted the cell, and what it keeps from it.
+/// The host's grants to the cell, and its limit.
 struct OnHost<'a> {
     realtime: &'a Realtime,
     confined: &'a InForce,
 }
 
-/// What the admission test says of the file.
+/// The outcome of the admission test for the file.
 struct Admitted {
     order: Order,
     overhead: HostTime,
     schedulable: bool,
-    /// What the host leaves a cell's thread, if that is less than the reservations may ask for.
+    /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
-    /// The key of the first reservation that cannot be kept, and what was found there.
+    /// The key of the first reservation that cannot be kept, and its value.
     unkept: Option<String>,
     /// How long the ends of the tenants take at most, and what is reserved for them.
     ends: Ends,
@@ -332,7 +332,7 @@ fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
 }
 
 impl Admitted {
-    /// Within this time of its kill nothing of a tenant runs any more, ns.
+    /// The time from its kill after which nothing of a tenant runs, ns.
     fn effect_ns(&self) -> u64 {
         self.ends.bounds.first().map_or(0, |bound| bound.effect_ns)
     }
@@ -372,7 +372,8 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Above the table, if that is where it would go; nowhere if it is in the way of the report.
+    /// Above the table, if it would be written to that terminal; discarded if it would mix with the
+    /// report.
     fn of(screen: &Screen, mute: bool) -> Self {
         let to = |stream, name, otherwise| {
             let above = screen.above(stream);
@@ -433,8 +434,8 @@ fn start<'a>(
     Ok(running)
 }
 
-/// Draws the live table, if there is a screen. Looks only at the tenants that it has room for:
-/// a look is a command that the cell obeys before all tenants.
+/// Draws the live table, if there is a screen. Queries only the shown tenants, because a query is a
+/// command that precedes all tenants.
 fn draw(screen: &Screen, cell: &Cell, view: View, tenants: &mut [Running<'_>], elapsed: Duration) {
     /// Lines that are no tenants: the header, how many more there are, a summary, and the cursor.
     const OTHER_LINES: usize = 4;
@@ -467,7 +468,7 @@ fn named(name: &str, failure: Failure) -> Failure {
 }
 
 impl Running<'_> {
-    /// Looks whether it has ended.
+    /// Checks whether it has ended.
     fn look(&mut self) -> Result<(), Failure> {
         if self.ended.is_none() {
             self.ended = self.handle.wait_for(Duration::ZERO).map_err(failure)?;

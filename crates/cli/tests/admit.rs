@@ -1,4 +1,4 @@
-//! `leasehold admit` as a person meets it: what it prints, and its exit codes.
+//! Tests of `leasehold admit`: its output and its exit codes.
 
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::steps::RowId;
@@ -93,7 +93,7 @@ fn a_set_that_fits_is_reported_tenant_by_tenant() {
     let responses = [1_720_000, 3_830_000, 10_440_000].map(Value::from);
     assert_eq!(of("response_ns")[..3], responses);
     assert_eq!(of("response_ns")[3], Value::Null);
-    // Nobody preempts the first; nothing bounds how often the second is preempted; the third has
+    // The first is never preempted; nothing bounds how often the second is preempted; the third has
     // six regions.
     assert_eq!(of("useful_ns")[0], 980_000);
     assert_eq!(of("useful_ns")[1], Value::Null);
@@ -121,7 +121,7 @@ fn a_tenant_is_charged_with_the_steps_that_its_program_reaches() {
     }
     let random = "wasi_snapshot_preview1 random_get";
     profile.steps.insert(random.to_owned(), time(40_000));
-    // Nobody else can write to it.
+    // No other user can write to it.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
     let path = place.path().join("profile.json");
     profile.save(&path).expect("saved");

@@ -1,4 +1,4 @@
-//! `leasehold advise` as a person meets it: three reservations, and a lease file that works.
+//! Tests of `leasehold advise`: three reservations, and a lease file that works.
 
 use serde_json::Value;
 use std::path::Path;

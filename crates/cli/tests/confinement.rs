@@ -1,5 +1,5 @@
-//! The second line of defence, on the real program: what the kernel says of its threads, which
-//! system calls guests lead to, and which directories and files are refused.
+//! The second line of defence, on the real program: the kernel's status of its threads, the system
+//! calls that guests cause, and the refused directories and files.
 
 mod calibrated;
 

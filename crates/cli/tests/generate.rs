@@ -1,4 +1,4 @@
-//! `leasehold generate`: what a package has besides the program.
+//! `leasehold generate`: the other files of a package.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! `leasehold lockscope`: how it finds the program `lockscope`, and what it says where there is none.
+//! `leasehold lockscope`: how it finds the program `lockscope`, and its message where there is
+//! none.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Memory reservations as a person meets them: `memory`, `advise`, and `run --paging`.
+//! Tests of memory reservations on the command line: `memory`, `advise`, and `run --paging`.
 
 use serde_json::Value;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `leasehold run` as a person meets it: what it prints, and its exit codes.
+//! Tests of `leasehold run`: its output and its exit codes.
 
 mod calibrated;
 
@@ -447,7 +447,7 @@ fn admission_counts_on_what_a_preemption_was_measured_to_take_here() {
         (&"calibrated".into(), "")
     );
     assert_eq!(json["overhead_ns"], sum);
-    // Nobody preempts the only tenant: it is dispatched and stops, once a period.
+    // The only tenant is never preempted: it is dispatched and stops, once a period.
     assert_eq!(json["tenants"][0]["useful_ns"], 2_000_000 - 2 * sum);
 
     let (json, _) = admit(&["--overhead", "7us"]);

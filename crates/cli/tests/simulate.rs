@@ -1,4 +1,4 @@
-//! `leasehold simulate` as a person meets it: what it prints, what it writes, and its exit codes.
+//! Tests of `leasehold simulate`: its output, its files and its exit codes.
 
 use serde_json::Value;
 use std::process::{Command, Output};

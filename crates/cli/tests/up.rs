@@ -1,4 +1,4 @@
-//! `leasehold up` as a person meets it: what it shows and reports, and its exit codes.
+//! Tests of `leasehold up`: its table, its report and its exit codes.
 
 mod calibrated;
 mod terminal;
@@ -190,7 +190,7 @@ fn a_live_table_shows_who_runs_stays_in_its_place_and_gives_way_to_the_report() 
         assert_eq!(table.matches("Ctrl-C").count(), 1, "{table}");
     }
 
-    // Who runs, what is left of its budget, and what has happened to it.
+    // The state of each tenant, its remaining budget, and its counters.
     let spinner = row(latest, "spinner").expect("a row").join(" ");
     assert!(spinner.contains(['█', '░']), "{spinner}");
     assert!(spinner.contains("2ms / 20ms"), "{spinner}");

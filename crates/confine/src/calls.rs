@@ -1,4 +1,4 @@
-//! Which system calls each kind of thread makes.
+//! The system calls of each kind of thread.
 //!
 //! The lists are short groups, named after what they are for. A kind is a union of groups. Where
 //! an argument decides, the call has a [`Condition`].
@@ -8,7 +8,7 @@ use libc::c_long;
 /// A kind of thread, by what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thread {
-    /// Any thread before it has narrowed itself: all that start-up takes.
+    /// Any thread before it has narrowed itself: all calls of start-up.
     Start,
     /// Loads and compiles programs, starts tenants, reports.
     Controller,
@@ -127,7 +127,7 @@ const fn this_process(number: c_long, argument: u8) -> Call {
 /// Asks for the auxiliary vector (Linux 6.4).
 const PR_GET_AUXV: u32 = 0x4155_5856;
 
-/// What the language's run-time and the C library do in any thread.
+/// Calls of the language's run-time and the C library in any thread.
 const COMMON: &[Call] = &[
     always(libc::SYS_read),
     always(libc::SYS_readv),
@@ -310,8 +310,8 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
 /// Flags of `clone` that make a thread and not a process.
 const THREAD: u32 = (libc::CLONE_THREAD | libc::CLONE_VM) as u32;
 
-/// Threads, never processes. The filter sees no flags of `clone3`, which is said not to exist
-/// ([`MISSING`]): the C library takes `clone` then.
+/// Threads, never processes. The filter cannot see the flags of `clone3`, which is reported as
+/// missing ([`MISSING`]): the C library then uses `clone`.
 const THREADS: &[Call] = &[
     masked(libc::SYS_clone, 0, THREAD | NAMESPACES, THREAD),
     always(libc::SYS_clone3),
@@ -326,7 +326,7 @@ const TIMERS: &[Call] = &[
     always(libc::SYS_timer_delete),
 ];
 
-/// What a thread asks for before it is narrowed.
+/// Calls of a thread before it is narrowed.
 const START: &[Call] = &[
     always(libc::SYS_timer_create),
     // The claim on a core is the name of a local socket, which nothing connects to.
@@ -350,12 +350,12 @@ const START: &[Call] = &[
     always(libc::SYS_landlock_restrict_self),
 ];
 
-/// Calls that are said not to exist (`ENOSYS`), so that the C library takes an older one, of which
-/// a filter sees the arguments.
+/// Calls that are reported as missing (`ENOSYS`), so that the C library uses an older one, whose
+/// arguments a filter can see.
 pub(crate) const MISSING: &[Call] = &[always(libc::SYS_clone3)];
 
-/// Calls that end the process: nothing in Leasehold, the engine or the libraries makes them once it
-/// is confined, on no path that a guest could choose. To see one is to see an intruder.
+/// Calls that end the process: neither Leasehold nor the engine nor the libraries make them in a
+/// confined process, on any path that a guest could choose. Such a call proves an intruder.
 pub const FATAL: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,

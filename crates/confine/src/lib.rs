@@ -1,18 +1,18 @@
 //! The second line of defence of a process that runs untrusted WebAssembly.
 //!
-//! The first line is the engine: a guest reaches nothing but its own memory and what the host
-//! offers. This crate limits what the *process* can do if that line breaks, by means of the kernel
-//! alone. It knows nothing of cells and leases.
+//! The first line is the engine: a guest reaches only its own memory and the host's interfaces. If
+//! that line breaks, this crate limits the *process*, by means of the kernel alone. It is
+//! independent of cells and leases.
 //!
 //! 1. **Confinement only grows.** Nothing here can be taken back by the process.
 //! 2. **No thread is forgotten.** [`enter`] refuses a process that has more than one thread; every
 //!    later thread inherits what its creator had, and [narrows](narrow) itself to its
 //!    [kind](Thread) before it does anything for a guest.
-//! 3. **Lists say what is allowed, not what is forbidden.** A system call that is on no list fails
-//!    with `EPERM`: a call that nobody thought of is an error for one tenant and not the end of
-//!    all of them. The calls that only an intruder makes ([`FATAL`]) end the process.
-//! 4. **What is in force is said** ([`InForce`]), not assumed: Landlock is as strict as the kernel
-//!    is new, all else is there or [`enter`] fails.
+//! 3. **Lists name allowed calls, not forbidden ones.** A system call that is on no list fails with
+//!    `EPERM`: an unforeseen call is an error for one tenant and not the end of all of them. Calls
+//!    that only an intruder makes ([`FATAL`]) end the process.
+//! 4. **The restrictions in force are reported** ([`InForce`]), not assumed: Landlock's depend on
+//!    the kernel's version; without any other one, [`enter`] fails.
 //!
 //! [`owned`] is about the other direction: which files of the user a process may trust.
 //!

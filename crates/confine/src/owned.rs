@@ -1,8 +1,8 @@
 //! Files that a process may trust: only its user, or root, can have written them.
 //!
 //! A path is walked from `/`, one name at a time, and each directory is held open while the next
-//! name is looked up in it, so that nothing can be exchanged between the look and the use. Every
-//! directory on the way belongs to this user or to root, and no one else may write to it; a
+//! name is looked up in it, so that nothing can be exchanged between the check and the use. Every
+//! directory on the way belongs to this user or to root, and no other user may write to it; a
 //! directory with the sticky bit, such as `/tmp`, may be on the way but not at the end. A symbolic
 //! link is followed if its owner is trusted as well.
 
@@ -41,9 +41,9 @@ pub enum OwnedError {
     Owner {
         /// What was looked at.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who asks.
+        /// The user of this process.
         user: u32,
     },
     /// Others may write to it, or read a secret.
@@ -166,7 +166,7 @@ impl OwnedDirectory {
         })
     }
 
-    /// Where it is, as it was asked for.
+    /// The directory's path, as it was requested.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -179,7 +179,7 @@ impl OwnedDirectory {
         self.read_unless(name, most, 0o022)
     }
 
-    /// As [`read`](Self::read), of a file that no one else may even read.
+    /// As [`read`](Self::read), of a file that no other user may read.
     ///
     /// # Errors
     /// As those of [`read`](Self::read).

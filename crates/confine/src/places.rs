@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -110,8 +110,9 @@ pub(crate) fn restrict<'a>(
     })
 }
 
-/// Never execution, devices, and no requests to devices. Pipes and sockets may be renamed and linked where there may be
-/// writes; no function that a guest can call makes one, and the filter of system calls has none that does.
+/// Never execution, devices, or requests to devices. Pipes and sockets may be renamed and linked
+/// where writes are allowed. No function of a guest makes one, and the filter of system calls
+/// allows no call that does.
 fn allowed(access: Access, directory: bool) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let allowed = match access {

@@ -1,4 +1,4 @@
-//! Privileges of the process: what it could become, and what of it others may see.
+//! Privileges of the process, and its visibility to other processes.
 
 use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
 use rustix::thread::{
@@ -36,8 +36,8 @@ impl Locking {
 /// The highest number that a capability may ever have.
 const LAST_CAPABILITY: libc::c_ulong = 63;
 
-/// Gives up for ever what the process could become, and all capabilities but those of the start.
-/// From here on no other process of the user can look into this one.
+/// Permanently gives up possible privileges, and all capabilities but those of the start. From here
+/// on no other process of the user can read this one.
 pub(crate) fn begin(locking: Locking) -> io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;

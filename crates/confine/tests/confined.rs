@@ -1,5 +1,5 @@
-//! What a confined process can and cannot do. Each case is a process of its own: this program,
-//! started again with the name of the case.
+//! The permitted and denied calls of a confined process. Each case is a process of its own: this
+//! program, started again with the name of the case.
 
 use leasehold_confine::{Locking, Mode, Place, Places, Thread, enter, narrow};
 use std::ffi::CString;

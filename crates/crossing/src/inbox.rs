@@ -1,18 +1,18 @@
-//! The one door into a cell: other threads put commands and wake-ups here, the cell's thread
-//! takes them out.
+//! The inbox of a cell: other threads put commands and wake-ups in, the cell's thread takes them
+//! out.
 //!
-//! This is where the cell's thread meets all others, so it is small and model-checked
-//! (`RUSTFLAGS="--cfg loom" cargo test -p leasehold-crossing --release`): no message is lost,
-//! a cell that went to sleep is woken by every message put after its last look, and a running
-//! guest is interrupted by every message that is urgent enough.
+//! All communication with the cell's thread passes here, so it is small and model-checked
+//! (`RUSTFLAGS="--cfg loom" cargo test -p leasehold-crossing --release`). No message is lost. Every
+//! message put after a cell's last check wakes the sleeping cell. Every message that is urgent
+//! enough interrupts the running guest.
 //!
-//! Every message has an [`Urgency`]: the priority of whom it is for. The most urgent is taken
-//! first, and what is less urgent than the running guest neither interrupts it nor costs the
+//! Every message has an [`Urgency`]: the priority of its receiver. The most urgent message is taken
+//! first. A message that is less urgent than the running guest neither interrupts it nor costs the
 //! cell anything until the guest has stopped: SPR §III-D (deferred processing of activations),
-//! carried over to wake-ups that come from other threads.
+//! applied to wake-ups from other threads.
 //!
-//! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): however often a
-//! hostile guest makes its waker fire, it occupies at most one place in the inbox.
+//! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): a hostile guest whose
+//! waker fires at any rate occupies at most one place in the inbox.
 
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Condvar, Mutex, lock};
@@ -21,16 +21,16 @@ use std::collections::BinaryHeap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How urgent a message is; the greater, the more.
+/// The urgency of a message; a greater value is more urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Urgency(u64);
 
 impl Urgency {
-    /// Whom nothing was reserved for.
+    /// The urgency of receivers without a reservation.
     pub const BACKGROUND: Urgency = Urgency(0);
     /// The controller's: before all tenants.
     pub const CONTROL: Urgency = Urgency(u64::MAX - 2);
-    /// The most urgent that a reservation can be, also when one more is asked for.
+    /// The greatest urgency of a reservation, including an increment by one.
     const RESERVED: Urgency = Urgency(u64::MAX - 4);
 
     /// The urgency of a reservation of this priority.
@@ -56,14 +56,14 @@ impl Urgency {
     }
 }
 
-/// Somebody for whom a message can come.
+/// A receiver of messages.
 pub trait Urgent {
-    /// How urgent a message for it is that is sent now: at least as urgent as it will be when it
-    /// has been heard. Asked by the sender, on its thread.
+    /// Returns the urgency of a message to it that is sent now: at least its urgency when the
+    /// message is read. Called by the sender, on its thread.
     fn urgency(&self) -> Urgency;
 
-    /// Whether a wake-up of this execution is kept until its tenant can run: then it is no message. Asked by the
-    /// sender, on its thread.
+    /// Whether a wake-up of this execution is kept until its tenant can run, instead of being sent.
+    /// Called by the sender, on its thread.
     fn defers(&self, _execution: u64) -> bool {
         false
     }
@@ -78,7 +78,7 @@ impl Urgent for Urgency {
 /// What arrives in an [`Inbox`].
 #[derive(Debug)]
 pub enum Message<C> {
-    /// The execution with this key may be able to go on.
+    /// The execution with this key may be able to continue.
     Wake(u64),
     /// A command of the controller.
     Command(C),
@@ -129,9 +129,9 @@ fn level(urgency: Urgency) -> u64 {
 pub struct Inbox<C> {
     queue: Mutex<Queue<C>>,
     arrived: Condvar,
-    /// The [`level`] of the most urgent message: lets the executor look without taking the lock.
+    /// The [`level`] of the most urgent message, which the executor reads without the lock.
     waiting: AtomicU64,
-    /// The [`level`] from which on a message interrupts the guest that runs.
+    /// The [`level`] from which a message interrupts the running guest.
     threshold: AtomicU64,
     interrupt: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -159,13 +159,13 @@ impl<C> Inbox<C> {
         }
     }
 
-    /// Says how a sender interrupts the guest that runs on the cell's thread. The first call
+    /// Sets how a sender interrupts the guest that runs on the cell's thread. The first call
     /// counts.
     pub fn interrupt_with(&self, interrupt: impl Fn() + Send + Sync + 'static) {
         let _ = self.interrupt.set(Box::new(interrupt));
     }
 
-    /// Puts a message in, wakes the cell if it sleeps, and interrupts the guest that runs if the
+    /// Puts a message in, wakes the cell if it sleeps, and interrupts the running guest if the
     /// message is urgent enough: at most once for each [`Inbox::enter_guest`]. O(log n) in the
     /// messages that wait.
     pub fn put(&self, message: Message<C>, urgency: Urgency) {
@@ -219,9 +219,9 @@ impl<C> Inbox<C> {
         taken.map(|waiting| waiting.message)
     }
 
-    /// Says that a guest is about to run which messages from urgency `least` on interrupt. False
-    /// if such a message waits already: then the guest must not be entered. A fence, a store and
-    /// a load.
+    /// Records that a guest is about to run, which messages from urgency `least` on interrupt.
+    /// Returns false if such a message waits already: the guest must then not be entered. A fence,
+    /// a store and a load.
     pub fn enter_guest(&self, least: Urgency) -> bool {
         self.threshold.store(level(least), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -232,20 +232,20 @@ impl<C> Inbox<C> {
         false
     }
 
-    /// Whether nothing has arrived since [`Inbox::enter_guest`] that interrupts whoever was
-    /// entered: for work on the cell's own thread that can only look. An atomic load.
+    /// Whether no message has arrived since [`Inbox::enter_guest`] that interrupts the entered
+    /// guest: for work on the cell's own thread that polls. An atomic load.
     pub fn is_quiet(&self) -> bool {
         self.threshold.load(Ordering::Relaxed) != NONE
     }
 
-    /// Says that no guest runs: the cell looks for messages itself.
+    /// Records that no guest runs: the cell checks for messages itself.
     pub fn leave_guest(&self) {
         self.threshold.store(NONE, Ordering::Relaxed);
     }
 
     /// Sleeps until a message has arrived, or for `timeout` at most.
     ///
-    /// May return early; the caller looks again.
+    /// May return early; the caller checks again.
     pub fn wait(&self, timeout: Option<Duration>) {
         let mut queue = lock(&self.queue);
         queue.sleeping = true;
@@ -270,12 +270,12 @@ impl<C> Inbox<C> {
     }
 }
 
-/// Somebody wants the execution to be polled.
+/// The execution is to be polled.
 const WOKEN: u8 = 1;
 /// The execution is being polled: the cell will look at the flag afterwards.
 const POLLED: u8 = 2;
 
-/// The waker of one execution, which is as urgent as `U` says.
+/// The waker of one execution, with the urgency of `U`.
 pub struct WakeFlag<C, U = Urgency> {
     execution: u64,
     whose: U,
@@ -294,13 +294,13 @@ impl<C, U: Urgent> WakeFlag<C, U> {
         }
     }
 
-    /// Whose execution it is.
+    /// The receiver of the wake-ups.
     pub const fn whose(&self) -> &U {
         &self.whose
     }
 
-    /// Asks for the execution to be polled: with a message, unless one is under way or the
-    /// execution is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
+    /// Requests a poll of the execution: with a message, unless one is under way or the execution
+    /// is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
     pub fn set(&self) {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 && !self.whose.defers(self.execution) {
             let urgency = self.whose.urgency();

@@ -1,8 +1,8 @@
-//! Where two threads meet.
+//! Communication between a cell's thread and other threads.
 //!
-//! A cell is single-threaded and shares no mutable memory with other cells; what remains are the
-//! few places where its thread meets a controller, an I/O thread or a destination that may
-//! block. They are all here, small enough for a model checker.
+//! A cell is single-threaded and shares no mutable memory with other cells. Its thread communicates
+//! with a controller, I/O threads and destinations that may block. All of that communication is in
+//! this crate, small enough for a model checker.
 //!
 //! Principles:
 //!

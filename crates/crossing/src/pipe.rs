@@ -1,15 +1,15 @@
-//! A bounded byte pipe from a cell to a thread that may block: how a tenant's output reaches a
-//! terminal, a file or another process without the cell's thread ever waiting for it.
+//! A bounded byte pipe from a cell to a thread that may block. A tenant's output reaches a
+//! terminal, a file or another process through it, and the cell's thread never waits.
 //!
-//! The writing side never blocks: it takes what fits and says when there is room again. The
-//! reading side is one [`Drain`] thread per destination that writes to the host.
+//! The writing side never blocks: it takes as many bytes as fit and signals when there is room
+//! again. The reading side is one [`Drain`] thread per destination that writes to the host.
 
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::task::Waker;
 
-/// How much a guest may have written that its destination has not taken yet, in bytes.
+/// The most bytes of a guest that its destination has not taken yet.
 pub const CAPACITY: usize = 64 * 1024;
 
 struct State {
@@ -95,7 +95,8 @@ impl Pipe {
         }
     }
 
-    /// Why the destination has failed, if it has. What was in the pipe then is lost, and no writer was told of it.
+    /// Returns why the destination has failed, if it has. The contents of the pipe are then lost,
+    /// and no writer was told.
     pub fn failure(&self) -> Option<ErrorKind> {
         lock(&self.shared.0).failure
     }

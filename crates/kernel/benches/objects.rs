@@ -1,4 +1,5 @@
-//! What objects cost to create and to take back: grouped, and one by one (BRR fig. 7 and 8).
+//! Measures the cost of creating objects and of taking them back: grouped, and one by one (BRR fig.
+//! 7 and 8).
 //!
 //! `cargo bench -p leasehold-kernel --bench objects [-- most-objects]`
 

@@ -1,17 +1,19 @@
-//! Allowances: how many links strangers may make at the expense of an object's group.
+//! Allowances: the number of links that foreign tenants may make at the expense of an object's
+//! group.
 //!
-//! A *stranger* to an object is a tenant outside the subtree of groups that ends with the
-//! object. While a stranger waits for an object, the object's group has a scrub entry to wake
-//! it, and its budget pays for that. So that a hostile service cannot spend its client's budget,
-//! the number of such entries is fixed when a capability is delegated: `n` links are charged to
-//! the object's group there and then, a wait by the stranger takes one of them and gives it back
-//! when it is over, and when none is left the *stranger* is refused ([`Errno::Allowance`]).
+//! A *foreign tenant* of an object (`stranger` in the code) is a tenant outside the subtree of
+//! groups that ends with the object. While it waits for the object, the object's group has a scrub
+//! entry to wake it, and its budget pays for that. A hostile service must not spend its client's
+//! budget, so the number of such entries is fixed when a capability is delegated. At that time `n`
+//! links are charged to the object's group. A wait by the foreign tenant takes one of them and
+//! returns it afterwards. When none is left, the *foreign tenant* is refused
+//! ([`Errno::Allowance`]).
 //!
-//! Links move, they are never copied: what is delegated further is taken from the allowance of
-//! the delegator. They come back when the capability they were granted with is dropped or its
-//! holder ends: to the delegator's allowance or, if the object's owner granted them itself, to
-//! its budget. When the owner revokes or drops the capability it granted them from, the charge of
-//! all of them is given back in O(1), because the owner's capability has the sum.
+//! Links move and are never copied: links that are delegated further are taken from the allowance
+//! of the delegator. They come back when the capability they were granted with is dropped or its
+//! holder ends: to the delegator's allowance or, if the object's owner granted them itself, to its
+//! budget. When the owner revokes or drops the capability it granted them from, the charge of all
+//! of them is given back in O(1), because the owner's capability has the sum.
 //!
 //! Capabilities sent through channels carry no links of their own.
 
@@ -71,8 +73,8 @@ pub(crate) fn divide<B: Backing>(
     Ok(())
 }
 
-/// Ends an allowance; its links go back to where they came from, unless a revocation has
-/// already seen to that.
+/// Ends an allowance; its links return to their source, unless a revocation has already returned
+/// them.
 pub(crate) fn close<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowance>) {
     let is_live = live(groups, handle).is_some();
     let Some(Allowance {
@@ -105,7 +107,7 @@ pub(crate) fn rejoin<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowan
     }
 }
 
-/// Changes the sums of everyone who delegated: up to the owner's capability.
+/// Changes the sums of all delegators, up to the owner's capability.
 fn tally<B: Backing>(groups: &mut Objects<B>, mut source: Source, change: impl Fn(u32) -> u32) {
     loop {
         match source {
@@ -126,8 +128,8 @@ fn tally<B: Backing>(groups: &mut Objects<B>, mut source: Source, change: impl F
     }
 }
 
-/// The allowance, if its links are still there: no one that they came through has closed or
-/// revoked.
+/// Returns the allowance, if its links are still valid: no allowance or capability on their way was
+/// closed or revoked.
 fn live<B: Backing>(groups: &Objects<B>, handle: Handle<Allowance>) -> Option<Allowance> {
     let allowance = *groups.get(handle)?;
     let mut source = allowance.source;

@@ -1,4 +1,4 @@
-//! Capabilities: what a tenant holds of an object, and how it names it.
+//! Capabilities: a tenant's rights on an object, and the selector that names them.
 
 use core::fmt;
 
@@ -13,8 +13,8 @@ pub(crate) const LEAF_BITS: u32 = 4;
 /// Places of a leaf.
 pub(crate) const LEAF: usize = 1 << LEAF_BITS;
 
-/// How a guest names one of its capabilities: the place in its table (20 bits) and how often
-/// the place was reused before (12 bits, wrapping).
+/// A guest's name of one of its capabilities: the place in its table (20 bits) and the number of
+/// reuses of the place (12 bits, wrapping).
 ///
 /// Selectors mean something only together with their tenant. One that was dropped is detected,
 /// unless the tenant itself went on to reuse the place 4,096 times.
@@ -131,7 +131,7 @@ pub(crate) struct Derivation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Granted {
     pub(crate) allowance: Handle<Allowance>,
-    /// Has the allowance closed when the holder ends; `None` if they end together anyway.
+    /// Closes the allowance when the holder ends; `None` if they end together anyway.
     pub(crate) close: Option<LinkId>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Allowance {
     /// Links delegated further and not in use.
     pub(crate) delegated: u32,
     pub(crate) source: Source,
-    /// What a link is charged as while nobody uses it; costs what a scrub entry costs.
+    /// The class of a link that is not in use; costs as much as a scrub entry.
     pub(crate) unit: Resource,
 }
 

@@ -1,15 +1,14 @@
-//! Deadlines: which timer fires next.
+//! Deadlines: the order in which timers fire.
 //!
 //! The armed timers of a tenant are a leftist heap (Crane 1972) through their own slots: arming
 //! and disarming take O(log n) in the worst case and allocate nothing. A child tenant is among
 //! its parent's deadlines with one timer that stands for its earliest. So ending a tenant takes
 //! one entry out, and never looks at its timers.
 //!
-//! There is no queue of all tenants' timers: firing a timer is work, and whose work it is decides
-//! who fires it and when. The kernel only says whose earliest deadline has changed
-//! ([`Kernel::next_rearmed`]); a scheduler fires a tenant's timers in that tenant's own time
-//! ([`Kernel::expire`]), so that no number of them holds up a tenant of higher priority (SPR
-//! §III-D).
+//! There is no common queue of timers, because firing a timer is work of its tenant. The kernel
+//! only reports the tenants whose earliest deadline has changed ([`Kernel::next_rearmed`]). A
+//! scheduler fires a tenant's timers in that tenant's own time ([`Kernel::expire`]), so that any
+//! number of them delays no tenant of higher priority (SPR §III-D).
 
 pub(crate) mod heap;
 pub(crate) mod rearmed;
@@ -37,9 +36,9 @@ impl<B: Backing> Kernel<B> {
         self.tenant(tenant).ok()?.deadlines.earliest(&self.groups)
     }
 
-    /// Fires up to `limit` timers of a tenant and its descendants whose time has come; returns
-    /// how many. If it is `limit`, there may be more. A periodic timer fires once however many
-    /// periods have passed, and counts them. O(log n) and the owner's depth, for each.
+    /// Fires up to `limit` due timers of a tenant and its descendants; returns how many. If it is
+    /// `limit`, there may be more. A periodic timer fires once for any number of passed periods,
+    /// and counts them. O(log n) and the owner's depth, for each.
     pub fn expire(&mut self, tenant: TenantId, now_ns: u64, limit: u32) -> u32 {
         let mut fired = 0;
         while fired < limit
@@ -139,8 +138,8 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Tells those above a tenant what its earliest deadline is now: up to the first whose own
-    /// does not change. O(log n) for each level.
+    /// Propagates a tenant's earliest deadline to its ancestors, up to the first one whose own does
+    /// not change. O(log n) for each level.
     pub(crate) fn announce(&mut self, tenant: TenantId) {
         let mut at = tenant;
         loop {
@@ -166,7 +165,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Takes everything that an ending tenant has to do with deadlines out of sight: one entry.
+    /// Removes an ending tenant from the deadlines of its parent: one entry.
     pub(crate) fn forget_deadlines(&mut self, tenant: TenantId) {
         let Ok(&Tenant { parent, .. }) = self.tenant(tenant) else {
             return;

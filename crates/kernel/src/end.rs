@@ -1,10 +1,10 @@
 //! Ending tenants: in bounded steps.
 //!
 //! The end of a tenant takes its one entry out of the deadlines above it, tells its parent, and
-//! reclaims its group, which severs the links on the scrub lists and nothing else. Whatever the
-//! tenant and those below it created is not looked at, except in [`Mode::Individual`], the
-//! baseline, which first sweeps the capability tables: each capability is dropped like its
-//! holder would drop it, which takes its object off every queue, one by one.
+//! reclaims its group, which severs the links on the scrub lists and nothing else. The objects of
+//! the tenant and its descendants are not visited, except in [`Mode::Individual`], the baseline.
+//! That mode first sweeps the capability tables: it drops each capability as its holder would,
+//! which takes its object off every queue, one by one.
 
 use leasehold_reclaim::{Backing, Handle, Mode, Outcome, Progress, RawHandle, Reclaim, Sever};
 
@@ -18,7 +18,7 @@ use crate::link::{Granted, Link, Objects};
 use crate::object::tenant::state::Child;
 use crate::tenant::record::Tenant;
 
-/// What the end of a tenant needs from the cell.
+/// The cell's operations for the end of a tenant.
 pub trait Host {
     /// The execution's tenant has ended: it must not run again, nor call the kernel. Called
     /// once for each execution of the tenant and of those below it; the kernel has forgotten
@@ -105,8 +105,8 @@ impl<B: Backing> Kernel<B> {
         Ok(end)
     }
 
-    /// Goes on with the end of a tenant: up to `limit` units of work (at least one), or one
-    /// slice of pages.
+    /// Continues the end of a tenant: up to `limit` units of work (at least one), or one slice of
+    /// pages.
     pub fn step_end(&mut self, end: &mut End, host: &mut impl Host, limit: u32) -> Progress {
         let mut left = limit.max(1);
         while let Some(tenant) = end.sweep {
@@ -135,9 +135,9 @@ impl<B: Backing> Kernel<B> {
 
     /// Ends a tenant and all tenants below it, pages returned included.
     ///
-    /// Work: for a top-level tenant, the scrub entries of its tree (its executions, the
-    /// strangers that wait, the links it was granted) and the pages of its arena that are not
-    /// kept; for a child, also the tenants below it.
+    /// Work: for a top-level tenant, the scrub entries of its tree (its executions, the foreign
+    /// tenants that wait, the links it was granted) and the pages of its arena that are not kept;
+    /// for a child, also the tenants below it.
     ///
     /// # Errors
     /// [`Errno::Gone`] if it has ended already.
@@ -162,8 +162,8 @@ impl<B: Backing> Kernel<B> {
         Ok(reclaim)
     }
 
-    /// Drops the next capability of a tenant that ends, or ends it if there is none left; says
-    /// which tenant to go on with.
+    /// Drops the next capability of an ending tenant, or ends it if none is left; returns the
+    /// tenant to continue with.
     fn sweep(&mut self, end: &mut End, at: TenantId, host: &mut impl Host) -> Option<TenantId> {
         let &Tenant {
             swept: index,

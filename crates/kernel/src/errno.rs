@@ -1,4 +1,4 @@
-//! Why a call was refused: the numbers guests see.
+//! Why a call was refused: the error numbers of the guest interface.
 
 use leasehold_reclaim::Refused;
 
@@ -43,7 +43,7 @@ pub enum Errno {
     /// Too many derivations or tenants inside one another.
     #[error("too deeply nested")]
     Depth = 11,
-    /// The owner of the object has not granted so many links to strangers.
+    /// The owner of the object has not granted so many links to foreign tenants.
     #[error("no link left in the allowance")]
     Allowance = 12,
     /// An argument makes no sense.

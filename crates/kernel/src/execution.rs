@@ -16,12 +16,12 @@ use crate::object::task::state::Task;
 use crate::queue::{List, Number};
 use crate::wait::{Side, Stranger, Turn, Wait};
 
-/// Why an execution goes on.
+/// Why an execution continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wake {
-    /// It is its turn: the same call made again will not block.
+    /// Its request is granted: the repeated call does not block.
     Ready,
-    /// What it waited for has ended; the call made again fails with [`Errno::Gone`] or
+    /// The object that it waited for has ended; the repeated call fails with [`Errno::Gone`] or
     /// [`Errno::BadSelector`].
     Gone,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Execution {
     pub(crate) tenant: TenantId,
     pub(crate) role: Role,
     stop: LinkId,
-    /// How much the cell cares that it goes on.
+    /// Its urgency, set by the cell.
     urgency: u64,
     state: State,
     /// Set while it is on the list of woken ones.
@@ -201,7 +201,7 @@ impl Executions {
     }
 
     /// The greatest urgency of those that were woken since [`pop_woken`](Self::pop_woken) last
-    /// found nobody.
+    /// found none.
     pub(crate) const fn most_urgent(&self) -> Option<u64> {
         self.most_urgent
     }
@@ -227,9 +227,9 @@ impl Executions {
         Ok(())
     }
 
-    /// Begins another call of an execution: whatever the last one left behind is over. The turn
-    /// that it had, if any, is no longer reserved: the caller uses it up or not, and then
-    /// [settles](Self::settle) the object.
+    /// Begins another call of an execution, and clears the state of the last one. Its reserved
+    /// turn, if any, is released: the caller uses it or not, and then [settles](Self::settle) the
+    /// object.
     pub(crate) fn resume<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
@@ -263,7 +263,7 @@ impl Executions {
         }
     }
 
-    /// Ends whatever the execution waits for or was woken for.
+    /// Ends the execution's wait or turn.
     pub(crate) fn leave<B: Backing>(&mut self, groups: &mut Objects<B>, number: Number) {
         if let Some(Turn { object, side, .. }) = self.resume(groups, number) {
             self.settle(groups, object, side);
@@ -298,7 +298,7 @@ impl Executions {
         }
     }
 
-    /// Wakes everyone in an object's queue, because the object is about to go. O(waiters).
+    /// Wakes all executions in an object's queue, because the object is about to end. O(waiters).
     pub(crate) fn dismiss<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
@@ -317,7 +317,7 @@ impl Executions {
         }
     }
 
-    /// Wakes a stranger because the object that it waits for went with its group.
+    /// Wakes a foreign tenant because the object that it waits for went with its group.
     pub(crate) fn bereave<B: Backing>(&mut self, groups: &mut Objects<B>, id: ExecutionId) {
         let Some(number) = self.find(id) else { return };
         let Some(State::Waiting(wait)) = self.get(number).map(|waiter| waiter.state) else {
@@ -394,7 +394,7 @@ const fn place(number: Number) -> usize {
     number.0.get() as usize - 1
 }
 
-/// A stranger's wait is over: its link goes back to the allowance that it was taken from.
+/// A foreign tenant's wait is over: its link goes back to the allowance that it was taken from.
 fn give_back<B: Backing>(groups: &mut Objects<B>, stranger: Option<Stranger>) {
     if let Some(Stranger { link, allowance }) = stranger
         && groups.unlink(link).is_some()

@@ -7,9 +7,9 @@ use crate::id::ExecutionId;
 use crate::kernel::Kernel;
 
 impl<B: Backing> Kernel<B> {
-    /// Reports that an execution has exited, in whichever way: it leaves its queue, and whoever
-    /// waits for it is woken. Does nothing if the execution was stopped because its tenant
-    /// ended. O(executions woken).
+    /// Reports that an execution has exited in any way: it leaves its queue, and its waiters are
+    /// woken. Does nothing if the execution was stopped because its tenant ended. O(executions
+    /// woken).
     pub fn execution_finished(&mut self, id: ExecutionId, exit_code: i32) {
         let Some(link) = self.executions.stop_link(id) else {
             return;

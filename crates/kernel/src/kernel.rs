@@ -1,4 +1,4 @@
-//! The kernel of one cell: its state, and how calls find what they work on.
+//! The kernel of one cell: its state, and the resolution of call arguments.
 
 use leasehold_reclaim::{
     Backing, Class, Config, CostModel, Extent, GroupId, Groups, Mode, RawHandle, Resource,
@@ -78,7 +78,7 @@ pub enum Outcome<T> {
     /// [`next_wake`](Kernel::next_wake), and then makes the same call again (unless it was
     /// [cancelled](Kernel::cancel_wait)).
     ///
-    /// A stranger to the object (a tenant that does not end with the object's owner) needs a
+    /// A foreign tenant of the object (a tenant that does not end with the object's owner) needs a
     /// link for this: it is refused with [`Errno::Allowance`] if none was granted with its
     /// capability, or all are in use.
     Blocked,
@@ -266,8 +266,8 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Takes an execution out of the queue that it waits in, or passes its turn on. It is not
-    /// woken for this. Use it when the execution goes on for another reason.
+    /// Takes an execution out of the queue that it waits in, or passes its turn on. It is not woken
+    /// for this. Use it when the execution continues for another reason.
     pub fn cancel_wait(&mut self, id: ExecutionId) {
         if let Some(number) = self.executions.find(id) {
             self.executions.leave(&mut self.groups, number);
@@ -279,15 +279,15 @@ impl<B: Backing> Kernel<B> {
         self.executions.pop_woken()
     }
 
-    /// Says how urgent it is that an execution goes on once it is woken: a number that only the
-    /// cell gives a meaning to, 0 unless it is set.
+    /// Sets the urgency of an execution's wake-ups: a number that only the cell interprets, 0 by
+    /// default.
     pub fn set_urgency(&mut self, id: ExecutionId, urgency: u64) {
         self.executions.set_urgency(id, urgency);
     }
 
-    /// At least the greatest urgency among the executions that [`next_wake`](Self::next_wake) has
-    /// still to report; `None` if nobody was woken since it last reported that there is none. So
-    /// whoever made a call can tell at once whether it woke somebody who should not wait. O(1).
+    /// Returns an upper bound of the urgencies that [`next_wake`](Self::next_wake) has still to
+    /// report; `None` if no execution was woken since it last returned `None`. So the cell can tell
+    /// at once whether a call woke an urgent execution. O(1).
     pub fn most_urgent_wake(&self) -> Option<u64> {
         self.executions.most_urgent()
     }
@@ -378,8 +378,8 @@ impl<B: Backing> Kernel<B> {
             .saturating_add(chunks_ps)
     }
 
-    /// Says whether a group can surely pay `ps` in at most `allocations` allocations. Calls that
-    /// allocate more than once ask first, so that a refusal for want of budget leaves nothing
+    /// Returns whether a group can certainly pay `ps` in at most `allocations` allocations. Calls
+    /// that allocate more than once ask first, so that a refusal for want of budget leaves nothing
     /// charged.
     pub(crate) fn afford(&self, group: GroupId, allocations: u64, ps: u64) -> Result<(), Errno> {
         if self.config.reclaim.mode == Mode::Individual {
@@ -478,7 +478,7 @@ impl<B: Backing> Kernel<B> {
         let turn = self.executions.resume(&mut self.groups, number);
         let result = call(self, &Call { number, turn });
         if let Some(Turn { object, side, .. }) = turn {
-            // What the call did not use goes to the next in the queue.
+            // The unused rest is granted to the next in the queue.
             self.executions.settle(&mut self.groups, object, side);
         }
         result

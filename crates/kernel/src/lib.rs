@@ -1,33 +1,33 @@
 //! Capabilities and kernel objects of one cell, built on reclamation groups; `no_std`.
 //!
-//! Guests get at everything through *capabilities*: numbers that mean an object and some rights
-//! on it, in the table of the tenant that uses them. What they can create (semaphores, channels,
-//! regions, timers, tasks, child tenants, further capabilities) lives in the reclamation group of
-//! the tenant, is charged before it is allocated, and is gone when the tenant ends, however much
-//! of it there is, because ending a tenant does not look at it.
+//! Guests access everything through *capabilities*: numbers that name an object and some rights on
+//! it, in the table of the tenant that uses them. Everything that a guest can create (semaphores,
+//! channels, regions, timers, tasks, child tenants, further capabilities) lives in the reclamation
+//! group of its tenant, and is charged before it is allocated. The end of a tenant removes any
+//! number of objects without visiting them.
 //!
 //! # Principles
 //!
-//! 1. **The end of a tenant is paid for in advance.** Its work is its scrub entries, of which
-//!    there is one for each execution, each stranger that waits for one of its objects, and each
-//!    capability that it was granted links with (BRR §III, §IV). Everything else goes with the
+//! 1. **The end of a tenant is charged in advance.** Its work is its scrub entries: one for each
+//!    execution, each waiting *foreign tenant* (a tenant that does not end with the object), and
+//!    each capability that came with links (BRR §III, §IV). Everything else is freed with the
 //!    arena.
 //! 2. **Validity by ancestry.** A derived capability is valid while all it was derived from is,
 //!    which is checked at every use, in at most [`DERIVATION_DEPTH`] steps. So revoking is O(1)
-//!    wherever the derived ones went, and an ended tenant's capabilities need no scrubbing.
+//!    wherever the derived ones are, and an ended tenant's capabilities need no scrubbing.
 //! 3. **An object lives as long as its original capability**, the one that its creator got.
 //!    Nothing counts references.
-//! 4. **What reaches out of a group is reachable from both sides.** A waiter's place in a queue
-//!    is in the record of its execution, outside of every group: ending the object's owner wakes
-//!    the waiter ([`Wake::Gone`]), ending the waiter takes it out of the queue.
-//! 5. **A stranger spends no more of a budget than its owner granted.** Waiting for an object of
-//!    another tree takes a link out of the allowance that came with the capability, charged to
-//!    the owner when it delegated it. When none is left the *stranger* is refused
-//!    ([`Errno::Allowance`]), and can still use the calls that do not wait. Capabilities that
-//!    are sent through a channel carry no links: what a client sends, a service polls.
-//! 6. **Woken means it is your turn.** What a blocked execution waits for is set aside when it
-//!    is woken, and taken when it calls again, with its rights checked again. If it does not
-//!    call again, its turn passes on.
+//! 4. **Links between groups can be severed from both sides.** A waiter's place in a queue is in
+//!    the record of its execution, outside of every group: ending the object's owner wakes the
+//!    waiter ([`Wake::Gone`]), ending the waiter takes it out of the queue.
+//! 5. **A foreign tenant spends no more of a budget than the owner granted.** Waiting for an object
+//!    of another tree takes a link out of the allowance that came with the capability, charged to
+//!    the owner when it delegated it. When none is left, the foreign tenant is refused
+//!    ([`Errno::Allowance`]), and can still use the calls that do not wait. Capabilities that are
+//!    sent through a channel carry no links: a service polls the objects that a client sends.
+//! 6. **A woken execution's request is reserved.** The resource that it waits for is set aside when
+//!    it is woken, and taken when it repeats the call, with its rights checked again. If it does
+//!    not repeat the call, the reservation passes to the next waiter.
 //! 7. **A refused call changes nothing**; see [`Errno::Memory`] for the one exception.
 //! 8. **Timers are queued per tenant**, a tenant among its parent's timers: ending a tenant takes
 //!    out one entry.

@@ -16,7 +16,7 @@ pub(crate) type Objects<B> = Groups<B, Link>;
 pub enum Link {
     /// The group runs this execution: take it off every queue and have the host stop it.
     Stop(ExecutionId),
-    /// This stranger waits for an object of the group: wake it.
+    /// This foreign tenant's execution waits for an object of the group: wake it.
     Wake(ExecutionId),
     /// The group holds links granted by another one: give them back.
     Close(Granted),

@@ -2,9 +2,9 @@
 //!
 //! The states import no calls, so that queues, tables and the kernel itself can hold them.
 //!
-//! Every object lives in the group of the tenant that created it, exactly as long as the
-//! capability that the creator got: the original. None holds a pointer to anything outside its
-//! group, so all of them go with the group without being looked at.
+//! Every object lives in the group of the tenant that created it, exactly as long as the capability
+//! that the creator got: the original. None holds a pointer to anything outside its group, so all
+//! of them are freed with the group without being visited.
 
 pub(crate) mod channel;
 mod end;

@@ -13,7 +13,7 @@ pub(crate) struct List {
     pub(crate) last: Option<Number>,
 }
 
-/// Who waits for an object, and how much of it is reserved for those that were woken.
+/// The waiters of an object, and the units reserved for woken ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Queue {
     pub(crate) list: List,

@@ -1,10 +1,10 @@
 //! Derivation, delegation, revocation: validity by ancestry.
 //!
-//! A derived capability knows its parent's place and what number the parent derived it under.
-//! It is valid if all its ancestors still exist and none has moved on to another number, which
-//! is checked at every use, level by level. So revoking, dropping a capability and ending its
-//! holder invalidate everything derived from it, in whichever tenants it is, in O(1), and need
-//! no scrub entry (the semantics are M³'s recursive revocation, BRR §IV, without its walk).
+//! A derived capability stores its parent's place and the parent's derivation number. It is valid
+//! if all its ancestors still exist with the same numbers, which is checked at every use, level by
+//! level. So revoking, dropping a capability and ending its holder invalidate everything derived
+//! from it, in whichever tenants it is, in O(1), and need no scrub entry (the semantics are M³'s
+//! recursive revocation, BRR §IV, without its walk).
 
 use leasehold_reclaim::{Backing, Handle};
 
@@ -39,8 +39,8 @@ impl<B: Backing> Kernel<B> {
         self.receive(caller, transfer)
     }
 
-    /// Drops a capability; everything derived from it is invalid. If it is the original, its
-    /// object ends: whoever waits for it is woken with [`Errno::Gone`].
+    /// Drops a capability; everything derived from it is invalid. If it is the original, its object
+    /// ends: its waiters are woken with [`Errno::Gone`].
     ///
     /// O(waiters) for an original, of a channel also O(messages with capabilities), which its
     /// capacity bounds; O(log n) for a timer; O(1) otherwise.
@@ -77,8 +77,8 @@ impl<B: Backing> Kernel<B> {
             return Err(Errno::Rights);
         }
         let units = held.units;
-        // After 2^32 revocations a number comes round; no derivation made under it is left
-        // unless its holder kept it for all of them, so refuse rather than let it come back.
+        // After 2^32 revocations a number would repeat, and a derivation that was kept for all of
+        // them would become valid again. The call is refused instead.
         let derived = held.derived.checked_add(1).ok_or(Errno::Limit)?;
         if let Some(held) = table::capability_mut(&mut self.groups, place) {
             held.derived = derived;
@@ -89,9 +89,9 @@ impl<B: Backing> Kernel<B> {
         Ok(())
     }
 
-    /// Delegates a capability from one tenant to another, on behalf of the controller: `from`
-    /// needs [`Rights::GRANT`] on it. `links` waits by strangers are charged to the object's
-    /// owner ([`Errno::Allowance`]).
+    /// Delegates a capability from one tenant to another, on behalf of the controller: `from` needs
+    /// [`Rights::GRANT`] on it. `links` waits by foreign tenants are charged to the object's owner
+    /// ([`Errno::Allowance`]).
     ///
     /// # Errors
     /// Those of [`capability_derive`](Self::capability_derive), for either tenant, and

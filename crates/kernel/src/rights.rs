@@ -1,4 +1,4 @@
-//! What a capability allows.
+//! The rights of a capability.
 
 use core::fmt;
 use core::ops::{BitAnd, BitOr};

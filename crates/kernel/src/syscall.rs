@@ -1,4 +1,4 @@
-//! The system-call surface as plain data: every call that a guest can make, and its answers.
+//! The system calls as plain data: every call that a guest can make, and its answers.
 
 use leasehold_reclaim::Backing;
 
@@ -124,7 +124,7 @@ pub enum Call<'a> {
 /// The answer to a [`Call`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// Done, and there is nothing more to say.
+    /// Done, without a value.
     Done,
     /// The execution waits ([`Outcome::Blocked`]).
     Blocked,

@@ -186,7 +186,7 @@ impl Table {
         Some(Handle::from_raw(at))
     }
 
-    /// Notes that a vacancy was filled; `following` is what [`fill`] returned.
+    /// Records that a vacancy was filled; `following` is what [`fill`] returned.
     #[inline]
     pub(crate) fn filled(&mut self, vacancy: Vacancy, following: Option<u32>) {
         if vacancy.index == self.next {

@@ -1,11 +1,11 @@
-//! Waiting: the queue of an object, what a waiter needs, and who goes next.
+//! Waiting: the queue of an object, the needs of waiters, and their order.
 //!
-//! A blocked execution is queued in order of arrival. When the object has what the first one
-//! needs, that much is *reserved* for it and it is woken; it then repeats its call, which takes
-//! what was reserved. So a capability that was revoked meanwhile is refused, a message is copied
-//! while the receiver's memory is at hand, and nobody can overtake. If the woken execution ends
-//! or calls something else instead, the reservation passes to the next in the queue: no wake-up
-//! is lost.
+//! A blocked execution is queued in order of arrival. When the object has as many units as the
+//! first one needs, they are *reserved* for it and it is woken; its repeated call takes the
+//! reserved units. So a capability that was revoked meanwhile is refused, a message is copied while
+//! the receiver's memory is accessible, and no execution overtakes another. If the woken execution
+//! ends or calls something else instead, the reservation passes to the next in the queue: no
+//! wake-up is lost.
 //!
 //! A waiter's links to its neighbours live in its execution's record, outside of every group, so
 //! that one side can end without the other.
@@ -33,7 +33,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// The queue, and how much of what it is for the object has; `None` if the object is gone.
+    /// Returns the queue and the object's available units; `None` if the object has ended.
     ///
     /// Units: of a semaphore its value, to receive messages, to send bytes of room, of a timer
     /// 1 if it has fired. What a task or tenant gives, its exit, is 0 units: it is not used up.
@@ -80,11 +80,11 @@ pub(crate) struct Wait {
     pub(crate) object: RawHandle,
     pub(crate) side: Side,
     pub(crate) need: u32,
-    /// The scrub entry in the object's group, if the waiter is a stranger to it.
+    /// The scrub entry in the object's group, if the waiter is a foreign tenant of it.
     pub(crate) stranger: Option<Stranger>,
 }
 
-/// The link by which a stranger waits.
+/// The link by which a foreign tenant waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stranger {
     pub(crate) link: LinkId,

@@ -1,4 +1,4 @@
-//! What must hold when tenants end.
+//! The guarantees of ends of tenants.
 
 mod common;
 
@@ -216,7 +216,7 @@ fn a_revocation_gives_the_charge_of_all_granted_links_back() {
         kernel.semaphore_down(service, waiters[2], theirs),
         Err(Errno::Gone)
     );
-    // Those who wait already find out when it would be their turn, and others go before them.
+    // Present waiters learn of it when they would be served, and others overtake them.
     let patient = run(&mut kernel, client, 9..10)[0];
     assert_eq!(
         kernel.semaphore_down(client, patient, own),

@@ -1,7 +1,7 @@
 //! The kernel against a slow reference model, under random calls from several tenants.
 //!
-//! The model does everything the long way round: it invalidates derived capabilities by walking
-//! all of them, sums links by visiting every allowance, and ends tenants by visiting everything.
+//! The model uses simple algorithms: it invalidates derived capabilities by walking all of them,
+//! sums links by visiting every allowance, and ends tenants by visiting everything.
 
 mod common;
 
@@ -42,7 +42,7 @@ struct Capability {
 
 #[derive(Debug)]
 struct Allowance {
-    /// Who pays: the object's owner.
+    /// The tenant that is charged: the object's owner.
     payer: usize,
     holder: usize,
     left: u32,
@@ -396,7 +396,7 @@ impl Model {
     }
 
     /// Whether an execution that ends with this tenant waits by a link of an allowance that also
-    /// ends with it, of a payer who does not. Whether that link goes back to the payer's side or
+    /// ends with it, of a payer that does not. Whether that link goes back to the payer's side or
     /// is lost with the allowance depends on which of the two scrub entries comes first, and both
     /// keep every account: the model cannot tell.
     fn ends_a_waiter_with_its_allowance(&self, tenant: usize) -> bool {
@@ -486,7 +486,7 @@ impl Model {
     }
 }
 
-/// One random call: what, by whom, on what, and three numbers.
+/// One random call: the operation, the caller, the object, and three numbers.
 type Op = (u8, u8, u8, u8, u8, u8);
 
 struct Run {
@@ -1020,8 +1020,8 @@ impl Run {
         expected.sort_unstable();
         assert_eq!(stopped, expected, "stopped once each");
         self.model.end(tenant);
-        // In which order links are severed is the kernel's choice; whom they wake is not. Those
-        // of the dead are never told.
+        // The kernel chooses the order in which links are severed, but not the woken executions.
+        // Executions of ended tenants are never reported.
         self.model
             .wakes
             .retain(|wake| self.model.executions.contains_key(&(wake.0 as usize)));

@@ -33,7 +33,7 @@ fn a_mapping_is_allowed_as_long_as_its_capability_is_valid() {
         assert_eq!(kernel.region_mapping(second, passed_on), Ok(to_read));
         assert_eq!(kernel.region_length(second, passed_on), Ok(5000));
 
-        // It went through the first one's hands, and goes with his.
+        // It was derived from the first one's capability, and becomes invalid with it.
         kernel.capability_drop(first, theirs).expect("dropped");
         assert_eq!(kernel.region_mapping(second, passed_on), Err(Errno::Gone));
         assert_eq!(kernel.region_mapping(creator, own), Ok(mapping));

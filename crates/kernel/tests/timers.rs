@@ -19,7 +19,7 @@ fn nested(kernel: &mut Kernel<HeapBacking>, levels: usize) -> Vec<TenantId> {
     tenants
 }
 
-/// A timer of the model: whose, its selector, when it fires, its period, how often it fired.
+/// A timer of the model: its tenant, its selector, when it fires, its period, how often it fired.
 struct Timer(usize, Selector, Option<u64>, u64, u64);
 
 proptest! {

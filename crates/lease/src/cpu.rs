@@ -12,11 +12,11 @@ use crate::nanoseconds::Nanoseconds;
 /// How a used budget comes back (SPR §II).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// What was used comes back one period after its use began: the budget is a limit in *every*
+    /// Used budget is replenished one period after its use began: the budget is a limit in *every*
     /// window of the length of a period.
     #[default]
     Sporadic,
-    /// The whole budget comes back at every multiple of the period: cheaper to account for, but
+    /// The whole budget is replenished at every multiple of the period: cheaper to account for, but
     /// two budgets may be used in a row, at the end of one period and the start of the next.
     Deferrable,
 }
@@ -44,11 +44,11 @@ impl fmt::Display for Policy {
 }
 
 /// A processor reservation `(b, p, σ, η)` (SPR §II, §III-F): `budget` of processor time in every
-/// `period`, before everybody of lower `priority`, in runs of at least `nonpreemptive`.
+/// `period`, with precedence over every lower `priority`, in runs of at least `nonpreemptive`.
 ///
 /// A value that exists is consistent: `budget <= period`, `nonpreemptive <= budget`, all within the
-/// limits below. Whether a host can keep it beside the other reservations is for the admission
-/// test to say.
+/// limits below. The admission test decides whether a host can keep it beside the other
+/// reservations.
 ///
 /// As a flag: `budget=TIME,period=TIME`, followed by any of `priority=N`, `nonpreemptive=TIME`,
 /// `policy=NAME`, `replenishments=N` and `slice=TIME`; the order is free, each at most once. It is
@@ -75,8 +75,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The least budget and the least slice: below a microsecond nothing is left of it after one
-    /// context switch.
+    /// The least budget and the least slice: one context switch takes about a microsecond.
     pub const MIN_BUDGET: Nanoseconds = Nanoseconds::new(1_000).expect("1 us is in range");
     /// The least period: a host cannot fire a timer much more often.
     pub const MIN_PERIOD: Nanoseconds = Nanoseconds::new(10_000).expect("10 us is in range");
@@ -97,8 +96,8 @@ impl Cpu {
     const DEFAULT_REPLENISHMENTS: u8 = 16;
     const DEFAULT_SLICE: Nanoseconds = Nanoseconds::new(1_000_000).expect("1 ms is in range");
 
-    /// `budget` in every `period`, at priority 0, preemptible at any time, sporadic, with at most
-    /// 16 replenishments and slices of 1 ms.
+    /// Creates a reservation of `budget` in every `period`, at priority 0, preemptible at any time,
+    /// sporadic, with at most 16 replenishments and slices of 1 ms.
     ///
     /// # Errors
     ///
@@ -197,7 +196,7 @@ impl Cpu {
         self.period
     }
 
-    /// The priority, `σ`: the greater runs first. `earliest-deadline` does not look at it.
+    /// The priority, `σ`: the greater runs first. `earliest-deadline` ignores it.
     #[must_use]
     pub fn priority(self) -> u8 {
         self.priority
@@ -270,14 +269,14 @@ impl CpuFault {
         self.key
     }
 
-    /// What would have been accepted, for a person to read.
+    /// The accepted values, as text.
     #[must_use]
     pub fn allowed(&self) -> &str {
         &self.allowed
     }
 }
 
-/// The values of a reservation as they are read, before anybody has compared them.
+/// The values of a reservation as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct CpuValues {
     pub(crate) budget: Option<Nanoseconds>,

@@ -1,4 +1,4 @@
-//! What is wrong with a lease file.
+//! Errors of a lease file.
 
 use std::io;
 use std::path::PathBuf;

@@ -56,8 +56,8 @@ pub struct LeaseFile {
     /// What the cell holds of the host's memory for all of them. `None`: what their reservations
     /// come to.
     pub memory: Option<ByteSize>,
-    /// What tenants do when they are simulated, by name; all of them are tenants of this file.
-    /// A cell does not look at it.
+    /// What tenants do when they are simulated, by name; all of them are tenants of this file. A
+    /// cell ignores it.
     pub workloads: BTreeMap<String, Workload>,
 }
 

@@ -7,8 +7,8 @@ use crate::lease::Lease;
 use crate::memory::{Memory, Paging};
 use crate::nanoseconds::Nanoseconds;
 
-/// The lease as far as flags state it: each flag replaces one value of a base lease, which is the
-/// one of `--lease`, or else [`Lease::default`].
+/// The values that flags state: each replaces one value of a base lease, which is that of
+/// `--lease`, or else [`Lease::default`].
 ///
 /// ```
 /// use leasehold_lease::{Lease, LeaseFlags};
@@ -27,7 +27,7 @@ pub struct LeaseFlags {
     pub call_bytes: Option<ByteSize>,
     /// Replaces `memory.reserve`.
     pub reserve: Option<ByteSize>,
-    /// Replaces `memory.limit` and `memory.kind` together: the one means nothing without the other.
+    /// Replaces `memory.limit` and `memory.kind` together: neither has a meaning without the other.
     pub paging: Option<Paging>,
     /// Replaces `memory.table_elements`; parse it with [`LeaseFlags::table_elements`].
     pub table_elements: Option<u64>,
@@ -41,7 +41,7 @@ pub struct LeaseFlags {
     pub disk_bytes: Option<ByteSize>,
     /// Replaces `disk.files`; parse it with [`Disk::files`](crate::Disk::files).
     pub disk_files: Option<u32>,
-    /// Replaces `cpu` as a whole: a budget means nothing without its period.
+    /// Replaces `cpu` as a whole: a budget has no meaning without its period.
     pub cpu: Option<Cpu>,
 }
 

@@ -1,4 +1,4 @@
-//! The lease itself: what one tenant may cost.
+//! The lease: the contract of one tenant.
 
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;

@@ -1,16 +1,15 @@
 //! Leases: the contract of a tenant, read from `lease.toml` or from the flags of `leasehold run`.
 //!
-//! A lease says what a tenant may cost: how long taking everything back from it may take
+//! A lease limits the cost of a tenant: how long taking everything back from it may take
 //! (`reclaim`, the reclamation budget of BRR §III), how much memory it may use (`memory`), and how
-//! much processor time is kept for it (`cpu`, the reservation of SPR §II).
-//! This crate turns text into a [`Lease`] that every other part can trust; it admits nothing and
-//! charges nothing itself.
+//! much processor time is kept for it (`cpu`, the reservation of SPR §II). This crate turns text
+//! into a [`Lease`] that every other part can trust; it admits nothing and charges nothing itself.
 //!
 //! Principles:
 //!
 //! 1. **Nothing is parsed and ignored.** A key that no part of the system acts on is an error.
 //! 2. **A value that exists is in range.** Zero, negative and absurd quantities cannot be
-//!    constructed, so nobody downstream checks again.
+//!    constructed, so that no user checks them again.
 //! 3. **A quantity carries its unit.** `"500us"` is a budget, `500` is an error that asks for one.
 //! 4. **One error, complete.** The first fault in the file is reported with file, line, key, what
 //!    was found and what is allowed.

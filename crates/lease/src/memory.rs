@@ -11,10 +11,10 @@ use crate::flag_error::FlagError;
 /// The reservation of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What is kept for all linear memories of the tenant together, and the hard limit on them
-    /// unless they [page](Self::paging).
+    /// The memory that is reserved for all linear memories of the tenant together, and the hard
+    /// limit on them unless they [page](Self::paging).
     pub reserve: ByteSize,
-    /// What happens beyond the reservation. `None`: nothing does, growth is refused there.
+    /// The behaviour beyond the reservation. `None`: growth is refused there.
     pub paging: Option<Paging>,
     /// The limit on the elements of all tables of the tenant together, enforced at growth;
     /// 1 to [`Memory::MAX_TABLE_ELEMENTS`].
@@ -96,7 +96,7 @@ impl Default for Memory {
 pub struct Paging {
     /// The limit on all linear memories of the tenant together, enforced at growth.
     pub limit: ByteSize,
-    /// Whether it may use frames that nobody reserved.
+    /// Whether it may use unreserved frames.
     pub kind: MemoryKind,
     /// How pages are managed that it shares with other tenants.
     pub shared: SharedPages,
@@ -117,22 +117,23 @@ impl Paging {
 }
 
 /// How pages that tenants share are kept (SPC §IV): the initial contents of a program that several
-/// tenants run, and data sets. Tenants share pages with those that state the same.
+/// tenants run, and data sets. Tenants share pages only with tenants whose lease has the same
+/// `shared` value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SharedPages {
     /// Nothing is shared: the tenant has copies of its own.
     None,
     /// *Shared-Page Conservation*: for each page that another tenant owns, the tenant keeps a frame
-    /// of its own aside. The default: it promises nothing that the tenant's reservation does not
-    /// pay for, whoever the others are, and leaves pages out of memory that nobody uses.
+    /// of its own aside. The default: its promise is paid for by the tenant's own reservation,
+    /// independently of the other tenants, and unused pages are left out of memory.
     #[default]
     Conserve,
-    /// *Shared-Page Eviction Lock*: all of it is in memory for good, in one frame for each page. It
-    /// takes as many frames of each tenant's reservation, which has to be larger, and gives those
-    /// of all tenants but one to the node.
+    /// *Shared-Page Eviction Lock*: the pages are locked: one frame each for all tenants, never
+    /// paged out. It takes as many frames of each tenant's reservation, which has to be larger, and
+    /// gives those of all tenants but one to the node.
     Lock,
-    /// Conservation, until the paper's rule says that a lock takes fewer frames (SPC §IV-C). It is
-    /// looked at when a tenant joins.
+    /// Conservation, until a lock takes fewer frames by the paper's rule (SPC §IV-C). The rule is
+    /// applied when a tenant joins.
     Auto,
 }
 
@@ -162,13 +163,13 @@ impl fmt::Display for SharedPages {
     }
 }
 
-/// What a tenant does whose frames are used up (SPC §II-B).
+/// The behaviour of a tenant whose frames are used up (SPC §II-B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MemoryKind {
-    /// Pages of its own make room, even if the node has frames that nobody reserved.
+    /// Pages of its own make room, even if the node has unreserved frames.
     #[default]
     Hard,
-    /// It borrows frames that nobody reserved, and gives them back when somebody does.
+    /// It borrows unreserved frames, and gives them back when they are reserved.
     Firm,
 }
 
@@ -267,7 +268,7 @@ impl FromStr for PagingFlag {
     }
 }
 
-/// The values of a reservation as they are read, before anybody has compared them.
+/// The values of a reservation as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct MemoryValues {
     pub(crate) reserve: Option<ByteSize>,

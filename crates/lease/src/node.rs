@@ -1,4 +1,4 @@
-//! A value of a lease file that knows its key and its place, so that every refusal can name both.
+//! A value of a lease file with its key and its place, so that every refusal can name both.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

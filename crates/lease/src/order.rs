@@ -1,4 +1,4 @@
-//! Whose turn it is, among the reservations of a cell.
+//! The order of dispatch among the reservations of a cell.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub enum Order {
     #[default]
     FixedPriority,
     /// By the ends of their current periods, the earliest first: hard constant-bandwidth servers
-    /// (SPR §V-D). Priorities are not looked at.
+    /// (SPR §V-D). Priorities are ignored.
     EarliestDeadline,
 }
 

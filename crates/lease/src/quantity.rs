@@ -14,7 +14,7 @@ pub enum QuantityFault {
     /// It does not start with a plain decimal number: signs, `NaN`, `1.` and the like.
     #[error("not a plain decimal number")]
     NotANumber,
-    /// A number alone: nobody can tell microseconds from milliseconds.
+    /// A number without a unit: microseconds and milliseconds cannot be told apart.
     #[error("no unit")]
     NoUnit,
     /// A number followed by something that is not one of the units.
@@ -52,7 +52,7 @@ impl QuantityError {
         format!("{} ({})", self.found, self.fault)
     }
 
-    /// What would have been accepted, for a person to read.
+    /// The accepted values, as text.
     #[must_use]
     pub fn allowed(&self) -> &'static str {
         self.allowed

@@ -1,4 +1,4 @@
-//! A tenant as its author describes it: a program, what it is given, and its lease.
+//! A tenant as its author describes it: a program, its surroundings, and its lease.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};

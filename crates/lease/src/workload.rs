@@ -1,4 +1,4 @@
-//! What a tenant does while its processor reservation is simulated.
+//! The workload of a tenant in a simulation of its processor reservation.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
-/// What a tenant does with the processor in a simulation, and how many tasks of it do so.
+/// The workload of a tenant in a simulation, and the number of its tasks.
 ///
 /// As a flag: `busy`, or some of the keys of a table `[simulate.NAME]` with their values, such as
 /// `run=1ms,sleep=3ms`. It is displayed in the same form.
@@ -90,7 +90,7 @@ impl Default for Workload {
     }
 }
 
-/// The values of a workload as they are read, before anybody has looked at them together.
+/// The values of a workload as they are read, before their validation.
 #[derive(Default)]
 pub(crate) struct WorkloadValues {
     pub(crate) run: Option<Nanoseconds>,

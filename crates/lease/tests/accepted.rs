@@ -1,4 +1,4 @@
-//! What a lease file and the flags mean when they are accepted.
+//! The meaning of accepted lease files and flags.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The reference page says what the parser does.
+//! The reference page agrees with the parser.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What holds of every text.
+//! Properties of every text.
 
 use std::path::Path;
 

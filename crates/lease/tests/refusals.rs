@@ -1,4 +1,4 @@
-//! Every way in which a lease file can be wrong, and the one message it gets.
+//! Every fault of a lease file, and its one message.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a lease file and a flag say of simulated tenants.
+//! Workloads of simulated tenants in lease files and flags.
 
 use std::path::Path;
 

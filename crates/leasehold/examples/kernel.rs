@@ -1,6 +1,6 @@
-//! A kernel of one's own: [`leasehold::reclaim`] says what may be created and takes it back, [`leasehold::reserve`] says
-//! what runs next. Neither needs `std`, WebAssembly, a clock or a thread: time is an argument, and memory is whatever
-//! `alloc` is.
+//! A custom kernel: [`leasehold::reclaim`] decides what may be created and takes it back,
+//! [`leasehold::reserve`] decides what runs next. Neither needs `std`, WebAssembly, a clock or a
+//! thread: time is an argument, and memory comes from `alloc`.
 //!
 //! `std` is here for `main` to print; the kernel itself is built for machines without an operating system by
 //! `scripts/bare`.

@@ -1,5 +1,5 @@
-//! A host that starts again what crashed: three tenants, one of which traps in each of its first two lives, and one
-//! that uses up its lease and is given up after a few.
+//! A host that restarts crashed tenants. One of three tenants traps in each of its first two lives,
+//! and one uses up its lease and is given up after some lives.
 //!
 //! `cargo run --release -p leasehold --example restart`
 

@@ -1,13 +1,13 @@
-//! What things cost on this host: what a lease is charged.
+//! The costs of a host, which leases are charged by.
 
 use crate::error::Error;
 use leasehold_cell::calibrate::{Effort, calibrate};
 use leasehold_cell::profile::Profile;
 use std::path::Path;
 
-/// What taking things back, preempting and host calls cost on this host.
+/// The costs of reclamation, preemption and host calls on this host.
 ///
-/// A lease is charged for what its tenant has in these units, so that its budget means a time.
+/// A lease is charged in these units, so that its budget is a time.
 #[derive(Debug, Clone)]
 pub struct Costs(Profile);
 
@@ -32,7 +32,7 @@ impl Costs {
     /// The same from a file.
     ///
     /// # Errors
-    /// When there is one that cannot be used here.
+    /// When the profile exists but cannot be used here.
     pub fn stored_in(path: &Path) -> Result<Option<Self>, Error> {
         let profile = Profile::load(path).map_err(|error| Error::Host(error.into()))?;
         Ok(profile.map(Self))

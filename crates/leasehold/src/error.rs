@@ -1,9 +1,9 @@
-//! What can go wrong, by whose it is.
+//! The errors, by their origin.
 
 use leasehold_cell::{CallError, FunctionError, ProgramError, StartError};
 use thiserror::Error;
 
-/// Why something was not done.
+/// Why a call failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,4 +1,4 @@
-//! The door: a core's worth of tenants.
+//! The host: the tenants of one core.
 
 use crate::costs::Costs;
 use crate::error::Error;
@@ -31,7 +31,7 @@ impl HostOptions {
         }
     }
 
-    /// Pins the thread to a core. By default the system puts it wherever it likes.
+    /// Pins the thread to a core. By default the system chooses the core.
     pub fn on_core(mut self, core: usize) -> Self {
         self.config.cpu = Some(core);
         self
@@ -138,7 +138,8 @@ impl Host {
         ))
     }
 
-    /// The cell behind it, for what has no door here: reports of host steps, channels between tenants, shared memory.
+    /// The underlying cell, for features without an interface here: reports of host steps, channels
+    /// between tenants, shared memory.
     pub fn cell(&self) -> &Cell {
         &self.cell
     }

@@ -11,11 +11,13 @@
 //!
 //! Principles:
 //!
-//! 1. **Few doors.** What is started can be called, looked at, killed and waited for. Everything else is the lease's.
+//! 1. **A small interface.** A started program can be called, observed, killed and waited for. The
+//!    lease determines everything else.
 //! 2. **A lease belongs to the program that was loaded for it**: the two cannot be mixed up.
-//! 3. **Errors say what is to be changed**, and [`Error`] says whose they are: the host's, the program's, the
-//!    lease's, or the call's.
-//! 4. **The parts can be had alone.** [`reclaim`] and [`reserve`] are `no_std`, and know nothing of WebAssembly.
+//! 3. **Errors state what to change**, and [`Error`] states their origin: the host, the program,
+//!    the lease, or the call.
+//! 4. **The parts are usable alone.** [`reclaim`] and [`reserve`] are `no_std`, and know nothing of
+//!    WebAssembly.
 //!
 //! A plug-in, called with values of Rust, and killed in the middle of an endless loop:
 //!
@@ -40,8 +42,8 @@
 //! Three programs in `examples` do more: `plugin_host` calls functions of components and charges for them, `restart`
 //! starts what crashed again, and `kernel` has [`reclaim`] and [`reserve`] work together without `std`.
 //!
-//! The program that embeds this is not [confined](https://docs.rs/leasehold-confine), as `leasehold run` is: that is
-//! its own to decide.
+//! Unlike `leasehold run`, the embedding program is not
+//! [confined](https://docs.rs/leasehold-confine): it decides that itself.
 
 mod costs;
 mod error;

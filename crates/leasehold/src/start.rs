@@ -1,9 +1,9 @@
-//! What a tenant is started with.
+//! The parameters of a tenant's start.
 
 use leasehold_cell::{Capture, Directory, Input, Output, Surroundings};
 use std::path::Path;
 
-/// What a tenant sees of its surroundings: nothing that is not said here. Its output is kept in memory unless it is
+/// The surroundings of a tenant: it sees nothing else. Its output is kept in memory unless it is
 /// [inherited](Start::inherit_output).
 #[derive(Debug, Clone)]
 #[must_use]

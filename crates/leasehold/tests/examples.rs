@@ -1,4 +1,4 @@
-//! The examples are what a reader copies: each runs, and says what it is to say.
+//! Each example runs, and prints what it should.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The doors of a host: what goes in is what the tenant sees, and what it does comes out.
+//! The interface of a host: its inputs reach the tenant, and the tenant's outputs reach the caller.
 
 use leasehold::{
     CallError, Command, Costs, Error, Exit, Host, Lease, Nanoseconds, Start, Value, wave,

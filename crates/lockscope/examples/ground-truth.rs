@@ -35,7 +35,7 @@ fn pipe(count: u64) -> Result<(), Box<dyn Error>> {
     pass_bytes(count, reader, writer)
 }
 
-/// Whoever reads has written one byte more than it has read: there is always one for each.
+/// A reader has written one byte more than it has read, so that every read finds one.
 fn fifo(count: u64, file: &Path) -> Result<(), Box<dyn Error>> {
     let both = fs::File::options().read(true).write(true).open(file)?;
     pass_bytes(count, &both, &both)
@@ -59,7 +59,7 @@ fn files(count: u64, directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits for a value that is not there any more: the kernel looks under the lock, and returns.
+/// Waits for a value that has changed: the kernel checks it under the lock, and returns.
 fn futexes(count: u64) -> Result<(), Box<dyn Error>> {
     let word = AtomicU32::new(1);
     for _ in 0..count {
@@ -74,7 +74,7 @@ fn futexes(count: u64) -> Result<(), Box<dyn Error>> {
 fn mappings(count: u64) -> Result<(), Box<dyn Error>> {
     let size = 4096;
     for _ in 0..count {
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+        // SAFETY: a new mapping at an address of the kernel's choice, without references to it.
         let mapping = unsafe {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
             mmap_anonymous(std::ptr::null_mut(), size, flags, MapFlags::PRIVATE)?

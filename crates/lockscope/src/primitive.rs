@@ -184,8 +184,8 @@ fn of_flags(flags: u16) -> Primitive {
     }
 }
 
-/// Whether a function of this name is the inside of a lock, or of the tracer: a frame that says
-/// nothing about who takes the lock.
+/// Whether a function of this name is the inside of a lock, or of the tracer: a frame that does not
+/// identify the taker of the lock.
 pub(crate) fn is_lock_text(name: &str) -> bool {
     const EXACT: [&str; 4] = [
         "down",

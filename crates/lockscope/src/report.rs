@@ -53,7 +53,7 @@ pub struct WorkloadRow {
     pub seconds: f64,
     /// What it took.
     pub taken: Total,
-    /// Of that, what nobody else took.
+    /// The part of it that no other workload took.
     pub private: Total,
     /// Share of the recording that it waited for shared locks (above 1 with several threads).
     pub waiting: f64,

@@ -66,9 +66,9 @@ pub struct Score {
 /// What a workload loses to another one, in seconds per second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exposure {
-    /// Who loses.
+    /// The workload that loses.
     pub of: String,
-    /// To whom.
+    /// The workload that it loses to.
     pub to: String,
     /// By waiting.
     pub waiting: f64,

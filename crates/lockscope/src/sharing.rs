@@ -15,7 +15,7 @@ use crate::trace::{Access, Class, Trace, Use};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The lock is a variable of the kernel: there is one for everybody.
+    /// The lock is a variable of the kernel, common to all workloads.
     Global,
     /// It guards an object that both use: a file system, a directory, a journal.
     Object,
@@ -23,7 +23,7 @@ pub enum Kind {
     Incidental,
 }
 
-/// One lock, and who used it.
+/// One lock, and its users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     /// Its address.
@@ -164,8 +164,8 @@ fn lock(trace: &Trace, uses: &[&Use]) -> Lock {
     }
 }
 
-/// What the most frequent use that an analyzer could tell says; else the symbol of a variable; else
-/// who takes it.
+/// Returns the name by the most frequent use that an analyzer could identify; else the symbol of a
+/// variable; else the function that takes it.
 fn name<'a>(trace: &'a Trace, uses: &[&Use]) -> (String, bool, Option<&'a Object>) {
     let object = |used: &Use| {
         let place = &trace.places[used.place?.0 as usize];

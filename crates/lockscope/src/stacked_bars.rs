@@ -24,7 +24,7 @@ const NARROWEST: u32 = 560;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
-/// Colours that people who do not tell red from green can tell apart (Okabe and Ito), and a grey.
+/// Colours that are distinguishable with red–green colour blindness (Okabe and Ito), and a grey.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

@@ -202,7 +202,7 @@ pub struct Use {
     /// How many times a lock had been initialised at that address before: with the address, what
     /// tells one lock from another.
     pub generation: u32,
-    /// By whom.
+    /// The workload.
     pub workload: WorkloadId,
     /// Through which function.
     pub primitive: PrimitiveId,

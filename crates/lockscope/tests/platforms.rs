@@ -33,7 +33,7 @@ fn pipe_writes(trace: &Trace) -> [u64; 2] {
 fn a_pipe_in_a_container_is_the_hosts() {
     for platform in ["host", "runc"] {
         for writes in pipe_writes(&pipes_on(platform)) {
-            // Nobody else in the container writes to pipes but for what is beside the workload.
+            // No other process in the container writes to pipes, except the platform's own.
             assert!(
                 (COUNT..COUNT + 100).contains(&writes),
                 "{platform}: {writes}"

@@ -19,8 +19,8 @@ pub(crate) struct Found {
     pub(crate) offset: u64,
 }
 
-/// The structures that are locks themselves. A field of such a type is the lock that a structure
-/// has; what is inside is nobody's business.
+/// The structures that are locks themselves. A field of such a type is the lock of a structure; its
+/// own fields are not considered.
 const LOCKS: [&str; 20] = [
     "spinlock",
     "raw_spinlock",

@@ -73,7 +73,7 @@ const LOCKS: [(&str, &[&str]); 44] = [
     ("never", &[]),
 ];
 
-/// What is taken by wrappers, for whom: the chain of functions, innermost first.
+/// Locks that wrappers take for a caller: the chain of functions, innermost first.
 const CHAINS: [(&[&str], &str, &str); 3] = [
     (
         &["wrapper", "calls_wrapper"],

@@ -1,5 +1,5 @@
-//! What a page costs on Linux: with shared-page management, without it, and by the kernel alone
-//! (SPC table II).
+//! Measures the cost of a page on Linux: with shared-page management, without it, and by the kernel
+//! alone (SPC table II).
 //!
 //! Every number is the median of interleaved rounds, per page, by the thread that faults. *Allocate*
 //! is the first write to a page, *free* giving it back with the area; *map shared* is the first read

@@ -1,10 +1,10 @@
 //! Fault-around: mapping what a sequential reader or writer will touch next.
 //!
-//! A fault costs a signal (2 µs); a page that is mapped along with others a tenth of that. So while
-//! faults follow on what was mapped last, twice as many pages are mapped ahead each time, as far
-//! as the policy [has them for nothing](leasehold_pager::Pager::map_ahead).
+//! A fault costs a signal (2 µs); a page that is mapped along with others a tenth of that. While
+//! faults continue where the last mapping ended, the number of pages mapped ahead doubles each
+//! time, as far as the policy [grants them without an eviction](leasehold_pager::Pager::map_ahead).
 
-/// Where the faults of an attachment are going.
+/// The prediction of an attachment's next faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stream {
     /// The page after those that were mapped last.
@@ -13,7 +13,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Notes a fault; returns how many pages after it to map ahead, `most` at the most.
+    /// Records a fault; returns how many pages after it to map ahead, `most` at the most.
     pub(crate) fn fault(&mut self, page: u32, most: u32) -> u32 {
         self.window = if page == self.next && page > 0 {
             (2 * self.window).clamp(1, most.max(1)).min(most)
@@ -24,7 +24,7 @@ impl Stream {
         self.window
     }
 
-    /// Notes that pages up to `end` were mapped.
+    /// Records that pages up to `end` were mapped.
     pub(crate) fn mapped_to(&mut self, end: u32) {
         self.next = end;
     }

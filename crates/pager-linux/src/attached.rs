@@ -7,7 +7,7 @@ use crate::bits::Bits;
 use crate::present::Present;
 use crate::span::Span;
 
-/// What an attachment shows, and where.
+/// The role of an attachment.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// The area, to be written to.
@@ -46,8 +46,8 @@ pub(crate) struct Attached {
     pub(crate) role: Role,
     /// Its addresses have been given up.
     pub(crate) gone: bool,
-    /// A page could not be had: memory of the process's own is at all of its addresses, and its
-    /// tenant does not run again.
+    /// A page was denied: memory of the process's own is at all of its addresses, and its tenant
+    /// does not run again.
     pub(crate) lost: bool,
     pub(crate) stream: Stream,
     /// The reservation that it is of, and the kernel mappings that this one was charged for it.

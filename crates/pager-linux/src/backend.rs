@@ -50,8 +50,8 @@ pub(crate) struct Linux {
     pub(crate) holders: Holders,
     /// Addresses of the crate's own that could not be unmapped when they were no longer used.
     pub(crate) unwanted: Vec<Span>,
-    /// Memory of the process's own that was never touched, to be put in place of an attachment of
-    /// which a page cannot be had when the kernel has no mapping to spare.
+    /// Untouched memory of the process's own, which replaces an attachment with a denied page when
+    /// the kernel has no mapping to spare.
     pub(crate) spare: Span,
     /// Entries that were to be removed are still in a page table.
     unzapped: bool,
@@ -133,7 +133,7 @@ impl Linux {
     }
 
     /// Takes places in the store for an area of `pages` pages: of a reservation's share, if it has
-    /// one, or of those that are nobody's.
+    /// one, or of the unreserved ones.
     ///
     /// # Errors
     /// How many are left; nothing has changed.
@@ -166,7 +166,7 @@ impl Linux {
         (address < end).then_some((attached, page))
     }
 
-    /// Says whether a page of an attachment is to be seen at its address at the moment.
+    /// Returns whether a page of an attachment is visible at its address now.
     fn is_shown(&self, attached: u32, page: u32) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let view = view.expect("an attachment");
@@ -186,7 +186,7 @@ impl Linux {
         }
     }
 
-    /// Says whether an access to a page of an attachment would not fault.
+    /// Returns whether an access to a page of an attachment would not fault.
     pub(crate) fn is_mapped(&self, attached: u32, page: u32, write: bool) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let mut view = view.expect("an attachment");
@@ -213,8 +213,8 @@ impl Linux {
         view.present.get(page) && (!write || writable)
     }
 
-    /// Puts a page that the policy has mapped into the page table, at the latest when what is put
-    /// off is [done](Self::settle).
+    /// Puts a page that the policy has mapped into the page table, at the latest when deferred
+    /// calls are [made](Self::settle).
     pub(crate) fn restore(&mut self, attached: u32, page: u32) {
         let writing = self.writing;
         let staged = self.staged.take();
@@ -300,14 +300,14 @@ impl Linux {
         }
     }
 
-    /// A page has a frame, and its contents could not be put there: whoever touches it next has
-    /// them read again, or is denied the page.
+    /// Records that a page has a frame without its contents: the next access reads them again, or
+    /// is denied.
     fn leave_unfilled(&mut self, area: u32, page: u32, errno: Option<Errno>) {
         self.memory(area).unfilled.put(page, true);
         self.failed = Some(Reason::Kernel(errno.unwrap_or(Errno::IO)));
     }
 
-    /// Reads what a page holds whose contents could not be put into its frame before.
+    /// Reads the contents of a page again that could not be put into its frame before.
     fn fill_again(&mut self, attached: u32, area: u32, page: u32, shown: Option<(Span, bool)>) {
         self.settle();
         match self.read_stored(area, page) {
@@ -319,13 +319,13 @@ impl Linux {
         }
     }
 
-    /// Does what was put off, except giving frames back.
+    /// Makes the deferred calls, except those that give frames back.
     pub(crate) fn settle(&mut self) {
         self.settle_zaps();
         self.settle_run();
     }
 
-    /// Why a page could not be mapped since this was last asked.
+    /// Returns why a page could not be mapped since the last call.
     pub(crate) fn take_failure(&mut self) -> Option<Reason> {
         self.failed.take()
     }
@@ -345,9 +345,9 @@ impl Linux {
         }
     }
 
-    /// Entries could not be removed: what is noted of them stays true. Their tenant sees pages of
-    /// its own areas for longer than the policy says, until these are punched out; it takes nothing
-    /// from anybody, and writes to them are still noticed.
+    /// Keeps the records of entries that could not be removed. Their tenant sees pages of its own
+    /// areas for longer than the policy states, until these are punched out. This affects no other
+    /// tenant, and writes to them are still detected.
     fn keep_entries(&mut self, span: Span) {
         self.unzapped = true;
         for page in 0..span.pages() {
@@ -437,7 +437,7 @@ impl Linux {
         }
     }
 
-    /// No fault is served at the addresses of an attachment any more.
+    /// Stops serving faults at the addresses of an attachment.
     pub(crate) fn forget_range(&mut self, attached: u32, span: Span) {
         let range = self.ranges.get(&span.start());
         if range.is_some_and(|&(_, other)| other == attached) {
@@ -445,7 +445,7 @@ impl Linux {
         }
     }
 
-    /// Puts memory of the process's own at all addresses of an attachment; says whether that was
+    /// Puts memory of the process's own at all addresses of an attachment; returns whether that was
     /// possible.
     pub(crate) fn replace(&mut self, attached: u32) -> bool {
         let view = self.view(attached);
@@ -481,8 +481,8 @@ impl Linux {
         }
     }
 
-    /// Gives an attachment a page that the policy has refused, so that host code can go on: for
-    /// when the kernel refuses [memory of the process's own](Self::lose). What others may see is
+    /// Gives an attachment a page that the policy has refused, so that host code can continue when
+    /// the kernel refuses [memory of the process's own](Self::lose). Pages that others may see are
     /// not touched.
     pub(crate) fn substitute_page(
         &mut self,
@@ -528,8 +528,8 @@ impl Linux {
         was
     }
 
-    /// Gives the frames of released pages back. What cannot be given back now is when the page is
-    /// filled again, or its area goes.
+    /// Gives the frames of released pages back. A frame that cannot be given back now is retried
+    /// when the page is filled again, or its area is removed.
     pub(crate) fn settle_releases(&mut self) {
         let mut runs = [(0, 0, 0); MOST];
         let mut count = 0;
@@ -556,7 +556,7 @@ impl Linux {
         }
     }
 
-    /// A page is about to be filled: what an earlier one left must have gone.
+    /// Removes stale contents before a page is filled.
     fn make_vacant(&mut self, page: Page) {
         debug_assert!(self.staged.is_none(), "filled and not mapped");
         let area = page.area.index();
@@ -575,7 +575,7 @@ impl Linux {
         memory.dirty.put(page.number, false);
     }
 
-    /// Pages `from .. to` of an area go back, whoever has them mapped.
+    /// Gives pages `from .. to` of an area back, even if they are mapped.
     ///
     /// # Errors
     /// The kernel's; nothing has changed.
@@ -660,7 +660,7 @@ impl Linux {
         .map_err(|_| StoreError)
     }
 
-    /// Notes where a page was written out, and frees the place where it was before.
+    /// Records where a page was written out, and frees the place where it was before.
     fn put_place(&mut self, page: Page, place: u32) {
         let memory = self.areas[page.area.index() as usize].as_mut();
         let Some(Memory {
@@ -679,7 +679,7 @@ impl Linux {
         }
     }
 
-    /// Makes writes to a page trap from now on, whoever has it mapped.
+    /// Makes writes to a page trap in all mappings.
     fn protect_everywhere(&mut self, page: Page) -> Result<(), Errno> {
         let area = self.areas[page.area.index() as usize].as_ref();
         for &attached in &area.expect("an area").attached {
@@ -714,7 +714,7 @@ impl Linux {
         Ok(())
     }
 
-    /// Addresses of the crate's own are no longer used.
+    /// Unmaps addresses of the crate's own.
     pub(crate) fn unmap_unwanted(&mut self, span: Span) {
         if !span.is_empty() && span.unmap().is_err() {
             self.unwanted.push(span);
@@ -787,7 +787,7 @@ impl Backend for Linux {
         match memory.backing {
             Backing::Store(_) => memory.dirty.get(held.page.number),
             Backing::File(_) => false,
-            // Nobody looked, so it must be taken to be: it cannot be evicted.
+            // Writes are not tracked, so that it counts as dirty: it cannot be evicted.
             Backing::None => true,
         }
     }

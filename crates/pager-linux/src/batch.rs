@@ -1,8 +1,8 @@
-//! System calls put off, so that neighbours share one.
+//! Deferred system calls, so that neighbours share one.
 //!
-//! Within one operation of the pager nobody looks at page tables, so entries to be made or
-//! removed are collected, and made or removed before it returns. Frames that are released may
-//! wait longer: nobody can see them.
+//! No tenant runs within one operation of the pager, so changes of page-table entries are
+//! collected, and made before it returns. Released frames may wait longer, because they are not
+//! visible.
 
 use crate::span::Span;
 
@@ -24,7 +24,7 @@ impl Zaps {
         }
     }
 
-    /// Adds a span, as part of its neighbour if that came right before; says whether there was
+    /// Adds a span, as part of its neighbour if that came right before; returns whether there was
     /// room.
     pub(crate) fn push(&mut self, span: Span) -> bool {
         if let Some(last) = self.len.checked_sub(1)
@@ -71,7 +71,7 @@ impl Releases {
         }
     }
 
-    /// Adds a page; says whether the batch is full now.
+    /// Adds a page; returns whether the batch is full now.
     pub(crate) fn push(&mut self, area: u32, page: u32) -> bool {
         let joins = self.pages[..self.len]
             .last()

@@ -80,7 +80,7 @@ impl Bits {
         count
     }
 
-    /// Says whether no bit is set.
+    /// Returns whether no bit is set.
     pub(crate) fn is_clear(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }

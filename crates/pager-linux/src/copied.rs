@@ -1,4 +1,4 @@
-//! Copy-on-write: shared pages and a tenant's own copies at the same addresses.
+//! Copy on write: shared pages and a tenant's own copies at the same addresses.
 //!
 //! A write to a shared page shows the copies at its addresses from then on, and the policy fills
 //! the page's copy with a frame of the writer's own. A mapping of its own for each page would let
@@ -68,8 +68,8 @@ impl Linux {
         match self.show(copies, block, from) {
             Ok(()) => Ok(copies),
             Err(error) => {
-                // Neither may be seen there without its faults being served: as it was, then, and
-                // the next access tries again.
+                // Neither area may be visible without serving its faults: the old state is
+                // restored, and the next access tries again.
                 if let Role::Original { broken, .. } = &mut self.view(original).role {
                     broken.put(number, false);
                 }

@@ -1,4 +1,4 @@
-//! Giving addresses back soon, and what was in them later.
+//! Gives addresses back soon, and their contents later.
 //!
 //! Unmapping takes 70 ns for each page, and dropping a page of a memfd another 300: too long for the
 //! moment at which a tenant ends. So the page tables of its attachments are moved aside, which
@@ -9,8 +9,8 @@
 //! visits every entry to take the trap off (10 ns each). Addresses at which copies are shown
 //! are many mappings, and are unmapped in place.
 //!
-//! A step that the kernel refuses changes nothing that the next one relies on: it is taken again
-//! when the caller comes again. Until the last one was taken the addresses are nobody's.
+//! A step that the kernel refuses changes nothing that the next one relies on: the next call
+//! repeats it. Until the last step is taken, the addresses are unused.
 
 use std::io;
 
@@ -40,11 +40,11 @@ struct Moving {
     to: Option<Span>,
     /// Pages whose addresses are free.
     done: u32,
-    /// Nobody else has the area: its frames go with the entries.
+    /// No other tenant has the area: its frames are freed with the entries.
     drops: bool,
 }
 
-/// What was done of an attachment.
+/// The result of a step on an attachment.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     /// Resident pages whose addresses are free now.
@@ -62,7 +62,7 @@ struct Aside {
     span: Span,
     /// Pages that were unmapped already.
     done: u32,
-    /// Nobody else has the area: its frames go with the entries.
+    /// No other tenant has the area: its frames are freed with the entries.
     drops: bool,
 }
 
@@ -70,7 +70,7 @@ impl Drop for Aside {
     fn drop(&mut self) {
         let rest = self.span.part(self.done, self.span.pages());
         if !rest.is_empty() {
-            // Only when the pager goes before the reservation: no page is shown there to anybody.
+            // Only when the pager is dropped before the reservation: no page is visible there.
             let _ = rest.unmap();
         }
     }
@@ -89,8 +89,8 @@ pub(crate) struct Retirement {
 }
 
 impl Engine {
-    /// Begins to end a reservation: it serves no faults from here on, and what only it has cannot
-    /// be attached any more. A step for each of its attachments.
+    /// Begins to end a reservation: it serves no faults from here on, and areas that only it has
+    /// cannot be attached again. Takes a step for each of its attachments.
     pub(crate) fn begin_retirement(&mut self, id: ReservationId) -> Result<Retirement, Refused> {
         self.pager.end_step(id, 0)?;
         let linux = self.linux();
@@ -184,7 +184,7 @@ impl Engine {
 }
 
 impl Linux {
-    /// Unmaps and punches what could not be before.
+    /// Repeats refused calls to unmap and to punch.
     pub(crate) fn tidy(&mut self) {
         while let Some(span) = self.unwanted.pop() {
             if span.unmap().is_err() {
@@ -196,15 +196,15 @@ impl Linux {
         self.renew_spare();
     }
 
-    /// The addresses of a detached attachment could not be made inaccessible: nobody has them, and
-    /// no extent is used again until they are.
+    /// Records that the addresses of a detached attachment could not be made inaccessible. They
+    /// stay unused, and no extent is used again until they are.
     pub(crate) fn linger(&mut self, id: ReservationId, at: Option<AttachmentId>, span: Span) {
         self.file.stale_mappings += 1;
         self.holders.lingers(id, at, span);
     }
 
-    /// Makes the last of an attachment's addresses inaccessible, of which no page is mapped any more: those of a bounded
-    /// number of page tables.
+    /// Makes the last addresses of an attachment without mapped pages inaccessible: those of a
+    /// bounded number of page tables.
     ///
     /// # Errors
     /// The kernel's; it can be tried again.
@@ -359,7 +359,7 @@ impl Linux {
         all.min(to + more as u32)
     }
 
-    /// Nothing is seen at these pages of an attachment any more; returns how many were.
+    /// Clears the records of visible pages of an attachment; returns how many there were.
     fn clear_present(&mut self, attached: u32, from: u32, to: u32) -> u32 {
         let view = self.view(attached);
         let mut cleared = view.present.give_back(from, to);
@@ -369,7 +369,7 @@ impl Linux {
         cleared
     }
 
-    /// All addresses of an attachment are free.
+    /// Records that all addresses of an attachment are free.
     fn has_moved(&mut self, retirement: &mut Retirement, moved: &Moving) {
         let span = self.view(moved.attached).span;
         self.forget_range(moved.attached, span);
@@ -383,7 +383,8 @@ impl Linux {
         }
     }
 
-    /// Unmaps the next pages, of which `limit` are mapped at the most; says whether that was all.
+    /// Unmaps the next pages, of which `limit` are mapped at the most; returns whether that was
+    /// all.
     ///
     /// # Errors
     /// The kernel's; it can be tried again.

@@ -1,9 +1,8 @@
-//! The door to the kernel: every system call of this crate is announced here right before it is
-//! made.
+//! The door to the kernel: every system call of this crate passes here right before it is made.
 //!
-//! Built as usual, the door is open and costs nothing. With the feature `faults`, which is for
-//! tests, the n-th call from some moment on fails without being made ([`faults`]). So a test can
-//! fail every call of an operation in turn and look at what is left.
+//! By default the door is open and costs nothing. With the feature `faults`, for tests, the n-th
+//! call from some moment on fails without being made ([`faults`]). A test can so fail every call of
+//! an operation in turn and check the resulting state.
 
 #[cfg(not(feature = "faults"))]
 use rustix::io::Errno;
@@ -86,10 +85,10 @@ impl Call {
     ];
 }
 
-/// Says that a call is about to be made.
+/// Announces a call.
 ///
 /// # Errors
-/// What a test wants it to fail with.
+/// The error that a test requests.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
 #[allow(
@@ -133,7 +132,7 @@ pub mod faults {
         pub only: Option<Call>,
     }
 
-    /// Has calls fail from now on.
+    /// Makes calls fail from now on.
     pub fn arm(plan: Plan) {
         disarm();
         ERRNO.store(plan.errno, SeqCst);
@@ -142,7 +141,7 @@ pub mod faults {
         FROM.store(plan.after, SeqCst);
     }
 
-    /// Has no call fail any more; returns how many were counted since the plan was made.
+    /// Ends the failures; returns how many calls were counted since the plan was made.
     pub fn disarm() -> u64 {
         FROM.store(u64::MAX, SeqCst);
         TO.store(u64::MAX, SeqCst);
@@ -154,10 +153,10 @@ pub mod faults {
         1 << call as u32
     }
 
-    /// Says that a call is about to be made: for stores of tests, which make none.
+    /// Announces a call, for stores of tests, which make none.
     ///
     /// # Errors
-    /// What the plan says.
+    /// The error of the plan.
     pub fn pass(call: Call) -> Result<(), Errno> {
         if KINDS.load(SeqCst) & bit(call) == 0 {
             return Ok(());

@@ -24,7 +24,7 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The store has too few places that nobody has a claim on.
+    /// The store has too few unpromised places.
     #[error("{needed} pages to write out, the swap file has room for {left}")]
     SwapFull {
         /// Places that were asked for.
@@ -54,7 +54,7 @@ pub enum Error {
     /// Pages of a file can be attached copy on write or to be read only.
     #[error("the area shows a file: it can be attached copy on write or read-only")]
     ReadOnly,
-    /// The area for copies is smaller than the area to be copied, or somebody has attached it.
+    /// The area for copies is smaller than the area to be copied, or attached already.
     #[error("the area for copies must be as long as the other, and new")]
     CopiesTooFew,
 }

@@ -15,14 +15,14 @@ pub(crate) struct Access {
     pub(crate) protection: bool,
 }
 
-/// What became of it.
+/// The result of serving it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
     /// It can be repeated.
     Done,
     /// Nothing is attached there.
     Elsewhere,
-    /// It cannot be had. The attachment is that whose page it would be, if it is still there.
+    /// The page was denied. The attachment is the page's, if it still exists.
     Denied(Option<AttachmentId>, Reason),
 }
 
@@ -56,10 +56,10 @@ impl Engine {
         let (id, present) = (view.id, view.present.get(page));
         match (result, failure) {
             (Err(reason), _) => Served::Denied(Some(id), reason),
-            // What could not be mapped was mapped ahead, or for somebody else.
+            // The page that could not be mapped was one mapped ahead, or one of another attachment.
             (Ok(()), _) if present => Served::Done,
             (Ok(()), Some(reason)) => Served::Denied(Some(id), reason),
-            // Only a page that the kernel refused is not there, and that was said.
+            // Only a page that the kernel refused is missing, and that has a reason.
             (Ok(()), None) => Served::Denied(Some(id), Reason::Kernel(Errno::FAULT)),
         }
     }
@@ -73,9 +73,9 @@ impl Engine {
         Served::Elsewhere
     }
 
-    /// Puts memory of the process's own in place of a page that cannot be had; says whether that
+    /// Puts memory of the process's own in place of a page that cannot be had; returns whether that
     /// was possible. The second time in a reservation, all of the attachment is replaced: page by
-    /// page, a guest whose pages cannot be had would take as many mappings as it has pages.
+    /// page, a guest with denied pages would take as many mappings as it has pages.
     pub(crate) fn substitute(&mut self, address: usize) -> bool {
         let linux = self.linux();
         let Some((attached, page)) = linux.find(address) else {
@@ -112,7 +112,7 @@ impl Engine {
         assert!(sum <= held.frames + 64, "{held:?}");
     }
 
-    /// The first write to a clean page: from now on it is dirty.
+    /// Marks a clean page as dirty at its first write.
     fn written(&mut self, attached: u32, page: u32) -> Result<(), Reason> {
         let linux = self.linux();
         let view = linux.view(attached);

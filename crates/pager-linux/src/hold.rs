@@ -1,8 +1,8 @@
-//! Holding a node's memory: frames that no page is in are kept from everybody else.
+//! Holds a node's memory: frames without a page are kept from other programs.
 //!
 //! Frames of areas come from the kernel when a page is first filled, and go back when it is
-//! released. That a frame can be had then is what a reservation promises, so the process holds as
-//! much memory as the node has frames, all the time: as pages of areas, as memory that it has
+//! released. A reservation promises that a frame is available then, so the process always holds as
+//! much memory as the node has frames: as pages of areas, as memory that it has
 //! [lent](crate::Paging::lend) to tenants that do not page, and for the rest as a *ballast* of
 //! touched pages, some of which are dropped right before others are filled.
 
@@ -31,7 +31,7 @@ pub enum Locking {
     IfAllowed,
 }
 
-/// What a node really holds.
+/// The memory that a node really holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Frames of the node.
@@ -107,7 +107,7 @@ impl Ballast {
         self.locked = false;
     }
 
-    /// Pages of areas are about to be filled: as many of the ballast are dropped first.
+    /// Drops as many pages of the ballast as pages of areas are about to be filled.
     #[inline]
     pub(crate) fn use_frames(&mut self, pages: u32) {
         self.used += pages;
@@ -145,14 +145,14 @@ impl Ballast {
         let least = self.size.saturating_sub(STEP).next_multiple_of(self.unit);
         let size = (self.most() / self.unit * self.unit).max(least.min(self.size));
         let dropped = self.span.part(size, self.size);
-        // The advice for locked memory is good for all. A failure would leave the process with
-        // more than its frames: the host can bear it.
+        // The advice for locked memory suits all. After a failure the process has more than its
+        // frames, which is harmless.
         let _ = dropped.advise(Advice::LinuxDontneedLocked);
         self.size = size;
     }
 
-    /// Takes up to `limit` frames again that were freed, or drops some that were lent; says whether
-    /// all are held now, and no more.
+    /// Takes up to `limit` frames again that were freed, or drops some that were lent; returns
+    /// whether all are held now, and no more.
     pub(crate) fn refill(&mut self, limit: u32) -> io::Result<bool> {
         if self.size > self.most() {
             self.shrink();
@@ -185,7 +185,7 @@ impl Drop for Ballast {
     }
 }
 
-/// Says whether the host has swap space; if that cannot be read, it may have.
+/// Returns whether the host has swap space; if that cannot be read, it may have.
 fn host_swaps() -> bool {
     std::fs::read_to_string("/proc/swaps").map_or(true, |text| text.lines().count() > 1)
 }

@@ -1,8 +1,8 @@
-//! What each reservation has attached, and how much it may have of what is finite.
+//! The attachments of each reservation, and its shares of finite resources.
 //!
-//! Frames are the policy's to share out. Kernel mappings and places in the store are shared out
-//! here: a reservation is given a share of each when it is made, and takes from it before a
-//! mapping or a place exists. So no tenant can take what another one was promised.
+//! The policy divides frames. This module divides kernel mappings and places in the store: a
+//! reservation gets a share of each when it is made, and takes from it before a mapping or a place
+//! exists. So no tenant can take what another one was promised.
 
 use std::collections::HashMap;
 
@@ -91,7 +91,7 @@ impl Holders {
         gone.and_then(|gone| gone.places.most).unwrap_or(0)
     }
 
-    /// Says whether the places of a reservation are a share that was promised to it.
+    /// Returns whether the places of a reservation are a share that was promised to it.
     pub(crate) fn has_places(&self, id: ReservationId) -> bool {
         let holder = self.0.get(&id);
         holder.is_some_and(|holder| holder.places.most.is_some())

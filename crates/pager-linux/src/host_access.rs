@@ -1,8 +1,8 @@
 //! The host's own accesses to the memory of tenants.
 //!
-//! Host code that reads or writes guest memory faults like the guest, and is served like it. The
-//! kernel is not: a system call that is given the address of an unmapped page fails with `EFAULT`,
-//! because faults of kernel mode cannot be resolved by a signal. So a buffer is mapped first.
+//! Host code that reads or writes guest memory faults like the guest, and is served like it. Faults
+//! of the kernel are not served: a system call with the address of an unmapped page fails with
+//! `EFAULT`, because a signal cannot resolve faults of kernel mode. So a buffer is mapped first.
 
 use leasehold_pager::PAGE;
 
@@ -34,7 +34,7 @@ impl Engine {
             }
             match self.serve(self.access(at, write)) {
                 Served::Done | Served::Elsewhere => {}
-                // What was mapped before it can be used.
+                // Pages mapped before the denied one can be used.
                 Served::Denied(..) if page > 0 => break,
                 Served::Denied(attachment, reason) => {
                     return Err(denied(address.max(at), attachment, reason));
@@ -61,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// Says whether an access would not fault. Addresses at which nothing is attached are not
-    /// this crate's business.
+    /// Returns whether an access would not fault. Addresses without an attachment count as
+    /// accessible.
     pub(super) fn is_accessible(&self, address: usize, write: bool) -> bool {
         let linux = self.pager.backend();
         let Some((attached, page)) = linux.find(address) else {

@@ -1,15 +1,15 @@
-//! Memory reservations on stock Linux: what [`leasehold_pager`] decides, carried out with memfd
-//! and userfaultfd, by the thread that faults.
+//! Memory reservations on stock Linux: carries out the decisions of [`leasehold_pager`] with memfd
+//! and userfaultfd, in the faulting thread.
 //!
 //! # Principles
 //! 1. **A page cache is a set of frames.** An area is an extent of a memfd, of which a cell has
-//!    one, whatever its tenants do; a page of it that is in the page
-//!    cache has a frame, and gives it back when it is punched out. Tenants see an area through
-//!    shared mappings, so that a page that one of them evicts stays for the others (SPC §IV-A).
-//! 2. **A page table is a cache of the policy.** A page that the policy has mapped and whose
-//!    entry is missing is put back without asking the policy. So reference bits cost no kernel
-//!    support: [taking](leasehold_pager::Backend::take_referenced) one removes the entry, and the
-//!    next touch restores it.
+//!    exactly one; a page of it that is in the page cache has a frame, and gives it back when it is
+//!    punched out. Tenants see an area through shared mappings, so that a page that one of them
+//!    evicts stays for the others (SPC §IV-A).
+//! 2. **A page table is a cache of the policy.** A missing entry of a page that the policy has
+//!    mapped is restored without asking the policy. So reference bits cost no kernel support:
+//!    [taking](leasehold_pager::Backend::take_referenced) one removes the entry, and the next touch
+//!    restores it.
 //! 3. **Faults are resolved where they happen.** The signal handler of the faulting thread asks
 //!    the policy and maps the page: no other thread, no lock, and an allocation only at the
 //!    first touch among 512 pages. A fault inside the
@@ -19,19 +19,19 @@
 //! 5. **A copy is paid for before it is made.** A write to an area mapped [copy on
 //!    write](Paging::attach_copied) takes a frame of the writer's reservation first. Read-only
 //!    data is mapped this way too: no write can kill the process.
-//! 6. **Storage is had before it is promised.** Every page of an area that may be written out has
-//!    a place in the swap file from the start, on disk blocks that are allocated.
+//! 6. **Storage is allocated before it is promised.** Every page of an area that may be written out
+//!    has a place in the swap file from the start, on disk blocks that are allocated.
 //! 7. **A range is free soon, its pages later.** [Retiring](Paging::retire_step) a reservation moves
 //!    its page tables aside; [`Paging::end_step`] takes the frames back, both so many per step.
-//! 8. **A node holds what it promises.** Frames that nobody uses are [held](Held) by a
-//!    ballast of real memory.
-//! 9. **What the kernel lacks is refused, by name** ([`Features`]).
-//! 10. **What is finite is shared out before it is used.** A reservation may have a share of the
+//! 8. **A node holds what it promises.** Unused frames are [held](Held) by a ballast of real
+//!    memory.
+//! 9. **Missing features of the kernel are reported by name** ([`Features`]).
+//! 10. **Finite resources are divided before they are used.** A reservation may have a share of the
 //!     kernel's mappings and of the places in the store ([`Limits`]); an attachment takes the most
 //!     mappings that it can ever cause when it is made.
-//! 11. **Any system call may fail.** Then the tenant that it was made for is refused something, or
-//!     denied a page, and nobody else notices; what could not be given back is nobody's until it
-//!     can. Every call can be made to fail in tests (feature `faults`).
+//! 11. **Any system call may fail.** A failure refuses a request of the tenant that it was made
+//!     for, or denies it a page, and affects no other tenant. Resources that could not be given
+//!     back stay unused until they can. Every call can be made to fail in tests (feature `faults`).
 //!
 //! One [`Paging`] belongs to one thread: the one that opened it is the one that may touch what is
 //! attached. Faults of other threads at these addresses are not resolved.

@@ -13,7 +13,7 @@ use crate::page_file::{Extent, PageFile};
 use crate::slots::NOWHERE;
 use crate::span::BYTES;
 
-/// Where the pages of an area are that are in no frame.
+/// The storage of an area's pages that are in no frame.
 #[derive(Debug)]
 pub(crate) enum Backing {
     /// Nowhere: they are never evicted.
@@ -24,13 +24,14 @@ pub(crate) enum Backing {
     File(File),
 }
 
-/// An area's pages. Which of them are cached is known only here: the extent is this one's alone.
+/// An area's pages. Only this record tells which of them are cached: no other area shares the
+/// extent.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) extent: Extent,
     pub(crate) backing: Backing,
     /// Places in the store that are promised to it, and the reservation whose share they are of;
-    /// without one, they are of those that nobody has a share of.
+    /// without one, they are of the unreserved ones.
     pub(crate) promised: u32,
     pub(crate) owner: Option<ReservationId>,
     /// Pages that the file has in memory.
@@ -150,7 +151,7 @@ impl Staging {
     pub(crate) fn bytes(&mut self, from: usize, to: usize) -> &mut [u8] {
         let span = self.span.part(from as u32, to as u32);
         // SAFETY: the memory was allocated for this, is initialised (zeroed), lives as long as
-        // this, and is borrowed by nobody else: what the kernel reads it does in system calls.
+        // this, and has no other borrow: the kernel reads it in system calls only.
         unsafe { std::slice::from_raw_parts_mut(span.start() as *mut u8, (to - from) * BYTES) }
     }
 

@@ -1,8 +1,8 @@
 //! The memory of all areas of a cell: one memfd, of which each area has an extent.
 //!
-//! A file for each area would let a tenant take the descriptors of the process, one by one, by
-//! growing. This one is made when the cell starts, and is the only one, however many areas there
-//! are. Its length is that of all addresses: it takes memory only where pages are.
+//! With a file for each area, a tenant could use up the descriptors of the process by growing. This
+//! one is made when the cell starts, and serves any number of areas. Its length is that of all
+//! addresses: it takes memory only where pages are.
 //!
 //! An extent is given to the next area only after all of it was punched out, and after no mapping
 //! of it is left: what cannot be punched or unmapped now stays in *limbo*, and is tried again.
@@ -55,8 +55,8 @@ pub(crate) struct PageFile {
     unused: u64,
     /// Extents without an area that may hold pages, or be mapped, still.
     limbo: Vec<Extent>,
-    /// Mappings of areas at addresses that nobody has any more: until they have gone, no extent
-    /// is used again.
+    /// Mappings of areas at addresses without an owner: until they are unmapped, no extent is used
+    /// again.
     pub(crate) stale_mappings: usize,
 }
 
@@ -106,7 +106,7 @@ impl PageFile {
         Ok(extent)
     }
 
-    /// Gives an extent back whose area has gone, and with it the pages that are left in it.
+    /// Gives back the extent of a removed area, with the pages that are left in it.
     pub(crate) fn give_back(&mut self, extent: Extent) {
         self.limbo.push(extent);
         self.settle();
@@ -206,7 +206,7 @@ mod tests {
             prop_assert!(file.is_settled());
         }
 
-        /// An extent that something may still show is nobody's.
+        /// An extent that may still be mapped is not used again.
         #[test]
         fn no_extent_is_used_again_while_a_mapping_is_stale(pages in 1u32..20) {
             let mut file = PageFile::new().expect("a file");

@@ -32,12 +32,12 @@ pub struct Options {
     pub frames: u32,
     /// Whether they are locked.
     pub locking: Locking,
-    /// Where pages are written out. Without it nothing is ever evicted but shared pages, and an
+    /// The store for pages that are written out. Without it only shared pages are evicted, and an
     /// area larger than its reservation is refused.
     pub store: Option<Box<dyn Store>>,
     /// Most pages mapped ahead of a sequential reader; 0 for none.
     pub ahead: u32,
-    /// Says what becomes of an access that cannot be served. Called in a signal handler.
+    /// Decides on an access that cannot be served. Called in a signal handler.
     pub on_denied: fn(&Denied) -> Answer,
 }
 
@@ -92,7 +92,7 @@ pub struct Paging {
     this_thread: PhantomData<*const ()>,
 }
 
-/// Who is ending.
+/// The reservations that are ending.
 type Book = HashMap<ReservationId, Retirement>;
 
 impl fmt::Debug for Paging {
@@ -104,9 +104,9 @@ impl fmt::Debug for Paging {
 }
 
 impl Paging {
-    /// Opens the memory of a cell: asks the kernel for what it needs, takes the frames, and serves
-    /// the faults of this thread from now on. The handler of SIGBUS is installed once per
-    /// process, and calls the one before it for faults that are none of its own.
+    /// Opens the memory of a cell: checks the kernel's features, takes the frames, and serves the
+    /// faults of this thread from now on. The handler of SIGBUS is installed once per process, and
+    /// calls the one before it for faults that are none of its own.
     ///
     /// # Errors
     /// [`Error::Unsupported`] by name, [`Error::Opened`], [`Error::System`] if the frames cannot
@@ -137,13 +137,12 @@ impl Paging {
         })
     }
 
-    /// What is really held, and whether it is locked.
+    /// Returns the memory that is really held, and whether it is locked.
     pub fn held(&self) -> Held {
         self.here.with(|engine| engine.linux().ballast.held())
     }
 
-    /// Lets somebody else have the memory of `frames` frames that are reserved here: for tenants
-    /// whose memory is not attached here.
+    /// Lends the memory of `frames` reserved frames to tenants whose memory is not attached here.
     pub fn lend(&self, frames: u32) {
         self.here.with(|engine| engine.linux().ballast.lend(frames));
     }
@@ -154,7 +153,7 @@ impl Paging {
             .with(|engine| engine.linux().ballast.restore(frames));
     }
 
-    /// Takes up to `limit` free frames (at least one large page) from the host again; says
+    /// Takes up to `limit` free frames (at least one large page) from the host again; returns
     /// whether all are held now. Freed frames come back here, not when they are freed: it takes
     /// about as long as touching them.
     ///
@@ -178,13 +177,11 @@ impl Paging {
         })
     }
 
-    /// The same for a tenant with shares of what else is finite: its places in the store are promised
-    /// to it from now on, and more kernel mappings than these it does not come to have, but for
-    /// [`Limits::SPARE`].
+    /// The same for a tenant with shares of other finite resources: its places in the store are
+    /// promised to it, and it never has more kernel mappings than its share and [`Limits::SPARE`].
     ///
     /// # Errors
-    /// As [`Pager::reserve`]; [`Error::SwapFull`] if the store has too few places that nobody has a
-    /// claim on.
+    /// As [`Pager::reserve`]; [`Error::SwapFull`] if the store has too few unpromised places.
     pub fn reserve_limited(
         &self,
         contract: &Contract,
@@ -219,7 +216,7 @@ impl Paging {
     /// reservation has a share of.
     ///
     /// # Errors
-    /// [`Error::SwapFull`] if they cannot have; as [`Pager::create_area`]; [`Error::System`].
+    /// [`Error::SwapFull`] if the places are missing; as [`Pager::create_area`]; [`Error::System`].
     pub fn create_area(&self, pages: u32, sharing: Sharing) -> Result<AreaId, Error> {
         self.create_stored(None, pages, sharing)
     }
@@ -282,7 +279,7 @@ impl Paging {
         })
     }
 
-    /// Gives an area up that nobody has attached.
+    /// Removes an area that is not attached.
     ///
     /// # Errors
     /// As [`Pager::discard_area`].
@@ -297,11 +294,11 @@ impl Paging {
     /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::ReadOnly`], [`Error::System`].
     ///
     /// # Safety
-    /// The addresses of all the area's pages from `address` on are the caller's, who has reserved
-    /// them, and nothing that anybody relies on is there. They are the caller's again after the
-    /// attachment is [detached](Self::detach) or [retired](Self::retire), or the pager dropped;
-    /// until then only guests, and the host on their behalf, access them, in this thread, and
-    /// nobody unmaps them.
+    /// The addresses of all the area's pages from `address` on are the caller's, which has reserved
+    /// them, and no live object is there. They are the caller's again after the attachment is
+    /// [detached](Self::detach) or [retired](Self::retire), or the pager dropped. Until then only
+    /// guests, and the host on their behalf, access them, in this thread, and they are not
+    /// unmapped.
     pub unsafe fn attach_at(
         &self,
         to: ReservationId,
@@ -360,8 +357,8 @@ impl Paging {
     }
 
     /// Gives up the addresses behind the accessible pages of an attachment, which are the caller's
-    /// again: it does not grow any more. If nobody else has the area, so are the places in the store
-    /// that were promised to the pages behind. Returns how many pages these are.
+    /// again: it can no longer grow. If no other tenant has the area, it also gives up the places
+    /// in the store that were promised to the pages behind. Returns how many pages these are.
     ///
     /// # Errors
     /// [`Refused::Stale`]; [`Refused::OutOfRange`] if it is not [attached to be written
@@ -382,7 +379,7 @@ impl Paging {
             if let Some(range) = linux.ranges.get_mut(&start) {
                 range.0 = end;
             }
-            // Pages that nobody can touch are never written out.
+            // Pages that cannot be touched are never written out.
             let memory = linux.memory(area);
             let owner = memory.owner;
             if memory.is_tracked() && memory.attached.len() == 1 {
@@ -438,9 +435,9 @@ impl Paging {
         })
     }
 
-    /// Maps an area so that writes go to copies: pages of `copies`, an area that nobody else has
-    /// and that is as long. A page takes a frame of the reservation when it is read, and one for
-    /// its copy when it is written to, in exchange if others use the page too.
+    /// Maps an area so that writes go to copies: pages of `copies`, an area without another
+    /// attachment that is as long. A page takes a frame of the reservation when it is read, and one
+    /// for its copy when it is written to, in exchange if others use the page too.
     ///
     /// # Errors
     /// As [`Pager::attach`] for both; [`Error::CopiesTooFew`], [`Error::Misplaced`],
@@ -511,23 +508,23 @@ impl Paging {
         })
     }
 
-    /// Takes an area away from a tenant; its addresses are inaccessible then, and the caller's
-    /// again. Takes a step per page, and writes out what only this tenant has mapped of an area
-    /// that others have attached too. An area attached copy on write goes with its copies, by the
+    /// Detaches an area from a tenant; its addresses are then inaccessible, and the caller's again.
+    /// Takes a step per page, and writes out the pages that only this tenant has mapped, if others
+    /// have attached the area too. An area attached copy on write goes with its copies, by the
     /// attachment of the shared pages.
     ///
     /// # Errors
     /// As [`Pager::detach`]; the attachment stays then. [`Refused::Foreign`] for copies.
-    /// [`Error::System`] if the addresses cannot be made inaccessible: they are nobody's until that
-    /// was possible, which is tried when this is called again, and when the reservation ends.
+    /// [`Error::System`] if the addresses cannot be made inaccessible: they stay unused until that
+    /// is possible. It is retried when this is called again, and when the reservation ends.
     pub fn detach(&self, at: AttachmentId) -> Result<(), Error> {
         while self.detach_step(at, u32::MAX)? == Ending::More {}
         Ok(())
     }
 
-    /// Goes on [detaching](Self::detach) an area that its tenant does not use any more: looks at
-    /// `limit` of its pages at the most ([`Pager::detach_step`]). Copies of an area that was
-    /// attached copy on write go first.
+    /// Continues to [detach](Self::detach) an area that its tenant no longer uses: visits at most
+    /// `limit` of its pages ([`Pager::detach_step`]). Copies of an area that was attached copy on
+    /// write are detached first.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -536,7 +533,7 @@ impl Paging {
             let view = engine.linux().attached.get(at.index() as usize);
             let view = view.and_then(Option::as_ref);
             let Some(view) = view.filter(|view| view.id == at) else {
-                // The policy has detached it, and its addresses are left.
+                // The policy has detached it; only its addresses are left.
                 let linux = engine.linux();
                 let (id, span) = linux.holders.lingering(at).ok_or(Refused::Stale)?;
                 linux.forbid_lingering(id, Some(at), span)?;
@@ -548,7 +545,7 @@ impl Paging {
                 Role::Copies { .. } => return Err(Refused::Foreign.into()),
             };
             if let Some(copies) = copies {
-                // Nobody else has them, so nothing has to be written out.
+                // No other tenant has them, so nothing has to be written out.
                 let own = engine.linux().view(copies).id;
                 if engine.pager.detach_step(own, limit)? == Ending::Done {
                     engine.linux().view(at.index()).role = Role::ReadOnly;
@@ -566,8 +563,8 @@ impl Paging {
         })
     }
 
-    /// Goes on mapping the pages of an attachment for good, `limit` of them at the most
-    /// ([`Pager::pin_step`]): for memory that tenants communicate through, by whose it is.
+    /// Continues to pin the pages of an attachment, at most `limit` of them ([`Pager::pin_step`]):
+    /// for memory through which tenants communicate, under the owner's reservation.
     ///
     /// # Errors
     /// As [`Pager::pin_step`].
@@ -575,7 +572,7 @@ impl Paging {
         self.work(|engine| Ok(engine.pager.pin_step(at, limit)?))
     }
 
-    /// What an area holds is no longer wanted by anybody ([`Pager::abandon`]).
+    /// Abandons an area, whose contents are no longer needed ([`Pager::abandon`]).
     ///
     /// # Errors
     /// [`Refused::Stale`].
@@ -592,7 +589,7 @@ impl Paging {
         self.work(|engine| Ok(engine.pager.lock(area)?))
     }
 
-    /// Goes on locking an area, `limit` of its pages at the most, each for all its sharers
+    /// Continues to lock an area, at most `limit` of its pages, each for all its sharers
     /// ([`Pager::lock_step`]).
     ///
     /// # Errors
@@ -610,12 +607,12 @@ impl Paging {
     }
 
     /// Maps a buffer for a system call, which would fail with `EFAULT` on pages that are not
-    /// mapped: to be written to by it (`write`, as by `read(2)`), or only read. Returns how many
-    /// bytes from `address` on are mapped now, at least one and 64 pages at the most: transfer so
-    /// many, and come again for the rest. They stay mapped until the next fault.
+    /// mapped: for the call to write to (`write`, as by `read(2)`), or only to read. Returns how
+    /// many bytes from `address` on are mapped now, at least one and at most 64 pages. The caller
+    /// transfers so many, and calls again for the rest. They stay mapped until the next fault.
     ///
     /// # Errors
-    /// [`Denied`] if not even the first page can be had.
+    /// [`Denied`] if even the first page is denied.
     pub fn touch(&self, address: *const u8, bytes: usize, write: bool) -> Result<usize, Denied> {
         self.here.with(|engine| {
             let touched = engine.touch(address as usize, bytes, write);
@@ -624,7 +621,7 @@ impl Paging {
         })
     }
 
-    /// The last access that could not be served, if any since this was last asked.
+    /// Returns the last access that could not be served since the last call, if any.
     pub fn take_denied(&self) -> Option<Denied> {
         self.here.take_denied()
     }
@@ -638,9 +635,10 @@ impl Paging {
         Ok(())
     }
 
-    /// Begins to end a reservation, or goes on: it serves no faults from the first call on, and when
-    /// this returns [`Ending::Done`] the addresses of all its attachments are inaccessible, and may
-    /// be used for something else. Its frames and pages come back in [steps](Self::end_step).
+    /// Begins or continues to end a reservation: it serves no faults from the first call on, and
+    /// when this returns [`Ending::Done`] the addresses of all its attachments are inaccessible,
+    /// and may be used for something else. Its frames and pages come back in
+    /// [steps](Self::end_step).
     ///
     /// A step frees the addresses of 16 attachments at the most, of 16 page tables with resident
     /// pages, or up to the end of a page table after `limit` resident pages: some microseconds for each attachment, and 10 ns for
@@ -650,7 +648,7 @@ impl Paging {
     ///
     /// # Errors
     /// [`Refused::Stale`]. [`Error::System`] if the kernel refuses a call: nothing is lost, the
-    /// addresses are nobody's yet, and it can be tried again.
+    /// addresses stay unused, and the call can be repeated.
     pub fn retire_step(&self, id: ReservationId, limit: u32) -> Result<Ending, Error> {
         let mut book = self.book.borrow_mut();
         self.work(|engine| {
@@ -659,7 +657,7 @@ impl Paging {
         })
     }
 
-    /// Goes on ending a reservation, [retiring](Self::retire_step) it first if that was not done:
+    /// Continues to end a reservation, [retiring](Self::retire_step) it first if that was not done:
     /// visits at most `limit` pages. All its pages are visited twice, once to unmap them and once
     /// to give their frames back, and there is a visit for each attachment.
     ///
@@ -691,7 +689,7 @@ impl Paging {
         self.here.with(|engine| engine.pager.account(id))
     }
 
-    /// What paging did in a reservation.
+    /// Returns the paging counters of a reservation.
     ///
     /// # Errors
     /// [`Refused::Stale`].
@@ -730,7 +728,7 @@ impl Paging {
         })
     }
 
-    /// Notes how much of an area each sharer uses now, for the rule that picks a technique
+    /// Records how much of an area each sharer uses now, for the rule that picks a technique
     /// ([`Pager::observe`]).
     ///
     /// # Errors
@@ -739,7 +737,7 @@ impl Paging {
         self.here.with(|engine| engine.pager.observe(area))
     }
 
-    /// Frames that nobody reserved or borrowed.
+    /// Frames that are neither reserved nor borrowed.
     pub fn unreserved(&self) -> u32 {
         self.here.with(|engine| engine.pager.unreserved())
     }
@@ -755,7 +753,7 @@ impl Paging {
             .with(|engine| engine.linux().holders.mappings_taken(id))
     }
 
-    /// Says whether nothing waits to be given back that the kernel refused to take: no addresses
+    /// Returns whether nothing waits to be given back that the kernel refused to take: no addresses
     /// and no pages.
     pub fn is_settled(&self) -> bool {
         self.here.with(|engine| {
@@ -773,12 +771,12 @@ impl Paging {
         self.here.with(|engine| engine.audit());
     }
 
-    /// Does something, and then what was put off by it.
+    /// Does some work, and then the calls that it deferred.
     fn work<R>(&self, work: impl FnOnce(&mut Engine) -> Result<R, Error>) -> Result<R, Error> {
         self.here.with(|engine| {
             let result = work(engine);
             engine.linux().settle();
-            // What could not be mapped now is mapped when it is touched, or denied then.
+            // A page that could not be mapped now is mapped when it is touched, or denied then.
             let _ = engine.linux().take_failure();
             result
         })
@@ -793,7 +791,7 @@ impl Drop for Paging {
                 let used = view.span.part(0, view.accessible);
                 let addressed = !matches!(view.role, Role::Copies { .. });
                 if addressed && !view.gone && !used.is_empty() {
-                    // Without it, the tenant's own pages would stay there: no harm to others.
+                    // On failure the tenant's own pages stay there, which harms no other tenant.
                     let _ = used.forbid();
                 }
             }
@@ -810,8 +808,8 @@ fn area_of(engine: &mut Engine, area: AreaId) -> Result<(u32, bool), Error> {
     Ok((memory.pages(), shows_file))
 }
 
-/// Makes the memory of an area that the policy has made, or takes the area back. What its pages
-/// were promised in the store is the caller's to take back then.
+/// Makes the memory of an area that the policy has made, or takes the area back. The caller then
+/// takes back the promise of places in the store.
 fn add_area(
     engine: &mut Engine,
     id: AreaId,

@@ -1,4 +1,4 @@
-//! Which pages of an attachment have an entry in the process's page tables, and which page tables there are.
+//! The page-table entries and page tables of an attachment.
 //!
 //! A page that is evicted loses its entry, and the table stays: it is freed with the addresses. So how long it takes to
 //! give addresses back depends on the tables that were ever filled, not on the pages that are resident.

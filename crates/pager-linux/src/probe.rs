@@ -1,4 +1,4 @@
-//! What the kernel offers to this user, and what is missing.
+//! Checks which features the kernel offers to this user.
 
 use linux_raw_sys::general::{
     UFFD_FEATURE_MINOR_SHMEM, UFFD_FEATURE_MISSING_SHMEM, UFFD_FEATURE_PAGEFAULT_FLAG_WP,
@@ -11,7 +11,7 @@ use crate::door::{Call, pass};
 use crate::span::Span;
 use crate::userfault::Userfault;
 
-/// What memory reservations need of userfaultfd, with the Linux version that brought it.
+/// The features of userfaultfd that memory reservations need, with their first Linux versions.
 const NEEDED: [(u32, &str); 5] = [
     (
         UFFD_FEATURE_PAGEFAULT_FLAG_WP,
@@ -35,11 +35,11 @@ const NEEDED: [(u32, &str); 5] = [
     ),
 ];
 
-/// What this kernel has for this user, beyond what is needed.
+/// The optional features of this kernel for this user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// Writes can be tracked by the kernel alone (`UFFD_FEATURE_WP_ASYNC`, Linux 6.7). Not used:
-    /// with it no write traps any more, and copy-on-write needs writes to trap.
+    /// with it no write traps, and copy on write needs writes to trap.
     pub asynchronous_protection: bool,
     /// The process may lock any amount of memory (`CAP_IPC_LOCK`, or no `RLIMIT_MEMLOCK`).
     pub unlimited_locking: bool,
@@ -54,7 +54,7 @@ pub struct Unsupported {
 }
 
 impl Features {
-    /// Asks the kernel what it has for this user, by trying it.
+    /// Probes the kernel's features for this user by trying them.
     ///
     /// # Errors
     /// [`Unsupported`] names what is missing.
@@ -69,7 +69,7 @@ pub(crate) fn open() -> Result<(Userfault, Features), Unsupported> {
         what: "userfaultfd for faults of user mode (Linux 5.11)",
         errno,
     })?;
-    // Enabling is once per descriptor, so what there is, is asked with another one.
+    // A descriptor can be enabled once, so another one queries the features.
     let has = Userfault::open()
         .and_then(|asking| asking.enable(0))
         .map_err(|errno| Unsupported {
@@ -117,7 +117,7 @@ fn try_protected_mapping(userfault: &Userfault) -> Result<(), Unsupported> {
     tried.and(gone).map_err(missing)
 }
 
-/// Says whether locking memory is not limited for this process.
+/// Returns whether locking memory is not limited for this process.
 fn locks_without_limit() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let capable = rustix::thread::capabilities(None).is_ok_and(|sets| {

@@ -1,9 +1,9 @@
-//! Accesses that cannot be served, and what becomes of them.
+//! Accesses that cannot be served, and their treatment.
 
 use leasehold_pager::{AttachmentId, Refused};
 use rustix::io::Errno;
 
-/// Why a page cannot be had.
+/// Why a page is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The policy or the store refused it.
@@ -32,7 +32,7 @@ pub struct Denied {
     pub instruction: usize,
 }
 
-/// What becomes of an access that cannot be served.
+/// The treatment of an access that cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The handler of SIGBUS that was there before is called; by default the process ends.

@@ -1,9 +1,9 @@
-//! SIGBUS: how a fault in guest memory reaches the pager, in the thread that faulted.
+//! SIGBUS: delivers a fault in guest memory to the pager, in the faulting thread.
 //!
 //! The handler runs on an alternate stack, because a guest's own may be used up, and with all
-//! signals blocked that can be: a preemption that is due during a fault is taken when it is over,
-//! in guest code, and not in the middle of the pager. What it calls locks nothing, and allocates a
-//! block at the most: never in the midst of another allocation, since none touches guest memory. It
+//! signals blocked that can be. A preemption that is due during a fault therefore happens
+//! afterwards, in guest code, and not inside the pager. The called code locks nothing, and
+//! allocates at most a block: never during another allocation, since none touches guest memory. It
 //! reads and writes the store with plain system calls.
 
 use std::cell::{Cell, UnsafeCell};
@@ -21,10 +21,10 @@ use crate::span::Span;
 /// Pages of the alternate stack, for threads that have a smaller one.
 const STACK: u32 = 32;
 
-/// What the handler of a thread works on.
+/// The state of a thread's handler.
 pub(crate) struct Here {
     engine: UnsafeCell<Engine>,
-    /// Somebody uses the engine: a fault now would be one of the pager's own.
+    /// The engine is in use: a fault now would be one of the pager's own.
     busy: Cell<bool>,
     on_denied: fn(&Denied) -> Answer,
     /// The last access that was denied.
@@ -41,7 +41,7 @@ const BUS_ADRERR: libc::c_int = 2;
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// What was done about SIGBUS before.
+/// The previous action for SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl Here {
@@ -61,9 +61,9 @@ impl Here {
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> R {
         assert!(!self.busy.replace(true), "the pager was entered twice");
         let _idle = Idle(&self.busy);
-        // SAFETY: `busy` was clear, so nobody else has a reference; nobody else gets one until it
-        // is clear again. There is one thread: `Here` is not `Sync`, and the handler runs in the
-        // thread that it is installed for.
+        // SAFETY: `busy` was clear, so no other reference exists; none is made until it is clear
+        // again. There is one thread: `Here` is not `Sync`, and the handler runs in the thread that
+        // it is installed for.
         work(unsafe { &mut *self.engine.get() })
     }
 
@@ -219,7 +219,7 @@ fn unblock() -> io::Result<()> {
 }
 
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: errno is the thread's, and whoever was interrupted keeps his.
+    // SAFETY: errno is the thread's, and the interrupted code keeps its value.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: a handler with `SA_SIGINFO` gets valid pointers.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -228,7 +228,7 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     // SAFETY: as above.
     let fault = unsafe { (*info).si_code } == BUS_ADRERR;
     let here = HERE.get();
-    // Memory that failed in hardware, or a signal that somebody sent, is not the pager's.
+    // Failed hardware memory, or a signal that was sent, is not the pager's.
     let answer = if here.is_null() || !fault {
         Some(Answer::Chain)
     } else {
@@ -386,7 +386,7 @@ unsafe fn call(
     }
 }
 
-/// Lets the fault happen again, with nobody to handle it.
+/// Lets the fault happen again, with the default action.
 fn default(signal: libc::c_int) {
     // SAFETY: all-zero is the default action; the signal is unblocked when the handler returns.
     unsafe {

@@ -10,7 +10,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 const WHOLE: u8 = u8::MAX;
 const _: () = assert!(CLUSTER == u8::BITS as usize);
 
-/// Which places are free. Allocates nothing after it was made.
+/// The free places. Allocates nothing after it was made.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// A bit for each free place, a byte for each cluster.
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// Places that nobody has a claim on.
+    /// Returns the unpromised places.
     pub(crate) fn unpromised(&self) -> u32 {
         (self.free.len() * CLUSTER) as u32 - self.promised
     }

@@ -1,4 +1,4 @@
-//! Ranges of addresses, in whole pages, and what the kernel does with them.
+//! Ranges of addresses, in whole pages, and the system calls on them.
 //!
 //! Every call is on addresses that the owner of a [`Paging`](crate::Paging) gave to it, or that
 //! were mapped here; that is what makes them sound, and is said once, at [`Span::new`].
@@ -27,8 +27,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// # Safety
-    /// The addresses are the caller's, page-aligned, and no Rust object is or will be in them
-    /// that somebody relies on.
+    /// The addresses are the caller's, page-aligned, and no live Rust object is or will be in them.
     pub(crate) unsafe fn new(start: usize, pages: u32) -> Self {
         debug_assert!(start.is_multiple_of(BYTES));
         Span {
@@ -199,7 +198,7 @@ impl Span {
     pub(crate) fn replace(self, to: Span) -> io::Result<()> {
         debug_assert_eq!(self.bytes, to.bytes);
         pass(Call::Move)?;
-        // SAFETY: see `Span::new`, for both; whoever gives a span away does not use it again.
+        // SAFETY: see `Span::new`, for both; a span that was given away is not used again.
         unsafe {
             rustix::mm::mremap_fixed(
                 self.pointer(),
@@ -215,7 +214,7 @@ impl Span {
     /// Gives the addresses back to the kernel.
     pub(crate) fn unmap(self) -> io::Result<()> {
         pass(Call::Unmap)?;
-        // SAFETY: see `Span::new`; whoever unmaps a span does not use it again.
+        // SAFETY: see `Span::new`; an unmapped span is not used again.
         unsafe { rustix::mm::munmap(self.pointer(), self.bytes) }?;
         Ok(())
     }

@@ -46,9 +46,9 @@ const IN_MEMORY: [(u32, &str); 3] = [
     (0x9584_58F6, "hugetlbfs"),
 ];
 
-/// Pages in a file that has no name any more: whatever happens to the process, nothing is left of
-/// it. Read and written past the page cache, which would hold a second copy of each page in
-/// memory that nobody reserved.
+/// Pages in a file without a name: nothing is left of it after the process, however that ends. Read
+/// and written past the page cache, which would hold a second copy of each page in unreserved
+/// memory.
 #[derive(Debug)]
 pub struct SwapFile {
     file: File,
@@ -91,8 +91,8 @@ impl SwapFile {
         Ok(SwapFile { file, pages })
     }
 
-    /// Finds out whether a swap file may be at `path`: in a directory that is there, on a file
-    /// system that is not in memory. Makes nothing.
+    /// Checks whether a swap file may be at `path`: in an existing directory, on a file system that
+    /// is not in memory. Makes nothing.
     ///
     /// # Errors
     /// [`SwapFileError`] says what was found.

@@ -41,8 +41,8 @@ pub(crate) struct Userfault {
 }
 
 impl Userfault {
-    /// Opens one, for faults of user mode only: then every user may, and a system call that is
-    /// given an unmapped page fails (which it would anyway: nobody waits for messages here).
+    /// Opens one, for faults of user mode only: every user may do that, and a system call with an
+    /// unmapped page fails (as it would anyway, since no thread waits for messages).
     pub(crate) fn open() -> Result<Self, Errno> {
         let user_mode_only = UserfaultfdFlags::from_bits_retain(UFFD_USER_MODE_ONLY);
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK | user_mode_only;

@@ -1,5 +1,5 @@
-//! What retiring costs: seen in what the kernel still has mapped. Alone in its process, because
-//! that is counted for all of it.
+//! The cost of retiring, observed in the kernel's count of mapped pages. Alone in its process,
+//! because the count is the process's.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Copy-on-write: shared until written to, and paid for before it is copied.
+//! Copy on write: pages are shared until they are written to, and charged before they are copied.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn what_one_tenant_writes_to_an_image_the_others_do_not_see() {
     for (_, memory) in &tenants {
         assert!((0..40).all(|page| memory.load(page) == u64::from(page)));
     }
-    // One frame for each page, whoever has it mapped.
+    // One frame for each page, for any number of sharers.
     assert!(paging.held().used <= 40);
     for (at, (_, memory)) in tenants.iter().enumerate() {
         for page in (at as u32..40).step_by(5) {

@@ -1,4 +1,5 @@
-//! A store that fails: the tenant concerned is told, nobody else notices, and nothing is lost.
+//! A failing store: the affected tenant gets an error, no other tenant is affected, and nothing is
+//! lost.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Every system call fails once, at every place, and every kind of call for good from every place
-//! on: the tenant that it was made for may be refused something. Nobody else loses a byte, nothing
-//! is had twice, and everything comes back.
+//! Every system call fails once, at every place, and every kind of call permanently from every
+//! place on. Only the tenant that it was made for may be refused something. No other tenant loses a
+//! byte, nothing is allocated twice, and everything is given back.
 
 mod common;
 
@@ -258,7 +258,7 @@ impl Tenant<'_> {
         }
         let holds = memory.holds(page, seed);
         self.paging.take_denied().map_or(Ok(()), |_| Err(Stopped))?;
-        // What it was not denied is what it wrote.
+        // Pages that were not denied hold what was written.
         assert!(holds, "page {page} is not what was written");
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Tenant<'_> {
         }
     }
 
-    /// Does everything that can be done.
+    /// Makes every kind of call.
     fn live(&self, id: ReservationId, shared: Shared, wrote: &mut bool) -> Result<(), Stopped> {
         let (paging, space) = (self.paging, self.space);
         let area = paging.create_area_for(id, 40, Sharing::Conserve)?;

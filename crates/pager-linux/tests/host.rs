@@ -12,7 +12,7 @@ use leasehold_pager_linux::{Answer, Denied, Features, Options, Paging};
 
 /// Bytes of a tenant for a system call.
 fn slice<'a>(start: *mut u8, from: usize, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: within the addresses, which nobody else uses meanwhile.
+    // SAFETY: within the addresses, which have no other user meanwhile.
     unsafe { std::slice::from_raw_parts_mut(start.add(from), bytes) }
 }
 

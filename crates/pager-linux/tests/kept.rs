@@ -1,4 +1,4 @@
-//! Memory that tenants communicate through: one of them keeps its pages, the others map them.
+//! Memory through which tenants communicate: one of them keeps its pages, the others map them.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn pin(paging: &Paging, at: AttachmentId) {
     while paging.pin_step(at, 7).expect("pinned") == Ending::More {}
 }
 
-/// Whoever keeps the pages, with little more, and somebody with few frames.
+/// A tenant that keeps the pages, with little more, and another one with few frames.
 fn pair(paging: &Paging) -> (AreaId, Tenant, Tenant) {
     let area = paging.create_resident_area(PAGES, Sharing::Conserve);
     let area = area.expect("an area");
@@ -108,7 +108,7 @@ fn when_the_keeper_ends_the_others_have_the_frames_for_zeros_of_their_own() {
     ));
     while paging.detach_step(other.attached, 3).expect("there") == Ending::More {}
     assert_eq!(store.writes.load(Ordering::Relaxed), 0);
-    // SAFETY: nothing is there any more.
+    // SAFETY: nothing is mapped there.
     let attached = unsafe { paging.attach_at(other.id, zeros, other.memory.start(), PAGES) };
     attached.expect("attached");
     assert!((0..PAGES).all(|page| other.memory.is_zero(page)));

@@ -1,5 +1,5 @@
-//! What is finite besides frames: kernel mappings, places in the store, descriptors. Each tenant has a
-//! share, takes from it before it has anything, and takes nothing from another's.
+//! Finite resources besides frames: kernel mappings, places in the store, descriptors. Each tenant
+//! has a share, is charged before it gets anything, and takes nothing from another's share.
 
 mod common;
 

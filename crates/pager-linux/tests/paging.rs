@@ -1,4 +1,4 @@
-//! What tenants see: zeros first, then what they wrote, whatever was evicted in between.
+//! Tenants see zeros first, then what they wrote, regardless of evictions in between.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Data that tenants read at the same time: one frame for each page, and nobody writes to it.
+//! Data that tenants share for reading: one frame for each page, and no writes.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What the policy adds to a page fault, and to unmapping a page: managed, and not (SPC table II).
+//! Measures the cost of the policy in a page fault, and in unmapping a page, with and without
+//! management (SPC table II).
 //!
 //! The backend does nothing, so these are the costs of the data structures alone: page tables,
 //! zeroing and storage come on top. *Unmap and replace* is a first touch that has to unmap a

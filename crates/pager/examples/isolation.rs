@@ -1,5 +1,5 @@
-//! What the eviction of shared pages costs, and what preventing it costs: figures 8 and 9 and
-//! table III of SPC, in virtual time.
+//! The cost of evicting shared pages, and the cost of preventing it: figures 8 and 9 and table III
+//! of SPC, in virtual time.
 //!
 //! `cargo run -p leasehold-pager --example isolation`
 

@@ -1,8 +1,8 @@
 //! Admission: whether reservations and locked areas fit in the node's memory together.
 //!
-//! Purely arithmetic, on what is known before anything starts. Conserved frames need no term:
-//! they are part of the reservations (SPC §IV-A), which is why SPC saves nothing, and why it
-//! needs no promise about who uses what.
+//! Purely arithmetic, on what is known before anything starts. Conserved frames need no term: they
+//! are part of the reservations (SPC §IV-A), which is why SPC saves nothing, and needs no
+//! assumption about the use of pages.
 
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ pub struct Admitted {
     pub techniques: Vec<Option<Technique>>,
     /// Frames of the node that all this takes.
     pub physical: u64,
-    /// Of these, those that are conserved while everybody uses shared pages as on average.
+    /// The part of them that is conserved if every sharer uses its average of shared pages.
     pub conserved: u64,
     /// Frames that eviction locks save: `(n−1)·Max(S)` for each locked area.
     pub saved: u64,
@@ -99,7 +99,7 @@ impl Plan {
         });
     }
 
-    /// Adds up what the plan takes, and compares it with a node of `frames` frames.
+    /// Adds up the frames of the plan, and compares them with a node of `frames` frames.
     ///
     /// `Σ MR'` less what areas save. Locking an area of `Max(S)` pages makes `MR' = MR + Max(S) −
     /// Avg(S)` of each sharer's `MR`, so that it has as many frames left for private pages as
@@ -166,8 +166,8 @@ impl PlannedArea {
         }
     }
 
-    /// Frames that hold pages of the area beyond one for each page, with everybody's part inside
-    /// the largest one.
+    /// Frames that hold further copies of the area's pages, if every sharer's part is within the
+    /// largest one.
     fn used_in_common(&self) -> u64 {
         let averages = self.sharers.iter().map(|sharer| u64::from(sharer.average));
         averages.clone().sum::<u64>() - averages.max().unwrap_or(0)

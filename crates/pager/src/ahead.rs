@@ -7,12 +7,12 @@ use crate::pager::Pager;
 use crate::table::NIL;
 
 impl<B: Backend> Pager<B> {
-    /// Maps a page that its tenant is likely to touch soon, if nobody has to give anything for
-    /// it: the reservation has a frame on its free list, and the page is resident for others or
-    /// was never written to. Says whether it was mapped. Constant time.
+    /// Maps a page that its tenant is likely to touch soon, if that needs no eviction: the
+    /// reservation has a frame on its free list, and the page is resident for others or was never
+    /// written to. Returns whether it was mapped. Constant time.
     ///
-    /// So nothing is evicted, borrowed, read or written for a guess. The frame is the tenant's
-    /// own, and goes the way of all others if the guess was wrong.
+    /// So nothing is evicted, borrowed, read or written for a guess. The frame is the tenant's own,
+    /// and is replaced like all others if the guess was wrong.
     pub fn map_ahead(&mut self, at: AttachmentId, page: u32) -> bool {
         let Some(attachment) = self.attachments.find(at.0) else {
             return false;

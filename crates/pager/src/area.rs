@@ -23,17 +23,17 @@ impl AreaId {
     }
 }
 
-/// What happens when a reservation maps, or evicts, a page that others have mapped.
+/// The effect of mapping or evicting a page that other reservations have mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// Shared-Page Conservation (SPC §IV-A), the way that keeps the promise: a frame is conserved
-    /// for each foreign page, and evicting a shared page unmaps it from the evictor alone.
+    /// Shared-Page Conservation (SPC §IV-A), which isolates reservations: a frame is conserved for
+    /// each foreign page, and evicting a shared page unmaps it from the evictor alone.
     Conserve,
     /// Baseline: reservations without shared-page management (SPC §III-B). A frame goes back to
     /// the node for each foreign page, and evicting a shared page evicts it for all.
     Plain,
-    /// Baseline: the rule of Linux's memory control group (SPC §III-C). Who touches a page first
-    /// is charged for it and may evict it for all.
+    /// Baseline: the rule of Linux's memory control group (SPC §III-C). The first reservation that
+    /// touches a page is charged for it and may evict it for all.
     FirstTouch,
 }
 
@@ -41,7 +41,7 @@ pub enum Sharing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageRecord {
     pub(crate) state: State,
-    /// The ownership list (SPC fig. 7): who has the page mapped, first come first. The first
+    /// The ownership list (SPC fig. 7): the sharers of the page in the order of mapping. The first
     /// owns the frame, unless the area is locked.
     pub(crate) sharers: List<BySharer>,
     /// Secondary storage has a copy.
@@ -71,7 +71,7 @@ pub(crate) struct Area {
     /// Pages from the first on that are under an eviction lock: the area itself holds a frame for each
     /// that is mapped. `None` if none is to be locked.
     pub(crate) lock: Option<u32>,
-    /// Nobody wants what it holds any more.
+    /// Its contents are no longer needed.
     pub(crate) abandoned: bool,
     pub(crate) pages: Sparse<PageRecord>,
     /// Attachments, in the order in which they were made.
@@ -100,13 +100,13 @@ impl Area {
         self.pages.len() as u32
     }
 
-    /// Says whether a page is under the lock.
+    /// Returns whether a page is under the lock.
     #[inline]
     pub(crate) fn locks(&self, page: u32) -> bool {
         self.lock.is_some_and(|locked| page < locked)
     }
 
-    /// Says whether all of it is under a lock.
+    /// Returns whether all of it is under a lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock == Some(self.len())
     }

@@ -12,13 +12,13 @@ use crate::table::NIL;
 impl<B: Backend> Pager<B> {
     /// Makes an area visible to a tenant. Maps nothing: pages under a [lock](Self::lock) are mapped
     /// when they are touched like others, and stay then, for a frame of the reservation each. Until
-    /// the tenant has [touched](Self::fault) all of them it may wait for them.
+    /// the tenant has [touched](Self::fault) all of them, a touch may wait.
     ///
     /// # Errors
     /// [`Refused::Swap`] if more pages would be attached than the contract allows, and
-    /// [`Refused::Attached`], [`Refused::Stale`], the last also if all who have the area are
-    /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`] and
-    /// [`Refused::Ending`].
+    /// [`Refused::Attached`], [`Refused::Stale`], the last also if all sharers of the area are
+    /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`]
+    /// and [`Refused::Ending`].
     pub fn attach(&mut self, to: ReservationId, area: AreaId) -> Result<AttachmentId, Refused> {
         let reservation = self.living(to)?;
         let index = self.area_of(area)?;
@@ -66,8 +66,8 @@ impl<B: Backend> Pager<B> {
         Ok(id)
     }
 
-    /// Says whether everybody who has the area is being taken back: it goes with them, and some
-    /// of its pages may have gone.
+    /// Returns whether all sharers of the area are ending: it is removed with them, and some of its
+    /// pages may be gone already.
     fn is_going(&self, area: u32) -> bool {
         let attachments = &self.areas.at(area).attachments;
         let is_ending = |&at: &u32| {
@@ -77,9 +77,9 @@ impl<B: Backend> Pager<B> {
         !attachments.is_empty() && attachments.iter().all(is_ending)
     }
 
-    /// Takes an area away from a tenant. Its pages stay for the others who have attached it: what
-    /// nobody else has mapped is written out first. With the last attachment the area goes.
-    /// Takes a step per page of the area.
+    /// Detaches an area from a tenant. Its pages stay for the other sharers: pages that no other
+    /// sharer has mapped are written out first. The last detachment removes the area. Takes a step
+    /// per page of the area.
     ///
     /// # Errors
     /// [`Refused::Store`] if a page cannot be written out; the attachment then stays, with the
@@ -90,8 +90,8 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Goes on [detaching](Self::detach) an area that its tenant does not use any more, so that it
-    /// can be preempted: looks at `limit` of its pages at the most.
+    /// Continues to [detach](Self::detach) an area that its tenant no longer uses, in preemptible
+    /// steps: visits at most `limit` of its pages.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -104,9 +104,9 @@ impl<B: Backend> Pager<B> {
         Ok(ending)
     }
 
-    /// Goes on unmapping an area that its tenant does not use any more, and leaves it attached: looks at `limit` of its
-    /// pages at the most, and of the blocks of what is known of them. What an area held that no other tenant has attached is
-    /// lost by then.
+    /// Continues to unmap an area that its tenant no longer uses, and leaves it attached: visits at
+    /// most `limit` of its pages and blocks of records. The contents of an area without another
+    /// attachment are lost.
     ///
     /// # Errors
     /// As [`detach`](Self::detach).
@@ -152,10 +152,11 @@ impl<B: Backend> Pager<B> {
         Ok(Ending::More)
     }
 
-    /// Frees a block of what is known of an attachment's pages, of which none is mapped, or of its area's if it is the
-    /// last. Returns as how many visits that counts: 0 if nothing is left.
+    /// Frees a block of records of an attachment without mapped pages, or of its area if the
+    /// attachment is the last. Returns the number of visits that this counts as: 0 if nothing is
+    /// left.
     pub(crate) fn shed(&mut self, attachment: u32) -> u32 {
-        /// A block of the backend's has something to give back for each page.
+        /// The backend frees something for each page of a block.
         const VISITS: u32 = 8;
         let gone = self.attachments.at_mut(attachment);
         if gone.table.take_block().is_some() {

@@ -22,8 +22,8 @@ pub(crate) struct Attachment {
     pub(crate) table: Sparse<u32>,
     /// Pages mapped now.
     pub(crate) mapped: u32,
-    /// Pages from the first on that stay mapped until it is detached; `None` if it was never to
-    /// [keep](crate::Pager::pin_step) any.
+    /// The number of first pages that stay mapped until it is detached; `None` if it never
+    /// [kept](crate::Pager::pin_step) any.
     pub(crate) pinned: Option<u32>,
     /// While it is taken back: the page to look at next.
     pub(crate) swept: u32,

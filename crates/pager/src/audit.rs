@@ -1,4 +1,4 @@
-//! Invariant 6, executable: every account against the frames and mappings it stands for.
+//! Invariant 6, executable: compares every account with its frames and mappings.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::pager::Pager;
 use crate::reservation::Reservation;
 use crate::table::NIL;
 
-/// What does not hold: a fault in this crate, or a backend that broke its contract.
+/// The violated invariant: a defect of this crate, or of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invariant broken: {0}")]
 pub struct Violation(&'static str);
@@ -173,7 +173,7 @@ fn audit_account(mine: &Reservation, found: Found) -> Result<(), Violation> {
         account.returned == found.returned,
         "a returned frame per foreign page",
     )?;
-    // What was given up for a lock is not had back by ending.
+    // Frames that were given up for a lock are not returned at the end.
     holds(
         account.locked == found.locked || mine.ending,
         "the count of locked pages",

@@ -4,7 +4,7 @@ use crate::area::AreaId;
 use crate::attachment::AttachmentId;
 use crate::frame::Frame;
 
-/// A page of an area: what is stored, whoever has it mapped.
+/// A page of an area, independent of its mappings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Page {
     /// The area.
@@ -16,7 +16,7 @@ pub struct Page {
 /// A page, and the frame that holds it.
 ///
 /// A backend may keep its frames by their numbers, or let the host pick the memory for each page
-/// and take the number for a mere permit: both find what they need here.
+/// and treat the number as a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// The page.
@@ -30,7 +30,7 @@ pub struct Held {
 #[error("secondary storage failed")]
 pub struct StoreError;
 
-/// Carries out what the policy decides.
+/// Carries out the policy's decisions.
 ///
 /// The policy calls [`map`](Backend::map) and [`unmap`](Backend::unmap) strictly in pairs, with
 /// frames of the node only, and never has one frame hold two pages. A frame is filled
@@ -41,7 +41,7 @@ pub trait Backend {
     /// An area of `pages` pages becomes visible to a tenant; nothing is mapped yet.
     fn attach(&mut self, at: AttachmentId, area: AreaId, pages: u32);
 
-    /// An area, of which nothing is mapped any more, disappears from a tenant.
+    /// Detaches an area without mapped pages from a tenant.
     fn detach(&mut self, at: AttachmentId);
 
     /// Puts a page into one tenant's page table.
@@ -51,21 +51,21 @@ pub trait Backend {
     /// afterwards, and [`is_dirty`](Backend::is_dirty) must know of it.
     fn unmap(&mut self, at: AttachmentId, page: u32);
 
-    /// Says whether *this tenant* referenced the page since the last call, and forgets it (the
-    /// reference bit of SPC §II-B: each reservation looks at its own page tables only).
+    /// Returns whether *this tenant* referenced the page since the last call, and clears that (the
+    /// reference bit of SPC §II-B: each reservation reads its own page tables only).
     fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool;
 
-    /// Says whether anybody wrote to the frame since it was cleared, read or written out.
+    /// Returns whether any tenant wrote to the frame since it was cleared, read or written out.
     fn is_dirty(&mut self, held: Held) -> bool;
 
     /// Fills a frame with zeros; it is clean.
     fn clear(&mut self, held: Held);
 
-    /// Fills a frame with what was written out of `from`: its own page, or one that it becomes a
-    /// copy of. It is clean.
+    /// Fills a frame with the stored contents of `from`: its own page, or the original of a copy.
+    /// The frame is clean.
     ///
     /// # Errors
-    /// [`StoreError`]; what the frame holds is then undefined, and nobody will see it: it is free
+    /// [`StoreError`]; the contents of the frame are then undefined and never visible: it is free
     /// again, and is not [released](Backend::release).
     fn read(&mut self, from: Page, held: Held) -> Result<(), StoreError>;
 
@@ -82,17 +82,17 @@ pub trait Backend {
     /// [`StoreError`]: frames that were not written are still dirty.
     fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError>;
 
-    /// Nobody has the page mapped any more, and its frame is free: what it holds will not be
-    /// looked at again.
+    /// Releases the frame of a page that is no longer mapped: its contents are not read again.
     fn release(&mut self, held: Held);
 
-    /// The area goes for good, and no page of it is in a frame: forgets some of what is known of it, such as what was
-    /// written out of 512 pages. Says whether there was any. What is left goes with [`discard`](Self::discard).
+    /// Forgets some records of an area that is being removed and has no page in a frame, such as
+    /// the stored copies of 512 pages. Returns whether there were any. [`discard`](Self::discard)
+    /// removes the rest.
     fn shed(&mut self, area: AreaId) -> bool {
         let _ = area;
         false
     }
 
-    /// The area has gone for good: so may all that was written out of it.
+    /// Removes all records and stored pages of a removed area.
     fn discard(&mut self, area: AreaId);
 }

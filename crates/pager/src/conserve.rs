@@ -22,7 +22,7 @@ impl<B: Backend> Pager<B> {
             .expect("a frame was conserved when the page was mapped")
     }
 
-    /// Makes the next sharer of a page its owner: it keeps the page's frame, and pays with the
+    /// Makes the next sharer of a page its owner: it takes over the page's frame, and gives up the
     /// frame that it had conserved for it.
     pub(crate) fn inherit(&mut self, heir: u32) -> Frame {
         let frame = self.take_conserved(heir);

@@ -1,8 +1,8 @@
 //! Copy-on-write: a tenant writes to a page that it may only read, and gets a copy of its own.
 //!
-//! With Shared-Page Conservation this needs no victim: leaving the shared page puts the frame on
-//! the free list that was conserved for it, and the copy goes there (SPC §IV-A counts
-//! copy-on-write among the sharing that it manages).
+//! With Shared-Page Conservation this needs no victim: leaving the shared page puts its conserved
+//! frame on the free list, and the copy takes that frame (SPC §IV-A counts copy-on-write among the
+//! sharing that it manages).
 
 use crate::area::{Sharing, State};
 use crate::attachment::AttachmentId;
@@ -19,7 +19,7 @@ impl<B: Backend> Pager<B> {
     /// If `copy` was touched before, this is a [fault](Self::fault) on it.
     ///
     /// Returns [`Fault::Minor`] if the page was copied in memory, [`Fault::Major`] if it was read
-    /// from secondary storage, and [`Fault::Zero`] if nobody had written to it.
+    /// from secondary storage, and [`Fault::Zero`] if it was never written to.
     ///
     /// # Errors
     /// As [`fault`](Self::fault); [`Refused::Foreign`] for two reservations, [`Refused::Locked`] for a
@@ -50,7 +50,7 @@ impl<B: Backend> Pager<B> {
             return self.fault(to, copy);
         }
         if self.areas.at(into).locks(copy) {
-            // Its frame would be the area's: others have it, or had.
+            // Its frame would belong to the area, which others share or shared.
             return Err(Refused::Locked);
         }
         if self.areas.at(area).page(page).state == State::Lost {
@@ -102,7 +102,7 @@ impl<B: Backend> Pager<B> {
                     self.push_free(reservation, frame);
                     return Err(failed.into());
                 }
-                // It is a page of its own, and storage has no copy of that one.
+                // The copy is a page of its own, without a copy in storage.
                 self.backend.mark_dirty(held);
                 Fault::Major
             }

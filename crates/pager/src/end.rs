@@ -17,14 +17,14 @@ pub enum Ending {
 }
 
 impl<B: Backend> Pager<B> {
-    /// Goes on ending a reservation, which serves no faults from the first call on. Visits at
-    /// most `limit` of its pages, so that its end can be preempted and paid for.
+    /// Continues the end of a reservation, which serves no faults from the first call on. Visits at
+    /// most `limit` of its pages, so that its end can be preempted and charged.
     ///
-    /// Shared pages stay for the others: those that the reservation owned pass to the next
-    /// sharer. Pages of shared areas that nobody else has mapped are written out; what cannot be
-    /// written is [lost](Refused::Lost) to the others, because an end must not fail. The end
-    /// takes as many visits as there are resident pages, plus one per attachment and some for each 512 pages of
-    /// which any was touched.
+    /// Shared pages stay for the others: those that the reservation owned pass to the next sharer.
+    /// Pages of shared areas that no other sharer has mapped are written out. A page that cannot be
+    /// written is [lost](Refused::Lost) to the others, because an end must not fail. The end takes
+    /// as many visits as there are resident pages, plus one per attachment and some for each 512
+    /// pages of which any was touched.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has gone.
@@ -91,15 +91,15 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Takes a page from a reservation that ends, whatever becomes of what it holds.
+    /// Takes a page from an ending reservation, even if its contents are lost.
     fn depart_at_any_price(&mut self, at: u32) {
         if self.depart(at).is_err() {
             self.lose(at);
         }
     }
 
-    /// Takes a page from one reservation, and leaves it to those who share it; if nobody
-    /// else has it mapped, it is written out for those who may.
+    /// Takes a page from one reservation, and leaves it to its other sharers. If none of them has
+    /// it mapped, it is written out for them.
     pub(crate) fn depart(&mut self, at: u32) -> Result<(), Refused> {
         let attachment = self.mappings.at(at).attachment;
         let area = self.areas.at(self.attachments.at(attachment).area);
@@ -140,7 +140,7 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Takes the frame of a page that nobody else has mapped, without saving what it holds.
+    /// Takes the frame of a page without another sharer, without saving its contents.
     fn drop_private(&mut self, at: u32, state: State) {
         let gone = self.unmap(at);
         let frame = self.vacate(gone.area, gone.page, state);
@@ -148,7 +148,7 @@ impl<B: Backend> Pager<B> {
         self.push_free(gone.reservation, frame);
     }
 
-    /// Gives the frames of a reservation, none of which holds a page any more, to the node.
+    /// Gives the frames of a reservation without pages to the node.
     fn release(&mut self, index: u32) {
         let mut gone = self.reservations.remove(index);
         debug_assert_eq!(

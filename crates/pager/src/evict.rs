@@ -32,8 +32,8 @@ impl<B: Backend> Pager<B> {
         self.areas.at(self.attachments.at(attachment).area).sharing
     }
 
-    /// Evicts a page that nobody else has mapped: "only private pages are evicted to secondary
-    /// storage" is what SPC §IV-A comes to.
+    /// Evicts a page without another sharer: "only private pages are evicted to secondary storage"
+    /// follows from SPC §IV-A.
     pub(crate) fn evict_private(&mut self, victim: u32) -> Result<(), Refused> {
         self.save(victim)?;
         let gone = self.unmap(victim);
@@ -45,7 +45,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Takes the frame from a page that nobody has mapped any more.
+    /// Takes the frame from a page that is no longer mapped.
     pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
         let name = self.name(area, page);
         let area = self.areas.at_mut(area);

@@ -1,4 +1,4 @@
-//! Page faults: the only way for a page to get into a page table, but for locks.
+//! Page faults: besides locks, the only way for a page to enter a page table.
 
 use crate::area::{Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
@@ -17,7 +17,7 @@ pub enum Fault {
     Present,
     /// The page was resident for others, and is now mapped here as well.
     Minor,
-    /// Nobody had written to the page: it is a frame of zeros.
+    /// The page was never written to: it is a frame of zeros.
     Zero,
     /// The page was read from secondary storage.
     Major,
@@ -34,9 +34,9 @@ impl<B: Backend> Pager<B> {
     /// Maps a page that a tenant has touched.
     ///
     /// The frame for it comes from the reservation's free list; if that is empty, a page of the
-    /// same reservation makes room. Looks at 256 mappings and writes one cluster at most. Nobody
-    /// else loses a page, unless areas with [`Sharing::Plain`] or [`Sharing::FirstTouch`] are
-    /// used.
+    /// same reservation makes room. Visits at most 256 mappings and writes at most one cluster. No
+    /// other tenant loses a page, unless areas with [`Sharing::Plain`] or [`Sharing::FirstTouch`]
+    /// are used.
     ///
     /// # Errors
     /// [`Refused::Store`] if a page cannot be read or written out, [`Refused::Lost`],
@@ -98,8 +98,8 @@ impl<B: Backend> Pager<B> {
         Ok(if stored { Fault::Major } else { Fault::Zero })
     }
 
-    /// Fills a frame of a reservation with what a page holds, which storage has or which is zeros; if
-    /// that fails, the frame is free again.
+    /// Fills a frame of a reservation with a page from storage, or with zeros; if that fails, the
+    /// frame is free again.
     pub(crate) fn fill(
         &mut self,
         reservation: u32,

@@ -14,8 +14,8 @@ impl<B: Backend> Pager<B> {
         Some(frame)
     }
 
-    /// Makes sure that the node has `n` unreserved frames, by taking borrowed ones back if it
-    /// must. Hard reservations are not touched.
+    /// Ensures that the node has `n` unreserved frames, taking back borrowed ones if necessary.
+    /// Hard reservations are not touched.
     pub(crate) fn require_unreserved(&mut self, n: u32) -> Result<(), Refused> {
         let left = self.unreserved.len() + self.borrowed;
         if n > left {
@@ -25,7 +25,7 @@ impl<B: Backend> Pager<B> {
             let borrower = self.largest_borrower();
             let excess = self.reservations.at(borrower).borrowed;
             if excess == 0 {
-                // Unmanaged sharers took frames for the pages that this evicted.
+                // Unmanaged sharers took frames for the pages that were evicted here.
                 let left = self.unreserved.len();
                 return Err(Refused::Frames { needed: n, left });
             }
@@ -36,7 +36,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// The reservation with the most borrowed frames, if any are: who has most gives first.
+    /// Returns the reservation with the most borrowed frames, if any: it gives back first.
     fn largest_borrower(&self) -> u32 {
         let borrowers = self.reservations.iter();
         let most = borrowers.max_by_key(|(_, reservation)| reservation.borrowed);

@@ -1,7 +1,7 @@
 //! Baseline: the rule of Linux's memory control group (SPC §III-C).
 //!
-//! Whoever touched a page first owns it and is charged for it. Everybody else uses it free of
-//! charge, and loses it when the owner, who sees its own reference bits only, needs the frame.
+//! The reservation that touched a page first owns it and is charged for it. All others use it free
+//! of charge, and lose it when the owner, which reads its own reference bits only, needs the frame.
 
 use crate::area::State;
 use crate::backend::Backend;
@@ -21,7 +21,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Unmaps a page from everybody, its owner first, who gets the frame.
+    /// Unmaps a page from all sharers, first from its owner, which gets the frame.
     pub(crate) fn take_from_all(&mut self, owner: u32, state: State) {
         let gone = self.unmap(owner);
         debug_assert!(gone.owner, "only the first toucher has the page listed");

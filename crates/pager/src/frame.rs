@@ -21,8 +21,8 @@ impl Frame {
 /// Frames that hold no page: a reservation's free list, its conserved-page list, or the
 /// unreserved frames of the node.
 ///
-/// Which frame is taken next does not matter to anyone, so a stack will do: the frame used last
-/// is the one most likely in the processor's cache.
+/// The order of frames is arbitrary, so a stack suffices: the frame used last is the one most
+/// likely in the processor's cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stack {
     top: u32,

@@ -1,32 +1,31 @@
 //! Memory reservations that shared pages cannot break: frames that are guaranteed to a tenant and
-//! limit it, whatever other tenants do with the pages that they share with it.
+//! limit it, regardless of the tenants that share pages with it.
 //!
 //! The paper behind it, on shared-page management for memory reservations (cited as SPC), shows
 //! that a reservation alone isolates private pages only: another tenant with the same page mapped
-//! can have it evicted, and the deadline is missed by the one who did nothing. It adds two
-//! techniques, Shared-Page Conservation (SPC) and the Shared-Page Eviction Lock (SPEL). This
-//! crate is their policy: `no_std`, single-threaded, free of clocks and of unsafe code. What it
-//! decides is carried out by a [`Backend`].
+//! can cause its eviction, and a tenant that did nothing misses its deadline. It adds two
+//! techniques, Shared-Page Conservation (SPC) and the Shared-Page Eviction Lock (SPEL). This crate
+//! is their policy: `no_std`, single-threaded, free of clocks and of unsafe code. A [`Backend`]
+//! carries out its decisions.
 //!
 //! # Principles
 //! 1. **Frames are set aside before they are used.** A [reservation](Pager::reserve) takes its
 //!    frames from the node's; at all times `free + owned + conserved = reservation`
 //!    ([`Account`]). Pages beyond it make room in the same reservation (SPC §II-B).
-//! 2. **Nobody's paging unmaps anybody else's page.** Evicting a shared page takes it from the
-//!    evictor alone; the page's frame passes to the next sharer, who pays with the frame that it
+//! 2. **Paging unmaps pages of the paging tenant only.** Evicting a shared page takes it from the
+//!    evictor alone; the page's frame passes to the next sharer, which gives up the frame that it
 //!    had [conserved](Account::conserved) for it (SPC §IV-A). Only private pages are written out.
-//! 3. **Shared is what is shared now.** Sharing is seen in the page tables, not declared: a page
-//!    is shared while two reservations have it mapped, and private again when one is left.
-//! 4. **A lock pays for one copy.** [Locking](Pager::lock) an area makes it resident for good,
-//!    and `(n−1)` of the `n` frames that its sharers had for each page unreserved (SPC §IV-B).
-//!    [`choose`] says for which areas that takes fewer frames (SPC §IV-C).
-//!    What tenants communicate through is [kept](Pager::pin_step) by one of them instead.
-//! 5. **What cannot be had is refused, and nothing has changed.** Running out of frames, of room
-//!    to write pages out or of a lock's frames shows when something is
-//!    [reserved](Pager::reserve), [attached](Pager::attach) or [unlocked](Pager::unlock), not at
-//!    a fault ([`Refused`]).
-//! 6. **A fault takes bounded time.** It allocates a block of 12 KiB at most, looks at 256 mappings and writes one
-//!    [cluster](CLUSTER) at most; lists are intrusive and their moves O(1).
+//! 3. **Sharing is observed.** It is read from the page tables, not declared: a page is shared
+//!    while two reservations have it mapped, and private again when one is left.
+//! 4. **A lock pays for one copy.** [Locking](Pager::lock) an area makes it resident for good, and
+//!    `(n−1)` of the `n` frames that its sharers had for each page unreserved (SPC §IV-B).
+//!    [`choose`] tells for which areas that takes fewer frames (SPC §IV-C). Memory through which
+//!    tenants communicate is [kept](Pager::pin_step) by one of them instead.
+//! 5. **A request that cannot be met is refused and changes nothing.** A lack of frames, of swap
+//!    space or of a lock's frames shows when something is [reserved](Pager::reserve),
+//!    [attached](Pager::attach) or [unlocked](Pager::unlock), not at a fault ([`Refused`]).
+//! 6. **A fault takes bounded time.** It allocates at most a block of 12 KiB, visits at most 256
+//!    mappings and writes at most one [cluster](CLUSTER); lists are intrusive and their moves O(1).
 //! 7. **The baselines are built in.** Reservations without shared-page management, and Linux's
 //!    first-touch rule, can be had per area ([`Sharing`]), to measure against in the same build.
 //!

@@ -1,6 +1,6 @@
 //! Mappings of pages, and the lists that they are on.
 //!
-//! A [`Mapping`] says that one reservation has one page in its page table. It carries two pairs
+//! A [`Mapping`] records that one reservation has one page in its page table. It carries two pairs
 //! of links (SPC fig. 7): its place in the active or inactive list of the reservation, and its
 //! place in the ownership list of the page. Lists are intrusive, so that every move is O(1) and
 //! allocates nothing.
@@ -13,11 +13,11 @@ use crate::table::NIL;
 /// Which list of its reservation a mapping is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The active list: mapped lately, or referenced when it was last looked at.
+    /// The active list: mapped recently, or referenced at the last check.
     Active,
     /// The inactive list: the next victims.
     Inactive,
-    /// No list: under an eviction lock, or charged to somebody else (first touch).
+    /// No list: under an eviction lock, or charged to another reservation (first touch).
     Unlisted,
 }
 
@@ -124,7 +124,7 @@ pub(crate) trait Chain: Copy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByAge;
 
-/// Lists of one page: those who have it mapped.
+/// Lists of one page: its sharers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BySharer;
 

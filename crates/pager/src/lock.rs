@@ -1,13 +1,13 @@
 //! Shared-Page Eviction Lock: areas whose pages are never evicted, and of which one copy is paid
 //! for (SPC §IV-B).
 //!
-//! Of `n` reservations of `R` frames that share an area of `S` pages, each gives `S` frames up,
-//! and the area itself holds `S`: together `n·(R − S) + S`. So `(n−1)·S` frames are unreserved
-//! again, and no sharer owns the pages: any of them may end, and the others notice nothing.
+//! Of `n` reservations of `R` frames that share an area of `S` pages, each gives `S` frames up, and
+//! the area itself holds `S`: together `n·(R − S) + S`. So `(n−1)·S` frames are unreserved again,
+//! and no sharer owns the pages: the end of any of them does not affect the others.
 //!
-//! A lock may be on many pages, and everybody else waits while it is put on. So it is put on page by
-//! page, from the first to the last, and each page is locked or not: between two pages anything may
-//! happen. Who joins a lock gives a frame up for each page when it maps it.
+//! Locking many pages at once would delay all other tenants. A lock is therefore taken page by
+//! page, from the first to the last, and the locking tenant can be preempted between two pages. A
+//! tenant that joins a lock gives up a frame for each page when it maps it.
 
 use crate::area::{AreaId, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
@@ -26,9 +26,9 @@ impl<B: Backend> Pager<B> {
     /// page that was written out.
     ///
     /// # Errors
-    /// Those of [`lock_step`](Self::lock_step). Pages are mapped then that were not. Nothing else has
-    /// changed, unless it was begun before, or frames that it had set free cannot be had back: then it
-    /// stays as far as it came.
+    /// Those of [`lock_step`](Self::lock_step). More pages are then mapped than before. Nothing
+    /// else has changed, unless the lock was begun before, or the frames that it set free are in
+    /// use: then the locked part stays.
     pub fn lock(&mut self, area: AreaId) -> Result<u32, Refused> {
         let index = self.area_of(area)?;
         let target = self.areas.at(index);
@@ -49,13 +49,13 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Goes on locking an area: `limit` of its pages at the most, each for all its sharers. What is
-    /// locked stays so, whatever happens between the steps: sharers may come and go.
+    /// Continues to lock an area: at most `limit` of its pages, each for all its sharers. Locked
+    /// pages stay locked between the steps, even if sharers are added or removed.
     ///
     /// # Errors
-    /// [`Refused::TooSmall`] unless every sharer's reservation is larger than its locked areas
-    /// with this one (SPC §V): nothing has been locked then. [`Refused::Store`], [`Refused::Lost`] if
-    /// a page cannot be made resident: the lock stays as far as it came. [`Refused::Unmanaged`],
+    /// [`Refused::TooSmall`] unless every sharer's reservation is larger than its locked areas with
+    /// this one (SPC §V): nothing has been locked then. [`Refused::Store`], [`Refused::Lost`] if a
+    /// page cannot be made resident: the locked part stays. [`Refused::Unmanaged`],
     /// [`Refused::Unattached`], [`Refused::Locked`], [`Refused::Kept`], [`Refused::Ending`],
     /// [`Refused::Stale`].
     pub fn lock_step(&mut self, area: AreaId, limit: u32) -> Result<Ending, Refused> {
@@ -99,7 +99,7 @@ impl<B: Backend> Pager<B> {
         Ok(self.areas.at(index).lock.unwrap_or(0))
     }
 
-    /// Makes sure that all sharers can do without the frames, for good.
+    /// Ensures that all sharers can give up the frames permanently.
     fn begin_lock(&mut self, area: u32) -> Result<u32, Refused> {
         let target = self.areas.at(area);
         let pages = target.len();
@@ -184,7 +184,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Something is left of a reservation besides `pages` pages more that stay in it.
+    /// Returns whether a reservation is larger than its kept pages plus `pages` more.
     pub(crate) fn is_larger_than_kept(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
         let mine = self.reservations.at(reservation);
         let needed = mine.kept.saturating_add(pages);
@@ -244,8 +244,8 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Maps a locked page for a sharer that came when it was locked already: it gives up a frame, to
-    /// the node, or to the area if all who had the page mapped have left.
+    /// Maps a locked page for a sharer that came when it was locked already: it gives up a frame,
+    /// to the node, or to the area if no other sharer has the page mapped.
     pub(crate) fn join_lock(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
@@ -276,8 +276,8 @@ impl<B: Backend> Pager<B> {
         Ok(fault)
     }
 
-    /// Takes a locked page from one sharer, which gets a frame back for it: the area's own if nobody
-    /// else has it mapped, else one of the node's, which were required before.
+    /// Takes a locked page from one sharer, which gets a frame back for it: the area's own if no
+    /// other sharer has it mapped, else one of the node's, which were required before.
     pub(crate) fn leave_lock(&mut self, at: u32) -> Result<(), Refused> {
         if self.is_wanted_by_nobody_else(at) {
             self.save(at)?;
@@ -290,7 +290,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// The same of a sharer that ends: what it gave up it does not get back.
+    /// The same for an ending sharer, which does not get back the frames that it gave up.
     pub(crate) fn leave_lock_at_any_price(&mut self, at: u32) {
         let lost = self.is_wanted_by_nobody_else(at) && self.save(at).is_err();
         let left = if lost { State::Lost } else { State::Absent };
@@ -299,13 +299,14 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Others have the area, but not this page of it, so that what it holds has to be saved.
+    /// Returns whether others have attached the area but not mapped this page, so that its contents
+    /// must be saved.
     fn is_wanted_by_nobody_else(&self, at: u32) -> bool {
         let area = self.attachments.at(self.mappings.at(at).attachment).area;
         self.sharers_of(at) == 1 && self.areas.at(area).attachments.len() > 1
     }
 
-    /// Unmaps a locked page from one sharer; returns its frame if nobody has it any more.
+    /// Unmaps a locked page from one sharer; returns its frame if it was the last.
     fn leave_locked_page(&mut self, at: u32, left: State) -> Option<Frame> {
         let gone = self.unmap(at);
         let last = self.areas.at(gone.area).page(gone.page).sharers.len() == 0;

@@ -1,7 +1,7 @@
 //! A backend that keeps everything in memory, for tests and simulations.
 //!
-//! It is exact about what a tenant could observe (which pages are mapped, what they hold, what
-//! is referenced and dirty), and holds one word in place of the bytes of each page.
+//! It is exact in everything that a tenant can observe (mappings, contents, reference and dirty
+//! bits), and stores one word for each page.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,10 +25,10 @@ struct Contents {
     dirty: bool,
 }
 
-/// What is found in a frame that holds no page.
+/// The contents of a frame without a page.
 const STALE: u64 = 0xDEAD_BEEF;
 
-/// What a [`MemoryBackend`] was asked to do so far.
+/// The operations of a [`MemoryBackend`] so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Pages mapped.
@@ -55,7 +55,7 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// A node of `frames` frames, which hold what somebody else left in them.
+    /// Creates a node of `frames` frames with stale contents.
     pub fn new(frames: u32) -> Self {
         let stale = Contents {
             page: None,
@@ -107,7 +107,7 @@ impl MemoryBackend {
         true
     }
 
-    /// Says whether a tenant has a page in its page table.
+    /// Returns whether a tenant has a page in its page table.
     pub fn is_mapped(&self, at: AttachmentId, page: u32) -> bool {
         self.frame(at, page).is_some()
     }

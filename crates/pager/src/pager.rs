@@ -1,4 +1,4 @@
-//! The pager: the memory of one node, and who has which frame of it.
+//! The pager: the memory of one node, and the reservation of each frame.
 
 use crate::area::{Area, AreaId, PageRecord, Sharing};
 use crate::attachment::{Attachment, AttachmentId};
@@ -84,8 +84,8 @@ impl<B: Backend> Pager<B> {
         Ok(ReservationId(self.reservations.add(reservation)))
     }
 
-    /// Makes room for the mappings of a reservation: each frame can be mapped once by whoever
-    /// holds it, conserves it, or gave it up for a lock.
+    /// Makes room for the mappings of a reservation: each frame can be mapped once by the
+    /// reservation that holds it, conserves it, or gave it up for a lock.
     fn count_mappings(&mut self, reservation: &Reservation) {
         self.mappings_needed += u64::from(reservation.size);
         self.firm += u32::from(reservation.kind == Kind::Firm);
@@ -145,7 +145,7 @@ impl<B: Backend> Pager<B> {
         Ok(self.areas.at(index).len())
     }
 
-    /// Gives an area up that nobody has attached.
+    /// Removes an area that is not attached.
     ///
     /// # Errors
     /// [`Refused::Attached`] and [`Refused::Stale`].
@@ -182,7 +182,7 @@ impl<B: Backend> Pager<B> {
         self.frames.total()
     }
 
-    /// Frames that nobody reserved or borrowed.
+    /// Frames that are neither reserved nor borrowed.
     pub fn unreserved(&self) -> u32 {
         self.unreserved.len()
     }
@@ -210,7 +210,7 @@ impl<B: Backend> Pager<B> {
         Ok(self.attachments.at(index).mapped)
     }
 
-    /// Notes how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
+    /// Records how many pages each sharer of an area uses now, for the [rule](Usage::choice): a
     /// step per sharer. To be called now and then while the area is in use.
     ///
     /// # Errors
@@ -230,8 +230,7 @@ impl<B: Backend> Pager<B> {
         &self.backend
     }
 
-    /// What carries the decisions out. Mappings and frames are the pager's: do not change them
-    /// behind its back.
+    /// What carries the decisions out. Mappings and frames belong to the pager: do not change them.
     pub fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }
@@ -256,7 +255,7 @@ impl<B: Backend> Pager<B> {
         self.attachments.at(attachment).reservation
     }
 
-    /// Who has the page of this mapping mapped, itself included.
+    /// Returns the number of sharers of this mapping's page, itself included.
     #[inline]
     pub(crate) fn sharers_of(&self, mapping: u32) -> u32 {
         let mapping = self.mappings.at(mapping);
@@ -287,7 +286,7 @@ impl<B: Backend> Pager<B> {
         self.backend.map(id, page, frame);
     }
 
-    /// Takes a page out of one page table and its mapping off every list. Nobody's frames move.
+    /// Takes a page out of one page table and its mapping off every list. Frames do not move.
     pub(crate) fn unmap(&mut self, at: u32) -> Unmapped {
         let &Mapping {
             attachment, page, ..

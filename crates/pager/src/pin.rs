@@ -1,10 +1,10 @@
 //! Pages that one sharer keeps: its mappings of them are on no list, so that nothing evicts them.
 //!
-//! Memory that tenants communicate through has somebody whose it is. That one pays a frame for each
-//! page and keeps all of them, so that they are in memory as long as he is there: whoever else maps
-//! one has a foreign page and sets a frame aside for it (SPC §IV-A), and leaves it without writing
-//! anything out. When he goes, so does what they communicated: the area is [abandoned], and each of
-//! the others has the frame that it had set aside for a page of its own.
+//! Memory through which tenants communicate belongs to one of them. The owner pays a frame for each
+//! page and keeps all of them, so that they are in memory as long as it exists. For every other
+//! tenant a page is foreign: it sets a frame aside for the page (SPC §IV-A), and unmaps it without
+//! writing it out. When the owner ends, the area is [abandoned], and each of the others has the
+//! frames that it had set aside for pages of its own.
 //!
 //! [abandoned]: Pager::abandon
 
@@ -16,8 +16,8 @@ use crate::pager::Pager;
 use crate::refused::Refused;
 
 impl<B: Backend> Pager<B> {
-    /// Goes on mapping the pages of an attachment for good, from the first to the last: `limit` of
-    /// them at the most. Says whether there are more. They stay mapped until the attachment goes.
+    /// Continues to pin the pages of an attachment, from the first to the last: at most `limit` of
+    /// them. Returns whether there are more. They stay mapped until the attachment is removed.
     ///
     /// # Errors
     /// [`Refused::TooSmall`], before anything is mapped, unless the reservation is larger than all
@@ -59,9 +59,9 @@ impl<B: Backend> Pager<B> {
         Ok(if all { Ending::Done } else { Ending::More })
     }
 
-    /// What an area holds is no longer wanted by anybody: pages are not written out for those who
-    /// have it attached, and are [lost](Refused::Lost) when the last one who has them mapped lets
-    /// go. Nobody can attach it any more.
+    /// Abandons an area, whose contents are no longer needed: its pages are not written out for
+    /// sharers, and are [lost](Refused::Lost) when the last sharer unmaps them. The area cannot be
+    /// attached again.
     ///
     /// # Errors
     /// [`Refused::Stale`].

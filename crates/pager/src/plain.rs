@@ -1,8 +1,8 @@
 //! Baseline: reservations without shared-page management (SPC §III-B, §IV-A).
 //!
-//! A shared page belongs to every reservation that has it mapped. Who maps a page of somebody
-//! else gives one free frame back to the node, so that each frame is counted once; who picks a
-//! shared page as its victim evicts it for all.
+//! A shared page belongs to every reservation that has it mapped. A reservation that maps a foreign
+//! page gives one free frame back to the node, so that each frame is counted once. A reservation
+//! that picks a shared page as its victim evicts it for all.
 
 use crate::area::State;
 use crate::backend::Backend;
@@ -68,7 +68,7 @@ impl<B: Backend> Pager<B> {
         self.reservations.at_mut(gone.reservation).missing += 1;
     }
 
-    /// Makes up for a page that somebody else evicted, if the node has a frame for it.
+    /// Compensates for a page that another reservation evicted, if the node has a frame for it.
     pub(crate) fn take_missing(&mut self, reservation: u32) -> Option<Frame> {
         if self.reservations.at(reservation).missing == 0 {
             return None;

@@ -2,9 +2,9 @@
 
 use crate::backend::StoreError;
 
-/// A request that was refused: nobody has more or fewer frames, and nobody else lost a page. On the
-/// way, pages of the requester's own may have been evicted, and borrowed frames may have gone back
-/// to the node.
+/// A refused request: no reservation has more or fewer frames, and no other tenant lost a page.
+/// Pages of the requester's own may have been evicted, and borrowed frames may have returned to the
+/// node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -25,8 +25,8 @@ pub enum Refused {
         /// Pages that the reservation may still attach.
         left: u32,
     },
-    /// Pages that stay need reservations that are larger than all their locked areas (SPC §IV-B,
-    /// §V) and those whose pages they [keep](crate::Pager::pin_step).
+    /// A reservation must be larger than all its locked areas (SPC §IV-B, §V) and its
+    /// [kept](crate::Pager::pin_step) ones.
     #[error("the reservation must be larger than the {needed} pages locked, it has {size}")]
     TooSmall {
         /// Pages of all those areas, with the one in question.
@@ -43,7 +43,7 @@ pub enum Refused {
     /// The reservation has the area already.
     #[error("the area is attached already")]
     Attached,
-    /// Nobody has attached the area.
+    /// The area is not attached.
     #[error("nobody has attached the area")]
     Unattached,
     /// The area has an eviction lock already.
@@ -62,8 +62,8 @@ pub enum Refused {
     /// be locked.
     #[error("the area is shared without management")]
     Unmanaged,
-    /// No frame can be had: others evicted pages that were counted here, and the node has no
-    /// frames to make up for them. Happens with [`Sharing::Plain`](crate::Sharing) only.
+    /// No frame is available: others evicted pages that were counted here, and the node has no
+    /// frames to compensate. Happens with [`Sharing::Plain`](crate::Sharing) only.
     #[error("no frame is left in the reservation")]
     Starved,
     /// What the page held could not be saved when the last tenant that had it mapped ended.

@@ -10,25 +10,25 @@ use crate::table::Key;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(pub(crate) Key);
 
-/// What a reservation does when its frames are used up (SPC §II-B).
+/// The behaviour of a reservation whose frames are used up (SPC §II-B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Pages of its own make room, even if the node has unreserved frames.
     Hard,
-    /// Unreserved frames are borrowed while there are any. They are taken back when somebody
-    /// reserves them.
+    /// Unreserved frames are borrowed while there are any. They are taken back when they are
+    /// reserved.
     Firm,
 }
 
-/// What a reservation is asked for.
+/// The parameters of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Contract {
     /// Frames of [`PAGE`](crate::PAGE) bytes.
     pub frames: u32,
     /// What happens beyond them.
     pub kind: Kind,
-    /// Pages that may be attached beyond `frames`, and so may have to be written out. With 0
-    /// no page is ever evicted from this reservation, whatever its tenant does.
+    /// Pages that may be attached beyond `frames`, and so may have to be written out. With 0 no
+    /// page is ever evicted from this reservation.
     pub swap: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Says whether the sum holds (invariant 6).
+    /// Returns whether the sum holds (invariant 6).
     pub fn balances(&self) -> bool {
         let held = [self.free, self.owned, self.conserved, self.returned];
         let held = held.map(u64::from).iter().sum::<u64>() + u64::from(self.missing);
@@ -92,7 +92,7 @@ impl Account {
     }
 }
 
-/// What paging did for, and to, a reservation since it was made.
+/// The paging counters of a reservation since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Faults that read a page from secondary storage.
@@ -115,7 +115,7 @@ pub struct Counts {
     pub writes: u64,
     /// Frames that came to be owned because the owner unmapped the page.
     pub inherited: u64,
-    /// Baselines: pages that somebody else's paging took away.
+    /// Baselines: pages that the paging of other tenants took away.
     pub robbed: u64,
 }
 

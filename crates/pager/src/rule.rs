@@ -1,6 +1,6 @@
 //! The rule that picks a technique for each shared area (SPC §IV-C).
 
-/// How a shared area is kept from being evicted under those who use it.
+/// The technique that keeps a shared area from being evicted while tenants use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Technique {
     /// Shared-Page Conservation: every sharer has a frame for every page that it uses.

@@ -10,7 +10,7 @@ use crate::lists::{Mapping, Place};
 use crate::pager::Pager;
 
 /// Most moves between the lists for one victim: the time for a fault must not depend on how many
-/// pages a reservation has. Then the oldest inactive page goes, referenced or not.
+/// pages a reservation has. Then the oldest inactive page is the victim, referenced or not.
 const MOVES: u32 = 256;
 
 impl<B: Backend> Pager<B> {

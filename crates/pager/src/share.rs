@@ -1,7 +1,7 @@
 //! Shared-Page Conservation: mapping and unmapping pages that others use (SPC §IV-A).
 //!
-//! Who maps a foreign page sets a frame aside, and so always can replace it by a page of its own
-//! without asking anybody. Who evicts a shared page loses its own mapping only.
+//! A reservation that maps a foreign page sets a frame aside, and can so always replace it by a
+//! page of its own. A reservation that evicts a shared page loses its own mapping only.
 
 use crate::backend::Backend;
 use crate::fault::Borrow;
@@ -10,7 +10,7 @@ use crate::pager::Pager;
 use crate::refused::Refused;
 
 impl<B: Backend> Pager<B> {
-    /// Maps a page that somebody else owns: one frame moves from the free list to the
+    /// Maps a page that another reservation owns: one frame moves from the free list to the
     /// conserved-page list (SPC fig. 4a).
     pub(crate) fn join_conserving(&mut self, attachment: u32, page: u32) -> Result<(), Refused> {
         let reservation = self.attachments.at(attachment).reservation;

@@ -1,7 +1,8 @@
 //! Tables with an entry for each page of which most were never touched.
 //!
-//! A tenant may attach a gibibyte and touch a page of it. What is known of the pages is made in blocks when
-//! the first page of a block is touched, so that attaching takes the same time whatever is attached.
+//! A tenant may attach a gibibyte and touch a page of it. The records of pages are made in blocks
+//! when the first page of a block is touched, so that the time of attaching is independent of the
+//! size.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -48,7 +48,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Says whether evicting the page now would write it out: a shared one is only unmapped,
+    /// Returns whether evicting the page now would write it out: a shared one is only unmapped,
     /// unless it is not managed.
     fn would_be_written(&self, at: u32) -> bool {
         self.sharers_of(at) == 1 || self.sharing_of(at) != Sharing::Conserve

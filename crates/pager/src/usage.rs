@@ -1,4 +1,4 @@
-//! How much of a shared area its sharers use: what the rule decides by.
+//! The use of a shared area by its sharers, on which the rule decides.
 
 use crate::rule::{Technique, choose};
 

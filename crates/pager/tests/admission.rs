@@ -1,4 +1,4 @@
-//! What a plan takes: as in the paper's table III, and as the pager finds it to be.
+//! The frames of a plan: as in the paper's table III, and as in the pager.
 
 use leasehold_pager::admission::{Admitted, Management, NotAdmitted, Plan, Sharer};
 use leasehold_pager::{Contract, MemoryBackend, Pager, Sharing, Technique};
@@ -95,7 +95,7 @@ fn a_plan_that_takes_one_frame_too_many_is_not_admitted() {
     assert_eq!(plan.check(frames), Err(NotAdmitted { needed, frames }));
 }
 
-/// Pages, management, and who uses how many pages.
+/// Pages, management, and the number of pages that each sharer uses.
 type Area = (u32, Management, Vec<(usize, u32)>);
 
 /// Sizes of reservations, and areas that they share.

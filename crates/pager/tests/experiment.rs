@@ -79,7 +79,7 @@ fn with_conservation_tau1_never_waits_however_slow_the_disk() {
         assert_eq!((history.missed(1), history.major_since(1, 0)), (0, 0));
         let suspended = history.jobs[0].iter().map(|job| job.suspended);
         assert_eq!(suspended.sum::<Nanos>(), 0);
-        // It did try: pages that it shares were unmapped from τ2, and from nobody else.
+        // Paging took place: shared pages were unmapped from τ2, and from no other task.
         assert!(history.counts[1].unmapped > 5_000);
         assert_eq!(
             (history.counts[0].unmapped, history.counts[0].robbed),

@@ -128,7 +128,7 @@ fn a_lock_takes_n_times_r_minus_s_plus_s_frames() {
         assert!((0..4).all(|page| pager.backend().is_mapped(shared, page)));
         assert_eq!(account(&pager, id), (0, 3, 0));
     }
-    // One who joins gives as many frames up as the others.
+    // A joining tenant gives up as many frames as the others.
     let (late, own) = tenant(&mut pager, Contract::hard(7), 7);
     touch_all(&mut pager, own, 7);
     let before = pager.unreserved();
@@ -136,7 +136,7 @@ fn a_lock_takes_n_times_r_minus_s_plus_s_frames() {
     touch_all(&mut pager, shared, 4);
     assert_eq!(pager.unreserved() - before, 4);
     assert!((0..4).all(|page| pager.backend().is_mapped(shared, page)));
-    // The first to have come ends, and nobody notices.
+    // The end of the first sharer does not affect the others.
     pager.end(sharers[0].0).expect("ended");
     assert!((0..4).all(|page| pager.backend().is_mapped(sharers[1].2, page)));
     pager.audit().expect("invariants");
@@ -157,7 +157,7 @@ fn a_lock_is_put_on_in_steps_between_which_sharers_come_and_go() {
     pager.audit().expect("invariants");
     assert_eq!((pager.locked(area), pager.unreserved()), (Ok(2), 12 + 2));
     assert!((0..4).all(|page| pager.backend().is_mapped(two, page) == (page < 2)));
-    // One who comes now joins what is locked when he touches it, and shares the rest.
+    // A new sharer joins the locked part when it touches it, and shares the rest.
     let three = pager.attach(ids[2], area).expect("attached");
     assert_eq!(pager.fault(three, 0), Ok(Fault::Minor));
     assert_eq!(pager.fault(three, 3), Ok(Fault::Minor));
@@ -166,7 +166,7 @@ fn a_lock_is_put_on_in_steps_between_which_sharers_come_and_go() {
         ((4, 0, 1), 15)
     );
     pager.audit().expect("invariants");
-    // Those who were there at first go; what only they had mapped is saved.
+    // The first sharers end; pages that only they had mapped are saved.
     pager.end(ids[0]).expect("there");
     pager.detach(two).expect("detached");
     pager.audit().expect("invariants");

@@ -1,4 +1,4 @@
-//! Random operations against a model that counts everything anew from who has which page mapped.
+//! Random operations against a model that recounts everything from the mappings.
 //!
 //! Invariant 6: a reservation's frames never exceed its size; no tenant's paging unmaps another
 //! tenant's page; `free + owned + conserved = reservation`. Pages hold what was last written.
@@ -131,7 +131,7 @@ struct Contents {
     written: bool,
     /// Its only holder ended while storage failed, or left an abandoned area.
     endangered: bool,
-    /// Who has it mapped, first come first.
+    /// Its sharers in the order of mapping.
     sharers: Vec<ReservationId>,
 }
 
@@ -156,7 +156,7 @@ struct Model {
     areas: Vec<Memory>,
     views: Vec<View>,
     fails: bool,
-    /// Somebody made an area without management; what it did to reservations outlives it.
+    /// Whether an area without management was ever made; its effect on reservations outlives it.
     plain: bool,
     next: u64,
 }
@@ -210,11 +210,12 @@ impl Model {
         locked.filter(|page| page.sharers.contains(&id)).count() as u32
     }
 
-    /// Pages that only these had, of areas that nobody wants any more, have gone.
+    /// Removes pages of abandoned areas that only these tenants had.
     fn lose_abandoned(&mut self, before: &[Memory]) {
         for (area, before) in self.areas.iter_mut().zip(before) {
             for (page, before) in area.pages.iter_mut().zip(&before.pages) {
-                // What several had, the owner saves when it leaves (first touch), or nobody does.
+                // A page with several sharers is saved when its owner leaves (first touch), or not
+                // at all.
                 let left = page.sharers.is_empty() && before.sharers.len() == 1;
                 page.endangered |= left && area.abandoned;
             }
@@ -225,7 +226,7 @@ impl Model {
         self.pager.account(id).expect("a living reservation")
     }
 
-    /// Those who consented to lose pages when frames are needed elsewhere.
+    /// The reservations that may lose pages when frames are needed elsewhere.
     fn borrowers(&self) -> BTreeSet<ReservationId> {
         let ids = self.tenants.iter().map(|tenant| tenant.id);
         ids.filter(|&id| self.account(id).borrowed > 0).collect()
@@ -260,7 +261,7 @@ impl Model {
         Ok(())
     }
 
-    /// Every account follows from who has what mapped.
+    /// Checks that every account follows from the mappings.
     fn check(&self) -> TestCaseResult {
         self.pager.audit().expect("invariants");
         let mut held = 0;
@@ -381,8 +382,8 @@ impl Model {
         Ok(())
     }
 
-    /// The refusals that the baseline has and managed areas have not: frames that are missing, and
-    /// frames given back for others that were taken by those who lost pages to that.
+    /// Returns whether a refusal is one of the baseline only: missing frames, and frames given back
+    /// for others that were taken by tenants which lost pages.
     fn is_starving(&self, refused: Refused) -> bool {
         self.plain && matches!(refused, Refused::Starved | Refused::Frames { .. })
     }

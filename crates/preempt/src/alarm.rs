@@ -1,13 +1,13 @@
-//! A thread's alarm: at its deadline, or when somebody asks, the guest that runs is told to yield.
+//! A thread's alarm: at its deadline, or on request, it makes the running guest yield.
 //!
 //! 1. *Set once, fires once.* An alarm that has fired is due until it is taken or set anew.
 //! 2. *Never lost.* While it is due it comes again every [`RETRY_NS`], unless the guest is certain
 //!    to yield: a deadline that falls between guest and host, or that a guest could not see, must
 //!    not let the guest run for ever.
 //! 3. *Setting it later costs nothing.* The timer keeps the earlier time; when that comes, the
-//!    handler sets it to the time wanted. So a cell whose guests block after some microseconds
-//!    makes no system call for each. A guest that must not be interrupted for what others left
-//!    behind has it set [exactly](Alarm::set_exactly).
+//!    handler sets it to the time wanted. A cell whose guests block after some microseconds
+//!    therefore makes no system call for each. For a guest that must not be interrupted by an
+//!    earlier timer of others, the alarm is set [exactly](Alarm::set_exactly).
 //!
 //! The handler runs on the thread that owns the alarm, between two instructions of it, so that
 //! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How soon an alarm that is due comes again, ns. No sooner: a guest that makes host calls all the
-/// time would have its time eaten by signals.
+/// How soon an alarm that is due comes again, ns. A shorter time would let signals consume the time
+/// of a guest that makes host calls all the time.
 pub const RETRY_NS: u64 = 100_000;
 
 /// A time that does not come.
@@ -36,7 +36,7 @@ thread_local! {
     static ALARM: Cell<*const Alarm> = const { Cell::new(ptr::null()) };
 }
 
-/// How a running guest is told to yield.
+/// The way in which a running guest is made to yield.
 #[derive(Debug)]
 pub(super) enum Tell {
     /// By advancing the epoch of these engines.
@@ -72,7 +72,7 @@ pub struct Interrupter {
 }
 
 impl Interrupter {
-    /// Has the guest that runs on the alarm's thread yield as soon as it can. One signal.
+    /// Makes the guest on the alarm's thread yield as soon as it can. Sends one signal.
     pub fn interrupt(&self) {
         self.requested.store(true, Ordering::Release);
         timer::send(self.thread);
@@ -110,8 +110,8 @@ impl Alarm {
         Ok(alarm)
     }
 
-    /// Sets it to a time, ns of the monotonic clock, or switches it off; it is not due any more.
-    /// Some nanoseconds; a system call when the time is earlier than the one before.
+    /// Sets it to a time, ns of the monotonic clock, or switches it off; it is then not due. Some
+    /// nanoseconds; a system call when the time is earlier than the one before.
     #[inline]
     pub(super) fn set(&self, at: Option<u64>) {
         let at = self.want(at);
@@ -121,8 +121,8 @@ impl Alarm {
         }
     }
 
-    /// The same, and no signal comes before that time: a system call whenever another time is set
-    /// than before.
+    /// The same, but no signal arrives before that time. Makes a system call whenever the time
+    /// differs from the previous one.
     #[inline]
     pub(super) fn set_exactly(&self, at: Option<u64>) {
         let at = self.want(at);
@@ -140,9 +140,9 @@ impl Alarm {
         at
     }
 
-    /// Sets it to an earlier time; a later one changes nothing. Unlike [`set`](Self::set) it leaves an
-    /// alarm due that is: a request that comes while a guest's host call looks for its next yield is
-    /// for that yield.
+    /// Sets it to an earlier time; a later one changes nothing. Unlike [`set`](Self::set) it keeps
+    /// a due alarm due: a request that arrives while a guest's host call determines its next yield
+    /// is for that yield.
     fn advance(&self, at: u64) {
         if at < self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(at, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Alarm {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// Whether it was due; it is not any more, and not set.
+    /// Returns whether it was due, and clears and unsets it.
     #[inline]
     pub(super) fn take(&self) -> bool {
         let fired = self.fired();
@@ -168,7 +168,7 @@ impl Alarm {
         fired
     }
 
-    /// How guests are told.
+    /// The way in which guests are made to yield.
     #[inline]
     pub(super) fn tell(&self) -> &Tell {
         &self.tell
@@ -221,7 +221,7 @@ impl Drop for Alarm {
     }
 }
 
-/// Has the guest that runs on this thread yield when the host call that it is in returns.
+/// Makes the guest on this thread yield when its present host call returns.
 #[inline]
 pub fn request() {
     // SAFETY: as in `fired`.
@@ -248,8 +248,8 @@ pub(super) fn take_request() -> bool {
     unsafe { ALARM.get().as_ref() }.is_some_and(Alarm::take)
 }
 
-/// Has the guest that runs on this thread yield at this time, ns of the monotonic clock, unless it
-/// is to yield earlier.
+/// Makes the guest on this thread yield at this time, ns of the monotonic clock, or earlier if that
+/// was set.
 #[inline]
 pub fn no_later_than(at: u64) {
     // SAFETY: as in `fired`.

@@ -9,7 +9,7 @@ use leasehold_slots::stack_class::StackClass;
 use std::sync::OnceLock;
 use wasmtime::{Config, Engine, Store, UpdateDeadline};
 
-/// Has the check compiled into guests.
+/// Compiles the check into guests.
 pub(super) fn configure(config: &mut Config) {
     config.epoch_interruption(true);
 }
@@ -42,11 +42,11 @@ impl Epochs {
         }
     }
 
-    /// Tells the running guest to yield, whichever engine it is of. Atomic additions: may be called from a signal
-    /// handler.
+    /// Makes the running guest of any of the engines yield. Uses atomic additions, and may be
+    /// called from a signal handler.
     ///
-    /// False: a guest that resumes sets its new deadline then, and so does not see what was told
-    /// before. It has to be told again until it has yielded.
+    /// Returns false: a guest that resumes sets its new deadline then, and misses earlier requests.
+    /// The request must be repeated until the guest has yielded.
     pub(super) fn tick(&self) -> bool {
         for engine in self.0.iter().filter_map(OnceLock::get) {
             engine.increment_epoch();

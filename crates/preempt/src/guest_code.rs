@@ -1,4 +1,4 @@
-//! Where the function bodies of guests are, for a signal handler.
+//! The addresses of guests' function bodies, for a signal handler.
 //!
 //! A program's code also has trampolines between guest and host, in which a guest must not be
 //! interrupted: only the bodies of its functions count. They lie side by side, so that a program
@@ -109,7 +109,7 @@ impl GuestCode {
         if programs.iter().any(|known| Arc::ptr_eq(known, program)) {
             return;
         }
-        // Nobody can start those that only the table holds.
+        // Programs that only the table holds cannot be started.
         programs.retain(|known| Arc::strong_count(known) > 1);
         programs.push(program.clone());
         let code = || programs.iter().map(|program| program.bodies());
@@ -132,15 +132,15 @@ impl GuestCode {
     }
 
     fn table(&self) -> &Table {
-        // SAFETY: never null, and not freed while anybody on this thread looks at it: `self` is
-        // changed by this thread only, outside of signal handlers, and never while borrowed.
+        // SAFETY: never null, and not freed while code of this thread reads it: `self` is changed
+        // by this thread only, outside of signal handlers, and never while borrowed.
         unsafe { &*self.published.load(Ordering::Acquire) }
     }
 
     fn publish(&self, table: *mut Table) {
         let before = self.published.swap(table, Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: from `Box::into_raw`, and nobody finds it any more.
+            // SAFETY: from `Box::into_raw`, and no reference to it is left.
             drop(unsafe { Box::from_raw(before) });
         }
     }

@@ -1,12 +1,12 @@
-//! Stopping a guest that carries no checks: the alarm's signal makes it call the engine's yield.
+//! Preempts guests without compiled checks: the alarm's signal makes them call the engine's yield.
 //!
-//! Guests are compiled without any instrumentation. When the alarm rings while a guest runs, the
-//! signal handler changes the interrupted context so that the thread continues in a trampoline.
-//! That saves every register and calls the engine's own `new_epoch` function, as instrumented code
-//! would have done; the engine suspends the fiber, and when it is resumed the trampoline restores
-//! the registers and goes on where the guest was. When the alarm rings during a host call of the
-//! guest, the return address of that call is exchanged for a second entry of the trampoline: the
-//! guest yields at the first instruction after the call.
+//! Guests are compiled without any instrumentation. When the alarm fires while a guest runs, the
+//! signal handler changes the interrupted context so that the thread continues in a trampoline. The
+//! trampoline saves every register and calls the engine's own `new_epoch` function, as instrumented
+//! code would. The engine suspends the fiber; when it is resumed, the trampoline restores the
+//! registers and continues at the guest's instruction. When the alarm fires during a host call, the
+//! return address of that call is exchanged for a second entry of the trampoline: the guest yields
+//! at the first instruction after the call.
 //!
 //! All that changes a guest's context or its stack, and all that calls into the engine behind its
 //! back, is here; beside it are only the reading of the engine's layout, verified before it is used
@@ -29,23 +29,25 @@
 //!    returns (below), and that guest may never come back. Only a changed context is certain to
 //!    yield: no instruction of a guest lies between it and the engine's `new_epoch`. Until the
 //!    guest has yielded the signal comes again ([`alarm`]).
-//! 6. *A guest that the host calls during a host call is a guest like any other*: it runs on the same
-//!    fiber, above the frames of the host, entered through the engine's own door. Its context is
-//!    changed as in 1, and its calls of the host are caught as in 4, whose single place moves from
-//!    the outer call to the inner one. The engine suspends such a fiber wherever instrumented code
-//!    checks the epoch, `cabi_realloc` included: its record of each entry of a guest
-//!    (`CallThreadState`) is kept on the fiber, all of them are swapped out and in together, and the
-//!    host frames in between hold the store as they hold it for instrumented code. When the fiber is
-//!    dropped there, the inner guest is left by `raise`, the host frames return the error, and the
-//!    engine's exit trampoline raises it for the outer guest: no instruction of either runs.
+//! 6. *A guest that the host calls during a host call is a guest like any other*: it runs on the
+//!    same fiber, above the frames of the host, entered through the engine's own door. Its context
+//!    is changed as in 1, and its calls of the host are caught as in 4, whose single place moves
+//!    from the outer call to the inner one. The engine suspends such a fiber wherever instrumented
+//!    code checks the epoch, including in `cabi_realloc`: its record of each entry of a guest
+//!    (`CallThreadState`) is kept on the fiber, all of them are swapped out and in together, and
+//!    the host frames in between hold the store as they hold it for instrumented code. When the
+//!    fiber is dropped there, the inner guest is left by `raise`, the host frames return the error,
+//!    and the engine's exit trampoline raises it for the outer guest: no instruction of either
+//!    runs.
 //! 7. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
 //!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
 //!    outer guest takes its first address from the store, never from a changed slot. So does the
 //!    walk of an exception, which begins at the call of the engine that throws it.
-//! 8. *What throws comes by here*: a call of the engine that throws does not return, it goes on in a handler of the guest's,
-//!    and a guest whose handlers throw again at once has hardly an instruction of its own. So the engine's
-//!    `throw_ref` is [replaced](layout::replace_throw_ref) in its table: the guest yields before the throw if the
+//! 8. *Throws pass through this file*: a call of the engine that throws does not return but
+//!    continues in a handler of the guest, and a guest whose handlers throw again at once has
+//!    hardly an instruction of its own. The engine's `throw_ref` is therefore
+//!    [replaced](layout::replace_throw_ref) in its table: the guest yields before the throw if the
 //!    alarm is due, as a host call that is still to begin would.
 //! 9. *The handler neither allocates nor locks*, and runs with its own signal masked.
 //!
@@ -136,13 +138,13 @@ pub(super) fn name_throws(throws: fn()) {
     RUN.with(|run| run.throws.set(throws));
 }
 
-/// The guest whose `vmctx` this is runs on this thread from now on.
+/// Records that the guest with this `vmctx` runs on this thread.
 #[inline]
 pub(super) fn enter(vmctx: NonNull<c_void>) {
     RUN.with(|run| run.vmctx.store(vmctx.as_ptr() as usize, Relaxed));
 }
 
-/// No guest runs on this thread any more.
+/// Records that no guest runs on this thread.
 pub(super) fn leave() {
     RUN.with(|run| {
         // First, so that the handler changes nothing meanwhile.
@@ -152,7 +154,7 @@ pub(super) fn leave() {
 }
 
 impl Run {
-    /// Puts the return address that was changed back, if it still is where it was.
+    /// Restores the changed return address, if it is still in its slot.
     fn put_back_return(&self) {
         let slot = self.return_slot.swap(0, Relaxed) as *mut usize;
         if slot.is_null() {
@@ -168,8 +170,8 @@ impl Run {
         }
     }
 
-    /// Has the innermost host call that the guest is in, if it is in one, return into the
-    /// trampoline. Whether it returns is not known (invariant 5).
+    /// Makes the guest's innermost host call, if there is one, return into the trampoline. It may
+    /// never return (invariant 5).
     ///
     /// # Safety
     /// `sp` is the stack pointer of the interrupted code, on the thread of `self`.
@@ -207,8 +209,9 @@ impl Run {
     }
 }
 
-/// The alarm rang: makes the guest that runs yield. True if it is certain to; false in the host and
-/// between guest and host, where it has to be tried again until the guest has yielded.
+/// Makes the running guest yield after the alarm fired. Returns true if the yield is certain.
+/// Returns false in the host and between guest and host, where the attempt must be repeated until
+/// the guest has yielded.
 ///
 /// # Safety
 /// To be called in a signal handler on the thread that it interrupted, with the context that the
@@ -224,7 +227,7 @@ pub(super) unsafe fn interrupt(context: *mut c_void, code: &GuestCode) -> bool {
         let pc = registers[libc::REG_RIP as usize] as usize;
         let sp = registers[libc::REG_RSP as usize] as usize;
         if !code.contains(pc) {
-            // In a trampoline it has not been told yet, or not any more, where the guest was left.
+            // In a trampoline the record of the guest's exit is not written yet, or out of date.
             if !code.is_compiled(pc) {
                 // SAFETY: `sp` is what was interrupted.
                 unsafe { run.catch_return(vmctx, sp, code) };
@@ -329,13 +332,15 @@ unsafe extern "C" fn trampoline_after_call() {
     )
 }
 
-/// The engine's `throw_ref`: notes where the exception is handled. False: the guest goes on there.
+/// The engine's `throw_ref`: records the handler of the exception. Returns false if the guest
+/// continues there.
 pub(super) type ThrowRef = unsafe extern "C" fn(*const usize, u32) -> bool;
 
 /// The engine's own, once it was replaced.
 static THROW_REF: AtomicUsize = AtomicUsize::new(0);
 
-/// What compiled code is to call instead of the engine's `throw_ref`, which is `own`.
+/// Returns the function that compiled code calls instead of the engine's `throw_ref`, which is
+/// `own`.
 pub(super) fn instead_of(own: ThrowRef) -> ThrowRef {
     THROW_REF.store(own as usize, Relaxed);
     throw_ref
@@ -349,9 +354,10 @@ unsafe extern "C" fn throw_ref(vmctx: *const usize, exception: u32) -> bool {
     let guest = RUN.with(|run| run.vmctx.load(Relaxed) as *const usize);
     // Another engine of this process has guests of its own, and no alarm is set for them.
     if !guest.is_null() && alarm::fired() {
-        // SAFETY: a guest runs, so that its `vmctx` is valid (invariant 2) and laid out as verified. Compiled code has
-        // called, and the engine has not begun: the last exit is told, and nobody borrows the store. The exit of
-        // this call is put back, for the engine to find the handler by.
+        // SAFETY: a guest runs, so that its `vmctx` is valid (invariant 2) and laid out as
+        // verified. Compiled code has called, and the engine has not begun: the last exit is
+        // recorded, and the store is not borrowed. The exit of this call is restored, so that the
+        // engine finds the handler.
         unsafe {
             let store = guest.add(STORE_CONTEXT).read() as *mut usize;
             let frame = store.add(layout::EXIT_FRAME).read_volatile();
@@ -401,7 +407,7 @@ unsafe extern "C" fn yield_guest(frame: *mut usize) {
     }
     // SAFETY: a guest runs, so that the `vmctx` is valid (invariant 2) and laid out as verified.
     // The two functions are called in the state in which the engine's own trampoline would call
-    // them: guest code is on the stack, nobody borrows the store, and the last exit is told.
+    // them: guest code is on the stack, the store is not borrowed, and the last exit is recorded.
     unsafe {
         let store = vmctx.add(STORE_CONTEXT).read() as *mut usize;
         yield_at(vmctx, store, frame.add(1).read());
@@ -411,11 +417,11 @@ unsafe extern "C" fn yield_guest(frame: *mut usize) {
     }
 }
 
-/// Yields to the executor, and ends the guest if it is to be. Its last exit is another one then.
+/// Yields to the executor, and ends the guest on request. Overwrites its last exit.
 ///
 /// # Safety
-/// `vmctx` is that of the guest that runs and `store` its store's context; guest code that goes on at `pc` is on the
-/// stack, and nobody borrows the store.
+/// `vmctx` is that of the guest that runs and `store` its store's context; guest code that
+/// continues at `pc` is on the stack, and the store is not borrowed.
 unsafe fn yield_at(vmctx: *const usize, store: *mut usize, pc: usize) {
     // SAFETY: by this function's contract.
     unsafe {
@@ -431,7 +437,7 @@ unsafe fn yield_at(vmctx: *const usize, store: *mut usize, pc: usize) {
         if new_epoch(vmctx) == u64::MAX {
             let raise: Raise = std::mem::transmute(builtins.add(layout::RAISE).read());
             raise(vmctx);
-            // The engine promises that; going on would run a guest that was ended.
+            // The engine guarantees that this is unreachable; continuing would run an ended guest.
             std::process::abort();
         }
         // The engine read it by its address.

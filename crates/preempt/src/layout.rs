@@ -1,10 +1,9 @@
-//! What the injected yield knows of the engine's insides, and the check that it is so.
+//! The engine's internal layout as the injected yield assumes it, and its verification.
 //!
-//! The engine's version is pinned exactly, so that these numbers cannot change behind our back.
-//! They are verified all the same, once in a process: a probe runs with epoch checks, and when the
-//! engine calls its `new_epoch` function the probe looks at what compiled code has written where,
-//! and which functions its trampoline calls. If anything is not as expected, cells fall back to
-//! epochs.
+//! The engine's version is pinned exactly, so that these numbers cannot change unnoticed. They are
+//! still verified once in a process. A probe runs with epoch checks, and when the engine calls its
+//! `new_epoch` function, the probe checks what compiled code has written, and which functions its
+//! trampoline calls. After any mismatch, cells fall back to epochs.
 
 use crate::injected_yield::{ThrowRef, instead_of};
 use leasehold_slots::address_range::PAGE;
@@ -71,8 +70,8 @@ pub(super) fn verified(config: impl FnOnce() -> Config) -> Result<(), String> {
         .clone()
 }
 
-/// Puts a function of ours into the engine's table, in the place of its `throw_ref`: all compiled code of this process
-/// calls what is there.
+/// Replaces `throw_ref` in the engine's table by the cell's function, which all compiled code of
+/// this process then calls.
 ///
 /// # Safety
 /// `vmctx` must be one that was verified. To be called once.
@@ -95,7 +94,7 @@ unsafe fn replace_throw_ref(vmctx: usize) -> Result<(), String> {
     }
 }
 
-/// Runs the probe: the engine's errors outside, what is not as expected inside.
+/// Runs the probe. The outer result has the engine's errors, the inner one a mismatch.
 fn probe(config: impl FnOnce() -> Config) -> wasmtime::Result<Result<(), String>> {
     let engine = Engine::new(&config())?;
     let module = Module::new(&engine, COMPANION)?;
@@ -269,7 +268,7 @@ mod tests {
         let store: [u64; 16] = std::array::from_fn(at_rest);
         let check = |magic: u64, store: &[u64; 16]| {
             let context = [magic, store.as_ptr() as u64, 0, 0];
-            // SAFETY: laid out as a context and a store's context that nobody runs.
+            // SAFETY: laid out as a context and a store's context that are not running.
             unsafe { check_at_rest(context.as_ptr() as usize) }
         };
         assert_eq!(check(magic, &store), Ok(()));

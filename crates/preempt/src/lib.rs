@@ -1,7 +1,7 @@
-//! Taking the processor back from a guest: the one door behind which the mechanism hides.
+//! Preemption of guests: one interface for both mechanisms.
 //!
-//! The executor sets a deadline ([`Preemption::set_timer`]), says which guest it is about to poll
-//! ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
+//! The executor sets a deadline ([`Preemption::set_timer`]), names the guest that it is about to
+//! poll ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
 //! ([`Preemption::interrupter`]), the guest yields: its future returns `Pending`, ready to be
 //! polled again. Host calls are not interrupted; the guest yields when the one it is in returns.
 //!

@@ -8,8 +8,8 @@ use wasmtime::Config;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// Guests are compiled without any checks; a signal makes them call the engine's yield. Needs
-    /// x86-64 Linux and the engine as it is known; where that is missing, epochs are used.
+    /// Guests are compiled without any checks; a signal makes them call the engine's yield.
+    /// Requires x86-64 Linux and the known layout of the engine; otherwise epochs are used.
     #[default]
     Injected,
     /// Guests check a counter at every loop back edge and function entry.
@@ -17,8 +17,8 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// What the environment variable `LEASEHOLD_PREEMPT` names; the default if it names nothing
-    /// that there is.
+    /// Returns the mechanism that the environment variable `LEASEHOLD_PREEMPT` names, or the
+    /// default if it names none.
     pub fn from_environment() -> Self {
         let Ok(name) = std::env::var("LEASEHOLD_PREEMPT") else {
             return Self::default();

@@ -1,4 +1,4 @@
-//! Where guests cannot be interrupted by changing where they continue: epochs are used.
+//! Platforms on which the injected yield is not available: epochs are used.
 
 use crate::guest_code::GuestCode;
 use std::ffi::c_void;

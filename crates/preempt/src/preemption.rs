@@ -184,8 +184,9 @@ impl Preemption {
         self.alarm.set(at_ns);
     }
 
-    /// The same for a guest that must not feel what was set for others: no signal comes before that
-    /// time. A system call whenever the time is another than before.
+    /// The same for a guest that must not be interrupted by an earlier timer of others: no signal
+    /// arrives before that time. Makes a system call whenever the time differs from the previous
+    /// one.
     #[inline]
     pub fn set_timer_exactly(&self, at_ns: Option<u64>) {
         self.alarm.set_exactly(at_ns);
@@ -203,8 +204,8 @@ impl Preemption {
         self.alarm.take()
     }
 
-    /// For other threads, and for host calls of the guest that runs: has it yield as soon as it
-    /// can.
+    /// Returns the handle by which other threads, and host calls of the running guest, make it
+    /// yield as soon as it can.
     pub fn interrupter(&self) -> Interrupter {
         self.alarm.interrupter().clone()
     }

@@ -1,7 +1,7 @@
 //! Guests that the host calls again before a host call has returned, preempted and ended there.
 //!
 //! The canonical ABI calls `cabi_realloc` while a host call returns a list, a function after the
-//! return, and destructors. A return that was caught does not come before those do.
+//! return, and destructors. A caught return happens only after these calls.
 
 use crate::GuestContext;
 use crate::clock::monotonic_ns;

@@ -8,8 +8,8 @@
 use std::io;
 use std::ptr;
 
-/// The signal that a cell's timer sends. A real-time signal, of which libraries and runtimes keep
-/// away more than of the classic ones.
+/// The signal that a cell's timer sends. A real-time signal, which libraries and runtimes use less
+/// often than the classic ones.
 pub(super) fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
@@ -77,7 +77,7 @@ pub(super) fn this_thread() -> libc::pid_t {
 
 /// Sends the timer's signal to a thread of this process now. No effect if it has ended.
 pub(super) fn send(thread: libc::pid_t) {
-    // SAFETY: plain integers; the handler was installed before anybody learns of the thread.
+    // SAFETY: plain integers; the handler was installed before the thread's number is published.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
 }
 

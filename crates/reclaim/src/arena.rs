@@ -110,7 +110,7 @@ impl Grant {
         self.chunk + chunk_units(self.class)
     }
 
-    /// Says whether nobody had the chunk before.
+    /// Returns whether the chunk was never used before.
     pub(crate) const fn is_fresh(&self) -> bool {
         self.touched == self.chunk + 1
     }
@@ -249,7 +249,7 @@ impl Arena {
         *last = grant.chunk;
     }
 
-    /// Notes that the part of `chunk` in front of `end` has been handed out, and says where that
+    /// Records that the part of `chunk` in front of `end` has been handed out, and says where that
     /// part ended before.
     ///
     /// # Safety
@@ -285,7 +285,7 @@ impl Arena {
         }
     }
 
-    /// Takes everything back at once, and says how many pages may be resident.
+    /// Takes everything back at once, and returns how many pages may be resident.
     pub(crate) fn reset(&mut self) -> usize {
         if self.bump > FIRST {
             self.dirty = self.dirty.max(self.bump);

@@ -27,8 +27,8 @@ pub unsafe trait Backing {
     /// Gives a whole range back.
     ///
     /// # Safety
-    /// `start` and `bytes` must be those of one `reserve`, not released before, and nothing may
-    /// refer to the range any more.
+    /// `start` and `bytes` must be those of one `reserve`, not released before, and without
+    /// references to the range.
     unsafe fn release(&mut self, start: NonNull<u8>, bytes: usize);
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Budget {
     /// The least that was ever left.
     least_left: u64,
     carved: u64,
-    /// The part of the charges that paid for arena pages nobody had touched before: they stay
+    /// The part of the charges that paid for arena pages which were never touched before: they stay
     /// resident when a child group ends, so its parent inherits this part of the charge.
     resident: u64,
 }
@@ -78,7 +78,7 @@ impl Budget {
         self.total - self.least_left
     }
 
-    /// Says whether `ps` more can be charged; `None` stands for a charge beyond `u64`.
+    /// Returns whether `ps` more can be charged; `None` stands for a charge beyond `u64`.
     #[inline]
     pub(crate) fn admit(&self, ps: Option<u64>) -> Result<u64, Refused> {
         match ps {
@@ -103,7 +103,7 @@ impl Budget {
         self.least_left = self.least_left.min(self.left);
     }
 
-    /// Notes that `ps` of the charges pays for pages that nobody had touched before.
+    /// Records that `ps` of the charges pays for pages that were never touched before.
     #[inline]
     pub(crate) fn settle(&mut self, ps: u64) {
         self.resident += ps;

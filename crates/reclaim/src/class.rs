@@ -1,4 +1,4 @@
-//! Classes: what a unit of each kind of thing costs to reclaim.
+//! Classes: the cost of reclaiming a unit of each kind.
 
 use core::any::TypeId;
 use core::marker::PhantomData;
@@ -168,7 +168,7 @@ impl Classes {
         self.entries[usize::from(class)].name
     }
 
-    /// Says whether the slots of `class` hold objects of type `T`.
+    /// Returns whether the slots of `class` hold objects of type `T`.
     #[inline]
     pub(crate) fn holds<T: 'static>(&self, class: u8) -> bool {
         self.entries[usize::from(class)].object == Some(TypeId::of::<T>())

@@ -1,9 +1,9 @@
-//! What reclaiming things costs on this host, and how the groups of a cell are set up.
+//! The cost model of reclamation on a host, and the configuration of a cell's groups.
 
 /// The page size that costs and discards are counted in, in bytes.
 pub const PAGE: usize = 4096;
 
-/// What it costs to take back each thing this crate hands out, in picoseconds.
+/// The cost of taking back each thing that this crate hands out, in picoseconds.
 ///
 /// The numbers come from calibration on the host that runs the groups (with its quantile and
 /// margin already applied); this crate only adds them up. Costs of object and resource classes

@@ -26,7 +26,7 @@ const _: () = assert!(core::mem::size_of::<ExtentHeader>() == UNIT);
 
 impl Record {
     /// Charges the pages of `range`, which were admitted at `page_ps` each; those in front of
-    /// `touched` are resident on somebody's account already.
+    /// `touched` are resident and charged already.
     fn spend_pages(
         &mut self,
         arena: &mut Arena,
@@ -172,7 +172,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
-    /// Frees an extent; says whether it was there. Its memory and its charge stay with the
+    /// Frees an extent; returns whether it was there. Its memory and its charge stay with the
     /// group, as with [`free`](Self::free).
     pub fn free_bytes(&mut self, extent: Extent) -> bool {
         match self.find_extent(extent) {

@@ -1,4 +1,4 @@
-//! The record table: which groups exist, and how they hang together.
+//! The record table: the groups and their tree.
 //!
 //! A record lives as long as the table; a group is a record at an odd generation. A child is
 //! alive if its own generation and its root's both match: ending a root thus ends all its
@@ -26,7 +26,7 @@ impl GroupId {
         self.group & ((1 << INDEX_BITS) - 1)
     }
 
-    /// Ended groups have an even generation, and nobody outside holds such an identifier.
+    /// Ended groups have an even generation, and no identifier outside has one.
     const fn has_ended(self) -> bool {
         self.generation.is_multiple_of(2)
     }
@@ -208,7 +208,7 @@ impl Table {
         (!record.id.has_ended() && self.root_lives(record)).then_some(record.id)
     }
 
-    /// Says whether a record can be had.
+    /// Returns whether a record can be had.
     pub(crate) fn has_room(&mut self) -> bool {
         // A record whose generations are used up is dropped for good.
         while self.free != NIL && self.at(self.free).id.generation > LAST_GENERATION {

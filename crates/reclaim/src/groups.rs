@@ -167,7 +167,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Ok(self.table.at(index).id())
     }
 
-    /// Says whether the group has not ended.
+    /// Returns whether the group has not ended.
     #[inline]
     pub fn is_alive(&self, group: GroupId) -> bool {
         self.table.alive(group).is_some()
@@ -241,7 +241,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         &self.costs
     }
 
-    /// An arena for a new root group: the one used last, or a new one.
+    /// Returns an arena for a new root group: the one used last, or a new one.
     fn take_arena(&mut self) -> Result<u32, Refused> {
         match self.idle.pop() {
             Some(arena) => Ok(arena),
@@ -372,7 +372,7 @@ impl Record {
         self.budget.settle(ps & self.slots.fresh());
     }
 
-    /// Says whether the group has scrub entries.
+    /// Returns whether the group has scrub entries.
     pub(crate) const fn is_scrubbed(&self) -> bool {
         self.scrub != NOTHING
     }

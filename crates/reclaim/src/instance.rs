@@ -1,4 +1,4 @@
-//! Which `Groups` of the process a handle belongs to.
+//! The identity of a `Groups` in its process, to which handles belong.
 //!
 //! Handles are checked by comparing numbers, and a match leads to raw memory, so a handle of one
 //! [`Groups`](crate::Groups) must never match a record of another. Each instance therefore holds

@@ -1,29 +1,29 @@
-//! Reclamation groups with a time budget, group arenas and scrub lists: what it takes to end a
-//! tenant in bounded time, however many objects it made.
+//! Reclamation groups with a time budget, group arenas and scrub lists: they end a tenant in
+//! bounded time, for any number of objects.
 //!
-//! *Bounded Resource Reclamation* (BRR) is the paper behind it. It proposes the budget and the
-//! arena and leaves the accounting as future work; here every class of things is accounted for,
-//! scrub entries and nested groups included. The crate is `no_std`, single-threaded and free of
-//! clocks: it is told what things cost ([`CostModel`]) and counts what it does ([`Outcome`]).
+//! *Bounded Resource Reclamation* (BRR) is the paper behind it. The paper proposes the budget and
+//! the arena and leaves the accounting as future work; here every class is accounted for, including
+//! scrub entries and nested groups. The crate is `no_std`, single-threaded and free of clocks: it
+//! takes the costs as a parameter ([`CostModel`]) and counts its steps ([`Outcome`]).
 //!
 //! # Principles
-//! 1. **Charged before the fact.** Everything that will have to be taken back is charged to the
-//!    group's reclamation budget when it is made (BRR §III). Charges never exceed the budget,
-//!    and a refused request changes nothing ([`Refused`]).
+//! 1. **Charged before the fact.** Everything that must be taken back later is charged to the
+//!    group's reclamation budget when it is made (BRR §III). Charges never exceed the budget, and a
+//!    refused request changes nothing ([`Refused`]).
 //! 2. **Budgets are carved, not shared.** A child's budget leaves its parent's when the child is
-//!    opened and returns when it ends, so that a charge touches one record and nobody can
+//!    opened and returns when it ends, so that a charge touches one record, and no group can
 //!    promise time that an ancestor does not have.
-//! 3. **Objects are never visited.** They live in the arena of their root group and go with it
-//!    (BRR §IV, fig. 5). Ending a root takes its scrub entries plus a constant number of steps,
-//!    whatever objects and child groups it has; memory is given back by the page.
-//! 4. **Handles go stale by themselves.** A handle carries the generations of its group and of
-//!    its slot, checked at every use, so that a handle left over needs no work. Only links that
-//!    need action go on a scrub list, and each is charged.
+//! 3. **Objects are never visited.** They live in the arena of their root group and are freed with
+//!    it (BRR §IV, fig. 5). Ending a root takes its scrub entries plus a constant number of steps,
+//!    for any number of objects and child groups; memory is given back by the page.
+//! 4. **Handles go stale by themselves.** A handle carries the generations of its group and of its
+//!    slot, checked at every use, so that a remaining handle needs no work. Only links that need
+//!    action go on a scrub list, and each is charged.
 //! 5. **The high water is charged.** A slot that was freed stays with its group, and is free of
 //!    charge to the next object of its class; its page is still to be given back. For the same
 //!    reason the charge for pages that a child touched stays with its parent.
-//! 6. **Ending is work like any other.** It runs in steps of bounded size ([`Reclaim::step`]),
-//!    so that it can be preempted and paid for, and *slot reusable* is told from *pages
+//! 6. **Ending is work like any other.** It runs in steps of bounded size ([`Reclaim::step`]), so
+//!    that it can be preempted and charged, and it distinguishes *slot reusable* from *pages
 //!    returned* ([`Progress`]).
 //! 7. **The baseline is built in.** [`Mode::Individual`] takes objects back one by one, in the
 //!    same build (BRR fig. 7 and fig. 8).

@@ -6,8 +6,8 @@
 //! 4. **Discard**: an arena that grew beyond what is kept resident was switched for a clean one,
 //!    and gives its pages back in slices: *pages returned*.
 //!
-//! Ending a root takes one step for 1 and one for 3, however many objects and groups there are.
-//! Ending a child alone visits the groups below it in 1 and 3. In
+//! Ending a root takes one step for 1 and one for 3, for any number of objects and groups. Ending a
+//! child alone visits the groups below it in 1 and 3. In
 //! [`Mode::Individual`](crate::Mode::Individual), 3 visits every object as well.
 
 use crate::backing::Backing;
@@ -106,8 +106,8 @@ enum Phase {
 
 /// A reclamation in progress.
 ///
-/// If it is dropped before [`Progress::Reusable`], the group's memory and budget are not used
-/// again until its root ends; nothing of it can be reached in any case.
+/// If it is dropped before [`Progress::Reusable`], the group's memory and budget are not used again
+/// until its root ends. Nothing of the group can be reached in either case.
 #[derive(Debug)]
 #[must_use = "a group that is only marked keeps its memory"]
 pub struct Reclaim {
@@ -311,7 +311,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         reclaim.outcome
     }
 
-    /// Gives up to `pages` pages of switched arenas back, and says how many are left.
+    /// Gives up to `pages` pages of switched arenas back, and returns how many are left.
     pub fn clean_step(&mut self, pages: usize) -> usize {
         if let Some(&arena) = self.switched.last() {
             self.discard(arena, pages);
@@ -331,7 +331,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         waiting.turn
     }
 
-    /// Gives up to `pages` pages of a waiting arena back, and says how many it gave.
+    /// Gives up to `pages` pages of a waiting arena back, and returns how many it gave.
     fn discard(&mut self, arena: u32, pages: usize) -> usize {
         let waiting = &mut self.arenas[arena as usize];
         let (start, pages) = waiting.shrink(pages);

@@ -1,4 +1,4 @@
-//! Scrub lists: the links that leave a group and must be severed one by one (BRR §IV).
+//! Scrub lists: the links that leave a group and are severed one by one (BRR §IV).
 //!
 //! Entries live in the group's own memory. Groups that have entries are on a list of their
 //! root's, so that ending the root finds every entry of its tree without visiting the groups

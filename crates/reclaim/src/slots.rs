@@ -116,7 +116,7 @@ pub(crate) struct Slots {
     /// What of the current chunk was not handed out yet.
     bump: u32,
     end: u32,
-    /// End of the part of a recycled chunk that nobody has touched, or `NOTHING`.
+    /// End of the untouched part of a recycled chunk, or `NOTHING`.
     untouched: u32,
     chunk: u32,
     /// Class of the next chunk to ask for.
@@ -188,7 +188,7 @@ impl Slots {
         })
     }
 
-    /// Says whether the current chunk has room for a slot of `units`.
+    /// Returns whether the current chunk has room for a slot of `units`.
     #[inline]
     pub(crate) const fn has_room(&self, units: u32) -> bool {
         self.end - self.bump >= units
@@ -213,7 +213,7 @@ impl Slots {
         }
     }
 
-    /// Goes on to the part of a recycled chunk that nobody has touched, if that makes room.
+    /// Continues with the untouched part of a recycled chunk, if that makes room.
     pub(crate) fn go_on(&mut self, units: u32) -> bool {
         if self.untouched == NOTHING || self.untouched - self.bump < units {
             return false;
@@ -223,7 +223,7 @@ impl Slots {
         true
     }
 
-    /// Gets a chunk with room for a slot of `units`; says whether it did. What was left of the
+    /// Gets a chunk with room for a slot of `units`; returns whether it did. What was left of the
     /// current chunk is given up.
     pub(crate) fn grow(&mut self, arena: &mut Arena, units: u32) -> bool {
         let Some(least) = chunk_class(units) else {
@@ -291,8 +291,8 @@ impl Slots {
     /// `at` must be a slot in use of these slots, and nothing may refer to what it holds.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, at: u32) {
-        // SAFETY: a slot in use has a header; it holds nothing any more, so its second unit is
-        // free for the link.
+        // SAFETY: a slot in use has a header; its contents are dead, so its second unit is free for
+        // the link.
         unsafe {
             let header = self.space.read::<Header>(at).next();
             self.space.write(at, header);

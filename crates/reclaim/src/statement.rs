@@ -1,4 +1,4 @@
-//! Statements: what a group was charged for.
+//! Statements: the account of a group.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub struct Statement {
     pub charged: Picos,
     /// Set aside as budgets of its children.
     pub carved: Picos,
-    /// What is left.
+    /// The rest of the budget.
     pub left: Picos,
     /// The most that was ever charged to the group and set aside for children at once.
     pub peak: Picos,
@@ -32,9 +32,9 @@ impl Statement {
     /// Everything charged in the tree: what ending the group now is predicted to cost.
     ///
     /// A bound, though children's budgets allow more than is charged to them: from the mark on
-    /// nothing in the tree can be charged any more (BRR §III charges before each allocation, and
-    /// every handle to a marked group is stale), so what a child has left pays for nothing that
-    /// exists. `charged + carved` is the bound that does not need a look at the tree.
+    /// nothing in the tree can be charged (BRR §III charges before each allocation, and every
+    /// handle to a marked group is stale), so what a child has left pays for nothing that exists.
+    /// `charged + carved` is the bound that does not need a look at the tree.
     pub fn predicted(&self) -> Picos {
         Picos(
             self.rows

@@ -26,7 +26,7 @@ fn cell(mode: Mode) -> Cell {
     Groups::new(config, COSTS, HeapBacking)
 }
 
-/// Ends a group whose links nobody cares for.
+/// Ends a group and ignores its links.
 fn end(groups: &mut Cell, group: leasehold_reclaim::GroupId) -> Outcome {
     groups.reclaim(group, &mut |_: &mut Cell, _| {})
 }

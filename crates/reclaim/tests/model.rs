@@ -1,4 +1,4 @@
-//! Random operations against a model that does everything the slow, obvious way.
+//! Random operations against a simple, slow model.
 //!
 //! Invariant 1: charges never exceed the budget, and a refused request changes nothing.
 //! Invariant 3: nothing of an ended group can be reached, and memory reads zero to its next user.
@@ -161,7 +161,7 @@ impl Model {
             .collect()
     }
 
-    /// Checks that a refusal changed nothing, and says the truth.
+    /// Checks that a refusal changed nothing, and states correct values.
     fn refused(
         &self,
         group: Option<GroupId>,
@@ -501,7 +501,7 @@ impl Model {
         let below: u64 = children
             .filter_map(|(&child, _)| Some(self.cell.statement(child)?.predicted().0))
             .sum();
-        // Those that are ending are still there, and are no accounts any more.
+        // Ending groups still exist, but are no longer accounts.
         if self.ending.is_empty() {
             prop_assert_eq!(predicted, statement.charged.0 + below);
         } else {
@@ -547,7 +547,7 @@ impl Model {
         Ok(())
     }
 
-    /// Says whether the group may still be waiting for its mark.
+    /// Returns whether the group may still be waiting for its mark.
     fn is_ending(&self, group: GroupId) -> bool {
         self.unmarked.contains_key(&group)
     }

@@ -185,7 +185,7 @@ fn a_group_is_usable_again_before_its_pages_are_back() {
     assert_eq!(counting.0.borrow().reserved, 2);
     assert_eq!(reclaim.step(&mut groups, sever, 1), Progress::Reusable);
     assert_eq!(counting.0.borrow().discarded_pages, SLICE);
-    // Somebody else does the rest.
+    // Another caller does the rest.
     while groups.clean_step(10) > 0 {}
     assert_eq!(reclaim.step(&mut groups, sever, 1), Progress::Done);
     end(&mut groups, next);

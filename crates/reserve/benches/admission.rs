@@ -1,4 +1,5 @@
-//! How long the admission test takes, by the number of servers and by how hard their set is.
+//! Measures the duration of the admission test by the number of servers and the difficulty of their
+//! set.
 //!
 //! `cargo bench -p leasehold-reserve --bench admission`
 

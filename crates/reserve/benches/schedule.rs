@@ -1,5 +1,5 @@
-//! What decisions cost: a batch of replenishments (SPR table II), and an invocation of the
-//! scheduler against the number of servers, priorities, tasks and attackers.
+//! Measures the cost of decisions: a batch of replenishments (SPR table II), and an invocation of
+//! the scheduler by the number of servers, priorities, tasks and attackers.
 //!
 //! `cargo bench -p leasehold-reserve --bench schedule`
 
@@ -46,8 +46,8 @@ fn full(replenishments: u32, spacing: Nanos) -> SporadicAccount {
     account
 }
 
-/// Average cost of `what` on fresh copies of an account, without the slowest hundredth of the
-/// batches, in which the machine was doing something else, and the cost in the worst batch.
+/// Returns the average cost of `what` on fresh copies of an account, without the slowest hundredth
+/// of the batches, which other work of the machine disturbed, and the cost in the worst batch.
 fn batch(account: &SporadicAccount, mut what: impl FnMut(&mut SporadicAccount)) -> (f64, f64) {
     let mut accounts = vec![account.clone(); BATCH];
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -131,7 +131,7 @@ fn decisions(
     let rounds = 20_000;
     let mut ops = 0;
     while samples.len() < rounds {
-        // Whoever runs goes to sleep after 50 ns; otherwise the next timer.
+        // The running task sleeps after 50 ns; otherwise the next timer fires.
         let start = Instant::now();
         for _ in 0..16 {
             if let Some(task) = decision.run {

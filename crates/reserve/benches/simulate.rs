@@ -1,5 +1,5 @@
-//! How many events a second the simulator gets through, and what an invocation of the scheduler
-//! takes on this host, which is what its cost model is made of.
+//! Measures the simulator's events per second, and the duration of an invocation of the scheduler
+//! on this host, on which its cost model is based.
 //!
 //! `cargo bench -p leasehold-reserve --bench simulate`
 

@@ -4,8 +4,8 @@ use crate::contract::{Contract, Nanos};
 use crate::ring::{Replenishment, Ring, Watch};
 use crate::sporadic::Sporadic;
 
-/// What one sporadic server may use, and what comes back when (SPR Alg. 1 to 3): for a scheduler
-/// that orders its tasks in another way, and to measure what a batch of replenishments costs.
+/// The available budget of one sporadic server and its replenishments (SPR Alg. 1 to 3). It serves
+/// schedulers that order their tasks in another way, and measurements of a batch of replenishments.
 ///
 /// Instants must not decrease from call to call. Nothing allocates.
 #[derive(Debug, Clone)]
@@ -31,48 +31,48 @@ impl SporadicAccount {
             .charge(&mut self.ring, ran, &mut Watch::Nobody);
     }
 
-    /// There is nothing to run any more at `now` (Alg. 1 lines 10 to 13). O(1).
+    /// Suspends the server, which has nothing to run at `now` (Alg. 1 lines 10 to 13). O(1).
     #[inline]
     pub fn suspend(&mut self, now: Nanos) {
         self.sporadic
             .suspend(&mut self.ring, now, &mut Watch::Nobody);
     }
 
-    /// There has been something to run since `at`, after a suspension; it is `now` (Alg. 3 lines
-    /// 1 to 5). Returns how many replenishments were taken in. O(S); O(1) if all are due.
+    /// Resumes the server at `now`, with something to run since `at` (Alg. 3 lines 1 to 5). Returns
+    /// how many replenishments were merged. O(S); O(1) if all are due.
     #[inline]
     pub fn resume(&mut self, at: Nanos, now: Nanos) -> u32 {
         self.sporadic
             .resume(&mut self.ring, at, now, &mut Watch::Nobody)
     }
 
-    /// Budget has come back while there was something to run (Alg. 3 lines 1 to 3). Returns how
-    /// many replenishments were taken in. O(S); O(1) if all are due.
+    /// Processes due replenishments of a ready server (Alg. 3 lines 1 to 3). Returns how many were
+    /// merged. O(S); O(1) if all are due.
     #[inline]
     pub fn replenish(&mut self, now: Nanos) -> u32 {
         self.sporadic
             .replenish(&mut self.ring, now, &mut Watch::Nobody)
     }
 
-    /// Says whether there is budget at `now`.
+    /// Returns whether there is budget at `now`.
     #[inline]
     pub fn is_available(&self, now: Nanos) -> bool {
         self.ring.head().at <= now
     }
 
-    /// When the budget ends if execution goes on from `now` without a break, with what comes
-    /// back until then (Alg. 2 lines 1 to 4); `u64::MAX`: never. O(S).
+    /// Returns the instant of depletion under continuous execution from `now`, including
+    /// replenishments until then (Alg. 2 lines 1 to 4); `u64::MAX`: never. O(S).
     #[inline]
     pub fn depletion(&self, now: Nanos) -> Nanos {
         self.sporadic.depletion(&self.ring, now)
     }
 
-    /// What could be used at `now`. O(S).
+    /// Returns the budget that is available at `now`. O(S).
     pub fn left(&self, now: Nanos) -> Nanos {
         self.sporadic.left(&self.ring, now)
     }
 
-    /// What was used beyond the budget and is taken off the next replenishment.
+    /// Returns the overrun, which is subtracted from the next replenishment.
     pub fn overrun(&self, now: Nanos) -> Nanos {
         self.sporadic.overrun(&self.ring, now)
     }

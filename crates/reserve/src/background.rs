@@ -1,4 +1,4 @@
-//! Background servers: no reservation, so they run when no reservation can, and take turns.
+//! Background servers: without a reservation, they run in rounds when no reservation can.
 
 use crate::contract::Nanos;
 use crate::heaps::Heaps;

@@ -9,7 +9,7 @@ use crate::contract::{Contract, Nanos};
 /// The accounts of a constant-bandwidth server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bandwidth {
-    /// What was used of the budget that is due by the deadline, overruns included.
+    /// The used part of the budget of the present deadline, overruns included.
     used: Nanos,
     deadline: Nanos,
     budget: Nanos,
@@ -36,7 +36,7 @@ impl Bandwidth {
         self.deadline
     }
 
-    /// When there will be budget; zero if there is.
+    /// Returns the instant of the next budget; zero if there is budget.
     #[inline]
     pub(crate) const fn available_at(&self) -> Nanos {
         match self.used / self.budget {
@@ -51,8 +51,8 @@ impl Bandwidth {
         self.used.saturating_sub(self.budget)
     }
 
-    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
-    /// just before a deadline, or at the end.
+    /// Returns the largest use beyond the replenished budget at any instant of execution from
+    /// `from` to `to`: just before a deadline, or at the end.
     pub(crate) fn longest_overrun(&self, from: Nanos, to: Nanos) -> Nanos {
         let used = |at: Nanos| self.used + (at - from);
         let Some(passed) = to.checked_sub(self.deadline) else {
@@ -92,8 +92,8 @@ impl Bandwidth {
         periods
     }
 
-    /// The server has something to run again, since `at`: if what is left of the budget is more
-    /// than its share of the time to the deadline, both start anew (the CBS wake rule).
+    /// Resumes the server, with something to run since `at`. If the remaining budget exceeds its
+    /// share of the time to the deadline, both start anew (the CBS wake rule).
     #[inline]
     pub(crate) fn resume(&mut self, at: Nanos, now: Nanos) -> u64 {
         let replenished = self.replenish(now);

@@ -4,27 +4,27 @@
 //! (§III-G). Billing departs from that in three ways, each of which moves a cost to the server that
 //! causes it:
 //!
-//! * **The interrupt** of a timer that expires for a more urgent server is that server's, up to what
-//!   an interrupt usually takes. The rest is the interrupted server's: it may have put the interrupt
-//!   off.
+//! * **The interrupt** of a timer that expires for a more urgent server is billed to that server,
+//!   up to the usual cost of an interrupt. The rest is billed to the interrupted server, which may
+//!   have deferred the interrupt.
 //! * **The dispatch** of a server that had been preempted is paid in advance by the server that
 //!   preempted it and has stopped.
-//! * **What no task asked for**, between [`pause`](Billing::pause) and [`resume`](Billing::resume), is
+//! * **Work for no task**, between [`pause`](Billing::pause) and [`resume`](Billing::resume), is
 //!   charged to no server.
 //!
 //! The invariant: each nanosecond is billed once. `settled` is the instant until which that has
-//! happened; from there backwards `advance` is owed by the server that runs, and forwards the time up
-//! to `prepaid_until` is paid.
+//! happened. Before it, the running server owes `advance`; after it, the time up to `prepaid_until`
+//! is paid.
 
 use crate::contract::{INSTANT_MAX, Nanos};
 use crate::id::NEVER;
 
-/// What the server that runs has to pay as of an instant.
+/// The bill of the running server as of an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bill {
     /// Nothing: another server has paid, or no time has passed.
     Nothing,
-    /// Nothing, since the processor did what no task had asked for, for so long.
+    /// Nothing, since the processor worked for no task for so long.
     Spared(Nanos),
     /// The time from one instant to another.
     Charged(Nanos, Nanos),
@@ -33,9 +33,9 @@ pub(crate) enum Bill {
 /// Which server pays for the processor's time, as far as that is settled.
 #[derive(Debug, Clone)]
 pub(crate) struct Billing {
-    /// What an interrupt usually takes: the most that is billed to the server that it is for.
+    /// The usual cost of an interrupt: the most that is billed to the server that it is for.
     interrupt: Nanos,
-    /// What a dispatch usually takes: what is billed to a server that preempted another.
+    /// The usual cost of a dispatch, which is billed to a server that preempted another.
     dispatch: Nanos,
     /// Until when all time has been billed.
     settled: Nanos,
@@ -43,9 +43,9 @@ pub(crate) struct Billing {
     expiry: Nanos,
     /// Whether it expires because a more urgent server comes due.
     is_for_others: bool,
-    /// What the server that runs owes for the interrupt that dispatched it: the time before `settled`.
+    /// The debt of the running server for the interrupt that dispatched it: time before `settled`.
     advance: Nanos,
-    /// Until when another server has paid for the time of the one that runs.
+    /// The instant until which another server has paid for the running one.
     prepaid_until: Nanos,
     is_paused: bool,
 }
@@ -82,19 +82,20 @@ impl Billing {
         self.settled
     }
 
-    /// From when on the server that runs pays for its time itself.
+    /// Returns the instant from which the running server pays for its time itself.
     #[inline]
     pub(crate) fn begin(&self) -> Nanos {
         self.settled.max(self.prepaid_until)
     }
 
-    /// From when on the server that runs pays, what it owes for its interrupt included.
+    /// Returns the instant from which the running server pays, including its debt for the
+    /// interrupt.
     #[inline]
     pub(crate) fn charged_since(&self) -> Nanos {
         (self.settled - self.advance).max(self.prepaid_until)
     }
 
-    /// What the server that runs owes for the interrupt that dispatched it.
+    /// Returns the debt of the running server for the interrupt that dispatched it.
     pub(crate) const fn advance(&self) -> Nanos {
         self.advance
     }
@@ -140,7 +141,7 @@ impl Billing {
         now.saturating_sub(since).min(self.interrupt)
     }
 
-    /// Bills an interrupt to the server that runs from now on, if one does.
+    /// Bills an interrupt to the newly dispatched server, if there is one.
     #[inline]
     pub(crate) const fn dispatched(&mut self, interrupt: Nanos, is_used: bool) {
         self.advance = if is_used { interrupt } else { 0 };
@@ -152,7 +153,7 @@ impl Billing {
         self.dispatch
     }
 
-    /// Notes when the timer expires, and for which server.
+    /// Records when the timer expires, and for which server.
     #[inline]
     pub(crate) const fn arm(&mut self, expiry: Nanos, is_for_others: bool) {
         self.expiry = expiry;

@@ -8,8 +8,8 @@ use crate::id::NEVER;
 use crate::ring::{Ring, Watch};
 use crate::sporadic::Sporadic;
 
-/// The accounts of a server. The replenishment queue of a sporadic server is kept beside it,
-/// and given to whatever may need it; the others ignore it.
+/// The accounts of a server. The replenishment queue of a sporadic server is kept outside and
+/// passed to the methods; the other policies ignore it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Budget {
     Sporadic(Sporadic),
@@ -19,7 +19,7 @@ pub(crate) enum Budget {
     Unlimited,
 }
 
-/// Where a budget's replenishment is pending that is not in a ring.
+/// The slot of a pending replenishment of a policy without a ring.
 const PERIODIC: u32 = 0;
 
 impl Budget {
@@ -31,13 +31,13 @@ impl Budget {
         }
     }
 
-    /// Says whether there is budget at `now`.
+    /// Returns whether there is budget at `now`.
     #[inline]
     pub(crate) fn is_available(&self, ring: &Ring, now: Nanos) -> bool {
         self.available_at(ring) <= now
     }
 
-    /// When there will be budget, or some instant since which there is.
+    /// Returns the instant of the next budget, or an instant since which there is budget.
     #[inline]
     pub(crate) fn available_at(&self, ring: &Ring) -> Nanos {
         match self {
@@ -48,7 +48,7 @@ impl Budget {
         }
     }
 
-    /// What was used beyond the budget, and is taken from the next.
+    /// Returns the overrun, which is subtracted from the next replenishment.
     #[inline]
     pub(crate) fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
         match self {
@@ -59,7 +59,8 @@ impl Budget {
         }
     }
 
-    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`.
+    /// Returns the largest use beyond the replenished budget at any instant of execution from
+    /// `from` to `to`.
     #[cold]
     pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
         match self {
@@ -70,7 +71,7 @@ impl Budget {
         }
     }
 
-    /// What could be used at `now`.
+    /// Returns the budget that is available at `now`.
     pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
         match self {
             Budget::Sporadic(sporadic) => sporadic.left(ring, now),
@@ -80,7 +81,7 @@ impl Budget {
         }
     }
 
-    /// When the next replenishment after `now` comes due.
+    /// Returns the instant of the next replenishment after `now`.
     pub(crate) fn next_replenishment(&self, ring: &Ring, now: Nanos) -> Option<Nanos> {
         match self {
             Budget::Sporadic(_) => ring.entries().map(|entry| entry.at).find(|&at| at > now),
@@ -92,8 +93,8 @@ impl Budget {
         }
     }
 
-    /// Accounts for execution from `from` to `to`, and for what came back by `now`, which is later
-    /// if somebody else pays for the rest; returns how many replenishments passed.
+    /// Accounts for execution from `from` to `to`, and for replenishments until `now`, which is
+    /// later if another server pays for the rest. Returns how many replenishments passed.
     #[inline]
     pub(crate) fn charge(
         &mut self,
@@ -142,7 +143,7 @@ impl Budget {
         }
     }
 
-    /// The server has nothing to run any more.
+    /// Suspends the server, which has nothing to run.
     #[inline]
     pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
         if let Budget::Sporadic(sporadic) = self {
@@ -150,7 +151,7 @@ impl Budget {
         }
     }
 
-    /// The server has something to run again, since `at`; returns how many replenishments were
+    /// Resumes the server, with something to run since `at`; returns how many replenishments were
     /// processed.
     #[inline]
     pub(crate) fn resume(
@@ -192,8 +193,8 @@ impl Budget {
         }
     }
 
-    /// The timer of a replenishment fired that does not end a depletion. Sporadic servers note
-    /// nothing then: what is due is found when it is used.
+    /// Records that the timer of a replenishment fired without ending a depletion. Sporadic servers
+    /// ignore it: due replenishments are found when they are used.
     pub(crate) fn note_due(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u64 {
         match self {
             Budget::Sporadic(_) => 1,
@@ -220,8 +221,7 @@ impl Budget {
         }
     }
 
-    /// Sees to it that every replenishment is watched that is pending, those that are due
-    /// included if the server still waits for them.
+    /// Watches every pending replenishment, including due ones if the server still waits for them.
     pub(crate) fn watch_all(
         &self,
         ring: &Ring,
@@ -242,8 +242,8 @@ impl Budget {
         }
     }
 
-    /// Lets the periods of a deferrable server pass that ended while it was ready and did not
-    /// run; returns how many. A sporadic server's queue is left alone then.
+    /// Processes the periods of a deferrable server that ended while it was ready and did not run;
+    /// returns how many. Leaves a sporadic server's queue unchanged.
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Nanos) -> u64 {
         match self {
@@ -252,10 +252,10 @@ impl Budget {
         }
     }
 
-    /// When the budget ends if the server runs from now on, early replenishments included: also
-    /// those that come due while the interrupt for its end would last. That interrupt would find
-    /// budget and switch to nobody (SPR §III-B); what is used meanwhile is an overrun, as it would
-    /// be during the interrupt.
+    /// Returns the instant of depletion if the server runs from now on, with early replenishments,
+    /// including those that become due during the interrupt of the depletion itself. That interrupt
+    /// would find budget and switch to no server (SPR §III-B). The time used meanwhile is an
+    /// overrun, as it would be during the interrupt.
     #[inline]
     pub(crate) fn depletion(&self, ring: &Ring, now: Nanos, interrupt: Nanos) -> Nanos {
         match self {

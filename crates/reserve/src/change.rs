@@ -1,23 +1,23 @@
 //! Changing a contract while its server runs.
 //!
-//! The rule: *what was used under the old contract comes back as the old contract said; nothing
-//! is given twice.* Budget is a number of units, each of which is available or pending, and a
-//! unit that is used is pending for a period.
+//! The rule: *budget used under the old contract is replenished as the old contract stated, and
+//! only once.* Budget is a number of units, each of which is available or pending, and a unit that
+//! is used is pending for a period.
 //!
 //! * A smaller budget takes units away, pending ones first and of those the latest first, then
-//!   available ones. So the old units still to come are never more than the new budget.
+//!   available ones. The pending old units therefore never exceed the new budget.
 //! * A larger budget adds units that are pending: they come one new period after the change, as
 //!   if they had just been used.
-//! * A constant-bandwidth server has a new budget by its next deadline, which is late enough for what
-//!   is left of the old one to be its share.
+//! * A constant-bandwidth server gets a new budget at its next deadline, which is late enough for
+//!   the rest of the old budget to be within its share.
 //! * The new period counts for units that are used from now on, as if the server had become
 //!   active by the change.
 //!
-//! So no window as long as the shorter period gets more than the larger budget, and no window
-//! after the change, as long as the new period, more than the new budget (of a sporadic server;
-//! of the others twice that, as without a change). And the smaller of both budgets is never
-//! missing: what is kept is available when the old contract said. The new contract holds in
-//! full once the longer of both periods has passed.
+//! So no window as long as the shorter period gets more than the larger budget, and no window after
+//! the change, as long as the new period, more than the new budget (of a sporadic server; of the
+//! others twice that, as without a change). And the smaller of both budgets is always guaranteed:
+//! kept units are available when the old contract stated. The new contract holds in full once the
+//! longer of both periods has passed.
 
 use crate::bandwidth::Bandwidth;
 use crate::budget::Budget;
@@ -128,8 +128,8 @@ impl Sporadic {
         // What was used of the head is pending as of now.
         old.suspend(ring, now, &mut Watch::Nobody);
         let keep = contract.budget().min(ring.total());
-        // Where nothing but the number of entries changes, what comes back later than a period from now
-        // was an overrun, and stays one: joined with what comes back earlier it would put that off.
+        // If only the number of entries changes, a replenishment later than a period from now was
+        // an overrun, and stays one: merged with an earlier one it would defer that.
         let same = contract.budget() == ring.total() && contract.period() == old.period();
         let latest = match same && contract.replenishments() < ring.len() {
             true => now + old.period(),
@@ -172,8 +172,8 @@ impl Deferrable {
 }
 
 impl Bandwidth {
-    /// What is left must not be more than its share of the time to the deadline, so the
-    /// deadline may have to be later.
+    /// Returns the accounts with a deadline so late that the remaining budget is within its share
+    /// of the time until then.
     fn changed(old: &Bandwidth, contract: &Contract, now: Nanos) -> Self {
         let left = old.left().min(contract.budget());
         let used = contract.budget() - left + old.overrun();

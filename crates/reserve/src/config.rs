@@ -1,4 +1,4 @@
-//! What a scheduler is made for: fixed when it is made.
+//! The configuration of a scheduler, fixed at its construction.
 
 /// How timeouts are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -35,7 +35,7 @@ pub struct Config {
     pub servers: u32,
     /// Most tasks at a time.
     pub tasks: u32,
-    /// What the shape of the queues by deadlines follows from. No decision depends on it, only how long
-    /// one takes, so that a seed which no tenant knows leaves tenants nothing to choose a bad shape by.
+    /// The seed of the shape of the queues by deadlines. Decisions do not depend on it, only their
+    /// durations. With a seed unknown to tenants, no tenant can cause a bad shape.
     pub seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The contract of a reservation: how much processor time, how often, how important.
+//! The contract of a reservation: budget, period, priority and policy.
 
 /// Nanoseconds: a duration, or an instant since an origin that the caller fixes.
 pub type Nanos = u64;
@@ -17,23 +17,23 @@ pub const REPLENISHMENTS_MAX: u32 = 64;
 /// Replenishments that a sporadic server tracks unless told otherwise.
 const REPLENISHMENTS_DEFAULT: u32 = 16;
 
-/// How important a reservation is: the greater, the more (SPR §III, `σ_h > σ_l`).
+/// The priority of a reservation; a greater value is a higher priority (SPR §III, `σ_h > σ_l`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(pub u8);
 
 /// When a reservation gets its budget back (SPR §II).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// What was used comes back one period after its use began.
+    /// Used budget is replenished one period after its use began.
     #[default]
     Sporadic,
-    /// The whole budget comes back at every multiple of the period, on the clock that all servers
-    /// share. Budget may be used at the end of one period and at the start of the next: twice the
-    /// budget in one piece.
+    /// The whole budget is replenished at every multiple of the period, on the clock that all
+    /// servers share. Budget may be used at the end of one period and at the start of the next:
+    /// twice the budget in one piece.
     Deferrable,
 }
 
-/// What a reservation promises and asks for: `(b, p, σ, η)` and how it is served.
+/// The contract of a reservation: `(b, p, σ, η)` and how it is served.
 ///
 /// Its fields are valid together: `0 < b ≤ p`, `η ≤ b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Contract {
     longest_step: Nanos,
 }
 
-/// Why a contract is not one.
+/// Why a contract is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ContractError {
     /// A reservation of no time would never run.
@@ -87,7 +87,7 @@ pub enum ContractError {
 }
 
 impl Contract {
-    /// `budget` of processor time in every `period`: sporadic, of the lowest priority, fully
+    /// Creates a contract for `budget` in every `period`: sporadic, of the lowest priority, fully
     /// preemptive, with 16 replenishments, its tasks first come, first served.
     ///
     /// # Errors
@@ -114,8 +114,8 @@ impl Contract {
         })
     }
 
-    /// What runs in the background, as admission sees it: of no priority and next to no budget, with
-    /// steps of at most `longest_step`. No server is made of it.
+    /// Creates the contract that represents the background in admission: without priority, with a
+    /// minimal budget, and with steps of at most `longest_step`. No server is made from it.
     #[must_use]
     pub const fn background(longest_step: Nanos) -> Self {
         let Ok(contract) = Contract::new(1, PERIOD_MAX) else {
@@ -174,8 +174,8 @@ impl Contract {
         self
     }
 
-    /// The same with tasks that do up to `longest_step` nanoseconds without being interruptible, such
-    /// as waiting for a page to be read. What of it does not fit the budget is carried as an overrun.
+    /// The same with tasks that have non-preemptible steps of up to `longest_step` nanoseconds,
+    /// such as waiting for a page to be read. The part beyond the budget is an overrun.
     #[must_use]
     pub const fn with_longest_step(mut self, longest_step: Nanos) -> Self {
         self.longest_step = longest_step;
@@ -221,19 +221,20 @@ impl Contract {
         }
     }
 
-    /// How long a task may run on although it should not.
+    /// The longest non-preemptible step of a task.
     pub const fn longest_step(&self) -> Nanos {
         self.longest_step
     }
 
-    /// Whether it stands for what runs in the [background](Self::background), of which one that takes
-    /// the longest steps stands for all: they run only when no server can, one after the other.
+    /// Whether it represents the [background](Self::background). One contract with the longest
+    /// steps represents all background tenants, since they run one after the other, and only when
+    /// no server can.
     pub fn is_background(&self) -> bool {
         *self == Self::background(self.longest_step)
     }
 
-    /// How long a server of higher priority waits for this one at the most: for the rest of a
-    /// non-preemptive region, and of a step that began at its end.
+    /// Returns the longest blocking of a server of higher priority by this one: the rest of a
+    /// non-preemptive region, and a step that began at its end.
     pub(crate) const fn blocks(&self) -> Nanos {
         self.nonpreemptive.saturating_add(self.longest_step)
     }

@@ -1,8 +1,8 @@
 //! The timeouts of servers by the deadlines that they will have: a treap (Seidel and Aragon 1996)
-//! in the order of deadlines, in which every node knows the earliest timeout below it. So the
-//! most urgent expired timeout and the earliest timeout among more urgent servers are found on
-//! one way down: O(log n) expected, and independent of what anybody does, since the shape depends
-//! on random numbers only, and those on the seed of the scheduler.
+//! in the order of deadlines, in which every node knows the earliest timeout below it. The most
+//! urgent expired timeout and the earliest timeout among more urgent servers are found in one
+//! descent: O(log n) expected, and independent of the tenants' behaviour, since the shape depends
+//! only on random numbers, and these on the seed of the scheduler.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
-//! What one invocation of the scheduler came to.
+//! The decision of one invocation of the scheduler.
 
 use crate::contract::Nanos;
 use crate::id::TaskId;
 
-/// Who runs from now on, until when at the latest, and what deciding it took.
+/// The task that runs, until when at the latest, and the work of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Decision {
     /// The task that runs; `None`: the processor is idle.
@@ -12,8 +12,8 @@ pub struct Decision {
     pub timer: Option<Nanos>,
     /// Another task runs than before.
     pub switched: bool,
-    /// The task is in its non-preemptive region: nothing but its own end of budget, blocking or
-    /// turn can take the processor from it before `timer` (SPR §III-F).
+    /// The task is in its non-preemptive region: before `timer`, only its own depletion, blocking
+    /// or end of time slice can take the processor from it (SPR §III-F).
     pub protected: bool,
     /// Reservations that were accounted for or dispatched, and in the eager scheduler those whose timers
     /// were processed, each as often as it was.

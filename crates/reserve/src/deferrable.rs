@@ -13,7 +13,7 @@ pub(crate) struct Deferrable {
     used: Nanos,
     /// When the budget comes back next.
     boundary: Nanos,
-    /// What does not come back then, but a period later: what a change of contract has added to the
+    /// The part that is replenished a period later: what a change of contract has added to the
     /// budget. Less than the budget.
     withheld: Nanos,
     budget: Nanos,
@@ -74,8 +74,8 @@ impl Deferrable {
         self.used = self.used.saturating_sub(self.budget) + core::mem::take(&mut self.withheld);
     }
 
-    /// When there will be budget; zero if there is. An overrun that takes the whole budget of a
-    /// period puts it off by another.
+    /// Returns the instant of the next budget; zero if there is budget. An overrun of a whole
+    /// budget defers it by another period.
     #[inline]
     pub(crate) const fn available_at(&self) -> Nanos {
         if self.used < self.budget {
@@ -90,8 +90,8 @@ impl Deferrable {
         self.used.saturating_sub(self.budget)
     }
 
-    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
-    /// just before the end of a period, or at the end.
+    /// Returns the largest use beyond the replenished budget at any instant of execution from
+    /// `from` to `to`: just before the end of a period, or at the end.
     pub(crate) fn longest_overrun(&self, from: Nanos, to: Nanos) -> Nanos {
         let mut then = *self;
         then.roll(from);
@@ -108,7 +108,7 @@ impl Deferrable {
         longest
     }
 
-    /// What could be used at `now`.
+    /// Returns the budget that is available at `now`.
     pub(crate) fn left(&self, now: Nanos) -> Nanos {
         let mut then = *self;
         then.roll(now);
@@ -123,9 +123,8 @@ impl Deferrable {
         then.boundary
     }
 
-    /// Accounts for execution all the way from `from` to `now`, through as many periods as it
-    /// may be; what was beyond the budget of one is left for the next. Returns how many
-    /// replenishments there were.
+    /// Accounts for execution from `from` to `now` over any number of periods; the overrun of one
+    /// is carried into the next. Returns how many replenishments there were.
     #[inline]
     pub(crate) fn charge(&mut self, from: Nanos, now: Nanos) -> u64 {
         let before = self.roll(from);
@@ -149,9 +148,9 @@ impl Deferrable {
         self.used += time;
     }
 
-    /// When the budget ends if the server runs from `now` on, which may be to come. If the next
-    /// period has begun by
-    /// then, or while the interrupt lasts, its budget is a foregone conclusion (SPR §III-B).
+    /// Returns the instant of depletion if the server runs from `now` on, which may be in the
+    /// future. If the next period begins by then, or during the interrupt, its budget is included
+    /// (SPR §III-B).
     #[inline]
     pub(crate) fn depletion(&self, now: Nanos, interrupt: Nanos) -> Nanos {
         let mut then = *self;

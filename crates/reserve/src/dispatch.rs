@@ -49,7 +49,7 @@ impl Scheduler {
                 // What a deferrable server gets back while it is preempted comes now.
                 let caught_up = server.budget.catch_up(now);
                 server.supply.replenishments += caught_up;
-                // However many periods passed, that is one entry.
+                // Any number of periods is one entry.
                 decision.replenishments += u32::from(caught_up > 0);
             }
         }

@@ -1,5 +1,5 @@
-//! Eager scheduling, the baseline (SPR §III-A): every timer interrupts whoever runs when it is
-//! due, and all that have expired are processed at every invocation, whoever they are for.
+//! Eager scheduling, the baseline (SPR §III-A): every timer interrupts the running task when it is
+//! due, and every invocation processes all expired timers of all servers.
 
 use crate::decision::Decision;
 use crate::id::{Index, NEVER};
@@ -55,8 +55,8 @@ impl Scheduler {
         decision.processed += u32::from(!self.servers.at(index).is_background());
     }
 
-    /// A replenishment has come due. What a ready server gets back needs no more than this
-    /// interrupt: the next timer is set later.
+    /// Processes a due replenishment. For a ready server the interrupt itself suffices: the next
+    /// timer is set later.
     fn process_replenishment(&mut self, index: Index) -> u64 {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
@@ -67,7 +67,7 @@ impl Scheduler {
         }
     }
 
-    /// The ready server that is to run; among equals the one that runs goes on.
+    /// Returns the ready server to run; among equals the running one continues.
     fn most_urgent(&self) -> Option<Index> {
         let Some((urgency, index)) = self.ready.first() else {
             return self.background.first();
@@ -79,8 +79,7 @@ impl Scheduler {
         Some(self.current.filter(goes_on).unwrap_or(index))
     }
 
-    /// Says when the timer must fire: when what can be used now has been used, or when the next
-    /// timer is due, whoever it is for.
+    /// Sets the timer to the depletion of the available budget, or to the next timer of any server.
     fn arm_eagerly(&mut self, next: Option<Index>, decision: &mut Decision) {
         let now = self.billing.now();
         let mut armed = self.timers.as_ref().map_or(NEVER, Timers::earliest);

@@ -1,4 +1,4 @@
-//! Names of servers and tasks that outlive what they name without ever naming something else.
+//! Identifiers of servers and tasks that may outlive them, and never refer to another one.
 
 /// A place in one of the scheduler's arrays.
 pub(crate) type Index = u32;
@@ -39,7 +39,7 @@ impl TaskId {
     }
 }
 
-/// Why the scheduler did not do something; nothing has changed then.
+/// Why the scheduler refused a call; the state is then unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// As many servers as the scheduler was made for.

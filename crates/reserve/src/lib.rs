@@ -3,26 +3,26 @@
 //! *Shielded Processor Reservations* (SPR) is the paper behind it; it builds the scheduler for
 //! sporadic and deferrable servers of one task under fixed priorities. Here servers have many
 //! tasks, deadlines can take the place of priorities, and contracts can change. The crate is
-//! `no_std`, and a pure state machine: it is told what happens and when, and says who runs and
-//! when the one-shot timer must fire ([`Decision`]). It has no clock and no thread, and allocates
-//! nothing once it is made, so that the same code runs in a cell and in virtual time
+//! `no_std`, and a pure state machine: it receives events with their times, and returns the task to
+//! run and the time of the one-shot timer ([`Decision`]). It has no clock and no thread, and
+//! allocates nothing once it is made, so that the same code runs in a cell and in virtual time
 //! ([`simulate`]).
 //!
 //! # Principles
-//! 1. **A timer that does not switch is not set.** Budget that is certain to come back counts in
-//!    advance, timeouts of tasks that could not run are pruned, those of less important ones are
-//!    deferred (SPR §III-B to §III-D).
+//! 1. **A timer that does not switch is not set.** Certain replenishments count in advance,
+//!    timeouts of tasks that could not run are pruned, and those of lower priority are deferred
+//!    (SPR §III-B to §III-D).
 //! 2. **At most two reservations are touched.** An invocation accounts for the server that ran
 //!    and processes the timeout of the one that runs next, however many have expired (SPR §III-E).
-//! 3. **Time is given in useful pieces.** Within its non-preemptive region a server is left
-//!    alone (SPR §III-F).
-//! 4. **Budget is neither made nor lost.** What was used comes back when the policy says; what
-//!    ran beyond the budget is taken off the next (SPR Alg. 1). No window gets more than the policy
-//!    allows, whatever tasks do and however often contracts change.
-//! 5. **What a tenant makes costs that tenant.** Its sleeping tasks wake up one at a time, in
-//!    its own turns; removing it takes the same time whatever tasks it has.
-//! 6. **Nothing is named twice.** Ids carry generations: one of a server that was removed is
-//!    refused, and never means another.
+//! 3. **Time comes in useful pieces.** A server is not preempted within its non-preemptive region
+//!    (SPR §III-F).
+//! 4. **Budget is neither made nor lost.** Used budget is replenished as the policy states; an
+//!    overrun is subtracted from the next budget (SPR Alg. 1). No window gets more than the policy
+//!    allows, regardless of the tasks' behaviour and of contract changes.
+//! 5. **A tenant pays for its own tasks.** Its sleeping tasks wake up one at a time, in its own
+//!    time; removing it takes the same time for any number of tasks.
+//! 6. **Identifiers are never reused.** They carry generations: that of a removed server is
+//!    refused, and never refers to another.
 //! 7. **The baseline is built in.** [`Shielding::Eager`] handles timeouts the way that the
 //!    attacks exploit, in the same build (SPR §III-A, §V).
 //!

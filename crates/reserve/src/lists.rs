@@ -60,7 +60,7 @@ impl Lists {
         self.ends[list as usize].first == NOWHERE
     }
 
-    /// Says whether a list has two nodes or more.
+    /// Returns whether a list has two nodes or more.
     #[inline]
     pub(crate) fn has_several(&self, list: Index) -> bool {
         let Ends { first, last } = self.ends[list as usize];

@@ -1,9 +1,9 @@
 //! The replenishment queue of a sporadic server: a ring of `(t, b)` (SPR §IV-A, fig. 8).
 //!
-//! The head is the budget that can be used from its time on; the others are what comes back
-//! later, sorted by time. Nothing enters or leaves the ring but by a change of contract: the
-//! amounts in it always add up to the budget. That makes the most frequent batch cheap: when the
-//! last entry is due, all are, and together they are the whole budget.
+//! The head is the budget that is available from its time on; the others are later replenishments,
+//! sorted by time. Nothing enters or leaves the ring but by a change of contract: the amounts in it
+//! always add up to the budget. That makes the most frequent batch cheap: when the last entry is
+//! due, all are, and together they are the whole budget.
 
 use crate::contract::{Nanos, REPLENISHMENTS_MAX};
 use crate::id::Index;
@@ -21,7 +21,7 @@ pub struct Replenishment {
     pub amount: Nanos,
 }
 
-/// Who is told where replenishments are pending.
+/// The observer of pending replenishments.
 #[derive(Debug)]
 pub(crate) enum Watch<'a> {
     /// The shielded scheduler does not need to know.
@@ -39,7 +39,7 @@ impl Watch<'_> {
         }
     }
 
-    /// No replenishment is pending in `slot` any more.
+    /// Removes the pending replenishment of `slot`.
     #[inline]
     pub(crate) fn gone(&mut self, slot: u32) {
         if let Watch::Timers(timers, server) = self {
@@ -82,7 +82,7 @@ impl Ring {
     }
 
     /// A ring of the given entries, of which there is one at least and whose times must not
-    /// decrease. Those that find no room postpone the last.
+    /// decrease. Entries without room postpone the last.
     pub(crate) fn of(capacity: u32, mut entries: impl Iterator<Item = Replenishment>) -> Self {
         let first = entries.next().expect("a budget is not zero");
         let mut ring = Ring::new(capacity, first.at, first.amount);
@@ -127,10 +127,11 @@ impl Ring {
         self.total
     }
 
-    /// The head was used up: it comes back at `back` (SPR Alg. 1 lines 3 and 4, fig. 8b).
+    /// Recycles the depleted head, which is replenished at `back` (SPR Alg. 1 lines 3 and 4, fig.
+    /// 8b).
     ///
-    /// The head leaves before its replenishment enters, where the paper has it the other way
-    /// round: so a full ring has room for it and nothing needs to be postponed.
+    /// The head leaves before its replenishment enters, unlike in the paper, so that a full ring
+    /// has room for it and nothing is postponed.
     #[inline]
     pub(crate) fn recycle_head(&mut self, back: Nanos, watch: &mut Watch<'_>) {
         let amount = self.head().amount;
@@ -177,8 +178,8 @@ impl Ring {
         watch.pending(slot as u32, new.at);
     }
 
-    /// Makes one entry of all that are due, at the time of the last of them (SPR Alg. 3 lines 1
-    /// to 3, fig. 8c); returns how many were taken in.
+    /// Merges all due entries into one, at the time of the last of them (SPR Alg. 3 lines 1 to 3,
+    /// fig. 8c); returns how many were merged.
     #[inline]
     pub(crate) fn merge_due(&mut self, now: Nanos, watch: &mut Watch<'_>) -> u32 {
         if self.last().at <= now {
@@ -254,7 +255,7 @@ impl Ring {
         }
     }
 
-    /// Tells about all entries that are pending, and about those that are due if `all`.
+    /// Reports all pending entries to `watch`, and also the due ones if `all`.
     pub(crate) fn watch_all(&self, now: Nanos, all: bool, watch: &mut Watch<'_>) {
         for i in 0..self.len {
             let at = self.entry(i).at;

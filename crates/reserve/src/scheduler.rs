@@ -21,12 +21,12 @@ use crate::urgency::Urgency;
 
 /// Processor reservations on one core.
 ///
-/// It is told what happens, with the time, and says who runs: every event is followed by a call
-/// of [`schedule`](Self::schedule), and so is the one-shot timer when it fires. Time never goes
+/// It receives events with their times and returns the task to run: every event, and every firing
+/// of the one-shot timer, is followed by a call of [`schedule`](Self::schedule). Time never goes
 /// back: an earlier instant than the last counts as the last. It ends at [`INSTANT_MAX`].
 ///
-/// Unless said otherwise a call takes constant time, but for finding a place in a heap: O(log n)
-/// in the servers of the same priority, or the tasks of the same server.
+/// Unless stated otherwise a call takes constant time, except for finding a place in a heap: O(log
+/// n) in the servers of the same priority, or the tasks of the same server.
 #[derive(Debug)]
 pub struct Scheduler {
     pub(crate) config: Config,
@@ -48,7 +48,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler without servers. Allocates all that it will ever need.
+    /// Creates a scheduler without servers. Allocates all memory that it will ever need.
     pub fn new(config: Config) -> Self {
         let Config {
             order,
@@ -73,31 +73,31 @@ impl Scheduler {
         }
     }
 
-    /// Has a shielded scheduler charge interrupts to whom they are for, up to `at_most`
-    /// nanoseconds each: what usually lies between the timer's expiry and the scheduler's
-    /// timestamp. Without it, 0, they are charged to whom they interrupt, as in SPR.
+    /// Makes a shielded scheduler charge interrupts to the servers that they are for, up to
+    /// `at_most` nanoseconds each: the usual time between the timer's expiry and the scheduler's
+    /// timestamp. By default, 0, they are charged to the interrupted servers, as in SPR.
     ///
-    /// That is the time in which a timer that fires for a server of higher urgency takes the
-    /// processor from the one that runs. What is beyond `at_most` is charged to the latter as
-    /// before: it may have put the interrupt off by itself, in a call that cannot be interrupted.
+    /// In this time a timer for a server of higher urgency takes the processor from the running
+    /// one. Time beyond `at_most` is charged to the running server, which may have deferred the
+    /// interrupt in a non-preemptible call.
     #[must_use]
     pub const fn with_interrupt(mut self, at_most: Nanos) -> Self {
         self.billing.set_interrupt(at_most);
         self
     }
 
-    /// Has a shielded scheduler charge the way back to a server that was preempted, `takes`
-    /// nanoseconds for each, to the server that ran instead and has stopped: what usually lies between
-    /// the scheduler's timestamp and the first instruction of whom it switches to. Without it, 0, the
-    /// preempted server pays for being preempted, as in SPR.
+    /// Makes a shielded scheduler charge the dispatch of a preempted server, `takes` nanoseconds
+    /// each, to the preempting server when that stops: the usual time between the scheduler's
+    /// timestamp and the first instruction of the dispatched task. By default, 0, the preempted
+    /// server pays for it, as in SPR.
     #[must_use]
     pub const fn with_way_back(mut self, takes: Nanos) -> Self {
         self.billing.set_dispatch(takes);
         self
     }
 
-    /// Adds a server with a full budget and no tasks. Whether its contract fits to the others'
-    /// is not asked: that is what admission is for.
+    /// Adds a server with a full budget and no tasks. Does not test whether its contract fits
+    /// beside the others: that is the task of admission.
     ///
     /// # Errors
     /// [`Refused::Servers`] if there are as many as the scheduler was made for.
@@ -116,8 +116,8 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Adds a server without a reservation: it runs when no reservation can. Its tasks and those
-    /// of other background servers take turns of `slice` nanoseconds, 1 at least.
+    /// Adds a server without a reservation: it runs when no reservation can. Its tasks and those of
+    /// other background servers run in time slices of `slice` nanoseconds, at least 1.
     ///
     /// # Errors
     /// [`Refused::Servers`] if there are as many as the scheduler was made for.
@@ -130,7 +130,7 @@ impl Scheduler {
     /// Removes a server and all its tasks, in constant time whatever their number; the eager
     /// scheduler visits each.
     ///
-    /// If one of them runs, call [`schedule`](Self::schedule) for who runs instead.
+    /// If one of them runs, call [`schedule`](Self::schedule) afterwards.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed before.
@@ -165,7 +165,7 @@ impl Scheduler {
         self.tasks.add(server)
     }
 
-    /// Removes a task. If it runs, call [`schedule`](Self::schedule) for who runs instead.
+    /// Removes a task. If it runs, call [`schedule`](Self::schedule) afterwards.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed before, or its server has.
@@ -184,8 +184,8 @@ impl Scheduler {
         self.wake_since(task, now, now)
     }
 
-    /// The same for an event at `since` that is processed `now`: what the server uses comes back a
-    /// period after the event, as if the scheduler had been called for it.
+    /// The same for an event at `since` that is processed `now`: used budget is replenished a
+    /// period after the event, as if the scheduler had been called then.
     ///
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
@@ -207,13 +207,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Says whether an event at `now` that wakes a task has to interrupt the one that runs. It has not
-    /// if the task could not run before the scheduler is called anyway: then the event is to be
-    /// processed [at that time](Self::wake_since).
+    /// Returns whether an event at `now` that wakes a task must preempt the running one. It need
+    /// not if the task could not run before the next call of the scheduler, which then processes
+    /// the event [with its time](Self::wake_since).
     ///
-    /// A shielded scheduler is interrupted for a server that preempts the one that runs, or will at
-    /// the end of its non-preemptive region: once in a region. A server that waits for budget or for
-    /// the processor interrupts no other.
+    /// A shielded scheduler is interrupted for a server that preempts the running one, now or at
+    /// the end of its non-preemptive region: once in a region. A server that waits for budget or
+    /// for the processor preempts no other.
     ///
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
@@ -283,25 +283,25 @@ impl Scheduler {
         Ok(())
     }
 
-    /// From now on the processor does what no task asked for, such as admitting a tenant: until
-    /// [`resume`](Self::resume) nobody is charged, whatever happens meanwhile. The task that runs
-    /// is not preempted by it, and keeps what is left of its non-preemptive region.
+    /// Suspends charging while the processor works for no task, such as for the admission of a
+    /// tenant: until [`resume`](Self::resume) no server is charged. The running task is not
+    /// preempted by this, and keeps the rest of its non-preemptive region.
     ///
-    /// Without it whoever was selected last would pay, and a budget that is small against that
-    /// work would be gone for many periods.
+    /// Otherwise the server that was selected last would pay, and a small budget would be depleted
+    /// for many periods.
     pub fn pause(&mut self, now: Nanos) {
         self.account(now);
         self.billing.pause();
     }
 
-    /// The processor is the tasks' again. [`schedule`](Self::schedule) says who runs.
+    /// Resumes charging. [`schedule`](Self::schedule) decides which task runs.
     pub fn resume(&mut self, now: Nanos) {
         self.account(now);
         self.billing.resume();
     }
 
-    /// Charges the task that runs for all the time until `now`. The decision that follows is not that
-    /// of a timer's interrupt then, of which a part may be [others' to pay](Self::with_interrupt).
+    /// Charges the running task for all the time until `now`. The next decision then does not count
+    /// as a timer's interrupt, part of which [another server](Self::with_interrupt) may pay.
     pub fn settle(&mut self, now: Nanos) {
         self.account(now);
     }
@@ -309,13 +309,13 @@ impl Scheduler {
     /// Charges a server for `time` nanoseconds of processor time that helper threads have spent on its
     /// behalf, beside the time that its tasks run: as of `now`, in one piece.
     ///
-    /// What exceeds the budget is an overrun, taken off the next replenishments (SPR Alg. 1). The time
-    /// of a server that is not active counts as an activation at `now`. A background server has the time
-    /// counted in its supply and in its time slice; what exceeds a slice shortens its next slices, to an
-    /// eighth at the least, until it is made up for.
+    /// The excess over the budget is an overrun, subtracted from the next replenishments (SPR Alg.
+    /// 1). For an inactive server the charge counts as an activation at `now`. For a background
+    /// server the time counts in its supply and in its time slice. The excess over a slice shortens
+    /// its next slices, to an eighth at the least, until it is compensated.
     ///
-    /// Call [`schedule`](Self::schedule) afterwards: the budget of the server that runs ends earlier by
-    /// it. O(S).
+    /// Call [`schedule`](Self::schedule) afterwards: the budget of the running server ends earlier
+    /// by that time. O(S).
     ///
     /// # Errors
     /// [`Refused::Stale`] if the server has been removed.
@@ -328,8 +328,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Decides who runs (SPR §IV-B): accounts for what ran, processes what is due, selects the
-    /// next task and says when the timer must fire.
+    /// Decides which task runs (SPR §IV-B): accounts for the execution, processes due timeouts,
+    /// selects the next task and computes the time of the timer.
     ///
     /// The time since the last call is charged to the task that ran, so `now` should be read
     /// before anything else is done.
@@ -365,7 +365,7 @@ impl Scheduler {
             .ok_or(Refused::Background)
     }
 
-    /// What a server has been given since it was added.
+    /// Returns the processor time that a server has received since it was added.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
@@ -381,8 +381,8 @@ impl Scheduler {
         })
     }
 
-    /// What keeps a server from running, if anything. A timeout that has expired and was not
-    /// processed yet counts as pending.
+    /// Returns the state of a server. An expired timeout that was not processed yet counts as
+    /// pending.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
@@ -390,8 +390,8 @@ impl Scheduler {
         self.server(id).map(|server| server.state)
     }
 
-    /// What a server could use at `now`, without what comes back later; `u64::MAX` for a
-    /// background server. What its task ran since the last event is taken off.
+    /// Returns the available budget of a server at `now`, without later replenishments; `u64::MAX`
+    /// for a background server. The execution since the last event is subtracted.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
@@ -416,7 +416,7 @@ impl Scheduler {
         self.server(id).map(|server| server.budget.deadline())
     }
 
-    /// When a server gets budget back next, if any is pending at the last event.
+    /// Returns the instant of a server's next replenishment, if one is pending at the last event.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
@@ -426,7 +426,7 @@ impl Scheduler {
         Ok(server.budget.next_replenishment(ring, self.billing.now()))
     }
 
-    /// What a server has used beyond its budget and will be taken off the next replenishment.
+    /// Returns a server's overrun, which is subtracted from the next replenishment.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.
@@ -437,8 +437,9 @@ impl Scheduler {
             .overrun(&self.rings[id.index()], self.billing.now()))
     }
 
-    /// The replenishment queue of a sporadic server, earliest first: what it can use, and from
-    /// when on. Their amounts add up to the budget. Nothing for servers that need no queue.
+    /// Returns the replenishment queue of a sporadic server, earliest first: amounts and the
+    /// instants from which they are available. The amounts add up to the budget. Empty for servers
+    /// without a queue.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.

@@ -1,4 +1,4 @@
-//! Servers: what carries a reservation, or none.
+//! Servers, with or without a reservation.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::supply::Supply;
 use crate::touched::Touched;
 use crate::urgency::Urgency;
 
-/// What keeps a server from running, if anything (SPR §IV-A).
+/// The state of a server (SPR §IV-A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// It has a ready task and budget.
@@ -30,13 +30,13 @@ pub(crate) struct Server {
     pub(crate) budget: Budget,
     /// Its place among the ready servers, or, with a timeout, among the timeouts.
     pub(crate) urgency: Urgency,
-    /// When it may become ready; `NEVER` if no time says so (SPR §IV-A, `τ.timeout`).
+    /// The instant at which it may become ready; `NEVER` if no time does (SPR §IV-A, `τ.timeout`).
     pub(crate) timeout: Nanos,
     /// How long its first task has run in this turn.
     pub(crate) turn: Nanos,
     /// How long all tasks of a background server have run in its turn among the others.
     pub(crate) turn_of_all: Nanos,
-    /// What helper threads have done for a background server and no slice has been shortened by yet.
+    /// The time of helper threads for a background server that has not shortened a slice yet.
     pub(crate) slice_debt: Nanos,
     /// How long a task runs while another is ready; `NEVER`: until it blocks.
     pub(crate) slice: Nanos,
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// It has a task and budget, of which it could use `left` when that came due.
+    /// Records that it has a task and budget since `since`, with `left` of it available then.
     pub(crate) const fn becomes_ready(&mut self, since: Nanos, left: Nanos) {
         self.state = State::Ready;
         self.is_preempted = false;
@@ -90,17 +90,17 @@ impl Server {
         self.ready_with = (self.supply.used, left);
     }
 
-    /// It has not any more: counts what it missed in the meantime.
+    /// Records the server's shortfall when it stops being ready.
     pub(crate) fn was_ready_until(&mut self, now: Nanos) {
         self.supply.misses += self.missed_until(now, 0);
     }
 
-    /// Budgets that it should have got since it came due and did not: as a ready server, or as one
-    /// whose timeout has expired, which it could use `due` of, and was not processed yet.
+    /// Returns the budgets that it should have received since it came due and did not: as a ready
+    /// server, or as one with `due` budget whose expired timeout was not processed yet.
     ///
-    /// Of an admitted server what it can use is served within a period, and the rest of its
-    /// budget comes back within that period and is served within the next. So in `k` periods at a
-    /// stretch it gets what it could use at their start, and `k - 1` budgets, whichever is more.
+    /// The available budget of an admitted server is served within a period; the rest is
+    /// replenished within that period and served within the next. In `k` consecutive periods it
+    /// therefore gets the larger of its available budget at their start and `k - 1` budgets.
     pub(crate) fn missed_until(&self, now: Nanos, due: Nanos) -> u64 {
         let Some(contract) = self.contract() else {
             return 0;
@@ -132,26 +132,26 @@ impl Server {
         self.contract.as_ref()
     }
 
-    /// Says whether it runs only in time that nobody reserved.
+    /// Returns whether it runs only in time that no reservation uses.
     #[inline]
     pub(crate) const fn is_background(&self) -> bool {
         self.is_background
     }
 
-    /// Says whether its first task has used up a turn.
+    /// Returns whether its first task has used up a time slice.
     #[inline]
     pub(crate) const fn has_used_turn(&self) -> bool {
         self.turn >= self.slice
     }
 
-    /// Says whether a background server has used up its turn among the others.
+    /// Returns whether a background server has used up its time slice among the others.
     #[inline]
     pub(crate) const fn have_all_used_turn(&self) -> bool {
         self.is_background && self.turn_of_all >= self.slice
     }
 
-    /// Shortens a background server's slice that begins by what helper threads have done for it: by
-    /// seven eighths at the most, so that it gets on however much that is.
+    /// Shortens a background server's new slice by the time of helper threads for it: by seven
+    /// eighths at the most, so that the server always progresses.
     #[inline]
     pub(crate) const fn begin_slice(&mut self) {
         if self.slice_debt > 0 && self.turn_of_all == 0 {
@@ -165,8 +165,8 @@ impl Server {
         }
     }
 
-    /// Until when it may not be preempted. It may be at once if it has no region, also on the way
-    /// to it.
+    /// Returns the end of its non-preemptive region. Without a region it may be preempted at once,
+    /// even during its dispatch.
     #[inline]
     pub(crate) const fn region_end(&self) -> Nanos {
         match self.nonpreemptive {
@@ -175,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Says whether it may not be preempted at `now` (SPR §IV-B, next task selection).
+    /// Returns whether it may not be preempted at `now` (SPR §IV-B, next task selection).
     #[inline]
     pub(crate) const fn is_nonpreemptive(&self, now: Nanos) -> bool {
         now < self.region_end()
@@ -248,7 +248,7 @@ impl Servers {
         &mut self.places[index as usize]
     }
 
-    /// Notes that a reservation's record is accessed, where that is counted.
+    /// Records that a reservation's record is accessed, where that is counted.
     #[inline]
     fn touch(&self, _index: Index) {
         #[cfg(feature = "touched")]

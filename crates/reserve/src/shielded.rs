@@ -1,12 +1,11 @@
-//! Shielded scheduling (SPR §III-B to §III-F, §IV-B): a timer fires only to switch at once, and
-//! at most one timeout is processed, that of the server which runs next. So an invocation touches
-//! two reservations at most: the one that ran and the one that will.
+//! Shielded scheduling (SPR §III-B to §III-F, §IV-B): a timer fires only to switch at once, and at
+//! most one timeout is processed, that of the server which runs next. An invocation therefore
+//! touches at most two reservations: the previous one and the next one.
 //!
 //! A timeout that is processed always makes its server ready: it is the instant from which the
 //! server has a task *and* budget. An overrun larger than a replenishment is settled when it is
-//! accounted for (SPR Alg. 1 goes on until what was used is less than the head), which puts the
-//! timeout off; so nothing needs to be put back when it expires, and no third reservation looked
-//! at.
+//! charged (SPR Alg. 1 continues until the rest is less than the head), which defers the timeout.
+//! So nothing has to be undone when it expires, and no third reservation is touched.
 
 use crate::contract::{Contract, INSTANT_MAX, Nanos};
 use crate::decision::Decision;
@@ -28,12 +27,13 @@ impl Scheduler {
         }
         let next = self.select(&mut decision);
         let next = self.begin_turn(next);
-        // An interrupt for somebody else is a way to whoever it is for, and never a way back.
+        // An interrupt for another server is a dispatch of that server, never the resumption of a
+        // preempted one.
         if interrupt == 0 {
             self.charge_way_back(previous, next);
         }
         self.dispatch(previous, next, &mut decision);
-        // Whoever runs now pays for it, also the one that was interrupted, if it goes on.
+        // The server that runs now pays for it, even if it is the interrupted one.
         self.billing.dispatched(interrupt, next.is_some());
         decision.protected = next.is_some_and(|next| {
             let server = self.servers.at(next);
@@ -45,13 +45,13 @@ impl Scheduler {
         decision
     }
 
-    /// How much of the time until `now` passed while the timer interrupted the server that runs
-    /// because somebody more urgent came due.
+    /// Returns the part of the time until `now` in which the timer interrupted the running server
+    /// because a more urgent server came due.
     ///
-    /// That is none of what the interrupted server did. Charged to it, it is what a preemption
-    /// storm takes (SPR attack A3); charged to whom the interrupt is for, every preemption costs
-    /// the attacker as much as it takes. The server that is dispatched then has been due for as
-    /// long: this is the schedule in which it is dispatched when its timer expires.
+    /// The interrupted server did not cause this time. If it were charged, a preemption storm could
+    /// take its budget (SPR attack A3). Charged to the preempting server, every preemption costs
+    /// the attacker as much as it takes. The dispatched server has been due for as long: the
+    /// schedule is the one in which it is dispatched when its timer expires.
     fn interrupt_for_others(&self, now: Nanos) -> Nanos {
         let is_ready = |index: Index| self.servers.at(index).state == State::Ready;
         match self.current.is_some_and(is_ready) {
@@ -60,9 +60,9 @@ impl Scheduler {
         }
     }
 
-    /// Charges the server that ran, and has stopped, for the way back to the one that was preempted
-    /// for it: the decision, the timer and the switch are part of what the preemption takes, as its
-    /// interrupt is, and none of what the preempted server does.
+    /// Charges the preempting server, which has stopped, for the dispatch of the server that it
+    /// preempted. The decision, the timer and the switch are part of the preemption's cost, like
+    /// its interrupt, and not of the preempted server's execution.
     fn charge_way_back(&mut self, previous: Option<Index>, next: Option<Index>) {
         let is_return = |next: Index| {
             let next = self.servers.at(next);
@@ -90,7 +90,7 @@ impl Scheduler {
         if let Some((index, server)) = current
             && server.is_nonpreemptive(now)
         {
-            // What is due for others waits until the region ends (SPR §III-F).
+            // Timeouts of other servers wait until the region ends (SPR §III-F).
             return Some(index);
         }
         let first = self.ready.first();
@@ -102,7 +102,7 @@ impl Scheduler {
             return Some(index);
         }
         if let Some((urgency, index)) = first {
-            // Among equals the one that runs goes on.
+            // Among equals the running one continues.
             return match current {
                 Some((current, server)) if server.urgency == urgency => Some(current),
                 _ => Some(index),
@@ -132,7 +132,8 @@ impl Scheduler {
         decision.replenishments += self.entries(index, replenished);
     }
 
-    /// When the budget of the server that runs ends, or when it must give way as it ends.
+    /// Returns the instant at which the running server's budget ends, or at which it must yield
+    /// then.
     fn depletion(&self, index: Index) -> Nanos {
         let server = self.servers.at(index);
         let since = self.billing.charged_since();
@@ -149,10 +150,10 @@ impl Scheduler {
 
     /// The same for a constant-bandwidth server that is past its deadline when its budget ends.
     ///
-    /// It goes on with its next budget and a later deadline, and so on: after `k` budgets it stops, if
-    /// their end comes before their deadline, or gives way to a server with an earlier deadline. Either
-    /// is so for all larger `k` if it is for one, so the least is found by arithmetic and by halving
-    /// an interval: O(log²), however late the server is.
+    /// It continues with its next budget and a later deadline, and so on. After `k` budgets it
+    /// stops if their end precedes their deadline, or yields to a server with an earlier deadline.
+    /// Both conditions are monotone in `k`, so that the least `k` is found by arithmetic and by
+    /// bisection: O(log²), however late the server is.
     #[cold]
     fn depletion_beyond(
         &self,
@@ -189,7 +190,7 @@ impl Scheduler {
         }
     }
 
-    /// Says when the timer must fire (SPR Alg. 2).
+    /// Sets the timer (SPR Alg. 2).
     fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
         let now = self.billing.now();
         let (expiry, is_for_others) = match next {
@@ -199,7 +200,7 @@ impl Scheduler {
             ),
             Some(index) => {
                 let server = self.servers.at(index);
-                // A budget that does not last for the interrupt is used up at once.
+                // A budget that is shorter than the interrupt is depleted at once.
                 let depletion = self.depletion(index).max(now + 1);
                 let preemption = if server.is_background() {
                     self.pending.earliest()

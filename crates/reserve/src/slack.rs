@@ -1,4 +1,4 @@
-//! Slack: processor time that nobody reserved, and reserved time that nobody used.
+//! Slack: unreserved processor time, and reserved time that was not used.
 
 use crate::contract::{Contract, INSTANT_MAX, Nanos};
 use crate::id::NEVER;
@@ -16,12 +16,12 @@ pub struct Slack {
     /// How much of what was reserved from the scheduler's start on was not used: the sum of all
     /// contracts' shares over the time that they held, without what their servers ran.
     pub unused: Nanos,
-    /// From now on, for how long no reservation will run unless an event wakes one of its tasks
-    /// first; `u64::MAX`: for ever.
+    /// The time from now on for which no reservation runs unless an event wakes one of its tasks;
+    /// `u64::MAX`: for ever.
     pub idle_for: Nanos,
 }
 
-/// What was reserved so far, and what of it was used.
+/// The reserved time so far, and the used part of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ledger {
     /// The sum of the shares that are reserved now, in parts per billion.
@@ -48,7 +48,7 @@ impl Ledger {
         self.promised + self.reserved * u128::from(now.saturating_sub(self.until))
     }
 
-    /// A contract holds from `now` on.
+    /// Records that a contract holds from `now` on.
     pub(crate) fn admit(&mut self, contract: &Contract, now: Nanos) {
         self.settle(now);
         self.reserved += share(contract);
@@ -62,8 +62,8 @@ impl Ledger {
 }
 
 impl Scheduler {
-    /// When a reservation can run next without an event; the eager scheduler's timers do not
-    /// tell for whom they are, so it may be earlier than that.
+    /// Returns the next instant at which a reservation can run without an event. It may be too
+    /// early for the eager scheduler, whose timers do not name their servers.
     fn next_timeout(&self) -> Nanos {
         match &self.timers {
             None => self.pending.earliest(),
@@ -71,7 +71,7 @@ impl Scheduler {
         }
     }
 
-    /// Processor time that is to spare, as of the last event. O(1).
+    /// Returns the slack as of the last event. O(1).
     pub fn slack(&self, now: Nanos) -> Slack {
         let now = now.clamp(self.billing.now(), INSTANT_MAX);
         let ledger = &self.ledger;

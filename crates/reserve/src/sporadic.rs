@@ -1,4 +1,4 @@
-//! Sporadic servers: what was used comes back one period after its use began (SPR §II, §IV).
+//! Sporadic servers: used budget is replenished one period after its use began (SPR §II, §IV).
 
 use crate::contract::{Contract, Nanos};
 use crate::id::NEVER;
@@ -9,8 +9,8 @@ use crate::ring::{Ring, Watch};
 /// Invariant: after every operation `used` is less than the head's amount.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sporadic {
-    /// What was used of the head, `u` (SPR §IV-A): more than zero while the head is not due
-    /// means an overrun.
+    /// The used part of the head, `u` (SPR §IV-A). A positive value before the head is due is an
+    /// overrun.
     used: Nanos,
     period: Nanos,
 }
@@ -33,14 +33,14 @@ impl Sporadic {
         self.period
     }
 
-    /// What was used beyond the budget.
+    /// Returns the overrun.
     pub(crate) const fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
         if ring.head().at > now { self.used } else { 0 }
     }
 
-    /// The most that is used beyond what has come back, at any instant of execution from `from` to `to`:
-    /// just before an entry comes due, or at the end. An entry comes back every period from its time
-    /// on, as long as it is used.
+    /// Returns the largest use beyond the replenished budget at any instant of execution from
+    /// `from` to `to`: just before an entry becomes due, or at the end. A used entry is replenished
+    /// every period from its time on.
     pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
         let used = |at: Nanos| self.used + (at - from);
         let (mut longest, mut before, mut back) = (0, 0, 0);
@@ -58,7 +58,7 @@ impl Sporadic {
         longest.max(used(to).saturating_sub(back))
     }
 
-    /// What could be used now.
+    /// Returns the available budget.
     pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
         ring.entries()
             .take_while(|entry| entry.at <= now)
@@ -67,9 +67,9 @@ impl Sporadic {
             .saturating_sub(self.used)
     }
 
-    /// Accounts for `ran` nanoseconds of execution (SPR Alg. 1 lines 1 to 4): heads that were
-    /// used up come back one period after their own time. At most one round over the ring,
-    /// whatever `ran` is: whole rounds put every entry off by a period each.
+    /// Accounts for `ran` nanoseconds of execution (SPR Alg. 1 lines 1 to 4): depleted heads are
+    /// replenished one period after their own time. At most one round over the ring for any `ran`:
+    /// whole rounds defer every entry by a period each.
     #[inline]
     pub(crate) fn charge(&mut self, ring: &mut Ring, ran: Nanos, watch: &mut Watch<'_>) {
         self.used += ran;
@@ -84,8 +84,9 @@ impl Sporadic {
         }
     }
 
-    /// The server has nothing to run any more. What it used comes back one period after it
-    /// could first be used; the rest stays (SPR Alg. 1 lines 10 to 13). An overrun stays too.
+    /// Suspends the server, which has nothing to run. Its used budget is replenished one period
+    /// after it was first available; the rest stays (SPR Alg. 1 lines 10 to 13). An overrun stays
+    /// too.
     #[inline]
     pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
         let head = ring.head();
@@ -95,14 +96,14 @@ impl Sporadic {
         }
     }
 
-    /// The server has something to run again, since `at` (SPR Alg. 3 lines 1 to 5): what is due
-    /// becomes one entry, whose replenishment counts from `at` on. Returns how many entries
-    /// were taken in.
+    /// Resumes the server, with something to run since `at` (SPR Alg. 3 lines 1 to 5): due entries
+    /// are merged into one, whose replenishment counts from `at` on. Returns how many entries were
+    /// merged.
     ///
-    /// An overrun is used budget of the head, whose own replenishment would be due one period
-    /// after the head is. If the server slept until then, the overrun is paid for, and `used` is
-    /// reset: the case that SPR §IV-C mentions and leaves out. It is safe: an overrun happens
-    /// before the head is due, so a window of one period that contains it ends before `at`.
+    /// An overrun is used budget of the head, whose own replenishment would be due one period after
+    /// the head is. If the server slept until then, the overrun is settled, and `used` is reset:
+    /// the case that SPR §IV-C mentions and leaves out. It is safe: an overrun happens before the
+    /// head is due, so a window of one period that contains it ends before `at`.
     #[inline]
     pub(crate) fn resume(
         &mut self,
@@ -122,20 +123,20 @@ impl Sporadic {
         merged
     }
 
-    /// Budget of a server that was waiting for it came back (SPR Alg. 3 lines 1 to 3; line 5 has
-    /// no effect then). Returns how many entries came due, the head included.
+    /// Replenishes a depleted server (SPR Alg. 3 lines 1 to 3; line 5 has no effect then). Returns
+    /// how many entries became due, including the head.
     #[inline]
     pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u32 {
         // The head has come due, and what is merged into it.
         1 + ring.merge_due(now, watch)
     }
 
-    /// When the budget ends if the server runs from now on, with all that comes back until then
-    /// (early replenishment, SPR Alg. 2 lines 1 to 4).
+    /// Returns the instant of depletion if the server runs from now on, with all replenishments
+    /// until then (early replenishment, SPR Alg. 2 lines 1 to 4).
     ///
-    /// The paper stops at the end of the queue. A server that was held up long enough uses
-    /// budget that came back from what it is just using: the walk goes on with that, so that no
-    /// timer fires in between. At most three rounds over the ring.
+    /// The paper stops at the end of the queue. A server that was delayed long enough consumes
+    /// replenishments of its own present execution: the walk continues with these, so that no timer
+    /// fires in between. At most three rounds over the ring.
     pub(crate) fn depletion(&self, ring: &Ring, now: Nanos) -> Nanos {
         let mut end = now + (ring.head().amount - self.used);
         for i in 1..ring.len() {

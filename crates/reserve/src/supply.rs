@@ -1,4 +1,4 @@
-//! What a server has been given, and what that took.
+//! The supply of a server: its processor time and the events of its scheduling.
 
 use crate::contract::Nanos;
 
@@ -17,8 +17,8 @@ pub struct Supply {
     pub activations: u64,
     /// Replenishments that came due and were processed.
     pub replenishments: u64,
-    /// Budgets that it did not get though it was ready for periods at a stretch: none of an
-    /// admitted server, unless something outside the scheduler takes time away.
+    /// Budgets that it did not get although it was ready for consecutive periods. An admitted
+    /// server misses none, unless something outside the scheduler takes time away.
     pub misses: u64,
     /// The most time that it ever ran beyond its budget before the scheduler was called.
     pub overrun_max: Nanos,

@@ -65,7 +65,7 @@ impl Tasks {
         })
     }
 
-    /// Takes a task away; its id is stale from now on.
+    /// Removes a task, which makes its id stale.
     pub(crate) fn remove(&mut self, server: Index, task: Index) {
         self.ready.remove(task);
         self.sleeping.remove(server, task);
@@ -74,8 +74,8 @@ impl Tasks {
         self.places[task as usize].server = None;
     }
 
-    /// Takes all tasks of a server away, in constant time: their places are free, and their ids
-    /// are stale because their server is.
+    /// Removes all tasks of a server in constant time: their places are free, and their ids are
+    /// stale because their server is.
     pub(crate) fn remove_all(&mut self, server: Index) {
         self.ready.clear(server);
         self.sleeping.clear(server);
@@ -116,14 +116,14 @@ impl Tasks {
         self.ready.contains(task)
     }
 
-    /// A task is ready from now on, and no longer sleeps.
+    /// Makes a task ready, and ends its sleep.
     #[inline]
     pub(crate) fn wake(&mut self, server: Index, task: Index) {
         self.sleeping.remove(server, task);
         self.ready.push_back(server, task);
     }
 
-    /// A task is not ready any more, until `until` or until it is woken.
+    /// Blocks a task until `until` or until it is woken.
     #[inline]
     pub(crate) fn block(&mut self, server: Index, task: Index, until: Nanos) {
         self.ready.remove(task);

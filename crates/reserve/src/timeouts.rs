@@ -1,5 +1,5 @@
 //! The timeouts of servers, by priority: a heap per level (SPR §IV-A, fig. 7), and above them a
-//! tournament of the levels (the segment tree of TimerShield), so that what is needed takes
+//! tournament of the levels (the segment tree of TimerShield), so that every operation takes
 //! logarithmic time in the levels, and in the servers of one level.
 
 use alloc::boxed::Box;

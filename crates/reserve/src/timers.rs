@@ -1,6 +1,6 @@
 //! The eager scheduler's timers: one for every pending replenishment and every sleeping task, in
-//! one queue (SPR §III-A). The queue is a 4-ary heap in which every timer knows its place, as good
-//! as they come: what the attacks exploit is how many timers there are and when they fire.
+//! one queue (SPR §III-A). The queue is an efficient 4-ary heap in which every timer knows its
+//! place: the attacks exploit the number of timers and the times at which they fire, not the queue.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Which records an invocation of the scheduler accesses, counted where they are accessed.
+//! Counts the records that an invocation of the scheduler accesses, at each access.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};

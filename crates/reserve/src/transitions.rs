@@ -1,5 +1,5 @@
-//! What events do to a server: the transitions between ready, blocked and depleted (SPR Alg. 1
-//! and 3), and where it waits meanwhile.
+//! The transitions of a server between ready, blocked and depleted (SPR Alg. 1 and 3), and the
+//! queues in which it waits.
 
 use crate::billing::Bill;
 use crate::contract::Nanos;
@@ -10,7 +10,7 @@ use crate::server::State;
 use crate::timers::Timers;
 use crate::urgency::Urgency;
 
-/// Who is told about a server's replenishments.
+/// Returns the observer of a server's replenishments.
 pub(crate) fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
     match timers {
         None => Watch::Nobody,
@@ -33,7 +33,7 @@ impl Scheduler {
         }
     }
 
-    /// Accounts for what ran since the last event (SPR Alg. 1), and sees to what that changes.
+    /// Accounts for the execution since the last event (SPR Alg. 1), and applies its consequences.
     pub(crate) fn account(&mut self, now: Nanos) {
         self.account_but(now, 0);
     }
@@ -60,7 +60,8 @@ impl Scheduler {
         }
         let is_late = now > self.billing.expiry();
         let overrun = match is_late {
-            // What ran beyond its end, and came back meanwhile, was an overrun all the same.
+            // Execution beyond the budget's end was an overrun, even if it was replenished
+            // meanwhile.
             true => server.budget.longest_overrun(ring, from, to),
             false => 0,
         };
@@ -76,7 +77,7 @@ impl Scheduler {
         self.settle_budget(index);
     }
 
-    /// Sees to what it changes that a server was charged.
+    /// Applies the consequences of a charge to a server.
     fn settle_budget(&mut self, index: Index) {
         let server = self.servers.at(index);
         let ring = &self.rings[index as usize];
@@ -93,7 +94,7 @@ impl Scheduler {
         }
     }
 
-    /// Charges a server that has stopped for time that is spent for it from now on.
+    /// Charges a stopped server for time that is spent for it from now on.
     pub(crate) fn charge_stopped(&mut self, index: Index, time: Nanos) {
         let now = self.billing.now();
         let server = self.servers.at_mut(index);
@@ -106,7 +107,7 @@ impl Scheduler {
         self.settle_budget(index);
     }
 
-    /// Charges a server for what helper threads have done for it.
+    /// Charges a server for the time of helper threads.
     pub(crate) fn charge_helpers(&mut self, index: Index, time: Nanos) {
         let now = self.billing.now();
         let server = self.servers.at_mut(index);
@@ -120,15 +121,15 @@ impl Scheduler {
         server.turn = server.turn.saturating_add(time);
         self.ledger.used += time;
         if server.state == State::Blocked {
-            // What a server uses comes back a period after it was activated at the earliest.
+            // Used budget is replenished a period after the activation at the earliest.
             server.supply.replenishments += server.budget.resume(ring, now, now, watch);
         }
         server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
         self.settle_budget(index);
     }
 
-    /// The server that would have run has not: its region begins as much later, and what came
-    /// back meanwhile is there.
+    /// Defers the region of the server that would have run by the spared time, and processes its
+    /// replenishments until then.
     #[cold]
     fn spare(&mut self, index: Index, time: Nanos) {
         let now = self.billing.now();
@@ -137,7 +138,7 @@ impl Scheduler {
         server.supply.replenishments += server.budget.catch_up(now);
     }
 
-    /// A server that is past its deadline when its budget ends goes on with the next deadline.
+    /// Gives a server that is past its deadline when its budget ends the next deadline.
     #[inline]
     fn follow_deadline(&mut self, index: Index) {
         let server = self.servers.at(index);
@@ -149,7 +150,7 @@ impl Scheduler {
         }
     }
 
-    /// A server with ready tasks has no budget: it waits for its replenishment (SPR Alg. 1 lines
+    /// Makes a server with ready tasks and no budget wait for its replenishment (SPR Alg. 1 lines
     /// 15 to 19).
     fn deplete(&mut self, index: Index) {
         let server = self.servers.at_mut(index);
@@ -162,7 +163,7 @@ impl Scheduler {
         self.set_timeout(index, available);
     }
 
-    /// A server has no ready tasks any more (SPR Alg. 1 lines 5 to 13).
+    /// Suspends a server without ready tasks (SPR Alg. 1 lines 5 to 13).
     pub(crate) fn suspend(&mut self, index: Index) {
         let now = self.billing.now();
         self.leave(index);
@@ -186,7 +187,7 @@ impl Scheduler {
         self.set_timeout(index, timeout);
     }
 
-    /// A blocked server has a ready task again, since `at` (SPR Alg. 3); returns how many
+    /// Activates a blocked server that has a ready task since `at` (SPR Alg. 3); returns how many
     /// replenishments were processed.
     pub(crate) fn activate(&mut self, index: Index, at: Nanos) -> u64 {
         let now = self.billing.now();
@@ -212,7 +213,7 @@ impl Scheduler {
         replenished
     }
 
-    /// A depleted server has budget again.
+    /// Makes a depleted server ready after its replenishment.
     pub(crate) fn replenish(&mut self, index: Index) -> u64 {
         let now = self.billing.now();
         self.set_timeout(index, NEVER);
@@ -232,7 +233,7 @@ impl Scheduler {
         replenished
     }
 
-    /// Takes a server from wherever it waits.
+    /// Removes a server from the queue in which it waits.
     pub(crate) fn withdraw(&mut self, index: Index) {
         self.set_timeout(index, NEVER);
         self.leave(index);
@@ -254,7 +255,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a server among the ready ones that has become ready at this instant.
+    /// Adds a server to the ready ones that becomes ready at this instant.
     fn enter_now(&mut self, index: Index) {
         let now = self.billing.now();
         let left = self
@@ -265,8 +266,8 @@ impl Scheduler {
         self.enter(index, now, left);
     }
 
-    /// Puts a server among the ready ones. It has had a task and budget since an instant, of which it
-    /// could use `left` then.
+    /// Adds a server to the ready ones. It has had a task and budget since an instant, with `left`
+    /// of it available then.
     fn enter(&mut self, index: Index, since: Nanos, left: Nanos) {
         let server = self.servers.at_mut(index);
         server.becomes_ready(since, left);
@@ -295,7 +296,7 @@ impl Scheduler {
         }
     }
 
-    /// The timer of a replenishment fired that does not make its server ready.
+    /// Records that the timer of a replenishment fired without making its server ready.
     pub(crate) fn note_due(&mut self, index: Index) -> u64 {
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];

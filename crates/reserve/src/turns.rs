@@ -1,13 +1,13 @@
-//! Turns: how the ready tasks of one server, and the background servers, share what they get.
+//! Time slices of the ready tasks of one server, and of the background servers.
 //!
-//! A turn lasts as long as the server's slice, in time that its task really ran. Its end is a
-//! reason to fire the timer only if somebody else can have a turn then (SPR §III: a timer that
-//! does not switch is unnecessary). A task whose time to wake up has come waits like one that is
-//! ready: it joins in when a turn ends, one task at a time, whether the turn was used up or given up.
+//! A time slice (turn) lasts as long as the server's `slice`, in time that its task really ran. The
+//! timer fires at its end only if another task or server can run then (SPR §III: a timer that does
+//! not switch is unnecessary). A task whose wake-up is due waits like a ready one: it joins when a
+//! slice ends, one task at a time, whether the slice was used up or given up.
 //!
-//! A background server has a turn among the others beside those of its tasks: it ends with the slice,
-//! or when none of them is ready any more. If it began anew with each of them, tasks that hand over to
-//! each other would keep the processor from all other tenants for as long as they like.
+//! A background server has a slice among the other servers, besides those of its tasks. It ends
+//! with its length, or when none of its tasks is ready. If it began anew with each task, tasks that
+//! wake each other could keep the processor from all other tenants for ever.
 
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER};
@@ -15,7 +15,7 @@ use crate::scheduler::Scheduler;
 use crate::server::State;
 
 impl Scheduler {
-    /// Ends the turns of the running task and of its server if they are used up.
+    /// Ends the slices of the running task and of its server if they are used up.
     pub(crate) fn end_turn(&mut self, index: Index) {
         let server = self.servers.at(index);
         if server.state != State::Ready {
@@ -30,8 +30,8 @@ impl Scheduler {
         }
     }
 
-    /// Sees to it that whoever runs next starts with a turn that has not ended: it may have ended with
-    /// the budget, or alone, before others joined in.
+    /// Ensures that the next task starts with a slice that has not ended: it may have ended with
+    /// the budget, or before other tasks joined.
     pub(crate) fn begin_turn(&mut self, next: Option<Index>) -> Option<Index> {
         let mut index = next?;
         if self.servers.at(index).have_all_used_turn() {
@@ -45,7 +45,7 @@ impl Scheduler {
         Some(index)
     }
 
-    /// Lets another task have a turn, if one can, and of background servers another server.
+    /// Starts the slice of another task, if one is ready, and of another server in the background.
     pub(crate) fn take_turn(&mut self, index: Index) {
         self.rotate_tasks(index);
         if self.servers.at(index).is_background() {
@@ -53,8 +53,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets another task of the server have a turn, if one can: a sleeping one whose time has come
-    /// included.
+    /// Starts the slice of another ready task of the server, including a sleeping one whose wake-up
+    /// is due.
     fn rotate_tasks(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.billing.now());
         if self.tasks.has_several_ready(index) {
@@ -63,8 +63,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets another background server have a turn, if one can. What is left of its task's goes on when
-    /// this one has another.
+    /// Starts the slice of another ready background server. The rest of the task's slice continues
+    /// in this server's next slice.
     fn rotate_servers(&mut self, index: Index) {
         self.let_a_sleeping_server_join();
         if self.background.has_several() {
@@ -77,8 +77,8 @@ impl Scheduler {
         }
     }
 
-    /// The first task of a server has stopped, and the next goes on, which may be one that is due to
-    /// wake up: with a turn of its own, but within that of its server.
+    /// Continues with the next task after the first task of a server has stopped. The next task may
+    /// be one whose wake-up is due; it has a slice of its own within that of its server.
     pub(crate) fn hand_over(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.billing.now());
         self.servers.at_mut(index).turn = 0;
@@ -93,7 +93,7 @@ impl Scheduler {
         }
     }
 
-    /// A background server whose time to wake up has come takes turns from now on.
+    /// Adds a background server whose wake-up is due to the round.
     fn let_a_sleeping_server_join(&mut self) {
         if let Some(other) = self.background.expired(self.billing.now()) {
             self.tasks.wake_sleeper(other, self.billing.now());
@@ -101,8 +101,8 @@ impl Scheduler {
         }
     }
 
-    /// When the turn of a server's first task ends, or that of the server among the others: when the
-    /// slice is used up, but not before another can have one.
+    /// Returns the end of the slice of a server's first task, or of the server among the others:
+    /// when the slice is used up, but not before another task or server can run.
     pub(crate) fn turn_end(&self, index: Index) -> Nanos {
         let server = self.servers.at(index);
         if server.slice == NEVER {

@@ -1,4 +1,4 @@
-//! How urgent a server is: what ready servers and timeouts are ordered by.
+//! The urgency of a server, which orders ready servers and timeouts.
 
 use crate::contract::{Nanos, Priority};
 

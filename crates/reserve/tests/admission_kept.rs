@@ -1,5 +1,5 @@
-//! What the admission test promises, the scheduler keeps: in virtual time, beside tenants that
-//! run, sleep and split their budgets as they like.
+//! The scheduler keeps the promises of the admission test: in virtual time, beside tenants that
+//! run, sleep and split their budgets arbitrarily.
 
 use leasehold_reserve::admission::{Overhead, admit, reclaimed_within, while_ending};
 use leasehold_reserve::{
@@ -67,7 +67,7 @@ struct World {
     order: Order,
     /// How late the timer fires.
     latency: Nanos,
-    /// When the first tenant was taken off the processor while it could have run.
+    /// The instants at which the first tenant was preempted.
     preempted: Vec<Nanos>,
 }
 
@@ -108,13 +108,13 @@ impl World {
         }
     }
 
-    /// The same where an interrupt takes `latency`, for which those pay whom it is for.
+    /// The same with interrupts of `latency`, which are charged to the servers that they are for.
     fn with_latency(mut self, latency: Nanos) -> Self {
         self.scheduler = self.scheduler.with_interrupt(latency);
         Self { latency, ..self }
     }
 
-    /// Who runs.
+    /// Returns the running tenant.
     fn running(&self) -> Option<usize> {
         let task = self.last.run?;
         self.tenants.iter().position(|tenant| tenant.task == task)
@@ -391,9 +391,9 @@ proptest! {
     }
 }
 
-/// The longest that a tenant of 10 in every 50 took to do 25, over many instants of its kill, and
-/// the bound. Its response time is 3 + 10 + 5 = 18: it runs below a tenant of 5 in every 20, and
-/// waits for a region of 3.
+/// Returns the longest time in which a tenant of 10 in every 50 did 25, over many instants of its
+/// kill, and the bound. Its response time is 3 + 10 + 5 = 18: it runs below a tenant of 5 in every
+/// 20, and waits for a region of 3.
 fn longest(policy: Policy, places: u32, behaviour: Behaviour) -> (Nanos, Nanos) {
     let contract = |budget, period, priority| {
         let contract = Contract::new(budget, period).expect("a contract");

@@ -1,4 +1,4 @@
-//! What holds when contracts change under running servers.
+//! The guarantees of contracts that change under running servers.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Processor time that helper threads spend on a server's behalf is taken out of its budget, or of
-//! its time slices in the background.
+//! Processor time of helper threads for a server is charged to its budget, or to its time slices in
+//! the background.
 
 mod common;
 
@@ -121,7 +121,7 @@ fn a_background_server_has_shorter_slices_until_it_has_made_up_for_its_helpers()
         let of = slices.iter().filter(|slice| slice.0 == of_helped);
         of.map(|slice| slice.1).collect()
     };
-    // 70 of the 100, the other 30, nothing any more.
+    // 70 of the 100, the other 30, then nothing.
     assert_eq!(lengths(true), [10, 50, 80, 80]);
     assert_eq!(lengths(false), [80; 4]);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What the admission test promises where scheduling takes time, the scheduler keeps: no job of
-//! `useful` nanoseconds misses, no response exceeds its bound, and no reclamation.
+//! With overhead, too, the scheduler keeps the promises of the admission test: no job of `useful`
+//! nanoseconds misses, and no response and no reclamation exceeds its bound.
 //!
-//! The machine has interrupts, calls and dispatches that take up to what the overhead says, of which
-//! the scheduler knows what they usually take, and steps that nothing interrupts. `PROPTEST_CASES`
-//! sets how many sets are drawn.
+//! The machine has interrupts, calls and dispatches of up to the stated overhead, of which the
+//! scheduler knows the usual cost, and non-preemptible steps. `PROPTEST_CASES` sets how many sets
+//! are drawn.
 
 use leasehold_reserve::admission::{Overhead, Verdict, admit, while_ending};
 use leasehold_reserve::{
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// What the machine takes at most, and what the scheduler believes that it takes.
+/// The machine's largest costs, and the costs that the scheduler assumes.
 #[derive(Debug, Clone, Copy)]
 struct Costs {
     interrupt: Nanos,
@@ -81,7 +81,7 @@ impl Set {
         self.order == Order::FixedPriority && self.tenants[0].0.policy() == Policy::Deferrable
     }
 
-    /// What is said of the first tenant.
+    /// Returns the verdict on the first tenant.
     fn verdict(&self) -> Verdict {
         let mut contracts: Vec<_> = self.tenants.iter().map(|tenant| tenant.0).collect();
         if self.background_step > 0 {
@@ -238,7 +238,7 @@ impl Machine {
         }
     }
 
-    /// A task has done what it had to do, and sleeps.
+    /// Puts a task to sleep after its work.
     fn stop(&mut self, index: usize) {
         let done = self.now;
         // What it takes to call the scheduler.

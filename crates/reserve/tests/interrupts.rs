@@ -1,5 +1,5 @@
-//! Who pays for a preemption: whom its interrupt is for, up to what an interrupt takes, and who has
-//! stopped, for the way back.
+//! Charges of a preemption: the preempting server pays for its interrupt, up to the usual cost,
+//! and, when it stops, for the dispatch of the preempted server.
 
 mod common;
 
@@ -76,7 +76,7 @@ fn a_region_that_ends_is_an_interrupt_for_whoever_has_waited() {
 
 #[test]
 fn what_an_interrupt_does_not_take_is_charged_to_whom_it_kept_from_stopping() {
-    // A call of the guest that runs puts the interrupt off, by 40.
+    // A call of the running guest defers the interrupt by 40.
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
     pair.scheduler.schedule(50);
     pair.scheduler.block(pair.sleeper, 51, None).unwrap();
@@ -89,7 +89,7 @@ fn the_end_of_a_budget_is_an_interrupt_for_whom_it_stops() {
     assert_eq!(pair.scheduler.schedule(0).timer, Some(50));
     assert_eq!(pair.scheduler.schedule(54).run, None);
     assert_eq!(pair.used(), [54, 0]);
-    // Nobody is interrupted by what wakes an idle processor.
+    // Waking an idle processor interrupts no server.
     pair.scheduler.schedule(153);
     pair.scheduler.block(pair.sleeper, 155, None).unwrap();
     assert_eq!(pair.used(), [54, 2]);
@@ -114,7 +114,7 @@ fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
     assert_eq!(scheduler.next_replenishment(high), Ok(Some(10 + 2 * 200)));
 }
 
-/// When the timer fires for a server that runs from `from` on, by the most that an interrupt takes.
+/// Returns when the timer fires for a server that runs from `from` on, for this longest interrupt.
 fn depletion(contract: &Contract, naps: &[(Nanos, Nanos)], from: Nanos, interrupt: Nanos) -> Nanos {
     let mut scheduler =
         Scheduler::new(common::config(Shielding::Shielded)).with_interrupt(interrupt);
@@ -257,7 +257,8 @@ fn a_way_back_that_is_cut_short_is_paid_for_once() {
     assert_eq!(pair.scheduler.schedule(22).run, Some(pair.sleeper));
     pair.scheduler.block(pair.sleeper, 24, None).unwrap();
     pair.scheduler.schedule(24);
-    // From 17 to 20 the way back; from then on the interrupt, and what it is for; the way back.
+    // From 17 to 20 the dispatch of the preempted server; then the interrupt, its server, and
+    // another dispatch.
     assert_eq!(pair.used(), [10, 7 + WAY_BACK + 4 + WAY_BACK]);
 }
 

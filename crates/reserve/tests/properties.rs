@@ -1,4 +1,4 @@
-//! What holds for any load: invariants 4 and 5.
+//! Properties of any load: invariants 4 and 5.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn add_up(scheduler: &Scheduler, servers: &[ServerId], _: Nanos) {
     }
 }
 
-/// A load that SPR eq. (1) admits, with non-preemptive regions as `with` says.
+/// Loads that SPR eq. (1) admits, with non-preemptive regions.
 fn admitted() -> impl Strategy<Value = Load> {
     loads().prop_map(|mut load| {
         load.tenants = world::admit(load.tenants);
@@ -112,7 +112,7 @@ proptest! {
             let overrun = scheduler.supply(history.servers[0]).unwrap().overrun_max;
             for from in (0..HORIZON).step_by(3) {
                 let supply = history.supply(0, from, from + period);
-                // A timer that is late puts off what could have been used before.
+                // A late timer defers budget that was available before.
                 let most = budget + overrun + latency;
                 assert!(supply <= most, "{supply} from {from} on");
             }
@@ -241,7 +241,7 @@ proptest! {
             let supplies = || history.servers.iter().map(|&server| scheduler.supply(server).unwrap());
             let charged: Nanos = supplies().map(|supply| supply.used).sum();
             let ran: Nanos = history.slices.iter().map(|&(from, to, _)| to - from).sum();
-            // Who was come back to may stop at once, and leave what was paid for to nobody.
+            // A resumed server may stop at once, so that the prepaid dispatch is not used.
             let returns: u64 = supplies().map(|supply| supply.preemptions).sum();
             assert!((ran..=ran + returns * way_back).contains(&charged), "{charged} of {ran}");
         }
@@ -281,7 +281,7 @@ proptest! {
         }
     }
 
-    /// How often a region of length η lets a server be preempted against its will (SPR §III-F).
+    /// The number of involuntary preemptions of a server with a region of length η (SPR §III-F).
     ///
     /// Take a stretch: the time from when a server that never blocks has budget until the budget
     /// ends. It is dispatched `k + 1` times in it, `k` of them end with a preemption and the last

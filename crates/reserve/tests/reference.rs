@@ -16,7 +16,7 @@ use proptest::prelude::{ProptestConfig, Strategy, prop, proptest};
 
 const HORIZON: Nanos = 2_000;
 
-/// What there is of a server's budget.
+/// The budget of a server of the reference.
 enum Budget {
     /// The instants from which its units can be used.
     Sporadic(Vec<Nanos>),
@@ -141,7 +141,7 @@ impl<'a> Reference<'a> {
         server
     }
 
-    /// Goes on to the next step.
+    /// Continues to the next step.
     fn advance(&mut self, now: Nanos) {
         self.at = (self.at + 1) % self.program.len();
         match self.program[self.at] {
@@ -197,8 +197,8 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// The server that runs at `now`: the first that is ready, or that with the earliest deadline. Who ran
-/// last goes on among equals; an error if it is none of several.
+/// Returns the server that runs at `now`: the first ready one, or the one with the earliest
+/// deadline. Among equals the last one continues; an error if it is none of several.
 fn select(
     servers: &[Reference<'_>],
     last: Option<usize>,
@@ -233,8 +233,8 @@ struct Tie;
 
 type Slices = Vec<(Nanos, Nanos, usize)>;
 
-/// Who runs from when to when, up to a tie or the horizon, and when that is. Under fixed priorities
-/// the first tenants are the more important ones.
+/// Returns the schedule of the reference up to a tie or the horizon, and that instant. Under fixed
+/// priorities the first tenants have the higher priorities.
 fn by_single_units(tenants: &[Tenant], order: Order, shielding: Shielding) -> (Slices, Nanos) {
     let mut servers: Vec<_> = tenants
         .iter()
@@ -262,7 +262,7 @@ fn by_single_units(tenants: &[Tenant], order: Order, shielding: Shielding) -> (S
     (slices, HORIZON)
 }
 
-/// Who runs from when to when under the scheduler, up to `until`.
+/// Returns the schedule of the scheduler up to `until`.
 fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: Nanos) -> Slices {
     let load = Load {
         tenants: tenants.to_vec(),

@@ -1,4 +1,4 @@
-//! What each kind of server gets, and what ids mean after their servers.
+//! The supply of each kind of server, and ids that outlive their servers.
 
 mod common;
 
@@ -102,8 +102,8 @@ fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
     assert!(machine.idle_fires.is_empty());
 }
 
-/// Lets time pass until `to`; whoever of `tasks` runs for 3 ns blocks, and `wakes` says who is woken
-/// then.
+/// Lets time pass until `to`. A task of `tasks` that runs for 3 ns blocks, and `wakes` returns the
+/// task to wake then.
 fn hand_over(machine: &mut Machine, tasks: &[TaskId], to: Nanos, wakes: impl Fn(TaskId) -> TaskId) {
     while machine.now < to {
         machine.run_to(machine.now + 3);

@@ -1,4 +1,4 @@
-//! What must hold in every simulation, and a few that can be worked out by hand.
+//! Invariants of every simulation, and some simulations with results computed by hand.
 
 use leasehold_reserve::admission::{Overhead, admit};
 use leasehold_reserve::simulate::{
@@ -139,7 +139,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
 
 const END: Nanos = 1_000_000;
 
-/// Whoever the processor was charged to, in the order of time.
+/// Returns the servers that were charged for the processor, in the order of time.
 fn stretches(trace: &Trace) -> Vec<(Nanos, Nanos, Option<TaskIndex>)> {
     trace
         .events()
@@ -329,7 +329,7 @@ fn a_preemption_is_paid_by_whom_it_is_for_and_a_call_by_whoever_makes_it() {
         switch: 5,
         ..CostModel::FREE
     };
-    // What low and high pay beside their work.
+    // The overhead that low and high pay.
     let paid = |shielding| {
         let config = Config { shielding, ..FREE };
         let mut simulation = Simulation::new(config, costs, Tally::new());

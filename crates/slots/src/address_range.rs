@@ -29,7 +29,7 @@ pub struct AddressRange {
 }
 
 // SAFETY: a `AddressRange` owns its mapping; its methods are system calls on ranges, which the
-// kernel serialises, and the unsafe ones leave it to the caller that nobody uses the memory.
+// kernel serialises, and the unsafe ones require of the caller that the memory is unused.
 unsafe impl Send for AddressRange {}
 // SAFETY: as above.
 unsafe impl Sync for AddressRange {}
@@ -131,7 +131,7 @@ impl AddressRange {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages.
+    /// These pages are unused.
     pub unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -149,7 +149,7 @@ impl AddressRange {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages.
+    /// These pages are unused.
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -170,7 +170,7 @@ impl AddressRange {
     ///
     /// # Safety
     ///
-    /// Nobody uses these pages, and they are accessible.
+    /// These pages are unused and accessible.
     pub unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
         const MOST: usize = 64;
         let mut resident = [0_u8; MOST];

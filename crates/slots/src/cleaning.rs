@@ -1,11 +1,11 @@
-//! Dirty memory, made to read as zero again in bounded steps.
+//! Makes dirty memory read as zero again, in bounded steps.
 
 use std::io;
 use std::ops::Range;
 
 use crate::address_range::{AddressRange, BLOCK, PAGE};
 
-/// A range that its last user wrote to, and that nobody uses now.
+/// A range that its last user wrote to, and that is unused now.
 ///
 /// Most of it is given back to the system; a part is overwritten with zeros instead, which costs
 /// less than the faults of the next user would.
@@ -56,7 +56,7 @@ impl Dirty {
     ///
     /// # Safety
     ///
-    /// Nobody uses the range, and what is to be overwritten is accessible.
+    /// The range is unused, and the part that is overwritten is accessible.
     pub(crate) unsafe fn step(
         &mut self,
         reservation: &AddressRange,

@@ -29,8 +29,8 @@ unsafe impl LinearMemory for SlotMemory {
     }
 }
 
-// SAFETY: `new_memory` gives exactly what was asked for or an error: a slot that nobody else
-// uses, at least as large as the reservation with at least the guard after it, zero-filled.
+// SAFETY: `new_memory` gives exactly what was asked for or an error: a slot without another user,
+// at least as large as the reservation with at least the guard after it, zero-filled.
 unsafe impl MemoryCreator for SlotPool {
     fn new_memory(
         &self,

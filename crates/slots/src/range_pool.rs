@@ -1,10 +1,9 @@
 //! Equal address ranges that are taken, detached, and cleaned later.
 //!
-//! What slots for linear memories and stacks for fibers have in common. Unmapping a range costs
-//! time for every page its user touched, at the moment the user ends. Here it is only put at the
-//! end of a queue of dirty ranges, whatever is in it, and the next user takes a clean one. Dirty
-//! ranges are cleaned in steps of a bounded number of pages, under whichever reservation should
-//! pay.
+//! The common part of slots for linear memories and stacks for fibers. Unmapping a range when its
+//! user ends would cost time for every page that the user touched. A pool only appends the range to
+//! a queue of dirty ranges, in constant time, and the next user takes a clean one. Dirty ranges are
+//! cleaned in steps of a bounded number of pages, under the reservation that pays for them.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,7 +59,7 @@ struct Ranges {
     unused: usize,
     /// What is to be cleaned, by the number of the range.
     dirty: Vec<Option<DirtyRange>>,
-    /// Detached, and claimed by nobody yet.
+    /// Detached, and not claimed yet.
     unclaimed: Queue,
     state: PoolState,
 }
@@ -100,8 +99,8 @@ pub(crate) struct RangePool {
     reservation: AddressRange,
     stride: usize,
     capacity: usize,
-    /// The engine wants to share pools between threads. A cell has one thread, so that the lock
-    /// is never waited for; uncontended it costs less than any system call it precedes.
+    /// The engine shares pools between threads. A cell has one thread, so that the lock is never
+    /// waited for; uncontended it costs less than any system call it precedes.
     ranges: Mutex<Ranges>,
 }
 
@@ -179,8 +178,8 @@ impl RangePool {
     ///
     /// # Safety
     ///
-    /// Nobody uses the range any more, it is accessible wherever `dirty` is to be overwritten,
-    /// and `dirty` covers all that its user could write to.
+    /// The range is unused, it is accessible wherever `dirty` is to be overwritten, and `dirty`
+    /// covers all that its user could write to.
     pub(crate) unsafe fn detach(&self, range: CleanRange, dirty: Dirty) {
         let mut ranges = self.ranges();
         ranges.state.taken -= 1;
@@ -242,7 +241,7 @@ impl RangePool {
     }
 
     fn ranges(&self) -> MutexGuard<'_, Ranges> {
-        // Every update leaves the lists whole, so that a panic elsewhere spoils nothing.
+        // Every update leaves the lists consistent, so that a panic elsewhere does no harm.
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

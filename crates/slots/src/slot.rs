@@ -1,11 +1,11 @@
 //! Slots for linear memories: address space that outlives its tenants.
 //!
-//! A slot is an address range of 4 GiB, followed by a guard, in which the pages from the start
-//! up to the memory's size are accessible. A memory that is dropped leaves its slot *dirty*:
-//! detached at once, whatever is in it, and cleaned later in [steps](SlotPool::clean_step) of a
-//! bounded number of pages, under whichever reservation should pay. Cleaning visits exactly the
-//! pages that were ever accessible, which is what a lease is charged for, and leaves each one
-//! either given back to the system or overwritten with zeros.
+//! A slot is an address range of 4 GiB, followed by a guard, in which the pages from the start up
+//! to the memory's size are accessible. A memory that is dropped leaves its slot *dirty*: it is
+//! detached in constant time, and cleaned later in [steps](SlotPool::clean_step) of a bounded
+//! number of pages, under the reservation that pays for it. Cleaning visits exactly the pages that
+//! were ever accessible, which is what a lease is charged for. Each page is either given back to
+//! the system or overwritten with zeros.
 
 use std::io;
 use std::sync::Arc;
@@ -89,13 +89,13 @@ impl SlotPool {
         })
     }
 
-    /// Upper bound of what stays resident in slots that nobody uses, in bytes.
+    /// Upper bound of the resident memory of unused slots, in bytes.
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.load(Relaxed)
     }
 
-    /// How the slots stand.
+    /// The numbers of clean, taken and dirty slots.
     #[inline]
     pub fn state(&self) -> PoolState {
         self.ranges.state()
@@ -133,7 +133,7 @@ impl SlotPool {
                 if accessible <= bytes {
                     reservation.allow(start + accessible, bytes - accessible)
                 } else {
-                    // SAFETY: the slot is clean, so that nobody uses it.
+                    // SAFETY: the slot is clean, and so unused.
                     unsafe { reservation.forbid(start + bytes, accessible - bytes) }
                 }
             },
@@ -161,8 +161,8 @@ pub(crate) struct Slot {
     accessible: usize,
     /// Bytes from the start that were resident when it was taken.
     resident: usize,
-    /// How many of them this memory did not make accessible at once: zero, and still counted as
-    /// nobody's.
+    /// Resident bytes that this memory has not made accessible: they are zero, and still count as
+    /// unused.
     hidden: usize,
 }
 

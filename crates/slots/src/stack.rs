@@ -1,9 +1,9 @@
 //! Stacks for the fibers that guests run on.
 //!
-//! As with [slots](crate::slot), a stack outlives its tenant: dropping it puts it into a queue,
-//! and cleaning happens later in bounded steps. Below each stack lies a guard. The top of a stack,
-//! which every run touches, stays resident and is overwritten with zeros: what the engine and the
-//! host functions of one tenant left there is nobody else's business.
+//! As with [slots](crate::slot), a stack outlives its tenant: dropping it puts it into a queue, and
+//! cleaning happens later in bounded steps. Below each stack lies a guard. The top of a stack,
+//! which every run touches, stays resident and is overwritten with zeros, so that no tenant can
+//! read what the previous one left.
 
 use std::io;
 use std::ops::Range;
@@ -67,7 +67,7 @@ impl StackPool {
         GUARD + self.class.fiber_bytes()
     }
 
-    /// How the stacks stand.
+    /// The numbers of clean, taken and dirty stacks.
     #[inline]
     pub fn state(&self) -> PoolState {
         self.ranges.state()

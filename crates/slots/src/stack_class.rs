@@ -26,7 +26,7 @@ impl StackClass {
     /// How many there are.
     pub const COUNT: usize = 8;
 
-    /// The smallest, which a lease has that says nothing.
+    /// The smallest class, the default of a lease.
     pub const SMALLEST: Self = Self(0);
 
     /// The largest.
@@ -37,18 +37,18 @@ impl StackClass {
         (0..Self::COUNT as u8).map(Self)
     }
 
-    /// The smallest that has as many bytes for the guest; the largest, if none has.
+    /// Returns the smallest class with at least `bytes` bytes for the guest, or the largest class.
     pub fn of_bytes(bytes: u64) -> Self {
         let has = |class: &Self| class.guest_bytes() as u64 >= bytes;
         Self::all().find(has).unwrap_or(Self::LARGEST)
     }
 
-    /// That of a tenant with this lease.
+    /// Returns the class of a tenant with this lease.
     pub fn of(lease: &Lease) -> Self {
         Self::of_bytes(lease.memory.stack.get())
     }
 
-    /// That of the programs that an engine compiled.
+    /// Returns the class of an engine's programs.
     #[inline]
     pub fn of_engine(engine: &Engine) -> Self {
         Self::of_bytes(engine.get_max_wasm_stack() as u64)

@@ -1,9 +1,9 @@
-//! `alloc`: what it costs to create an object, grouped and charged, and plain (BRR fig. 7).
+//! `alloc`: the cost of creating an object, grouped and charged, and plain (BRR fig. 7).
 //!
 //! *From a guest*, as in the paper, the cost includes the call out of the guest: a module creates
-//! objects in a loop inside a cell and looks at the clock before and after. *In the kernel*, the
-//! same functions are called without a cell around them. Plain is a cell, or a kernel, whose
-//! objects all come from one allocator with free lists, and which charges nothing.
+//! objects in a loop inside a cell and reads the clock before and after. *In the kernel*, the same
+//! functions are called without a cell around them. Plain is a cell, or a kernel, whose objects all
+//! come from one allocator with free lists, and which charges nothing.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ fn measure(study: &Alloc, options: &Options, runs: usize, classes: &[Class]) -> 
     Ok(report)
 }
 
-/// Lets both modes take turns at a measurement that says what one object took.
+/// Alternates both modes in a measurement that returns the time of one object.
 fn compare(
     class: Class,
     place: Place,
@@ -164,8 +164,8 @@ fn in_kernel(profile: &Profile, class: Class, runs: usize) -> Result<[Point; 2]>
     })
 }
 
-/// Objects that one tenant makes: what fits into memory that its predecessor has left resident,
-/// and as many programs as a tenant may run.
+/// The number of objects that one tenant makes: as many as fit the memory that its predecessor left
+/// resident, and as many programs as a tenant may run.
 const fn count(class: Class, place: Place) -> usize {
     match (class, place) {
         (Class::Task, Place::Guest) => 16,
@@ -182,7 +182,7 @@ struct GuestBench {
 impl GuestBench {
     fn new(mode: Mode, profile: Profile) -> Result<Self> {
         let config = CellConfig {
-            // Both on the same processor, so that both meet the same neighbours.
+            // Both run on the same processor, so that both meet the same neighbours.
             cpu: processors()?.last().copied(),
             mode,
             ..CellConfig::new(profile)

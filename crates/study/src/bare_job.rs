@@ -1,4 +1,5 @@
-//! The job of `job-probe` on a thread of its own, without a cell: what the host alone does to it.
+//! The job of `job-probe` on a thread of its own, without a cell: the disturbance by the host
+//! alone.
 
 use std::thread;
 use std::time::Duration;
@@ -23,8 +24,8 @@ pub(crate) struct BareJob {
     pub(crate) used: u64,
 }
 
-/// Does a job that takes `work` ns of the processor `count` times, `gap` ns apart. No other thread's turn is in it
-/// where the host grants real-time priority.
+/// Does a job that takes `work` ns of the processor `count` times, `gap` ns apart. With real-time
+/// priority, no ordinary thread delays it.
 ///
 /// # Errors
 /// If the host refuses the processor.
@@ -45,7 +46,7 @@ pub(crate) fn jobs(work: u64, gap: u64, count: usize) -> Result<Vec<BareJob>> {
     Ok(jobs)
 }
 
-/// Works for so long, and returns when it was done.
+/// Works for `work` ns, and returns when it was done.
 fn done(work: u64) -> u64 {
     let (mut done, mut last) = (0, monotonic_ns());
     while done < work {

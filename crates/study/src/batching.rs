@@ -1,4 +1,4 @@
-//! `batching`: what processing a batch of replenishments takes (SPR §V-A, table II).
+//! `batching`: the cost of processing a batch of replenishments (SPR §V-A, table II).
 //!
 //! Because a shielded scheduler defers replenishments, it may have to process many at once before
 //! it dispatches a server. The code that does is timed on queues filled in two ways: *deferred*,
@@ -6,8 +6,8 @@
 //! *early*, where all of them will come due while it runs (Alg. 2 lines 1 to 4). An eager scheduler
 //! processes them *one by one*, each after an interrupt of its own, which is not timed here.
 //!
-//! In the simulator the same code processes the same queues, and what it goes through is counted:
-//! entries and reservations, times what each costs the simulated machine.
+//! In the simulator the same code processes the same queues. The visited entries and reservations
+//! are counted and multiplied by their costs on the simulated machine.
 
 use std::hint::black_box;
 

@@ -1,16 +1,16 @@
 //! `bulk`: reclamation of any number of objects, grouped and one by one (BRR fig. 8).
 //!
 //! A tenant makes objects of one class and ends. *Slot reusable* is when everything it had can be
-//! used by the next tenant; *pages returned* is when the operating system has its memory back,
-//! too. Tenants with different numbers of objects take turns, and before each end the same is
-//! done: another tenant makes as many objects as the largest of them all and ends, a buffer is
-//! written that no cache can hold, and a tenant with one semaphore is ended. So the processor has
-//! done the same, the memory of every tenant is as cold, and the code that ends it as warm, however
-//! many objects it has, and what is left to see is the work.
+//! used by the next tenant; *pages returned* is when the operating system has its memory back, too.
+//! Tenants with different numbers of objects alternate, and the same work precedes each end.
+//! Another tenant makes as many objects as the largest of them all and ends, a buffer larger than
+//! any cache is written, and a tenant with one semaphore is ended. The memory of every tenant is
+//! therefore equally cold, and the code equally warm, for every number of objects: only the work
+//! differs.
 //!
-//! Without the other tenant a million timers ended in 1.2 times the time of one, and in 1.0 times if
-//! they had not been set, although the end looks at none of them: what setting them does to the
-//! processor's caches outlasts a gibibyte written in sequence.
+//! Without the other tenant a million timers ended in 1.2 times the time of one, and in 1.0 times
+//! if they had not been set, although the end visits none of them: the effect of setting them on
+//! the processor's caches outlasts a gibibyte written in sequence.
 
 use std::hint::black_box;
 
@@ -52,9 +52,8 @@ struct Scale {
     other_ends: usize,
     least: usize,
     objects_per_point: usize,
-    /// Bytes that are written before each timed end. More than twice what the last level of cache
-    /// holds: what a tenant wrote a million objects ago has left it, and so must what one wrote just
-    /// now, of which a cache that is filled once keeps a part.
+    /// Bytes that are written before each timed end. More than twice the size of the last level of
+    /// cache, since a cache that is filled once keeps a part of its old contents.
     history: usize,
     /// How many times faster grouped must be than one by one, with most objects.
     speedup: f64,
@@ -180,7 +179,7 @@ struct Bench<'a> {
     history: History<'a>,
 }
 
-/// What the processor has done before it ends a tenant.
+/// The work of the processor before it ends a tenant.
 struct History<'a> {
     /// Of a tenant beside the one that ends, which makes so many objects of the same class.
     kernel: Kernel<MapBacking>,
@@ -234,7 +233,7 @@ impl Bench<'_> {
             .iter()
             .flat_map(|&objects| modes.map(|mode| Point::new(self.class, objects, mode)))
             .collect();
-        // A rehearsal: memory, tables and code that nobody has used yet.
+        // A rehearsal for memory, tables and code that were not used yet.
         for (index, point) in points.iter().enumerate() {
             let kernel = &mut kernels[index % modes.len()];
             self.end(kernel, point.objects)?;

@@ -1,8 +1,8 @@
-//! `calls`: what a call into the host costs, beside the same engine with `wasmtime-wasi`.
+//! `calls`: the cost of a call into the host, compared with the same engine and `wasmtime-wasi`.
 //!
-//! A probe makes a call of WASI preview 1 again and again and measures how long all of them took. A cell and stock
-//! wasmtime take turns, each with a directory of its own on the same file system, on the same
-//! processor.
+//! A probe makes a call of WASI preview 1 again and again and measures how long all of them took. A
+//! cell and stock wasmtime alternate, each with a directory of its own on the same file system, on
+//! the same processor.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The program started again, as a process of its own, in a role that only studies need.
+//! Runs the program again as a separate process, in a role that only studies need.
 //!
 //! A neighbour that shares no address space, or a victim to be killed, must be a process that
 //! holds nothing but its part. Re-executing the program needs no second binary to be installed

@@ -1,9 +1,9 @@
 //! The two clocks of the studies.
 //!
-//! Wall time is `CLOCK_MONOTONIC_RAW`: no time daemon bends it, and it is the same in every
-//! process, so that a neighbour's stamps can be laid over those of the one who ends a tenant.
-//! Claims about calibrated bounds use the processor time of the thread, in which preemption by
-//! others does not show (interrupts still do). A read of the first costs about 30 ns, of the
+//! Wall time is `CLOCK_MONOTONIC_RAW`: no time daemon adjusts it, and it is the same in every
+//! process, so that a neighbour's timestamps are comparable with those of the process that ends a
+//! tenant. Claims about calibrated bounds use the processor time of the thread, in which preemption
+//! by others does not show (interrupts still do). A read of the first costs about 30 ns, of the
 //! second, which is a system call, about half a microsecond.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -1,5 +1,5 @@
 //! The two clocks that a cell could account by: the monotonic clock, which it does, and one made of
-//! the processor's time-stamp counter. What reading each takes, and how far they part.
+//! the processor's time-stamp counter. Measures the cost of reading each, and their drift.
 
 use std::hint::black_box;
 

@@ -1,10 +1,9 @@
-//! A contest for the processor of a real cell: attackers, and a victim that measures from the
-//! inside what they do to it.
+//! A contest for the processor of a real cell: attackers, and a victim that measures its own
+//! delays.
 //!
-//! All of them are guests under processor reservations, on one cell that has a core to itself if
-//! there are two, and real-time priority on it if the system allows: then what the host's other
-//! programs do is felt by nobody. The cells that are compared take turns, each with guests of its
-//! own.
+//! All of them are guests under processor reservations, on one cell. The cell has its own core if
+//! there are two, and real-time priority if the system allows, so that the host's other programs
+//! disturb no guest. The compared cells alternate, each with its own guests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +29,7 @@ const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");
 const OUTPUT_BYTES: usize = 256 << 10;
 /// How long to wait for a guest beyond the time that it should take, before giving up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often a guest's output is looked at. Whoever looks may get in the cell's way.
+/// The interval between two checks of a guest's output. A check may disturb the cell.
 const LOOK: Duration = Duration::from_millis(3);
 
 /// A cell, and the guests that are started on it.
@@ -76,7 +75,7 @@ impl Contest {
         config.cpu = core();
         config.realtime = true;
         config.shielding = shielding;
-        // Attackers are there to attack, whether what they do to each other fits or not.
+        // Attackers are not admitted: their reservations need not fit together.
         config.admission = false;
         config.max_tenants = contestants;
         config.max_memories = (contestants + SPARE) as usize;
@@ -127,7 +126,7 @@ impl Contest {
             .wait()
     }
 
-    /// Starts the program `name` with numbers for arguments, in time that nobody reserved.
+    /// Starts the program `name` with numbers for arguments, in the background.
     ///
     /// # Errors
     /// If it has not been built, or the cell refuses it.
@@ -140,7 +139,7 @@ impl Contest {
         self.cell.control()
     }
 
-    /// Has the cell obey every command that asks for something of these, who are all there are.
+    /// Sends the cell every command that queries these contestants, which are all of its tenants.
     ///
     /// # Errors
     /// If one of them has ended.
@@ -186,8 +185,8 @@ impl Contest {
         })
     }
 
-    /// Starts `count` attackers alike, all at once, since each starts on its own small budget, and
-    /// waits until all of them are ready.
+    /// Starts `count` equal attackers at once, since each starts on its own small budget, and waits
+    /// until all of them are ready.
     ///
     /// # Errors
     /// As of [`enter`](Self::enter), and if one does not become ready.
@@ -221,8 +220,8 @@ impl Contestant {
         numbers_after(&text, word)
     }
 
-    /// Waits until there are `count` such lines, which should take as long as `expected`. It does
-    /// not look before.
+    /// Waits until there are `count` such lines, which should take as long as `expected`. Does not
+    /// check before that.
     ///
     /// # Errors
     /// If they do not come, or the guest ends.
@@ -262,7 +261,7 @@ impl Contestant {
         Ok(())
     }
 
-    /// What it has got of the processor so far.
+    /// Returns the processor time that it has received so far.
     ///
     /// # Errors
     /// If it has ended.

@@ -26,7 +26,7 @@ pub(crate) struct Cycles {
 }
 
 impl Cycles {
-    /// Finds out how fast it ticks, in what steps, and what reading it takes; some 20 ms.
+    /// Measures its rate, its steps, and the cost of reading it; some 20 ms.
     pub(crate) fn calibrate() -> Self {
         let (start, since) = together(before, clock::monotonic_ns);
         while clock::monotonic_ns() - since < 20_000_000 {}
@@ -52,8 +52,8 @@ impl Cycles {
         }
     }
 
-    /// What a clock made of this counter reads, ns since it was calibrated. Nothing waits for the
-    /// reading: it is as cheap as such a clock can be.
+    /// Returns the time of a clock based on this counter, ns since it was calibrated. The reading
+    /// is not fenced, and so as cheap as possible.
     #[inline]
     pub(crate) fn clock_ns(&self) -> u64 {
         let ticks = unfenced().wrapping_sub(self.origin);

@@ -1,16 +1,15 @@
-//! `decide`: what an invocation of the scheduler takes, against the number of tenants and of
-//! priorities (SPR §IV-A, §III-E).
+//! `decide`: the cost of an invocation of the scheduler by the number of tenants and of priorities
+//! (SPR §IV-A, §III-E).
 //!
 //! Tenants sleep until the same instant, run for a moment, and sleep until the next: so at each of
 //! these instants the timeouts of all of them have expired. Either all tenants do, and every
 //! invocation is for one whose record has not been used for long; or only a few do while the others
-//! sleep, and what is left to see is the size of the data structures. Somebody in the background runs
-//! while all sleep. The scheduler's own code is timed, invocation by invocation, when it gives the
-//! processor from one to a tenant: the invocation in a round that finds all tenants asleep takes a
-//! third of that, and would be every other one where there is a single tenant. What an invocation
-//! touches is counted in all of them. An eager one processes all timeouts at once and has little to do
-//! afterwards, so that where all are awake its median says nothing of its worst; how many it processed
-//! at once does.
+//! sleep, and only the size of the data structures differs. A background task runs while all sleep.
+//! The scheduler's own code is timed for each invocation that dispatches a tenant. The invocation
+//! that finds all tenants asleep takes a third of that, and would be every second one with a single
+//! tenant. Touched reservations are counted in all invocations. An eager invocation processes all
+//! timeouts at once and has little to do afterwards, so that its median is no measure of its worst
+//! case; the number of timeouts processed at once is.
 //!
 //! In the simulator the same tenants sleep and wake under the same scheduler, and an invocation takes
 //! what the scheduler counts (reservations, timeouts, replenishments), times a cost for each. So its
@@ -51,7 +50,7 @@ const RING: u32 = 16;
 /// Invocations in a row whose mean is one sample of what an invocation takes, on a host whose counter
 /// may advance in steps as long as one.
 const BLOCK: u64 = 64;
-/// Cycles of an invocation that finds nobody to run from which on it was interrupted.
+/// The number of cycles above which an invocation that finds no task counts as interrupted.
 const INTERRUPTED: u64 = 5_000;
 
 /// The study; see the [module](self).
@@ -169,7 +168,7 @@ impl Study for Decide {
     }
 }
 
-/// What the commands of a controller take, whom every reservation has to wait for.
+/// The durations of a controller's commands, for which every reservation has to wait.
 struct Commands {
     tenants: u32,
     /// By kind, those of which there were any: their name, how long one takes, and the longest, ns.
@@ -180,8 +179,7 @@ struct Commands {
 const COMMAND_NS: f64 = 1_000_000.0;
 
 impl Commands {
-    /// Starts guests that sleep on a real cell, asks for all that can be asked of them, and ends
-    /// them.
+    /// Starts sleeping guests on a real cell, sends every kind of command for them, and ends them.
     fn measure(options: &Options, tenants: u32) -> Result<Self> {
         const NEVER_NS: u64 = 3_600_000_000_000;
         let contest = Contest::new(options, Shielding::Shielded, tenants)?;
@@ -394,7 +392,7 @@ impl Setting {
     }
 }
 
-/// The tenants of a setting, and who decides.
+/// The tenants of a setting, and their scheduler.
 struct Tenants {
     scheduler: Scheduler,
     /// Runs while all of them sleep.
@@ -532,8 +530,8 @@ fn findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     findings
 }
 
-/// What the simulated machine must show of the longest invocation, for which it knows no noise: it
-/// does not grow with the tenants that wake up together, unless it is an eager one.
+/// The findings on the longest invocation of the simulated machine, which has no noise: it must not
+/// grow with the tenants that wake up together, unless it is an eager one.
 fn simulated_findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     let platform = MACHINES[0].platform;
     let mut findings = Vec::new();
@@ -560,9 +558,9 @@ fn simulated_findings(points: &[Point], scale: &Scale) -> Vec<Finding> {
     findings
 }
 
-/// By how much, at the least, the longest invocation of an eager scheduler grows.
+/// The least growth of an eager scheduler's longest invocation.
 const GROWS: f64 = 10.0;
-/// By how much a decision may take longer with most tenants than with one and still count as flat.
+/// The largest ratio between decisions with most tenants and with one that still counts as flat.
 const FLAT: f64 = 1.5;
 /// What a decision may take when nothing that it needs is in a cache.
 const COLD_NS: f64 = 1_000.0;

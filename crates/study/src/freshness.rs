@@ -1,4 +1,4 @@
-//! `freshness`: does a tenant find anything of the one before it?
+//! `freshness`: does a tenant find data of its predecessor?
 //!
 //! A writer puts a random pattern wherever it can: its memory, stack, regions, channels. When it
 //! has ended, a seeker in the same slots looks for the pattern in what it may read, and for any
@@ -102,7 +102,7 @@ impl Study for Freshness {
                 Some(sum.found as f64),
                 0.0,
             ),
-            // A seeker that looks at nothing finds nothing.
+            // A seeker that reads nothing finds nothing.
             Finding::at_least(
                 "bytes that the median seeker looked at",
                 Unit::Bytes,

@@ -34,12 +34,12 @@ const CELL_SHARE: Nanos = 125 * US;
 /// How long before and after each wake-up a tenant without a reservation keeps a real cell awake:
 /// waking a processor that sleeps takes longer than many replenishments.
 const VIGIL: Nanos = MS;
-/// Bytes that it walks through meanwhile, so that a victim finds the same caches whoever ran before:
-/// a herd of a thousand leaves nothing in them, one attacker everything.
+/// Bytes that it walks through meanwhile, so that a victim finds the same caches for any number of
+/// attackers: a herd of a thousand evicts everything, one attacker nothing.
 const EVICTED: u64 = 4 << 20;
-/// How often a tenant in between wakes up meanwhile, so that the way of a timer, through hypervisor and
-/// kernel, is as much in use whoever ran before: a herd of a thousand has just gone it a thousand
-/// times, one attacker once in a long while.
+/// How often a tenant in between wakes up meanwhile, so that the timer path of hypervisor and
+/// kernel is equally warm for any number of attackers: a herd of a thousand has just used it a
+/// thousand times, one attacker once.
 const BEAT: Nanos = 100 * US;
 /// What that tenant may need in a period.
 const BEATS_BUDGET: Nanos = MS;

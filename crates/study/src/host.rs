@@ -1,5 +1,4 @@
-//! Facts of the machine that a measurement was made on: absolute numbers mean nothing without
-//! them.
+//! Facts about the measuring machine, without which absolute numbers have no meaning.
 
 use std::fs;
 use std::thread;
@@ -7,7 +6,7 @@ use std::thread;
 use rustix::system::uname;
 use serde::Serialize;
 
-/// What a report says of its machine. A fact that the kernel does not tell is `None`.
+/// The facts about a report's machine. A fact that the kernel does not provide is `None`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Host {
     /// Kernel name, release and version, as `uname` has them.

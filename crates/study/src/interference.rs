@@ -1,10 +1,10 @@
 //! `interference`: a coordinated timer interference attack (SPR §V-A, fig. 9 and 10; attack A2).
 //!
-//! `N` attackers of low priority suspend themselves `S` times each and are woken again at once by
-//! a task of still lower priority. Every time a little of their budgets is used, to come back one
+//! `N` attackers of low priority suspend themselves `S` times each and are woken again at once by a
+//! task of still lower priority. Every time a little of their budgets is used, to come back one
 //! period later, and then the victim runs, with a higher priority than all of them. An eager
-//! scheduler takes a timer interrupt for each of the `N × S` replenishments while the victim
-//! runs. The victim's interference is what its job took beyond its own work.
+//! scheduler takes a timer interrupt for each of the `N × S` replenishments while the victim runs.
+//! The victim's interference is the time of its job beyond its own work.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ const VICTIM_WORK: Nanos = 1_200 * MS;
 /// attack. It may use half of it, and works for a fifth: so they are admissible, and through before
 /// the victim's next job.
 const CELL_PRICK: Nanos = 120 * US;
-/// The longest job of a victim on a real cell: a real-time thread that works for 0.95 s of a second is
-/// stopped by Linux for the rest of it, whoever attacks.
+/// The longest job of a victim on a real cell: with or without attackers, Linux stops a real-time
+/// thread after 0.95 s of a second for the rest of it.
 const CELL_JOB_MAX: Nanos = 940 * MS;
 /// How long an attacker on a real cell sleeps between two pieces of its work.
 const CELL_NAP: Nanos = 10 * US;
@@ -58,8 +58,8 @@ struct CellScale {
     rounds: usize,
     /// Jobs of the victim in a round, and as many alone before it and after.
     jobs: usize,
-    /// The same of the attacks that are compared: shielded, by fewest and by most. What the host takes
-    /// of one job by itself varies by as much as half.
+    /// The same of the attacks that are compared: shielded, by fewest and by most. The host's own
+    /// disturbance of one job varies by as much as half.
     judged_jobs: usize,
 }
 
@@ -92,7 +92,7 @@ type Point = sweep::Point<u32, Interfered>;
 #[derive(Default)]
 struct Interfered {
     interference_ns: Samples,
-    /// Of the same job while nobody attacks; a simulated machine does nothing by itself.
+    /// Of the same job without attackers; a simulated machine has no disturbances.
     undisturbed_ns: Option<Samples>,
     gaps_ns: Samples,
     /// In a job of the victim.

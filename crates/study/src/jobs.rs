@@ -1,16 +1,16 @@
-//! `jobs`: what admission promises, on a real cell (SPR §III-G).
+//! `jobs`: the promises of admission, on a real cell (SPR §III-G).
 //!
-//! Random sets of reservations that the admission test takes, with what scheduling and host steps were
-//! measured to take. One of them is a victim's: it does a job of the length that admission says is
-//! left of its budget, again and again. The others belong to adversaries, which cut their budgets
-//! into pieces, use them up at one instant or never stop; one more spins in the background. No job may
-//! take longer than its response bound. (The same in virtual time, of 100,000 sets with every cost at its
-//! limit: `crates/reserve/tests/costs_kept.rs`.)
+//! The study draws random sets of reservations that pass the admission test with the measured costs
+//! of scheduling and host steps. One of them is a victim's: it repeats a job of the length of its
+//! useful budget. The others belong to adversaries, which cut their budgets into pieces, use them
+//! up at one instant or never stop; one more spins in the background. No job may take longer than
+//! its response bound. (The same in virtual time, of 100,000 sets with every cost at its limit:
+//! `crates/reserve/tests/costs_kept.rs`.)
 //!
-//! What the host does to jobs is measured after each set, by a bare thread with real-time priority on the same
-//! processor. It does as many jobs as long as the victim's were in the median: those that are late are the host's.
-//! Then it does as many of the victim's length: those of which the kernel counts more processor time than was left of the
-//! budget would have had to wait for the next one, which is what it is to miss a period.
+//! After each set, a bare thread with real-time priority on the same processor measures the host's
+//! disturbance. First it does as many jobs of the victim's median response time: the late ones are
+//! caused by the host. Then it does as many jobs of the victim's length: those with more processor
+//! time than the useful budget would have missed the period.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ struct Set {
     useful: Nanos,
 }
 
-/// What became of the jobs of the sets with so many adversaries.
+/// The results of the sets with so many adversaries.
 #[derive(Default)]
 struct Tally {
     sets: u64,
@@ -210,7 +210,7 @@ impl Set {
         }
     }
 
-    /// Has the victim do its jobs, and returns how long each took, ns.
+    /// Lets the victim do its jobs, and returns how long each took, ns.
     fn play(&self, contest: &Contest, scale: &Scale, tally: &mut Tally) -> Result<Samples> {
         let _background = contest.enter_unreserved("spin", &[])?;
         let mut rivals = Vec::new();
@@ -248,8 +248,9 @@ impl Set {
         Ok(here)
     }
 
-    /// Has a bare thread do as many jobs, as long as the victim's took in the median, and as many of the victim's
-    /// length: so the host has to take as much to make one late.
+    /// Lets a bare thread do as many jobs of the victim's median response time, and as many of the
+    /// victim's length. The host must then take as much time from a bare job as from the victim's
+    /// to make it late.
     fn play_bare(&self, responses: &Samples, tally: &mut Tally) -> Result<()> {
         let Some(response) = responses.p50() else {
             return Ok(());

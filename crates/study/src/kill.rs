@@ -1,4 +1,5 @@
-//! `kill`: does a kill keep its bound on the wall's clock, whatever the tenant does and whoever else runs?
+//! `kill`: does a kill keep its bound in wall time, for every behaviour of the tenant and of its
+//! neighbours?
 //!
 //! Hostile guests, and the attacks on the border, are killed at random instants: with a reservation and in
 //! the background, alone and beside neighbours that never give the processor away. The clock starts in
@@ -48,8 +49,8 @@ const LOST: Duration = Duration::from_secs(60);
 const ATTACKS: u64 = 3;
 /// Reclamation budget of an attack.
 const ATTACK_BUDGET_NS: u64 = 20_000_000;
-/// What a tenant with a reservation has. Without a region nothing would bound how often its neighbour preempts
-/// it, and so nothing its end.
+/// The reservation of a tenant that has one. Without a region, neither the preemptions by its
+/// neighbour nor its end would be bounded.
 const RESERVED: &str = "budget=2ms,period=10ms,priority=10,nonpreemptive=500us";
 /// What the busy neighbour with a reservation has.
 const NEIGHBOUR: &str = "budget=3ms,period=10ms,priority=100";

@@ -1,5 +1,5 @@
-//! A schedule as a picture: a lane per server with what ran and what was left of its budget, as
-//! SPR draws its examples (SPR fig. 1 to 6).
+//! A schedule as a picture: a lane per server with its execution and its remaining budget, like the
+//! examples of SPR (fig. 1 to 6).
 
 use std::ops::Range;
 
@@ -165,7 +165,7 @@ impl Lanes<'_> {
     }
 
     /// The strip of timer interrupts. Those that did not switch are drawn through all lanes: they
-    /// delay whoever runs below them.
+    /// delay the server that runs below them.
     fn timers(&self, root: &Area<'_>, bottom: i32) -> Result<()> {
         let y = HEAD + TIMERS / 2;
         let style = text(13, FAINT).pos(Pos::new(HPos::Right, VPos::Center));

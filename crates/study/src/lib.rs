@@ -1,20 +1,20 @@
 //! The experiments: every figure and table of the papers that Leasehold reproduces.
 //!
-//! A study measures one claim on this host and reports it three ways: rows for programs, a table
-//! and findings for people, and a figure. Studies hold themselves to these principles:
+//! A study measures one claim on this host and reports it in three ways: rows for programs, a table
+//! and findings for readers, and a figure. Principles:
 //!
 //! 1. **A claim is a number against a bound.** What must be shown is a [`Finding`] that holds or
 //!    does not; a claim that fails is reported, never an error and never left out.
 //! 2. **What could not be measured is not zero.** It is `null` in a row, absent from the figure,
 //!    and a claim about it does not hold.
-//! 3. **Compare within one run.** Alternatives take turns ([`samples::interleaved`]), and a
-//!    neighbour is compared with himself while nothing happened ([`neighbour`]).
+//! 3. **Compare within one run.** Alternatives alternate ([`samples::interleaved`]), and a
+//!    disturbed neighbour is compared with itself undisturbed ([`neighbour`]).
 //! 4. **Medians with their spread.** Every figure shows the 5th and 95th percentile, as the
 //!    papers' do.
 //! 5. **Numbers name their host.** Every report carries the facts of its machine ([`host`]) and
 //!    the calibration profile in force.
-//! 6. **The clock is stated.** Calibrated bounds are judged by the thread's processor time, what a
-//!    user feels by wall time ([`clock`]).
+//! 6. **The clock is stated.** Calibrated bounds are judged by the thread's processor time, delays
+//!    of users by wall time ([`clock`]).
 //!
 //! ```
 //! use leasehold_study::report::{Finding, Report, row};

@@ -1,4 +1,4 @@
-//! Memory whose pages are touched and given back: what the kernel alone takes.
+//! Memory whose pages are touched and given back: the cost of the kernel alone.
 
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
@@ -36,7 +36,7 @@ impl Mapping {
         Self { start, bytes }.without_huge_pages()
     }
 
-    /// Maps the first `pages` pages of a file, for all who have it mapped to see.
+    /// Maps the first `pages` pages of a file, shared.
     ///
     /// # Errors
     /// The system's.
@@ -67,7 +67,7 @@ impl Mapping {
     /// Writes one byte to each page.
     pub(crate) fn touch(&self) {
         for at in (0..self.bytes).step_by(PAGE) {
-            // SAFETY: within the mapping, which is writable and nobody else's.
+            // SAFETY: within the mapping, which is writable and private to this value.
             unsafe { self.start.add(at).write_volatile(1) };
         }
     }
@@ -90,8 +90,7 @@ impl Mapping {
         Ok(monotonic_ns() - begin)
     }
 
-    /// Gives the pages back and keeps the mapping, as one does who will use it again; how long
-    /// that took.
+    /// Gives the pages back and keeps the mapping for further use; returns how long that took.
     ///
     /// # Errors
     /// The system's.

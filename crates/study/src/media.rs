@@ -1,11 +1,11 @@
-//! `media`: what three players that share a decoder's tables and a film do to each other (SPC
+//! `media`: the mutual interference of three players that share a decoder's tables and a film (SPC
 //! §VI-C, fig. 10 and 11, table IV).
 //!
-//! A real decoder (motion JPEG, compiled to WebAssembly) gets ready once; three tenants run from the
-//! image of its memory, copy on write, under reservations of different sizes, and play the same
-//! film. The first has room for all that it uses, the others have not and page. What they page out
-//! is missing to the first, unless shared pages are managed; then SPC or SPEL is picked for each
-//! part of the image by the paper's rule.
+//! A real decoder (motion JPEG, compiled to WebAssembly) gets ready once; three tenants run from
+//! the image of its memory, copy on write, under reservations of different sizes, and play the same
+//! film. The first has frames for all that it uses, the others page. Their evictions cause faults
+//! of the first, unless shared pages are managed; then the paper's rule picks SPC or SPEL for each
+//! part of the image.
 
 mod image;
 mod player;
@@ -44,14 +44,14 @@ const SHARES: [u32; 3] = [110, 60, 50];
 const SPARE: u32 = 64;
 /// Pages that are mapped ahead, as in a cell.
 const AHEAD: u32 = 16;
-/// Against playing alone, what the others may cost the first player's median frame.
+/// The largest ratio of the first player's median frame beside the others to that alone.
 const DISTURBED: f64 = 1.1;
 /// The same without management, for there to be something to show: on a slower disk it is more.
 const SLOWED: f64 = 1.25;
 /// What the first player must miss without management, for there to be something to show.
 const MISSING: f64 = 100.0;
 
-/// Who plays, and how what they share is managed.
+/// The players, and the management of their shared pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// The first player alone.
@@ -214,7 +214,7 @@ fn measure(name: &'static str, frames: usize, options: &Options) -> Result<Vec<P
     Ok(all)
 }
 
-/// What is played, and by whom.
+/// The film, the players, and their reservations.
 struct Stage<'a> {
     image: &'a Image,
     decoder: &'a Decoder,

@@ -1,4 +1,4 @@
-//! `memory-speed`: what a tenant within its memory reservation pays for it.
+//! `memory-speed`: the cost of a memory reservation for a tenant that fits it.
 //!
 //! Programs that do little but touch memory run to their end as a tenant whose reservation is all
 //! the memory that it may have; as one that may have more and therefore pages, but fits its
@@ -198,8 +198,8 @@ impl Bench {
             host.run(&guests[arm])
                 .with_context(|| format!("{} in {}", work.name(), mode.name()))
         };
-        // A rehearsal: slots that nobody has used yet, and frames that the host of a virtual
-        // machine has not given it yet.
+        // A rehearsal for unused slots, and for frames that the host of a virtual machine has not
+        // provided yet.
         for arm in interleaved(guests.len(), 2) {
             run(arm)?;
         }

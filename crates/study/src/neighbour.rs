@@ -1,10 +1,10 @@
-//! A neighbour: someone who does the same operation over and over and writes down how long each
-//! took, so that what he feels *while something happens* can be told from what he always feels.
+//! A neighbour: a workload that repeats one operation and records how long each took, so that its
+//! latency *during an event* can be compared with its usual latency.
 //!
 //! Both are taken from one run of one neighbour, so that machine, placement and cache history are
-//! the same. His stamps and those of whoever makes things happen are of the same clock
-//! ([`monotonic_ns`]), and each operation counts towards every interval that it overlaps: one that
-//! a long reclamation stalls shows however short the stall's own interval is.
+//! the same. Its timestamps and those of the events are of the same clock ([`monotonic_ns`]). Each
+//! operation counts towards every interval that it overlaps: an operation that is stalled shows
+//! however short the event's interval is.
 
 mod load;
 mod log;
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// A neighbour at work. Dropping him ends him; [`finish`](Self::finish) also tells what he felt.
+/// A running neighbour. Dropping it ends it; [`finish`](Self::finish) also returns its latencies.
 pub struct Neighbour {
     log: Arc<Log>,
     runner: Option<Runner>,
@@ -85,12 +85,12 @@ enum Runner {
 }
 
 impl Neighbour {
-    /// Starts a neighbour on processor `cpu` and waits until he has done his first operation.
+    /// Starts a neighbour on processor `cpu` and waits until it has done its first operation.
     ///
     /// # Errors
-    /// If he cannot be started or pinned, or fails at once; if `load` is [`Load::Spawn`] and
-    /// `place` is a thread, since a fork would then copy this process; if he is to be in a
-    /// container, and the host lets this program make none.
+    /// If it cannot be started or pinned, or fails at once; if `load` is [`Load::Spawn`] and
+    /// `place` is a thread, since a fork would then copy this process; if it is to be in a
+    /// container, and the host does not permit one.
     pub fn start(load: Load, place: Place, cpu: usize) -> Result<Self> {
         let log = Arc::new(Log::create()?);
         let cgroup = match place {
@@ -139,7 +139,7 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// Ends the neighbour after the operation he is at, and returns what he wrote down.
+    /// Ends the neighbour after its present operation, and returns its record.
     ///
     /// # Errors
     /// If an operation failed.
@@ -198,10 +198,10 @@ fn work(load: Load, cpu: usize, log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// What a neighbour wrote down.
+/// The record of a neighbour.
 #[derive(Debug, Clone)]
 pub struct Diary {
-    /// His operations in the order of time.
+    /// Its operations in the order of time.
     pub operations: Vec<Operation>,
     /// Older operations for which there was no more room.
     pub lost: u64,
@@ -214,8 +214,8 @@ impl Diary {
         self.latencies(intervals, true)
     }
 
-    /// Latencies of the operations that overlap none of `intervals`: what the neighbour feels
-    /// while nothing happens.
+    /// Returns the latencies of the operations that overlap none of `intervals`: the undisturbed
+    /// latencies.
     pub fn outside(&self, intervals: &[Interval]) -> Samples {
         self.latencies(intervals, false)
     }
@@ -233,8 +233,8 @@ impl Diary {
     }
 
     /// How many times longer a workload takes that begins with `disturbed` than undisturbed. The
-    /// workload is as many operations as overlap the interval, but at least `least`: that a short
-    /// disturbance falls into some operation says little, how much it delays a workload does.
+    /// workload is as many operations as overlap the interval, but at least `least`: the delay of a
+    /// whole workload is more meaningful than that of the one operation hit by a short disturbance.
     /// `None` if there were fewer in `disturbed` or after it, or fewer wholly in `quiet`: one that
     /// reaches out of it may be stretched by the very disturbance.
     pub fn slowdown(&self, disturbed: Interval, quiet: Interval, least: usize) -> Option<f64> {

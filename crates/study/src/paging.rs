@@ -1,5 +1,5 @@
-//! What the studies of memory reservations have in common: the tasks of SPC §VI-B, the ways to
-//! manage the pages that they share, and how a run of them is looked at.
+//! The common part of the studies of memory reservations: the tasks of SPC §VI-B, the techniques
+//! for their shared pages, and the evaluation of a run.
 
 mod play;
 mod space;

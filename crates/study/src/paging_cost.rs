@@ -1,9 +1,9 @@
-//! `paging-cost`: what it takes to have a page, to give it back, to map one that others have, and
-//! to unmap it, with and without shared-page management (SPC table II).
+//! `paging-cost`: the cost of allocating a page, giving it back, mapping a shared one, and
+//! unmapping it, with and without shared-page management (SPC table II).
 //!
-//! All of it is the whole way, from the touch of a tenant to its next instruction: the signal of
-//! the fault, the policy, and the system calls that carry out what it decides. Beside it is what
-//! the kernel takes for pages of its own.
+//! Each cost covers the whole path from a tenant's access to its next instruction: the signal of
+//! the fault, the policy, and the system calls that carry out its decision. The kernel's cost for
+//! ordinary pages is measured for comparison.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -83,14 +83,14 @@ impl Operation {
     }
 }
 
-/// Who does it.
+/// The manager of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Reservations without shared-page management.
     Plain,
     /// With it.
     Managed,
-    /// The kernel, for nobody's reservation.
+    /// The kernel, without a reservation.
     Kernel,
 }
 
@@ -110,7 +110,7 @@ impl Mode {
 /// Most pages that are mapped ahead of a tenant: none, as in the paper, and as in a cell.
 const AHEAD: [u32; 2] = [0, 16];
 
-/// One operation, by one of those who do it.
+/// One operation under one manager.
 struct Point {
     operation: Operation,
     mode: Mode,
@@ -190,7 +190,7 @@ fn compare(scale: &Scale, ahead: u32, step: &mut (dyn FnMut() + Send)) -> Result
         Mode::Managed => tenants(&space, Sharing::Conserve, pages),
         Mode::Kernel => kernel(pages),
     };
-    // A rehearsal: tables and code that nobody has used yet.
+    // A rehearsal for tables and code that were not used yet.
     for mode in Mode::ALL {
         round(mode)?;
     }

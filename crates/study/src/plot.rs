@@ -42,7 +42,7 @@ const LEGEND_LINE: i32 = 20;
 pub(crate) const FONT: &str = "sans-serif";
 pub(crate) const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 pub(crate) const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
-/// Colours that people who do not tell red from green can tell apart (Okabe and Ito).
+/// Colours that are distinguishable with red–green colour blindness (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

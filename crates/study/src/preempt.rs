@@ -1,13 +1,13 @@
-//! `preempt`: what it costs a guest to be preemptible, and how soon the scheduler has the processor
-//! back (SPR §IV).
+//! `preempt`: the cost of being preemptible for a guest, and the delay until the scheduler has the
+//! processor (SPR §IV).
 //!
 //! The same guests run under each mechanism in turns, on one thread, a quantum of a millisecond at
-//! a time: *none* (the guest is left alone), *injected* (compiled without checks, a signal makes
-//! it yield), *epochs* (a check at every loop and function) and *fuel* (every instruction counts).
+//! a time: *none* (the guest is left alone), *injected* (compiled without checks, a signal makes it
+//! yield), *epochs* (a check at every loop and function) and *fuel* (every instruction counts).
 //! Slowdown is processor time against *none* in the same round. Latency is from the timer's expiry
-//! until the guest's poll has returned; beside it stands what the host takes to run a bare signal
-//! handler while the same guest runs and is left alone (*signal*). The same quanta on simulated
-//! machines say what of it is the machine's ([`model`]).
+//! until the guest's poll has returned; beside it is the host's time to run a bare signal handler
+//! while the same guest runs undisturbed (*signal*). The same quanta on simulated machines show the
+//! machine's part of it ([`model`]).
 
 mod arm;
 mod bounds;
@@ -105,7 +105,7 @@ fn measure(guests: &[Guest], rounds: usize) -> Result<Measured> {
         progress.at(guest.name);
         let programs = Arm::compile_for(&arms, &guest.bytes).with_context(|| guest.name)?;
         let mut of_guest: Vec<Point> = Way::ALL.map(|way| Point::new(guest.name, way)).into();
-        // A rehearsal: memory and code that nobody has used yet.
+        // A rehearsal for memory and code that were not used yet.
         for (arm, program) in arms.iter().zip(&programs) {
             arm.run(guest, program, QUANTUM)?;
         }

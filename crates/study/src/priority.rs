@@ -1,15 +1,15 @@
-//! The thread that measures: where and how a cell's thread runs.
+//! The measuring thread, with the processor and the priority of a cell's thread.
 //!
-//! A time is that of a mechanism only if nobody else has the processor meanwhile. So a cell's thread
-//! is bound to a processor, the last one, and has real-time priority where the host grants it; and
-//! what is measured of a cell's parts is measured on a thread like that.
+//! A measured time belongs to a mechanism only if no other thread has the processor meanwhile. So a
+//! cell's thread is bound to the last processor, and has real-time priority where the host grants
+//! it. Parts of a cell are measured on such a thread, too.
 
 use anyhow::Result;
 
 use crate::processor::{bound_to, processors};
 
-/// Has this thread go before all others of its processor, but not those that it starts; false if
-/// the host does not allow it.
+/// Gives this thread precedence over all others of its processor, but not the threads that it
+/// starts; returns false if the host does not allow it.
 pub(crate) fn before_everybody() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

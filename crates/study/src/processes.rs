@@ -1,8 +1,8 @@
-//! `processes`: what the death of a Linux process costs (BRR fig. 2, Linux column).
+//! `processes`: the cost of ending a Linux process (BRR fig. 2, Linux column).
 //!
 //! A process that maps one page over and over owns no memory but the kernel's structures; killing
-//! it shows what reclaiming those takes, and what a neighbour feels who forks processes on the
-//! same processor at the time. Nothing of Leasehold runs here: it is the reason for Leasehold.
+//! it shows the cost of reclaiming those, and the delay of a neighbour that forks processes on the
+//! same processor at the time. Leasehold does not take part: the study shows why it exists.
 
 mod map_limit;
 mod victims;
@@ -29,7 +29,7 @@ pub(crate) use victims::ROLE;
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Forks that the neighbour's workload has at least: some milliseconds, a few slices of the
-/// scheduler, so that a death that is over sooner is weighed by what it cost him.
+/// scheduler, so that a shorter end is weighed by its cost to the neighbour.
 const WORKLOAD: usize = 32;
 
 /// The study; see the [module](self).
@@ -43,9 +43,9 @@ struct Scale {
     mappings_per_point: usize,
     /// Least and most victims of one point.
     victims: (usize, usize),
-    /// How many times longer the death of the largest must take than that of the smallest.
+    /// How many times longer the end of the largest must take than that of the smallest.
     growth: f64,
-    /// How much slower the neighbour must be while the largest dies.
+    /// How much slower the neighbour must be during the end of the largest.
     slowdown: f64,
 }
 

@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Says what is being measured now.
+    /// Shows what is being measured now.
     pub fn at(&self, what: impl Into<Cow<'static, str>>) {
         self.bar.set_message(what);
     }

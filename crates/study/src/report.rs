@@ -1,4 +1,4 @@
-//! What a study found: rows, the claims they must show, and a figure; as text and as JSON.
+//! The report of a study: rows, findings and a figure, as text and as JSON.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What the studies of processor reservations have in common: the alternatives they compare, and the
-//! machines they simulate.
+//! The common part of the studies of processor reservations: the compared alternatives and the
+//! simulated machines.
 
 use leasehold_reserve::simulate::CostModel;
 use leasehold_reserve::{Contract, Nanos, Policy, Priority, Shielding};

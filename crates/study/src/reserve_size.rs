@@ -1,9 +1,9 @@
 //! `reserve-size`: faults and completion time of a task against the size of its memory reservation
 //! (SPC fig. 8).
 //!
-//! A task that goes through its memory in order keeps nothing of it if one page is missing: first
-//! in, first out, each page is gone when its turn comes again. So there is a cliff, and the
-//! smallest reservation above it is what a task needs: 11 MB for τ1, 2 MB for τ2.
+//! A task that reads its memory in order hits no page if one frame is missing: first in, first out,
+//! each page is evicted before it is read again. So there is a cliff, and a task needs the smallest
+//! reservation above it: 11 MB for τ1, 2 MB for τ2.
 
 use std::fs;
 

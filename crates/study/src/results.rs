@@ -1,8 +1,8 @@
-//! Results as documents: what studies left behind as JSON, a page for each host.
+//! Results as documents: a page for each host, made from the studies' JSON.
 //!
-//! A page is a function of the files alone, so that it can be written anew at any time and on any machine. It says
-//! date, commit, form and host of each measurement, every finding with its bound, and the keys of the rows as the rows
-//! have them.
+//! A page is a function of the files alone, so that it can be generated at any time and on any
+//! machine. It states the date, commit, form and host of each measurement, every finding with its
+//! bound, and the keys of the rows unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

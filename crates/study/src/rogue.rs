@@ -1,4 +1,4 @@
-//! BRR fig. 1: what a hostile tenant costs the host, and its neighbour, when it is ended.
+//! `rogue`: the cost of ending a hostile tenant, for the host and for its neighbour (BRR fig. 1).
 
 mod attack;
 mod duel;
@@ -27,10 +27,10 @@ pub use runtime::{Death, lease};
 pub use together::{Ending, Pace, Round, Together, Unready};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
-/// What a neighbour may feel at most while a tenant of Leasehold is ended.
+/// The largest slowdown of a neighbour while a tenant of Leasehold is ended.
 const NEIGHBOUR: f64 = 1.05;
 
-/// Processes that want to run, in the mean, from which on the machine is not our own.
+/// The mean number of ready processes above which the machine counts as shared.
 const BUSY: f64 = 0.7;
 
 /// The study.
@@ -200,8 +200,8 @@ const NOTES: [&str; 6] = [
     "`die` ends by itself: its end is from the trap, what the neighbour feels from its start",
 ];
 
-/// Every runtime as it is used; wasmtime with a neighbour as far away as he can be, as one who
-/// gives each tenant a process would have him; and a cell with one who shares its memory cgroup.
+/// Returns every runtime as it is used: wasmtime with the most distant neighbour possible, as with
+/// a process for each tenant; and a cell with a neighbour that shares its memory cgroup.
 fn arms(placements: &[Placement], furthest: Place) -> Vec<Arm> {
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
     let usual = placements

@@ -141,12 +141,12 @@ pub fn ratio_value(ratio: Option<f64>) -> Value {
     ratio.map(|ratio| (ratio * 1e4).round() / 1e4).into()
 }
 
-/// The order in which to take turns at `arms` alternatives that are to be compared: every round
-/// has each arm once, in an order of its own. Slow drift of the machine (heat, other guests of
-/// its hypervisor) then falls on all arms alike, and so does what an arm leaves behind for the
-/// next (a warm cache, a cold one): each follows every other equally often, and itself as rarely
-/// as any does. An order that runs forth and back would have the arms at its ends follow
-/// themselves half of the time.
+/// The order in which to take turns at `arms` alternatives that are to be compared: every round has
+/// each arm once, in an order of its own. Slow drift of the machine (heat, other guests of its
+/// hypervisor) then affects all arms alike. So does the state that an arm leaves for the next (a
+/// warm or a cold cache): each arm follows every other equally often, and itself as rarely as any
+/// does. In an order that runs forth and back, the arms at its ends would follow themselves half of
+/// the time.
 ///
 /// The order is the same in every run.
 pub fn interleaved(arms: usize, rounds: usize) -> impl Iterator<Item = usize> {

@@ -1,9 +1,9 @@
-//! `sharing`: what one task's paging costs another one that shares pages with it (SPC fig. 9), and
-//! the memory that it takes to keep them apart (SPC table III).
+//! `sharing`: the effect of one task's paging on another one that shares its pages (SPC fig. 9),
+//! and the memory that isolation takes (SPC table III).
 //!
 //! τ1 reads 10 MB in each of its short periods, τ2 reads 1 MB of it in each of its long ones, under
-//! a reservation that has no room for more. Without management, what τ2 pages out is missing to
-//! τ1, who is the one that misses deadlines, in spite of its higher priority.
+//! a reservation that has no room for more. Without management, pages that τ2 evicts are missing to
+//! τ1, and τ1 is the task that misses deadlines, in spite of its higher priority.
 
 use std::fs;
 
@@ -102,7 +102,7 @@ struct Point {
     from: Nanos,
     /// Frames that pages were in at the end; the simulator has none.
     resident: Option<u32>,
-    /// Whether nobody else could have the processor.
+    /// Whether no other thread could have the processor.
     realtime: bool,
 }
 
@@ -251,7 +251,7 @@ impl Point {
         })
     }
 
-    /// What happened to τ1, in the mean for each period of the task beside it.
+    /// Returns a count of τ1 per period of the other task, in the mean.
     fn per_period(&self, times: u64) -> f64 {
         let periods = (self.history.end - self.from) / self.set.tasks[1].task().period;
         times as f64 / periods as f64
@@ -412,7 +412,7 @@ mod tests {
         }
         // What was not measured does not hold.
         assert!(measured.len() == 6 && measured.iter().all(|finding| finding.value.is_nan()));
-        // Two of each technique, and one more of who came first.
+        // Two of each technique, and one more for the first toucher.
         assert_eq!(points.len(), 3 * TECHNIQUES.len() + 1);
     }
 

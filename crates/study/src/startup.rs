@@ -1,13 +1,14 @@
-//! `startup`: what groups, charges and leases add to the start of real programs (BRR fig. 6).
+//! `startup`: the overhead of groups, charges and leases at the start of real programs (BRR fig.
+//! 6).
 //!
-//! Three ways to run the same compiled program take turns: a cell as it is used (*leased*), the
-//! same cell without groups and charges (*plain*), and *wasmtime* as it comes. Start-up is the
-//! time from the request until the program has ended; the programs do next to nothing. What it
-//! takes to give everything back afterwards is not in it.
+//! Three ways to run the same compiled program alternate: a cell as it is used (*leased*), the same
+//! cell without groups and charges (*plain*), and *wasmtime* as it comes. Start-up is the time from
+//! the request until the program has ended; the programs do next to nothing. Giving everything back
+//! afterwards is not included.
 //!
-//! Where a host's memory happens to lie moves its times by a hundredth, which is as much as the
-//! bound, and stays as long as the host does. So each block of runs has hosts of its own, made in
-//! an order of its own, and the ratio is the median of the blocks' ratios.
+//! The placement of a host's memory changes its times by a hundredth, which is as much as the
+//! bound, and lasts as long as the host. So each block of runs has its own hosts, made in its own
+//! order, and the ratio is the median of the blocks' ratios.
 
 use std::fs;
 use std::sync::Arc;

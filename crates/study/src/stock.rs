@@ -3,8 +3,8 @@
 //! epochs so that an endless loop can be ended.
 //!
 //! Ending a program is dropping the task that runs it, as an embedder does it: the abort, one turn
-//! of the epoch that makes the guest yield, and then the drop of the store. What the latter takes
-//! is in no contract, and is what the comparison is about.
+//! of the epoch that makes the guest yield, and then the drop of the store. No contract covers the
+//! duration of the drop, which the comparison is about.
 
 mod guest;
 mod objects;
@@ -71,14 +71,14 @@ pub struct Limits {
 pub struct Invocation {
     /// Arguments, the program's own name first.
     pub args: Vec<String>,
-    /// Directories: that of the host, and its name for the guest, who may write.
+    /// Directories: that of the host, and its name for the guest, which may write.
     pub dirs: Vec<(PathBuf, String)>,
     /// Standard input.
     pub stdin: Bytes,
     /// Limits of its store.
     pub limits: Limits,
-    /// Whether calls for files hold its thread instead of going to another one, as `wasmtime run` has
-    /// it: faster, and the thread is not there for other programs meanwhile.
+    /// Whether calls for files block its thread instead of using another one, like `wasmtime run`:
+    /// faster, but the thread is unavailable to other programs meanwhile.
     pub blocking: bool,
 }
 
@@ -101,8 +101,8 @@ enum Linked {
 }
 
 impl Stock {
-    /// An engine whose guests run on processor `cpu` only, or on any; on as many threads as there
-    /// are processors for whoever asks.
+    /// Creates an engine whose guests run on processor `cpu` only, or on any, with as many threads
+    /// as the caller may use processors.
     ///
     /// # Errors
     /// If the pool cannot be reserved, or there is no such processor.
@@ -111,8 +111,8 @@ impl Stock {
         Self::with_threads(allocation, limits, cpu, threads)
     }
 
-    /// The same on so many `threads`. With one for each guest nobody waits until another one
-    /// yields: the host's own scheduler shares the processor among them.
+    /// The same on so many `threads`. With one for each guest, no guest waits until another one
+    /// yields: the host's scheduler shares the processor among them.
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the host refuses the threads.
@@ -136,7 +136,7 @@ impl Stock {
         let mut builder = Builder::new_multi_thread();
         builder.enable_all().worker_threads(threads.get());
         if let Some(cpu) = cpu {
-            // Tried here first: a thread of the runtime has no one to tell.
+            // Tried here first: a thread of the runtime cannot report an error.
             thread::spawn(move || pin(cpu))
                 .join()
                 .map_err(|_| anyhow!("pinning panicked"))??;
@@ -155,8 +155,8 @@ impl Stock {
         })
     }
 
-    /// Has every guest that is running yield to the others, as an embedder who runs many tenants
-    /// does now and then.
+    /// Makes every running guest yield to the others, as an embedder with many tenants does
+    /// periodically.
     pub fn turn(&self) {
         self.engine.increment_epoch();
     }
@@ -356,7 +356,7 @@ pub enum Exit {
     Failed(String),
 }
 
-/// When a program's life took its turns, on [`monotonic_ns`].
+/// The instants of a program's life, on [`monotonic_ns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Its start was asked for.
@@ -409,7 +409,7 @@ impl Running {
     pub fn wait_for_output(&self, text: &str, patience: Duration) -> Result<()> {
         let begin = Instant::now();
         loop {
-            // Asked before the output is looked at, so that its last words are not missed.
+            // Queried before the output is read, so that the last output is not missed.
             let ended = self.end.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
             let output = self.stdout.contents();
             if output

@@ -2,11 +2,12 @@
 //!
 //! A victim of low priority computes within its reservation while a task of higher priority sleeps
 //! for 10 µs at a time, again and again. Each time the victim pays for a timer interrupt and a
-//! context switch with its own budget, and for reloading what the attacker evicted from the
-//! caches. A non-preemptive region bounds how often, and a shielded scheduler charges the interrupt
-//! and the way back to whom they are for. Throughput is the victim's work per period
-//! over what it is without an attack; on a real cell, where the host takes some of every period, the
-//! work per time that the victim was charged. That it gets its budget is not shown here but by tests.
+//! context switch with its own budget, and for reloading what the attacker evicted from the caches.
+//! A non-preemptive region bounds how often, and a shielded scheduler charges the interrupt and the
+//! dispatch of the victim to the attacker. Throughput is the victim's work per period, relative to
+//! that without an attack. On a real cell, where the host takes some of every period, it is the
+//! work per time that the victim was charged. Tests, not this study, show that the victim gets its
+//! budget.
 
 use anyhow::Result;
 use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
@@ -47,9 +48,9 @@ struct CellScale {
     policies: &'static [Policy],
     /// Periods with the attack, each of which is compared with those around it, without.
     rounds: usize,
-    /// How often a scene is played that is judged by its throughput, or that nobody attacks: what the
-    /// host takes of one period by itself is several times as much as may be lost. What a victim
-    /// prints has an end, so that more rounds in one play would not be seen.
+    /// How often a scene is played that is judged by its throughput, or that has no attacker: the
+    /// host's own disturbance of one period is several times as much as may be lost. A victim
+    /// prints a limited number of lines, so that more rounds in one play would not be seen.
     judged_plays: usize,
 }
 
@@ -78,7 +79,7 @@ const CELL_EVICTED: u64 = 256 << 10;
 const PRODUCTS: u64 = 1;
 /// How long after the attack began a victim on a real cell wakes up.
 const HEAD_START: Nanos = MS;
-/// What may be measured of an attack that there is not: the loss that is allowed of one.
+/// The largest difference that may be measured without an attack: the allowed loss.
 const NOISE: f64 = 0.01;
 
 /// What the attacker does between two naps.
@@ -321,8 +322,8 @@ impl Scene {
     /// Rounds on a real cell: the victim's work in a period with the attack, and in those around it.
     fn play(&self, scale: &CellScale, options: &Options) -> Result<Vec<[Work; 2]>> {
         let contest = Contest::new(options, self.shielding, 3)?;
-        // Awake throughout: after each pause a processor computes faster for a while, by more than is
-        // to be measured, and there are fewer pauses while somebody attacks.
+        // Awake throughout: after each pause a processor computes faster for a while, by more than
+        // the measured effect, and an attack reduces the number of pauses.
         let _awake = contest.enter_unreserved("spin", &[])?;
         let (period, round) = (scale.period(), 2 * scale.period());
         let reservation = |budget: Nanos, priority: u8| {
@@ -564,7 +565,7 @@ fn findings_on_a_cell(points: &[Point]) -> Vec<Finding> {
     ]
 }
 
-/// Who pays for what where an interrupt is dear.
+/// The note on the charges of a preemption where an interrupt is expensive.
 fn note_on_interrupts() -> String {
     let costs = MACHINES[1].costs;
     let interrupt = costs.interrupt + costs.handler;

@@ -1,9 +1,9 @@
-//! A sweep over the number of attackers: what a victim feels of them, eager and shielded, on the
+//! A sweep over the number of attackers: their effect on a victim, eager and shielded, on the
 //! simulated machines and on a real cell (SPR fig. 10 and 12).
 //!
-//! A study of one attack says what its variants are (`V`: the size of a ring, a policy), how one
-//! point is played, and what is felt. The order of the points, their curves, what growth is and
-//! how all of it is drawn is the same for every attack, and here.
+//! A study of one attack defines its variants (`V`: the size of a ring, a policy), how one point is
+//! played, and the measured effect. The order of the points, their curves, the measure of growth
+//! and the figure are the same for every attack, and are here.
 
 use anyhow::Result;
 use leasehold_reserve::Shielding;
@@ -82,7 +82,7 @@ pub(crate) fn simulated<V: Copy, E>(
     Ok(points)
 }
 
-/// Every attack on a real cell: eager and shielded take turns of one round each.
+/// Every attack on a real cell: eager and shielded alternate in rounds.
 ///
 /// # Errors
 /// The first of `play`.
@@ -145,8 +145,8 @@ pub(crate) fn ends<'a, V: PartialEq + 'a, E>(
 
 /// What every platform must show of one variant: at each of `quantiles`, with their names, most
 /// attackers do no more to a shielded victim than one does, and in the middle at least `growth`
-/// times as much to an eager one. Where it is known what the host does without an attack, they do no
-/// more beyond what that grew either. Of a platform without points nothing.
+/// times as much to an eager one. If the host's disturbance without an attack is known, its growth
+/// is allowed for. A platform without points has no findings.
 pub(crate) fn findings<V: Copy + PartialEq, E: Effect>(
     points: &[Point<V, E>],
     variant: V,
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A victim that feels `each` of every attacker, and 100 besides.
+    /// A victim with a delay of `each` per attacker, and 100 besides.
     fn points(eager: u64, shielded: u64) -> Vec<Point<(), Felt>> {
         let point = |shielding, attackers: u32, each: u64| Point {
             attack: Attack {

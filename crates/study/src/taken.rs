@@ -1,8 +1,9 @@
-//! What the host took from a cell: one of its threads was ready and did not run, or the whole virtual processor did not.
+//! Time that the host took from a cell: a thread of the cell was ready and did not run, or the
+//! whole virtual processor did not run.
 //!
-//! No cell can bound either, so a study that compares wall time with a bound reads both before and after, and
-//! reports apart what the host explains. The kernel counts a thread's waiting exactly (`schedstat`) and stolen time
-//! in ticks.
+//! No cell can bound either. A study that compares wall time with a bound reads both before and
+//! after, and reports the violations that the host explains separately. The kernel counts a
+//! thread's waiting exactly (`schedstat`) and stolen time in ticks.
 
 use std::fs;
 use std::ops::Sub;
@@ -14,7 +15,7 @@ const TICK_NS: u64 = 10_000_000;
 /// closes files.
 const THREADS: [&str; 2] = ["leasehold-cell", "leasehold-reape"];
 
-/// What was taken since the start of the process, or between two looks.
+/// The time taken since the start of the process, or between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taken {
     /// By the hypervisor, ns of all processors together; in ticks of 10 ms.

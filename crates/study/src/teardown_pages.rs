@@ -1,11 +1,11 @@
-//! `teardown-pages`: what ending a tenant costs against the pages that it has written (BRR fig. 8,
-//! for memory instead of objects).
+//! `teardown-pages`: the cost of ending a tenant by the number of pages that it has written (BRR
+//! fig. 8, for memory instead of objects).
 //!
 //! The same program writes one byte to each of its pages and sleeps until it is ended: as a tenant
-//! of a real cell, and in stock wasmtime with either of its allocators. Beside them is what the
-//! kernel takes to give as many pages back. *Slot reusable* is when the next tenant could have the
-//! place, *frames back* when the kernel has every page again that does not stay resident; only
-//! Leasehold has the one before the other.
+//! of a real cell, and in stock wasmtime with either of its allocators. For comparison, the
+//! kernel's time for giving as many pages back is measured. *Slot reusable* is when the next tenant
+//! could use the place, *frames back* when the kernel has every page that does not stay resident.
+//! Only Leasehold separates the two.
 
 mod tenant;
 
@@ -190,8 +190,8 @@ impl Bench {
             Runtime::Munmap => self.bare(pages, Mapping::unmap),
             Runtime::Madvise => self.bare(pages, Mapping::discard),
         };
-        // A rehearsal: slots, tables and code that nobody has used yet, and frames that the host
-        // of a virtual machine has not given it yet.
+        // A rehearsal for unused slots, tables and code, and for frames that the host of a virtual
+        // machine has not provided yet.
         for runtime in Runtime::ALL {
             end(runtime)?;
         }

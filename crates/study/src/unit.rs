@@ -1,4 +1,4 @@
-//! Units of measured values, as the names of columns carry them, and how a person reads them.
+//! Units of measured values: their suffixes in the names of columns, and their readable form.
 
 /// What a number counts. Durations are always nanoseconds and sizes bytes; only the text table,
 /// the page and the axes scale them.

@@ -55,12 +55,12 @@ fn every_guest_is_ended_in_both_runtimes() {
     };
     let (leasehold, wasmtime) = (of("leasehold"), of("wasmtime"));
     assert_eq!(leasehold.len() + wasmtime.len(), report.rows.len());
-    // Where its neighbour is a thread, and where he is as far away as this host allows.
+    // With a neighbour that is a thread, and with the most distant one that this host allows.
     let (wasmtime, apart): (Vec<_>, Vec<_>) = wasmtime
         .into_iter()
         .partition(|row| row["neighbour"] == "thread");
     let furthest = &apart[0]["neighbour"];
-    // Where he shares the cell's memory cgroup, unless he always does.
+    // With a neighbour in the cell's memory cgroup, unless it always is.
     let (leasehold, beside): (Vec<_>, Vec<_>) = leasehold
         .into_iter()
         .partition(|row| row["neighbour"] == *furthest);

@@ -117,11 +117,11 @@ fn a_region_bounds_how_often_a_real_storm_preempts() {
         let (region, preemptions) = (number(row, "eta_ns"), number(row, "preemptions"));
         let charged = number(row, "charged_ns");
         if row["attack"] == "none" {
-            // The attacker is not there, but who asks the cell for its numbers may preempt: once in
-            // a period, or twice where a busy host lets it ask late.
+            // Without an attacker, only the query of the cell's numbers may preempt: once in a
+            // period, or twice where a busy host delays the query.
             assert!(preemptions <= 2, "{row:?}");
         } else if row["policy"] == "shielded" && region > 0 {
-            // A busy host looks late and may cut a region in two.
+            // A busy host may check late and so split a region.
             assert!(preemptions <= charged.div_ceil(region) + 1, "{row:?}");
         }
         match &row["throughput_ratio"] {

@@ -1,16 +1,17 @@
 //! Compiled programs on disk, so that a program is compiled once and not at every start.
 //!
-//! Compiled code is trusted: loading it is as good as running a native program. So an entry is
-//! used only if two things hold. It, the directory and all directories above belong to this user or
-//! to root, and no one else may write to them ([`leasehold_confine::owned`]). And its tag holds: a
-//! keyed digest (BLAKE3) of its name and content under a secret of this user, which is kept
-//! in the state directory and not beside the entries. A plain checksum tells damage, but anything
-//! that can write to the cache can recompute it, or give an entry the name of another; the secret
-//! makes a restored, copied or shared cache directory worthless.
+//! Compiled code is trusted: loading it is as good as running a native program. An entry is
+//! therefore used only if two conditions hold. First, the entry, its directory and all directories
+//! above belong to this user or to root, and no other user may write to them
+//! ([`leasehold_confine::owned`]). Second, its tag is valid: a keyed digest (BLAKE3) of its name
+//! and content. The key is a secret of this user, kept in the state directory and not beside the
+//! entries. A plain checksum only detects damage: any writer of the cache could recompute it, or
+//! give an entry the name of another. The secret makes a restored, copied or shared cache directory
+//! worthless.
 //!
-//! An entry that does not hold is as if it were not there. Its name is a digest of the program and
-//! of everything that the result of compiling depends on, the engine's version and settings
-//! included, so that no entry is ever out of date.
+//! An invalid entry is ignored. The name of an entry is a digest of the program and of everything
+//! that compilation depends on, including the engine's version and settings. No entry is ever out
+//! of date.
 
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
@@ -103,7 +104,8 @@ impl CodeCache {
     ///
     /// # Errors
     ///
-    /// When one of them cannot be had, or others could have written to it.
+    /// When the directory or the secret cannot be opened or made, or another user could have
+    /// written to it.
     pub fn open(directory: &Path, secret: &Path) -> Result<CodeCache, OwnedError> {
         Ok(CodeCache {
             secret: secret_in(secret)?,
@@ -111,7 +113,7 @@ impl CodeCache {
         })
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -1,10 +1,10 @@
-//! Waiting for and notifying other threads, where there are none.
+//! Replaces the instructions that wait for or notify other threads, because a guest has one thread.
 //!
-//! Atomic instructions are offered, shared memories are not. The engine is built without its
-//! support for shared memories, so that none can be made, and has no code for `memory.atomic.wait32`,
-//! `memory.atomic.wait64` and `memory.atomic.notify`. On a memory that is not shared the first two trap
-//! and the last wakes no thread, after the same checks of their address as an atomic load makes. So
-//! before a module is compiled, each of them is replaced:
+//! Atomic instructions are offered, shared memories are not. The engine is built without support
+//! for shared memories, and so has no code for `memory.atomic.wait32`, `memory.atomic.wait64` and
+//! `memory.atomic.notify`. On a memory that is not shared the first two trap and the last wakes no
+//! thread, after the same checks of their address as an atomic load makes. So before a module is
+//! compiled, each of them is replaced:
 //!
 //! ```text
 //! address count          memory.atomic.notify   →   drop       i32.atomic.load drop i32.const 0

@@ -8,7 +8,7 @@ use crate::bulk;
 use crate::error::ProgramError;
 use crate::limits::DATA;
 
-/// What a core module without an entry point exports to be called first.
+/// The initialiser that a core module without an entry point may export.
 pub const INITIALIZE: &str = "_initialize";
 
 /// Start of the name of the interface that a command component exports.

@@ -85,7 +85,8 @@ impl Compiled {
             return Ok((program, checked));
         };
         let key = Key::new(engine, &bytes, form);
-        // It may have been compiled for the other entry: what it lacks is said by the checks before compilation.
+        // It may have been compiled for the other entry: the checks before compilation report what
+        // it lacks.
         let cached = cache.get(engine, &key);
         let cached = cached.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
         if let Some((code, inventory)) = cached {
@@ -208,7 +209,7 @@ impl Compiled {
         Ok(separated(&binary, &survey.inventory)?.1)
     }
 
-    /// How much a program has of each thing on which the time to load it depends. It is not validated.
+    /// Counts the parts of a program that determine its loading time. The program is not validated.
     ///
     /// # Errors
     ///
@@ -277,7 +278,7 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     Ok((binary, survey))
 }
 
-/// The same of a program whose function bodies are not looked at: it may be refused for them yet.
+/// The same without a check of function bodies: the program may still be refused for them.
 fn outlined(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     let size = check_outline_limits(&binary)?;
@@ -305,7 +306,7 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     if bytes.starts_with(b"\0asm") {
         return Ok(bytes.into());
     }
-    // `wat` accepts anything that is UTF-8; a file that is not even that is no text of ours.
+    // `wat` reads UTF-8: a file in another encoding is not WebAssembly text.
     let text = std::str::from_utf8(bytes).map_err(|_| ProgramError::NotWasm)?;
     if !text.trim_start().starts_with(['(', ';']) {
         return Err(ProgramError::NotWasm);

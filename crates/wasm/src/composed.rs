@@ -1,11 +1,12 @@
-//! Components inside a program that call each other: what they pass each other, and how long a string may be.
+//! Bounds the strings that components of one program pass each other.
 //!
-//! Where one component calls another, the engine compiles an *adapter*: wasm that copies what is passed from
-//! one memory to the other, lists element by element. It can be interrupted like a guest's own code. Only a
-//! string is copied, and translated between encodings, by one call into the engine, where nothing can
-//! interrupt it. Before that call the adapter asks the receiving component for room: it calls the `realloc`
-//! that the function was lifted or lowered with. So each such function whose type has strings gets a
-//! `realloc` of its own, which traps if more is asked for than the engine may copy in one step:
+//! Where one component calls another, the engine compiles an *adapter*: wasm that copies what is
+//! passed from one memory to the other, lists element by element. It can be interrupted like a
+//! guest's own code. Only a string is copied, and translated between encodings, by one call into
+//! the engine, where nothing can interrupt it. Before that call the adapter asks the receiving
+//! component for room: it calls the `realloc` that the function was lifted or lowered with. Each
+//! such function whose type has strings therefore gets a `realloc` of its own, which traps above
+//! the number of bytes that the engine may copy in one step:
 //!
 //! ```text
 //! (func (param $old i32) (param $bytes i32) (param $align i32) (param $new i32) (result i32)
@@ -50,7 +51,7 @@ const MODULE_SECTION: u8 = 1;
 
 /// A program whose components may call each other.
 pub(crate) struct Composed {
-    /// It, with strings that are bounded.
+    /// The program, with bounded strings.
     pub(crate) binary: Vec<u8>,
     /// Parts of the type of each function that is lifted or lowered, in the order of the binary, 0 for other
     /// canonical functions: what an adapter of it is made of.
@@ -383,7 +384,7 @@ struct Level {
 }
 
 impl Level {
-    /// Notes the next core function of the binary, an alias.
+    /// Records the next core function of the binary, an alias.
     fn alias(&mut self, instance: u32, name: &str) {
         let next = self.functions.seen;
         let first = self.aliases.entry((instance, name.to_owned()));
@@ -419,7 +420,7 @@ impl Rewriter {
         &mut self.levels[last]
     }
 
-    /// Notes the items that a section defines. Their indices change nowhere inside of a section.
+    /// Records the items that a section defines. Their indices change nowhere inside of a section.
     fn note(&mut self, payload: &Payload<'_>) -> Result<(), Error<Infallible>> {
         let level = self.level();
         match payload {

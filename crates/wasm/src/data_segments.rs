@@ -8,8 +8,8 @@
 //! with little between them are replaced by one segment that covers them.
 //!
 //! 1. *The meaning stays.* Only initial contents of memories that the module defines are merged:
-//!    what is between two segments is zero then, and nobody sees the memory before all segments
-//!    are there. A later segment overwrites an earlier one.
+//!    the gap between two segments is zero then, and no code runs in the instance before all
+//!    segments are copied. A later segment overwrites an earlier one.
 //! 2. *All or nothing.* A module with a segment whose place is computed or out of bounds, with
 //!    segments for a memory that it imports, or with instructions that name segments, is left as it
 //!    is.
@@ -96,7 +96,8 @@ struct Run {
     end: usize,
 }
 
-/// The segments of a module in their order, if they can be merged, or written by somebody else.
+/// Returns the segments of a module in their order, if their places are known: they can then be
+/// merged or copied by other code.
 pub(crate) fn segments(wasm: &[u8]) -> Result<Option<Vec<Segment<'_>>>, BinaryReaderError> {
     let mut memories = Vec::new();
     let mut imported = 0;

@@ -24,10 +24,11 @@
 //! 3. *Nothing else changes.* Types are appended, so that no index shifts. A branch out of the body goes to the
 //!    end of the handler's block, which has the function's results. Only `metadata.code.*` sections are
 //!    dropped, whose offsets into functions would be wrong.
-//! 4. *Handlers that are never reached are not compiled.* The compiler notes every handler around every call, in time
-//!    that is quadratic in their number. In a function with many of which most are in vain, each instruction that throws
-//!    gets a `try_table` of its own with the handlers that its exceptions [reach](crate::handlers), and the others
-//!    become blocks. Yosys has a function with 340,516 handlers around its calls, of which 6,256 are reached.
+//! 4. *Handlers that are never reached are not compiled.* The compiler notes every handler around
+//!    every call, in time that is quadratic in their number. In a function with many handlers, most
+//!    of which are never reached, each instruction that throws gets a `try_table` of its own with
+//!    the handlers that its exceptions [reach](crate::handlers), and the others become blocks.
+//!    Yosys has a function with 340,516 handlers around its calls, of which 6,256 are reached.
 //! 5. *Programs that neither throw nor catch are left as they are*: nothing but a guest throws.
 
 use std::borrow::Cow;

@@ -8,11 +8,12 @@ pub const CONFIG_VERSION: u32 = 10;
 /// The WebAssembly features that a program may use.
 ///
 /// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit
-/// memories and tables, stack switching, the component model's asynchronous functions; and the
-/// exceptions of before WebAssembly 3.0, which the engine does not know. Of threads there are the
-/// atomic instructions: a shared memory is refused [when a program is counted](crate::load_limits), the
-/// engine is built without them, and what [waits](crate::atomics) for another thread is replaced.
+/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit memories
+/// and tables, stack switching, the component model's asynchronous functions; and the exceptions
+/// that preceded WebAssembly 3.0, which the engine does not implement. Of threads only the atomic
+/// instructions are offered. A shared memory is refused [when a program is
+/// counted](crate::load_limits), the engine is built without shared memories, and instructions that
+/// [wait](crate::atomics) for another thread are replaced.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::THREADS)

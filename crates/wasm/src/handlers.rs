@@ -1,9 +1,9 @@
 //! The handlers that an exception of an instruction can reach.
 //!
-//! The compiler notes all handlers around an instruction that throws, and what it takes for a function is quadratic
-//! in what it notes. Most of them are in vain: an exception goes to the innermost handler of its tag, and no further
-//! than the innermost handler of everything. C++ has one tag, so that two handlers at the most are reached, however
-//! many are around.
+//! The compiler notes all handlers around an instruction that throws, and its time for a function
+//! is quadratic in their number. Most of them are unreachable: an exception goes to the innermost
+//! handler of its tag, or to the innermost handler of everything. C++ has one tag, so that two
+//! handlers at the most are reached, however many are around.
 
 use std::rc::Rc;
 
@@ -138,7 +138,7 @@ impl Scopes {
         let mut is_reachable = |handler: &Handler| {
             let is_first = match handler.tag {
                 None => true,
-                // A tag that there is not is no program's.
+                // A valid program has no unknown tag.
                 Some(tag) => {
                     let last = &mut seen[(tag as usize).min(MOST_TAGS - 1)];
                     std::mem::replace(last, table) != table
@@ -202,7 +202,7 @@ impl HandlerCount {
         match operator {
             Operator::LocalSet { .. } | Operator::LocalTee { .. } => self.sets += 1,
             Operator::End => {
-                // At the end of a function no local is used any more.
+                // After the end of a function no local is used.
                 if let Some(block) = self.blocks.pop().filter(|_| !self.blocks.is_empty()) {
                     let sets = (self.sets - block.sets_before).min(self.locals);
                     self.merged = self
@@ -239,8 +239,8 @@ impl HandlerCount {
         }
     }
 
-    /// What the compiler does, about, to merge the values that locals have where exceptions come from: it tries each
-    /// with the places of all others.
+    /// Returns the compiler's approximate work for merging the values of locals at the instructions
+    /// that throw: it compares each with all others.
     pub(crate) fn merging(&self) -> u64 {
         let deepest = self.locals.saturating_mul(self.deepest);
         // Where each instruction has its own, a handler takes a fourth of what it does otherwise.

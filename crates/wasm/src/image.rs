@@ -6,10 +6,11 @@
 //! in when they touch it, share, and copy when they write to it.
 //!
 //! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
-//!    linear memory, and all of them or none ([`segments`]): whoever makes its memory puts them there
-//!    before anything of the program runs.
-//! 2. *Only what is worth it.* A page that is shared is a fault when it is touched. Less than
-//!    [`LEAST`] is copied as before, and so is what lies scattered over much more memory than it has.
+//!    linear memory, and all of them or none ([`segments`]): the code that makes the memory copies
+//!    them before the program runs.
+//! 2. *Only where it pays.* The first access to a shared page is a fault. Contents of less than
+//!    [`LEAST`] bytes are copied as before, and so are contents that are scattered over much more
+//!    memory than their size.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -64,12 +65,12 @@ impl Image {
         self.0.first
     }
 
-    /// What tells it from others: a digest of its contents and their place.
+    /// The identity of the image: a digest of its contents and their place.
     pub fn digest(&self) -> [u8; 32] {
         self.0.digest
     }
 
-    /// The pages, as a file that nobody writes to.
+    /// Returns the pages, as a file that is never written to.
     ///
     /// # Errors
     /// The system's, when there are too many descriptors.
@@ -123,7 +124,8 @@ impl Image {
 }
 
 /// The program without its image, and the image; the program as it is if it has none. Valid for
-/// programs that make one linear memory: which of several it belongs to could not be told.
+/// programs that make one linear memory: with several, the one that it belongs to could not be
+/// determined.
 ///
 /// # Errors
 /// The parser's, if `wasm` is not well-formed.
@@ -144,7 +146,7 @@ pub(crate) fn take_image(wasm: &[u8]) -> Result<(Cow<'_, [u8]>, Option<Image>), 
             None => Ok(module.into()),
         }
     })?;
-    // Which of two is the one that is instantiated could not be told either.
+    // With two images, the instantiated one could not be determined either.
     match (images.pop(), images.is_empty()) {
         (Some(image), true) => Ok((rewritten, Some(image))),
         _ => Ok((wasm.into(), None)),

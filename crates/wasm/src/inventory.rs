@@ -234,8 +234,8 @@ struct ComponentFrame {
 }
 
 impl ComponentFrame {
-    /// Notes that something else than a core instance names a core function. If that was lowered, the engine may
-    /// make its adapter in an instance of its own.
+    /// Records that something else than a core instance names a core function. If that was lowered,
+    /// the engine may make its adapter in an instance of its own.
     fn use_lowered(&mut self, index: u32) {
         if self.lowered.get(index as usize) == Some(&true) {
             self.total.add_adapter_instance();
@@ -515,9 +515,9 @@ fn core_functions(function: &CanonicalFunction) -> impl Iterator<Item = u32> {
     lifted.into_iter().chain(options)
 }
 
-/// Notes a core instance of a component. The engine makes the adapters that it is given in instances of their
-/// own, at most one for each instance that is given any. (Those that something else names have
-/// [one each](ComponentFrame::use_lowered).)
+/// Records a core instance of a component. The engine makes the adapters that it is given in
+/// instances of their own, at most one for each instance that is given any. (Those that something
+/// else names have [one each](ComponentFrame::use_lowered).)
 fn core_instance(
     component: &mut ComponentFrame,
     instance: &Instance<'_>,

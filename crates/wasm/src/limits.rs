@@ -7,8 +7,8 @@ use crate::bulk::TABLE_CHUNK;
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// Most core instances that one run of a program may make. wasmtime gives all instances of a
-/// store back one by one, so their number must be small; real components have up to about 40.
+/// Most core instances that one run of a program may make. wasmtime frees the instances of a store
+/// one by one, so that their number must be small; real components have up to about 40.
 pub const MAX_INSTANCES: u64 = 100;
 
 /// Most bytes of active data segments that starting a program may copy. More than
@@ -26,11 +26,11 @@ pub struct Cap {
     pub what: &'static str,
     /// How much of it.
     pub most: u64,
-    /// What becomes of a call that asks for more.
+    /// The treatment of a call that exceeds it.
     pub beyond: Beyond,
 }
 
-/// What becomes of a call whose argument is above its cap.
+/// The treatment of a call whose argument exceeds its cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beyond {
     /// The guest traps with a message that names the cap.

@@ -1,11 +1,11 @@
-//! Limits on what a program has, so that loading it takes bounded time and memory.
+//! Limits on the parts of a program, so that loading it takes bounded time and memory.
 //!
-//! Validating and compiling takes time for each thing that a program has, and for some of them much more
-//! than their bytes suggest. A function with 50,000 locals has 8 bytes. One of 4 KB in which 250 locals change
-//! inside 250 loops takes 9 s, since the engine's register allocator is quadratic in their product. So
-//! everything is counted while the file is parsed, in a single pass that stops at the first limit, before it
-//! is validated; functions are counted on all threads that compile. The handlers of a program that throws are
-//! counted in a second one.
+//! Validating and compiling take time for each part of a program, and for some parts much more than
+//! their size suggests. A function with 50,000 locals has 8 bytes. One of 4 KB in which 250 locals
+//! change inside 250 loops takes 9 s, since the engine's register allocator is quadratic in their
+//! product. So everything is counted while the file is parsed, in a single pass that stops at the
+//! first limit, before it is validated; functions are counted on all threads that compile. The
+//! handlers of a program that throws are counted in a second one.
 //!
 //! The limits are a few times what the largest known programs have. What loading takes at each of them is
 //! measured by `cell/tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
@@ -38,11 +38,11 @@ pub struct LoadLimit {
     pub what: &'static str,
     /// How many there may be.
     pub most: u64,
-    /// In what there may be so many.
+    /// The unit to which the limit applies.
     pub of: Scope,
 }
 
-/// In what a [`LoadLimit`] counts.
+/// The unit to which a [`LoadLimit`] applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The whole file, nested modules and components included.
@@ -115,7 +115,7 @@ impl Tally {
         check(counted, count)
     }
 
-    /// Notes the count of one function, of which the largest is kept.
+    /// Records the count of one function, of which the largest is kept.
     fn note(&mut self, counted: Counted, count: u64) -> Result<(), ProgramError> {
         let most = &mut self.0[counted as usize];
         *most = (*most).max(count);
@@ -149,7 +149,7 @@ fn check(counted: Counted, count: u64) -> Result<(), ProgramError> {
     LOAD_LIMITS[counted as usize].check(count)
 }
 
-/// How much a program has of each thing that is limited.
+/// The count of each limited part of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadSize {
     counts: [u64; LOAD_LIMITS.len()],
@@ -226,7 +226,7 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
                         }
                         let (params, results) = match &ty.composite_type.inner {
                             CompositeInnerType::Func(ty) => (ty.params(), ty.results()),
-                            // Not offered, which validation says.
+                            // Not offered: validation refuses it.
                             _ => (&[][..], &[][..]),
                         };
                         module
@@ -487,7 +487,7 @@ fn pieces<'p, 'a>(bodies: &'p [Body<'a>]) -> Vec<&'p [Body<'a>]> {
 /// Counts what the functions of a module have, on all threads that compile.
 ///
 /// # Errors
-/// What is wrong with the first of them with which something is.
+/// The fault of the first faulty function.
 fn count_bodies(module: &ModuleTypes, bodies: &[Body<'_>]) -> Result<Vec<Part>, Wrong> {
     let count = |piece: &[Body<'_>]| {
         let mut part = Part {
@@ -745,8 +745,8 @@ fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<
     Ok(())
 }
 
-/// Whether an instruction looks into a table: what the compiler takes for all of a function is quadratic in
-/// their number.
+/// Whether an instruction reads a table: the compiler's time for a function is quadratic in the
+/// number of such instructions.
 fn uses_table(operator: &Operator<'_>) -> bool {
     matches!(
         operator,

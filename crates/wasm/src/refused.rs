@@ -1,9 +1,10 @@
-//! Features of WebAssembly that a program uses and that are not on offer: which, and where.
+//! Finds the features of WebAssembly that a program uses and that are not offered, and their
+//! places.
 //!
-//! Most are seen by their instructions while the program is [counted](crate::load_limits), before it is
-//! validated. What is left, such as a type, is what the validator stops at: then the program is looked
-//! at again up to there, with each of the other features switched off in turn, and of all its functions
-//! only the one that it stopped in.
+//! Most are seen by their instructions while the program is [counted](crate::load_limits), before
+//! it is validated. The validator stops at the others, such as types. The program is then validated
+//! again up to that place, with each of the other features switched off in turn, and with only the
+//! function in which it stopped.
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ use crate::limits::NAME;
 pub struct Place {
     /// In bytes from the start of the file (of the translated binary, for text).
     pub offset: u64,
-    /// In which function, if in one.
+    /// The function that contains the place, if any.
     pub function: Option<Function>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn refusal(feature: &str, place: Place) -> ProgramError {
     }
 }
 
-/// What one can do about it; nothing, or a remark of one line.
+/// Returns advice of one line on how to avoid the features, or nothing.
 pub(crate) fn advice(names: &[String]) -> &'static str {
     let refused = |feature: &str| names.iter().any(|name| name == feature);
     if refused("legacy-exceptions") {
@@ -163,7 +164,7 @@ fn named(names: NameSectionReader<'_>, function: u32) -> Option<String> {
     None
 }
 
-/// What a validator that knows the features on offer has to say of a program.
+/// Validates a program with the offered features.
 ///
 /// # Errors
 /// [`ProgramError::Features`] where another feature is missing, [`ProgramError::Corrupt`] for all else.
@@ -202,8 +203,8 @@ pub(crate) fn validate_outline(binary: &[u8]) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// What a validator that knows the features on offer says of a program. Functions are validated on all threads
-/// that compile, after all else.
+/// Validates a program with the offered features. Functions are validated last, on all threads that
+/// compile.
 fn validate_all(binary: &[u8]) -> Result<(), BinaryReaderError> {
     let mut validator = Validator::new_with_features(FEATURES);
     let mut pieces: Vec<Vec<_>> = Vec::new();

@@ -38,8 +38,8 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<&'static mut Page> {
         let page = (self.0.next()? * PAGE_BYTES) as *mut Page;
-        // SAFETY: the program has no allocator, so that nobody but `grow` knows of the page: it
-        // exists, is initialised, and is lent here for the only time.
+        // SAFETY: the program has no allocator, so that only `grow` refers to the page: it exists,
+        // is initialised, and is lent here for the only time.
         Some(unsafe { &mut *page })
     }
 }
@@ -50,7 +50,7 @@ impl Iterator for Pages {
 pub fn untouched() -> &'static mut [u8] {
     let start = own_bytes();
     let end = memory_size::<0>() * PAGE_BYTES;
-    // SAFETY: the range exists, is initialised, and nobody else uses it: the linker places nothing
+    // SAFETY: the range exists, is initialised, and has no other user: the linker places nothing
     // from `own_bytes` on, and the program has no allocator.
     unsafe { slice::from_raw_parts_mut(start as *mut u8, end - start) }
 }

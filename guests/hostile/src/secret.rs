@@ -1,7 +1,7 @@
 //! The pattern that one tenant leaves behind and the next looks for.
 
-/// Sixteen bytes that nobody else writes. Kept complemented, so that a program that looks for the
-/// pattern does not itself have it in its memory.
+/// Sixteen bytes that no other program writes. Kept complemented, so that a program that looks for
+/// the pattern does not itself have it in its memory.
 #[derive(Clone, Copy)]
 pub struct Secret(u128);
 

@@ -30,7 +30,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`Errno::Gone`] if the semaphore ended, before the call or while it waited;
-    /// [`Errno::Budget`] or [`Errno::Allowance`] if nobody pays for the wait; [`Errno::Rights`].
+    /// [`Errno::Budget`] or [`Errno::Allowance`] if no budget pays for the wait; [`Errno::Rights`].
     pub fn down(self) -> Result<(), Errno> {
         done(abi::semaphore_down(self.0.number()))
     }

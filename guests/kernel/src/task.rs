@@ -27,7 +27,7 @@ impl Task {
     /// Waits until the task has exited; returns its exit code.
     ///
     /// # Errors
-    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if nobody pays for the wait.
+    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if no budget pays for the wait.
     pub fn wait(self) -> Result<i32, Errno> {
         result(abi::task_wait(self.0.number())).map(|code| code as i32)
     }

@@ -84,7 +84,7 @@ impl Tenant {
     /// Waits until the child has exited; returns its exit code.
     ///
     /// # Errors
-    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if nobody pays for the wait.
+    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if no budget pays for the wait.
     pub fn wait(self) -> Result<i32, Errno> {
         result(abi::tenant_wait(self.0.number())).map(|code| code as i32)
     }

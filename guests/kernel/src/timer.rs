@@ -30,7 +30,7 @@ impl Timer {
     /// Waits until the timer has fired; returns how often since the last wait.
     ///
     /// # Errors
-    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if nobody pays for the wait.
+    /// [`Errno::Gone`]; [`Errno::Rights`]; [`Errno::Budget`] if no budget pays for the wait.
     pub fn wait(self) -> Result<u64, Errno> {
         result(abi::timer_wait(self.0.number()))
     }

@@ -1,8 +1,8 @@
 //! Guests that measure from the inside what others do to them: the victims of the attacks in
 //! `guests/hostile`.
 //!
-//! 1. **A probe judges nothing.** It prints its samples' quantiles, a line per round, and goes on
-//!    until it is ended; whoever started it compares.
+//! 1. **A probe does not judge.** It prints its samples' quantiles, a line per round, and continues
+//!    until it is ended; the study that started it compares.
 //! 2. **It uses what any tenant may use**: a clock, a sleep, standard output.
 #![no_std]
 

@@ -1,4 +1,5 @@
-//! Calls that block: ask the kernel; while it says «blocked», wait to be woken and ask again.
+//! Calls that block: they repeat a kernel call after each wake-up until the kernel no longer
+//! answers «blocked».
 
 use crate::local::{self, CellKernel};
 use leasehold_kernel::{Errno, ExecutionId, Outcome};
@@ -7,8 +8,8 @@ use std::task::Poll;
 
 /// Makes a blocking kernel call for an execution; the fiber is suspended while it blocks.
 ///
-/// When the execution is stopped in the middle, the kernel takes it out of whatever queue it is
-/// in; nothing of the wait lives here.
+/// When the execution is stopped meanwhile, the kernel removes it from its queue; no state of the
+/// wait is kept here.
 ///
 /// # Errors
 /// The kernel's.
@@ -48,8 +49,7 @@ pub(crate) async fn let_executor_act() {
     .await;
 }
 
-/// Suspends the fiber until the executor polls it again, which it does when it has done what it
-/// was asked for.
+/// Suspends the fiber until the executor polls it again after acting on its request.
 pub(crate) async fn until_polled_again() {
     let mut asked = false;
     poll_fn(|_| match std::mem::replace(&mut asked, true) {

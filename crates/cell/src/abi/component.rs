@@ -14,7 +14,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{HasData, Linker, WasmList, WasmStr};
 
 mod bindings {
-    //! What the engine's macro makes of the WIT package.
+    //! The engine's bindings of the WIT package.
     #![allow(missing_docs)]
     wasmtime::component::bindgen!({
         path: "wit",
@@ -53,8 +53,9 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     link_lists_of_strings(linker)
 }
 
-/// Links the functions that take a list of strings anew: what the engine lifts as a whole may lie on as many
-/// pages as there are strings, each of which may have to be fetched from the disk.
+/// Links replacements of the functions that take a list of strings. The engine would lift the list
+/// as a whole, which may lie on as many pages as it has strings, and each page may have to be
+/// fetched from the disk.
 fn link_lists_of_strings(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker

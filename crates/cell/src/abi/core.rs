@@ -258,8 +258,8 @@ async fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno>
     Ok(0)
 }
 
-/// Where a message goes: the guest's buffer for the bytes, and ours for the capabilities until
-/// the kernel has let go of the guest's memory.
+/// The destination of a message: the guest's buffer for the bytes, and the host's for the
+/// capabilities while the kernel borrows the guest's memory.
 struct Destination {
     bytes: Buffer,
     list: Buffer,
@@ -302,7 +302,7 @@ impl Destination {
         (bytes, &mut self.received[..self.slots])
     }
 
-    /// Hands over what the kernel has written; returns what the guest is told.
+    /// Delivers what the kernel has written, and returns the guest's result.
     async fn deliver(
         &self,
         caller: &mut Call<'_>,

@@ -1,11 +1,10 @@
-//! Measuring what a host adds to work that asks nothing of it.
+//! Measures the processor time that a host adds to work without system calls.
 //!
 //! A thread's processor time contains more than its work: interrupts, and on a virtual machine the
-//! time for which the whole machine was stopped. An end that meets one of these takes that much
-//! longer, however little it had to do. Here every processor does the same piece of arithmetic
-//! again and again, and what a piece took beyond the median was added by the host. All processors
-//! are busy, because that is how hostile tenants will have them, and because some hosts stop a
-//! machine for what all of its processors have used.
+//! time for which the whole machine was stopped. An end that is interrupted takes that much longer,
+//! however short it is. Here every processor repeats the same piece of arithmetic; the time of a
+//! piece above the median was added by the host. All processors are busy, because hostile tenants
+//! can keep them so, and because some hosts stop a machine for the total use of its processors.
 
 use super::effort::{Effort, median};
 use crate::clock::thread_cpu_ns;
@@ -26,8 +25,8 @@ fn windows(effort: Effort) -> usize {
     }
 }
 
-/// How long the processors are busy at least, ns: on a host of many, interruptions that come once
-/// in seconds would otherwise be missed.
+/// The shortest time for which the processors are busy, ns. On a host with many processors,
+/// interruptions with intervals of seconds would otherwise be missed.
 fn shortest_ns(effort: Effort) -> u64 {
     match effort {
         Effort::Quick => 0,

@@ -1,4 +1,4 @@
-//! What a page of linear memory costs whose tenant pages.
+//! Measures the cost of a page of a paging tenant's linear memory.
 
 use super::effort::{Effort, median};
 use crate::cell::Cell;

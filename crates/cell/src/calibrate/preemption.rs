@@ -1,12 +1,14 @@
-//! Measuring what one preemption takes on this host: the `O^pre` of SPR eq. (2).
+//! Measures the cost of one preemption on this host: the `O^pre` of SPR eq. (2).
 //!
-//! The paper counts a timer interrupt, an invocation of the scheduler with all the replenishments
-//! that it processes, and a context switch. Here these are: from the timer's expiry until the
-//! guest's poll has returned, which is the host's timer path, the signal, the yield and the way
-//! out of the fiber; a decision between two servers that finds the largest replenishment queue
-//! full and everything due; and arming the timer and going back into a fiber. Each is taken on the
-//! code that does it later, on a thread with real-time priority where the host grants it, as a
-//! cell has it.
+//! The paper counts three parts, which are measured as follows:
+//! * The timer interrupt: from the timer's expiry until the guest's poll has returned. This is
+//!   the host's timer path, the signal, the yield, and the exit from the fiber.
+//! * The invocation of the scheduler: a decision between two servers, with the largest
+//!   replenishment queue full and everything due.
+//! * The context switch: arming the timer and entering a fiber.
+//!
+//! Each is measured on the code of the cell, on a thread with real-time priority where the host
+//! grants it.
 
 use super::effort::Effort;
 use crate::clock::monotonic_ns;
@@ -25,8 +27,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use wasmtime::{Caller, Engine, Linker, Store};
 
-/// How long a guest runs before it is interrupted, ns: long enough to be in its loop again, and
-/// to let the timer be one that the host has to be told of.
+/// How long a guest runs before it is interrupted, ns: long enough to reach its loop again, and for
+/// the timer to need programming by the host.
 const QUANTUM_NS: u64 = 150_000;
 
 /// What a guest has touched before it is interrupted, bytes: more than a core's own caches hold.
@@ -76,7 +78,7 @@ const STREAM: &str = r#"(module
       (local.set $at (i32.and (i32.add (local.get $at) (i32.const 64)) (i32.const 0x3fffff)))
       (br $next))))"#;
 
-/// Says that it has the processor, and gives it back, for ever: in the words of WASI, since
+/// Records that it has the processor, and yields, in an endless loop, by calls of WASI, since
 /// programs may import nothing else.
 const YIELDER: &str = r#"(module
   (import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
@@ -184,10 +186,10 @@ impl Bench {
         Ok(Latency::of(late))
     }
 
-    /// From a decision until the guest runs that was chosen: the timer is armed for an instant
-    /// before anything else that the kernel waits for, and the fiber is entered. The kernel then has
-    /// to program the hardware, which in a virtual machine takes fifty times as long as the system
-    /// call that only notes a later instant.
+    /// Measures the time from a decision until the chosen guest runs: arming the timer and entering
+    /// the fiber. The timer is set to an instant before all others of the kernel, which then has to
+    /// program the hardware. In a virtual machine that takes fifty times as long as a system call
+    /// that only records a later instant.
     fn switches(&self, samples: usize) -> Result<Latency> {
         let preemption = Preemption::new(&self.engine, self.mechanism)?;
         let mut guest = self.endless(&preemption, YIELDER)?;

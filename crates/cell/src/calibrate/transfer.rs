@@ -1,5 +1,5 @@
-//! What a fault of a tenant that pages takes of everybody's time: the transfers of a page in and of
-//! a cluster out, for which the cell's thread waits.
+//! Measures how long a fault of a paging tenant blocks the cell's thread: the transfers of a page
+//! in and of a cluster out.
 
 use super::effort::Effort;
 use crate::clock::monotonic_ns;
@@ -11,7 +11,7 @@ use leasehold_pager_linux::{Store as _, SwapFile};
 /// Pages of the file, more than the caches of most disks hold.
 const PAGES: u32 = 16 << 10;
 
-/// As direct input and output wants it.
+/// Aligned for direct input and output.
 #[repr(align(4096))]
 struct Cluster([u8; CLUSTER * PAGE as usize]);
 
@@ -52,7 +52,7 @@ pub(super) fn transfer(effort: Effort) -> Result<Option<TransferCosts>> {
     }))
 }
 
-/// Numbers without an order that a disk could make use of (Knuth's generator).
+/// Places in random order, which defeats read-ahead (Knuth's generator).
 struct Places(u64);
 
 impl Places {

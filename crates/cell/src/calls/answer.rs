@@ -25,7 +25,7 @@ pub(crate) fn hook(context: &mut StoreContextMut<'_, Guest>, what: CallHook) {
 pub(crate) struct Current(Option<Discarded<Call>>);
 
 impl Current {
-    /// The execution ended like this, in the call if there is one.
+    /// Reports the exit of the execution to the caller of the current call, if there is one.
     pub(crate) fn failed(self, exit: &Exit) {
         if let Some(call) = self.0 {
             call.answer(Err(CallError::Failed(exit.clone())));
@@ -71,7 +71,7 @@ pub(crate) async fn answer_calls(
             return Ok(0);
         };
         let values = make(store, &instance, current.0.insert(call)).await?;
-        // It cannot end in the call any more.
+        // From here on it cannot end in the call.
         if let Some(call) = current.0.take() {
             call.answer(Ok(values));
         }

@@ -23,7 +23,7 @@ impl LiftBytes {
         }
     }
 
-    /// The engine goes from the guest to the host or back: says how many bytes it may lift from now on, if that
+    /// Tracks transitions between guest and host, and returns the new limit of lifted bytes, if it
     /// changes.
     pub(super) fn after(&mut self, what: CallHook) -> Option<usize> {
         match what {

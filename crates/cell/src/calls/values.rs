@@ -1,9 +1,10 @@
-//! Values of calls: whether they fit a type, how many bytes they count as, and what lifting a type costs.
+//! Values of calls: type checks, charged bytes, and the cost of lifting a type.
 //!
-//! The engine lifts a result in one step, and counts bytes while it does: [`VALUE`] for each value, and the bytes
-//! of strings and names. What it does for a counted byte depends on the type: all flags of a value are strings
-//! that it allocates, and each string of a list may lie on a page that the guest never touched. So the bytes that a
-//! function may return are divided by the [weight](Shape::weight) of its type.
+//! The engine lifts a result in one step, and counts bytes while it does: [`VALUE`] for each value,
+//! and the bytes of strings and names. Its work for a counted byte depends on the type: all flags
+//! of a value are strings that it allocates, and each string of a list may lie on a page that the
+//! guest never touched. The bytes that a function may return are therefore divided by the
+//! [weight](Shape::weight) of its type.
 
 use super::function::FunctionError;
 use crate::steps::caps::NESTED;

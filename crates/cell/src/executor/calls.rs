@@ -47,7 +47,7 @@ impl Executor {
     }
 }
 
-/// Adds a call to those of an execution; says whether that waits for one.
+/// Adds a call to those of an execution; returns whether that waits for one.
 fn push(execution: u64, call: Box<Call>) -> Result<bool, (Box<Call>, CallError)> {
     with_waiting(|calls| match calls.get_mut(&execution) {
         Some(calls) => calls.push(call),

@@ -1,4 +1,4 @@
-//! What the controller asks of a cell: to start tenants, end them, and tell how they are.
+//! Obeys the controller's commands: starts tenants, ends them, and reports on them.
 
 use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
@@ -85,8 +85,8 @@ impl Executor {
                 for &key in &keys {
                     self.end_root(key, Cause::now(Exit::Killed));
                 }
-                // Nobody is left whom taking everything back could delay, and whatever of it the
-                // end of the process finds goes back without a break anyway.
+                // No tenant remains that a pause would protect, and the end of the process gives
+                // everything back without pauses anyway.
                 for root in self.roots.values_mut() {
                     root.pace = None;
                 }
@@ -97,7 +97,7 @@ impl Executor {
         }
     }
 
-    /// Admits a top-level tenant, whose upkeep will build its program.
+    /// Admits a top-level tenant, whose maintenance task builds its program.
     fn start(
         &mut self,
         key: u64,
@@ -118,7 +118,7 @@ impl Executor {
         }
     }
 
-    /// Sets up what a top-level tenant needs to take turns.
+    /// Sets up a top-level tenant's share of the processor and its maintenance task.
     fn open_root(
         &mut self,
         key: u64,
@@ -200,7 +200,7 @@ impl Executor {
         Ok(tenant)
     }
 
-    /// Has a tenant's program built in its own turns.
+    /// Begins to build a tenant's program in the tenant's own processor time.
     fn begin_start(
         &mut self,
         key: u64,
@@ -236,7 +236,7 @@ impl Executor {
         self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
     }
 
-    /// Has a tenant's program polled for the first time.
+    /// Lets a tenant's program run for the first time.
     pub(super) fn go(&mut self, key: u64) {
         let controlled = self
             .roots
@@ -255,7 +255,7 @@ impl Executor {
         Some(price.of_statement(statement))
     }
 
-    /// What a tenant has got of the processor.
+    /// The processor time that a tenant has received.
     fn processor(&self, key: u64) -> Option<Processor> {
         let root = self.roots.get(&key)?;
         let now = monotonic_ns();
@@ -281,8 +281,8 @@ impl Executor {
     }
 }
 
-/// How many component-model handles a program may have: what a sixteenth of the budget pays for if all its tables
-/// are full, or 1,024 if that is less, and no more than the caps allow.
+/// The number of component-model handles that a program may have: as many as a sixteenth of the
+/// budget pays for with all tables full, at most 1,024, and within the caps.
 fn handles(budget_ns: u64, page_ps: u64, inventory: &Inventory) -> u64 {
     let tables = inventory.handle_tables();
     let most = match inventory.adapters {

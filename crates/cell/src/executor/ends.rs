@@ -1,13 +1,13 @@
-//! The reservation of the cell's for ends: background tenants end within a bound, too.
+//! The cell's reservation for ends, which bounds the ends of background tenants.
 //!
-//! What a background tenant leaves is taken back by its own maintenance task, in time that no
-//! reservation wants. That can be none. So the tenant that was asked to end first is also served by
-//! one more task, under a reservation of the cell's ([`CellConfig::ends`](crate::CellConfig)), without
-//! pauses; then the next one. A tenant that is `n`-th in this queue has been taken back when the
-//! reservation has supplied the reclamation budgets of all `n`, if not before.
+//! A background tenant's maintenance task takes back what it left, in time that no reservation
+//! uses. That can be none. One more task therefore serves the queue of ended background tenants in
+//! order, under a reservation of the cell ([`CellConfig::ends`](crate::CellConfig)) and without
+//! pauses. The `n`-th tenant in the queue has been taken back at the latest when the reservation
+//! has supplied the reclamation budgets of all `n`.
 //!
-//! While no background tenant ends, the reservation takes nothing. Where the reservations of tenants
-//! leave no room for it, it takes nothing either, and ends in the background have no bound.
+//! While no background tenant ends, the reservation uses no time. It is also unused if the tenants'
+//! reservations leave no room for it; the ends of background tenants then have no bound.
 
 use super::Executor;
 use crate::clock::monotonic_ns;
@@ -15,7 +15,7 @@ use leasehold_reserve::TaskId;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Executor {
-    /// A background tenant begins to end.
+    /// Appends a background tenant that begins to end.
     pub(super) fn hurry(&mut self, key: u64) {
         if let Some((_, task)) = &self.ends.task {
             let roots = &self.roots;
@@ -25,8 +25,8 @@ impl Executor {
         }
     }
 
-    /// A turn of the reservation for ends: takes back what the first of the background tenants left,
-    /// and then the next, as long as `go_on` says so.
+    /// Runs the task of the reservation for ends: takes back the background tenants of the queue in
+    /// order, as long as `go_on` returns true.
     pub(super) fn hurry_ends(&mut self, task: TaskId, go_on: &mut impl FnMut() -> bool) {
         while self.ends.fit.load(Relaxed)
             && let Some(&key) = self.ends.queue.front()

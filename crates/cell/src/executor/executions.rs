@@ -34,7 +34,7 @@ struct Execution {
     main: bool,
 }
 
-/// The executions of a cell and the turns that they take.
+/// The executions of a cell, and the dispatcher that schedules them.
 pub(super) struct Executions {
     all: HashMap<u64, Execution>,
     pub(super) dispatcher: Dispatcher,
@@ -48,7 +48,7 @@ impl Executions {
         }
     }
 
-    /// Has an execution polled when it is its turn.
+    /// Makes an execution ready to be polled.
     pub(super) fn wake(&mut self, id: u64, now: u64) {
         if let Some(execution) = self.all.get(&id) {
             self.dispatcher.wake(execution.task, now);
@@ -61,7 +61,7 @@ impl Programs for Executions {
         let removed = self.all.remove(&execution)?;
         let now = monotonic_ns();
         self.dispatcher.remove(removed.task, now);
-        // It may have been the one for which its tenant would have had a next turn.
+        // It may have been the ready task that made the tenant's next dispatch certain.
         let woken = removed.flag.whose().deferral().end();
         woken.into_iter().for_each(|woken| self.wake(woken, now));
         if removed.main {
@@ -111,15 +111,15 @@ impl Executor {
         Ok(())
     }
 
-    /// Polls an execution until it blocks or has to make way.
+    /// Polls an execution until it blocks or is preempted.
     pub(super) fn poll(&mut self, id: u64, turn: &Turn) {
         let Some(execution) = self.executions.all.get_mut(&id) else {
             return;
         };
         let (tenant, root) = (execution.tenant, execution.root);
         if local::with(|local| local.kernel.group_of(tenant).is_err()) {
-            // Its tenant has ended and waits to be taken back; it must neither run on until then
-            // nor end by itself, which would drop its store in the middle of another's end.
+            // Its tenant has ended and waits to be taken back. Until then it must not run, and must
+            // not end by itself, which would drop its store during the end of another tenant.
             let now = monotonic_ns();
             self.executions.dispatcher.block(turn.task, now, None);
             return;
@@ -134,7 +134,7 @@ impl Executor {
         match withdrawn {
             Ok(true) => {}
             Ok(false) => {
-                // Nothing of it may run before all of it has gone: in its next turn.
+                // It must not run before all regions are withdrawn, which its next turn continues.
                 execution.running = Some(running);
                 return;
             }
@@ -151,7 +151,7 @@ impl Executor {
         let left = monotonic_ns();
         self.spare_stalls(left);
         match (poll, memory::take_denied()) {
-            // Whatever it did since it was denied a page, it ends for that.
+            // A denied page ends it, whatever it did since.
             (poll, Some(reason)) => {
                 let remains = match poll {
                     Poll::Pending => Remains::Stopped(running),
@@ -203,7 +203,7 @@ impl Executor {
         }
     }
 
-    /// A program runs no more: the tenant's own program ends the tenant, a task only itself.
+    /// Handles the end of a program: the tenant's main program ends the tenant, a task only itself.
     fn ended(&mut self, id: u64, exit: Exit, remains: Remains) {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
@@ -240,7 +240,7 @@ impl Executor {
         );
     }
 
-    /// Does what guests of this top-level tenant asked for.
+    /// Acts on the requests of this top-level tenant's guests.
     fn act_on_requests(&mut self, root: u64) {
         let requests = programs::with(|programs| std::mem::take(&mut programs.requests));
         for request in requests {
@@ -264,14 +264,13 @@ impl Executor {
         }
     }
 
-    /// Tells the scheduler what the kernel has found out meanwhile: who can go on, and whose
-    /// timers fire when.
+    /// Passes the kernel's wake-ups and timer deadlines on to the scheduler.
     pub(super) fn pass_on(&mut self) {
         let _step = begin(step!("cell", "wake"));
         let now = monotonic_ns();
         while let Some((ExecutionId(execution), _)) = local::with(|local| {
             let wake = local.kernel.next_wake()?;
-            // Whether it was woken or bereaved, the call that it makes again will tell.
+            // The repeated call determines whether it was woken or its object has gone.
             local.woken.insert(wake.0.0);
             Some(wake)
         }) {
@@ -282,7 +281,8 @@ impl Executor {
             if let Some(root) = root {
                 let dispatcher = &mut self.executions.dispatcher;
                 if root.is_owed() {
-                    // It looks at the timers itself, also in a pause that is to be shorter now.
+                    // The maintenance task checks the timers itself, even in a pause that becomes
+                    // shorter.
                     dispatcher.wake(root.upkeep, now);
                 } else {
                     dispatcher.block(root.upkeep, now, deadline);
@@ -292,11 +292,11 @@ impl Executor {
     }
 }
 
-/// Takes a step towards taking what regions a tenant must not see any more from its memory, and those
-/// of its top-level tenant; true if nothing is left to take.
+/// Takes a step towards unmapping the regions that a tenant and its top-level tenant may no longer
+/// access. Returns true if none is left.
 ///
 /// # Errors
-/// Why nothing can be had in their place.
+/// When the regions' places cannot be filled with other memory.
 fn withdraw_regions(tenant: TenantId) -> Result<bool, String> {
     if !region::is_any_mapped() {
         return Ok(true);

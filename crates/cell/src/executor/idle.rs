@@ -1,10 +1,10 @@
-//! What a cell does while none of its tenants has anything to do.
+//! The work of an idle cell.
 
 use std::time::Duration;
 
-/// Has `work` done step by step until none is left (it returns false), somebody wants something, or
-/// it is `due`, ns of the clock `now`: whoever is promised the processor then comes first. Returns
-/// for how long the cell may sleep after that, if not until it is woken; zero if it is due.
+/// Runs `work` step by step until none is left (it returns false), a message arrives, or a
+/// reservation is `due` (ns of the clock `now`). Returns how long the cell may sleep afterwards:
+/// until it is woken if `None`, and zero if the reservation is due.
 pub(super) fn work_until(
     due: Option<u64>,
     now: impl Fn() -> u64,
@@ -25,8 +25,7 @@ mod tests {
     /// Of one step of work.
     const STEP: u64 = 10;
 
-    /// Works by a clock that stands still otherwise, and returns what time it is then and how long
-    /// may be slept.
+    /// Works by a simulated clock, and returns its time afterwards and how long the cell may sleep.
     fn work(due: Option<u64>, steps: u64, wanted_at: u64) -> (u64, Option<Duration>) {
         let clock = Cell::new(0);
         let sleep = work_until(

@@ -1,5 +1,5 @@
-//! Top-level tenants, and their upkeep: the task of each that builds its program, fires its timers
-//! and takes back what has ended.
+//! Top-level tenants and their maintenance tasks, which build programs, fire timers and take back
+//! what has ended.
 
 use super::Executor;
 use crate::calls::{Calls, with_waiting};
@@ -26,19 +26,20 @@ use leasehold_slots::range_pool::STEP_PAGES;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 
-/// Timers that a tenant's upkeep fires between two looks at the time.
+/// Timers that a maintenance task fires between two readings of the clock.
 const TIMERS_PER_STEP: u32 = caps::TIMERS.most as u32;
 
-/// What it takes to wake a tenant's upkeep for a timer, besides firing it, ns: an interrupt and two switches.
+/// The cost of waking a maintenance task for a timer, besides firing it, ns: an interrupt and two
+/// switches.
 const WAKE_NS: u64 = 10_000;
 
-/// Time between two looks at files that another thread closes for an end.
+/// Time between two checks of files that another thread closes for an end.
 const FILES_PAUSE_NS: u64 = 50_000;
 
 /// A top-level tenant, until everything was taken back from it and its descendants.
 pub(super) struct Root {
     pub(super) tenant: TenantId,
-    /// What its end is charged as, and at which price.
+    /// The cost class of its end, and its price.
     pub(super) class: CostClass,
     pub(super) price: Price,
     pub(super) share: Share,
@@ -52,21 +53,20 @@ pub(super) struct Root {
     pub(super) ended: bool,
     /// What is being taken back, in the order in which it ended.
     pub(super) deaths: VecDeque<Death>,
-    /// What programs left in the pools that did not come to run, such as a memory beside another
-    /// one that was refused.
+    /// What programs that never ran left in the pools, such as a memory beside a refused one.
     pub(super) leavings: Leavings,
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
-    /// How much of its time goes to firing timers: the rest is for its programs, and those of its
-    /// descendants, whichever of them has so many timers.
+    /// The pace of firing timers: at most half of its time, so that its programs and those of its
+    /// descendants run however many timers they have.
     pub(super) firing: Pace,
-    /// Whether the reservation for ends is what takes it back now: then without pauses.
+    /// Whether the reservation for ends takes it back now, without pauses.
     pub(super) hurried: bool,
     pub(super) controlled: Option<Controlled>,
     /// What its arena and the code of its program take of the process's mappings.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) mappings: Mappings,
-    /// What the embedder gave for it.
+    /// The objects that it shares with the embedder.
     pub(super) given: Given,
 }
 
@@ -92,7 +92,7 @@ pub(super) enum Death {
     Task {
         tenant: TenantId,
         holdings: Holdings,
-        /// Dropped when it is its turn.
+        /// Dropped when the task is first in the queue.
         remains: Option<Box<Remains>>,
         /// What it left, once it was dropped.
         leavings: Leavings,
@@ -115,7 +115,8 @@ impl Root {
         !(self.deaths.is_empty() && self.leavings.is_clean())
     }
 
-    /// When to look again whether the files of what ended are closed, if they are what is waited for.
+    /// The instant of the next check whether the files of an ended tenant are closed, if only they
+    /// are waited for.
     fn waits_for_files(&self, now: u64) -> Option<u64> {
         match self.deaths.front() {
             Some(Death::Tenant { ending, .. }) if ending.waits_for_files() => {
@@ -125,8 +126,7 @@ impl Root {
         }
     }
 
-    /// Until when its pages have to wait, if they are all that is left to be taken back and cannot
-    /// go on at once.
+    /// The end of the pause in giving its pages back, if only pages are left and a pause is due.
     fn pause(&mut self, now: u64) -> Option<u64> {
         let first = self.deaths.front();
         let only_pages = first.map_or(self.is_owed(), Death::gives_back) && self.deaths.len() <= 1;
@@ -223,9 +223,9 @@ impl Executor {
         }
     }
 
-    /// The upkeep of a top-level tenant: builds its program, fires its timers, cleans what it left,
-    /// and takes back what of it ended: at least one step, and as long as `go_on` says so and
-    /// anything is left to do.
+    /// Runs the maintenance task of a top-level tenant: builds its program, fires its timers,
+    /// cleans what it left, and takes back what has ended. Takes at least one step, and more while
+    /// `go_on` returns true and work is left.
     pub(super) fn keep_up(&mut self, key: u64, go_on: &mut impl FnMut() -> bool) {
         let mut wake_ns = WAKE_NS;
         loop {
@@ -380,7 +380,7 @@ impl Executor {
             let death = root.deaths.pop_front();
             let pauses = root.pace.as_mut().map_or(0, Pace::take_pauses);
             let supply = self.executions.dispatcher.supply(&root.share);
-            // Whoever hears of the tenant's end may take its place at once.
+            // The receiver of the report may start a tenant in its place at once.
             if root.ended && !root.is_owed() {
                 self.close_root(key);
             }
@@ -397,7 +397,7 @@ impl Executor {
         self.pass_on();
     }
 
-    /// Everything was taken back: the tenant's turns go too.
+    /// Removes the tenant's share of the processor after everything was taken back.
     fn close_root(&mut self, key: u64) {
         if let Some(root) = self.roots.remove(&key) {
             let now = monotonic_ns();
@@ -410,7 +410,7 @@ impl Executor {
     }
 }
 
-/// How a tenant uses its memory.
+/// To report how a tenant uses its memory.
 pub(super) fn memory_use(tenant: TenantId) -> MemoryUse {
     let (account, group) = local::with(|local| {
         let account = local.kernel.memory(tenant).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What a host function answers: nothing, an errno for the guest, or the end of the guest.
+//! The answer of a host function: success, an errno for the guest, or the end of the guest.
 
 use rustix::io::Errno as HostErrno;
 use wasmtime_wasi::p1::types::Errno;
 
-/// Why a host function did not do what the guest asked for.
+/// Why a host function failed.
 #[derive(Debug)]
 pub(crate) enum Fail {
     /// The guest is told.
@@ -44,7 +44,7 @@ impl From<wasmtime::Error> for Fail {
     }
 }
 
-/// What the guest gets from an answer: the number of an errno, 0 for none.
+/// Converts an answer to the guest's result: the number of an errno, 0 for none.
 ///
 /// # Errors
 /// When the guest ends.

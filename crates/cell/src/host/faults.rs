@@ -1,4 +1,4 @@
-//! Whatever the kernel answers to a call for a guest's files, only that guest is told.
+//! Every error of the kernel for a guest's files reaches that guest only.
 
 use super::kernel::{Call, faults::Turn};
 use crate::cell::Cell;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Does everything that there is to do with files, and exits with how many calls failed.
+/// Makes every kind of file call, and exits with the number of failed calls.
 const EVERYTHING: &str = r#"(module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

@@ -1,7 +1,7 @@
 //! The one door to the host's kernel: every system call on behalf of a guest's files is made here.
 //!
-//! A test can make any of them fail ([`faults`]): whatever the kernel answers, only the tenant that asked
-//! is told.
+//! A test can make any of them fail ([`faults`]): every error of the kernel reaches the calling
+//! tenant only.
 
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// How often a call is made again that a signal has interrupted, or a rename beside it.
+/// How often a call is repeated after an interruption by a signal or by a concurrent rename.
 const RETRIES: u32 = 16;
 
 /// The system calls that a test can make fail.
@@ -81,7 +81,7 @@ pub(super) fn open(
             rustix::fs::openat2(directory, path, flags, mode, resolve)
         });
         match opened {
-            // Something was renamed meanwhile; with `CACHED` it says that it would block.
+            // A concurrent rename; with `CACHED` the error means that the call would block.
             Err(Errno::AGAIN) if !resolve.contains(ResolveFlags::CACHED) && tries < RETRIES => {
                 tries += 1;
             }
@@ -95,7 +95,7 @@ pub(super) fn open_ambient(path: &std::path::Path) -> Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     persistently(Call::Open, || {
         match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
-            // It may be one in which files can be found but not listed.
+            // A directory may permit look-ups but no listing.
             Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()),
             result => result,
         }
@@ -133,8 +133,9 @@ pub(super) struct Extent {
     pub(super) on_disk: u64,
 }
 
-/// How large an open file is. It does not ask for times: a file system that was asked for those takes a finer
-/// clock for the next change, and writes it down, which makes a write twice as long.
+/// Returns the size of an open file. The call does not request times: a file system that is queried
+/// for times uses a finer clock for the next change, and writes it down, which doubles the duration
+/// of a write.
 #[inline]
 pub(super) fn measure(file: BorrowedFd<'_>) -> Result<Extent> {
     let status = status(file, StatxFlags::SIZE | StatxFlags::BLOCKS)?;
@@ -238,7 +239,7 @@ pub(super) fn sync(file: BorrowedFd<'_>, only_data: bool) -> Result<()> {
     })
 }
 
-/// Says how a file will be used.
+/// Announces how a file will be used.
 pub(super) fn advise(
     file: BorrowedFd<'_>,
     offset: u64,

@@ -1,11 +1,11 @@
-//! Making way for others between the steps of a host call.
+//! Preemption between the steps of a host call.
 
 use crate::steps::watch;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Has the scheduler run whatever is due before the caller, if the running guest is to be preempted. What
-/// comes after it is another step.
+/// Yields to the scheduler if the running guest is to be preempted. The caller then continues with
+/// another step.
 pub(crate) async fn make_way() {
     watch::next();
     if !leasehold_preempt::fired() {

@@ -4,7 +4,7 @@ use leasehold_lease::SharedPages;
 use leasehold_pager::AreaId;
 use std::collections::HashMap;
 
-/// What tells one file from another, and from itself after it was changed.
+/// The identity of a file and of its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pub(super) device: u64,
@@ -33,7 +33,7 @@ pub(super) struct Shared(pub(super) HashMap<Key, SharedArea>);
 pub(super) struct SharedArea {
     pub(super) area: AreaId,
     pub(super) pages: u32,
-    /// What people call it.
+    /// Its name in reports.
     pub(super) name: String,
     pub(super) locked: bool,
 }

@@ -1,10 +1,10 @@
-//! How much memory the host has left for a cell: more than that is not held, it is the end of the process.
+//! The memory that the host can spare for a cell: holding more would end the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that can be had without taking any from other programs: what the kernel says that it could make
-/// free, and no more than the limits of this process' control groups leave. `None` if nothing says so.
+/// Returns the bytes that can be allocated without taking any from other programs: the kernel's
+/// estimate, within the limits of this process' control groups. `None` if neither is known.
 pub(super) fn available() -> Option<u64> {
     let host = fs::read_to_string("/proc/meminfo").ok();
     let host = host.and_then(|text| of_host(&text));
@@ -18,7 +18,7 @@ pub(super) fn available() -> Option<u64> {
     host.into_iter().chain(own.flatten()).min()
 }
 
-/// What a file of a control group says of its memory.
+/// Reads a file of a control group.
 fn read(group: &Path, what: &str) -> Option<String> {
     fs::read_to_string(group.join(format!("memory.{what}"))).ok()
 }
@@ -37,7 +37,7 @@ fn group(cgroup: &str) -> Option<PathBuf> {
     Some(Path::new("/sys/fs/cgroup").join(path))
 }
 
-/// What a limit leaves; `None` without one.
+/// Returns the rest of a limit; `None` without one.
 fn left(limit: &str, used: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let used = used.trim().parse().unwrap_or(0);

@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A longer file does not fit a linear memory beside anything else.
+/// The longest data set that fits a linear memory beside other contents.
 const MOST_BYTES: u64 = 2 << 30;
 
 /// A data set that a guest may map. Cloning is cheap.
@@ -58,7 +58,7 @@ impl DataSet {
         })
     }
 
-    /// What the guest calls it.
+    /// The guest's name of it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -77,12 +77,11 @@ impl DataSet {
 pub(crate) struct Mapped {
     /// Where it begins.
     pub(crate) address: usize,
-    /// What is left to do before it is as the lease wants it.
+    /// The remaining steps towards the state that the lease requires.
     pub(crate) joining: Joining,
 }
 
-/// Has `grow` grow a linear memory by a data set; `None` if it did not come to grow a memory that
-/// pages.
+/// Makes `grow` grow a linear memory by a data set; `None` if it grew no paging memory.
 pub(crate) fn map_data(data: DataSet, grow: impl FnOnce()) -> Option<Result<Mapped, Error>> {
     growth::by(
         move |cell, memory, bytes| cell.map_data(memory, &data, bytes),
@@ -120,7 +119,7 @@ impl CellMemory {
             make: &make,
             attach: &attach,
         };
-        // What is shared comes last: it may not be possible to undo.
+        // Sharing comes last, because it may be impossible to undo.
         let rest = self.attach_behind(memory, pages, bytes)?;
         let joining = match self.join(memory.root(), &source) {
             Ok(joining) => joining,

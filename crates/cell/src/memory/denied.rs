@@ -1,10 +1,10 @@
 //! A page that a guest needs and cannot have.
 //!
-//! It happens when the swap file fails: room in it and frames were admitted before. The guest must
-//! not go on, since what it stored is gone, and nobody else must notice. Guest code traps where it
-//! is. Host code that works for the guest (a bulk instruction, a host call) cannot trap: it is given
-//! a page of zeros, and the guest yields before its next instruction. Either way the executor finds
-//! out what happened ([`take_denied`](super::take_denied)), and ends the guest for it.
+//! This happens when the swap file fails: frames and swap places were admitted before. The guest
+//! must not continue, since its data is lost, and no other tenant must be affected. Guest code
+//! traps at the access. Host code that works for the guest (a bulk instruction, a host call) cannot
+//! trap: it gets a page of zeros, and the guest yields before its next instruction. In both cases
+//! the executor learns of it ([`take_denied`](super::take_denied)), and ends the guest.
 
 use leasehold_pager_linux::{Answer, Denied};
 use leasehold_preempt as preempt;

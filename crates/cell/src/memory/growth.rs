@@ -1,9 +1,9 @@
 //! Growing a linear memory by something else than zeros.
 //!
-//! A guest has the pages of a [data set](super::data) or of a [region](super::region) in its memory
-//! by growing it by them: what it grows by is its own to place, nothing that it has can be in the
-//! way, and it is charged and limited as for any other page. The engine grows a memory by a call that
-//! says no more than the new size. So what is to be there is left here right before.
+//! A guest maps a [data set](super::data) or a [region](super::region) by growing its memory by its
+//! pages. The new pages follow the memory, collide with nothing, and are charged and limited like
+//! any other page. The engine's call for growth states only the new size. The contents of the
+//! growth are therefore stored here right before the call.
 
 use super::paged::PagedMemory;
 use super::state::{CellMemory, with};
@@ -15,12 +15,12 @@ use std::rc::Rc;
 type Grow = Box<dyn FnOnce(&mut CellMemory, &mut PagedMemory, usize) -> Result<(), String>>;
 
 thread_local! {
-    /// What the next growth of a linear memory is.
+    /// The contents of the next growth of a linear memory.
     static NEXT: RefCell<Option<Grow>> = const { RefCell::new(None) };
 }
 
-/// Has `grow` grow a linear memory by what `show` puts there, all or nothing. Returns what `show`
-/// did; `None` if `grow` did not come to grow a memory that pages.
+/// Makes `grow` grow a linear memory by what `show` attaches, all or nothing. Returns the result of
+/// `show`; `None` if `grow` grew no paging memory.
 pub(super) fn by<R: 'static>(
     show: impl FnOnce(&mut CellMemory, &mut PagedMemory, usize) -> Result<R, Error> + 'static,
     grow: impl FnOnce(),
@@ -38,7 +38,7 @@ pub(super) fn by<R: 'static>(
     outcome.take()
 }
 
-/// Grows a memory to `bytes` bytes: by zeros, unless something else was left here.
+/// Grows a memory to `bytes` bytes: by the stored contents, or by zeros.
 pub(super) fn grow(memory: &mut PagedMemory, bytes: usize) -> wasmtime::Result<()> {
     let next = NEXT.take();
     let grown = with(|cell| match next {

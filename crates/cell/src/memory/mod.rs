@@ -1,18 +1,18 @@
-//! The memory that a cell holds for its tenants, and what of it is whose.
+//! The memory that a cell holds for its tenants, and its division among them.
 //!
 //! A cell that is told how much of the host's memory it has ([`HeldMemory`]) holds that much from
 //! the start, and every top-level tenant takes its reservation out of it before it runs. Most
 //! tenants fit their reservation: their linear memories are anonymous [slots](leasehold_slots::slot), as in a
-//! cell that holds nothing, and cost nothing more. Only a tenant whose lease lets it have more than
-//! is reserved *pages*: its linear memories are [attached areas](paged), and what does not fit its
-//! frames is in the swap file (SPC §II-B). Its descendants share its reservation.
+//! cell that holds nothing, and cost nothing more. Only a tenant whose limit exceeds its
+//! reservation *pages*: its linear memories are [attached areas](paged), and pages beyond its
+//! frames are in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
 //! Tenants that page share pages: the [initial memory](leasehold_wasm::image) of a program that several of
 //! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
 //! How the first two are kept in memory is up to their leases ([shared]).
 //!
-//! Everything here belongs to the cell's thread, as [`crate::local`] does, and is a state of its
-//! own because faults are served while that is in use.
+//! Everything here belongs to the cell's thread, like [`crate::local`]. It is a separate state
+//! because faults are served while the other is borrowed.
 
 mod areas;
 mod available;
@@ -58,18 +58,18 @@ use std::path::PathBuf;
 pub struct HeldMemory {
     /// Bytes that the reservations of its tenants share: held from the start.
     pub bytes: u64,
-    /// Whether tenants that do not page take their reservations out of them, too. What these have
-    /// reserved and not grown to is held; what they have grown to is theirs to touch. If not,
-    /// their reservations are limits: nothing is kept for them.
+    /// Whether tenants that do not page take their reservations out of these bytes, too. The cell
+    /// then holds the part of a reservation that the tenant has not grown to. If not, their
+    /// reservations are only limits.
     pub for_all: bool,
-    /// Where pages beyond reservations go; without it no tenant pages.
+    /// The file for pages beyond reservations; without it no tenant pages.
     pub swap: Option<Swap>,
 }
 
 /// The swap file of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swap {
-    /// Where it is made. It is gone when the cell is, however that ends.
+    /// The directory of the file. The file disappears with the cell, however the cell ends.
     pub path: PathBuf,
     /// Its length: allocated when the cell starts, so that running out shows then.
     pub bytes: u64,
@@ -79,7 +79,7 @@ pub struct Swap {
 /// [`leave`].
 ///
 /// # Errors
-/// When the host does not have it, or lacks what paging needs: which is said.
+/// When the host does not have the memory, or lacks something that paging needs.
 pub(crate) fn enter(
     held: Option<&HeldMemory>,
     profile: &Profile,
@@ -135,8 +135,8 @@ pub(crate) fn leave() {
     drop(MEMORY.with(|cell| cell.borrow_mut().take()));
 }
 
-/// Fills frames up that came back to the cell, so that it holds again what it promised: a bounded
-/// step, for when nobody has anything to do. True if there is more to do.
+/// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
+/// step for an idle cell. Returns true if more is left.
 pub(crate) fn refill() -> bool {
     const STEP: u32 = 64;
     let held = with(|memory| {
@@ -146,7 +146,7 @@ pub(crate) fn refill() -> bool {
     });
     match held {
         Some(Ok(all)) => !all,
-        // The host has none to spare now: what is needed is taken when it is used.
+        // The host has no memory to spare now: frames are allocated when they are used.
         Some(Err(error)) => {
             tracing::debug!(%error, "the cell does not hold all its memory");
             false

@@ -3,8 +3,8 @@
 //! A memory is a row of attached areas, its *parts*: the first as large as the memory was made, the
 //! others made when it grows, each larger than was asked for by a quarter of the memory, so that
 //! there are few. Only what the guest has grown to is accessible. An area has places in the swap
-//! file for all its pages from the start: so growth is refused when there are none, and no fault
-//! is, later.
+//! file for all its pages from the start. A lack of places therefore refuses growth, and never a
+//! later fault.
 //!
 //! Some parts are shared with other tenants: the [image](leasehold_wasm::image) of the program, of which what is
 //! written to is copied, and [data sets](super::data), which the guest reads. [Regions](super::region)
@@ -26,8 +26,8 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 pub(crate) struct Memories(pub(crate) SlotPool);
 
 // SAFETY: `new_memory` gives what was asked for or an error: a slot, which is as its own creator
-// promises, or addresses that nobody else uses, at least as large as the reservation with at least
-// the guard after it, of which what is accessible reads as zero.
+// promises, or unused addresses, at least as large as the reservation with at least the guard after
+// it, whose accessible part reads as zero.
 unsafe impl MemoryCreator for Memories {
     fn new_memory(
         &self,
@@ -76,8 +76,8 @@ struct Creating {
 }
 
 thread_local! {
-    /// What the next linear memory is that the engine makes: it does not tell a memory creator, but
-    /// asks the limiter right before ([`for_tenant`]).
+    /// The next linear memory that the engine makes. The engine does not identify it to a memory
+    /// creator, but asks the limiter right before ([`for_tenant`]).
     static CREATING: Cell<Option<Creating>> = const { Cell::new(None) };
 }
 
@@ -138,8 +138,8 @@ impl Ahead {
         // The last page of an image may be longer than what the program put there.
         let length = page.len().min(self.memory.bytes.saturating_sub(offset));
         let to = (self.memory.start + offset) as *mut u8;
-        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which nobody
-        // else knows yet.
+        // SAFETY: within the first `bytes` bytes of the memory, which are accessible, and which
+        // have no other reference yet.
         unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), to, length) };
         self.next += 1;
         Ok(true)
@@ -154,8 +154,8 @@ impl Ahead {
     }
 }
 
-/// A linear memory of attached areas. Dropping it leaves them to whoever takes back what its
-/// program left.
+/// A linear memory of attached areas. Dropping it leaves them to the task that takes back the
+/// program's memory.
 #[derive(Debug)]
 pub(super) struct PagedMemory {
     root: GroupId,
@@ -230,8 +230,7 @@ impl CellMemory {
         self.grow(memory, bytes)
     }
 
-    /// Gives up what the last part of a memory might still grow to, so that something else can come
-    /// right behind it.
+    /// Gives up the reserve of a memory's last part, so that another area can follow it directly.
     pub(super) fn seal(&mut self, memory: &mut PagedMemory) -> Result<(), Error> {
         let Some(last) = memory.parts.last_mut() else {
             return Ok(());
@@ -312,7 +311,7 @@ impl CellMemory {
         let attachment = match attached {
             Ok(attachment) => attachment,
             Err(error) => {
-                // Nobody has it: it can only be there.
+                // It has no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(area);
                 return Err(error);
             }
@@ -324,13 +323,13 @@ impl CellMemory {
         })
     }
 
-    /// Goes on taking what is attached in a linear memory away from its tenant, which does not use it.
+    /// Continues to detach an unused attachment of a linear memory.
     pub(super) fn detach_attachment(&mut self, at: AttachmentId, pages: u32) -> Detached {
         match self.paging.detach_step(at, pages) {
             Ok(Ending::More) => Detached::More,
             Ok(Ending::Done) | Err(Error::Refused(Refused::Stale)) => Detached::Done,
             Err(error) => {
-                // Such as a lock whose frames somebody else has by now.
+                // For example a lock whose frames are in use elsewhere by now.
                 tracing::debug!(%error, "a part of a linear memory stays until its tenant ends");
                 Detached::Kept
             }
@@ -338,7 +337,7 @@ impl CellMemory {
     }
 }
 
-/// What came of a step of detaching a part.
+/// The result of a step of detaching a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detached {
     More,
@@ -381,7 +380,7 @@ impl PagedMemory {
 impl Drop for PagedMemory {
     fn drop(&mut self) {
         if let Some(left) = self.leave() {
-            // Off the cell's thread nothing can be given back; nobody drops a store there.
+            // Off the cell's thread nothing can be given back, but no store is dropped there.
             with(|memory| memory.left.push(left));
         }
     }
@@ -392,8 +391,8 @@ pub(crate) fn claim(left: &mut Vec<Left>) {
     with(|memory| left.append(&mut memory.left));
 }
 
-/// Goes on taking these memories back, whose tenant goes on: visits `pages` pages at the most, of
-/// one part.
+/// Continues to take back these memories of a running tenant: visits at most `pages` pages of one
+/// part.
 pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
     with(|memory| {
         let Some(last) = left.last_mut() else { return };

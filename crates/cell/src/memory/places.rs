@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 thread_local! {
-    /// Places in the memories of the cell: while there are none, nobody has to look at any.
+    /// The number of places in the memories of the cell: without any, no check is needed.
     pub(super) static PLACES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What a capability allows to map; `None` if nothing.
+/// Returns the region that a capability allows to map, if any.
 pub(super) type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
 
 /// The regions of a cell whose creators have them.
@@ -27,7 +27,7 @@ pub(super) struct Created {
     pub(super) at: AttachmentId,
 }
 
-/// What is to be mapped, and by whom.
+/// A request to map a region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) region: RegionId,
@@ -50,13 +50,13 @@ pub(super) struct Place {
     pub(super) shown: Shown,
 }
 
-/// What is seen at a place.
+/// The contents of a place.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown {
     /// This region, and afterwards these zeros.
     Region(Request, AreaId),
-    /// What was there is being taken away. Then comes the region, if it may still be mapped, and
-    /// the zeros otherwise; they are made then, if there are none, in the places of those that go.
+    /// The old contents are being removed. The region follows if it may still be mapped, otherwise
+    /// the zeros. If there are no zeros yet, they are made in the swap places of the removed pages.
     Nothing(Option<Request>, Option<AreaId>),
     /// Zeros, which are the program's to write to.
     Zeros,
@@ -70,7 +70,7 @@ impl Request {
     /// Whether the capability allows it still.
     pub(super) fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
         let (tenant, selector) = self.by;
-        // Without its creator's memory it is nobody's, whatever the capability says.
+        // Without its creator's memory the region cannot be mapped, even with a valid capability.
         regions.0.contains_key(&self.region)
             && allowed(tenant, selector).is_some_and(|mapping| {
                 mapping.region == self.region && (mapping.writable || !self.writable)
@@ -79,22 +79,22 @@ impl Request {
 }
 
 impl Regions {
-    /// If that is a region in the memory of its creator, it is nobody's from now on.
+    /// Abandons a region that leaves the memory of its creator.
     pub(super) fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
         if self.0.get(&region).is_some_and(|created| created.at == at)
             && let Some(created) = self.0.remove(&region)
         {
-            // It is there as long as somebody has it.
+            // The area exists as long as a tenant has it.
             let _ = paging.abandon(created.area);
         }
     }
 
-    /// A top-level tenant ends: its regions are nobody's from now on. A step for each region of the
+    /// Abandons the regions of an ending top-level tenant. Takes a step for each region of the
     /// cell.
     pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
         let ending = self.0.extract_if(|_, created| created.home == root);
         for (_, created) in ending {
-            // It is there as long as somebody has it.
+            // The area exists as long as a tenant has it.
             let _ = paging.abandon(created.area);
         }
     }
@@ -118,7 +118,7 @@ impl Place {
         matches!(self.shown, Shown::Region(..)).then_some(self.at)
     }
 
-    /// It is in no memory any more.
+    /// Forgets a place that is no longer in any memory.
     pub(super) fn forget(self, paging: &Paging) {
         PLACES.set(PLACES.get() - 1);
         if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {

@@ -21,7 +21,7 @@ pub(super) struct Ranges {
     capacity: usize,
 }
 
-/// A range that somebody has taken.
+/// A range in use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range(usize);
 
@@ -49,7 +49,7 @@ impl Ranges {
         })
     }
 
-    /// Gives a range back, of which nothing is accessible any more.
+    /// Gives an inaccessible range back.
     pub(super) fn give_back(&mut self, range: Range) {
         self.free.push(range);
     }

@@ -1,4 +1,4 @@
-//! Regions that are mapped: memory that tenants communicate through, with no copy.
+//! Mapped regions: memory through which tenants communicate without a copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
 //!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)): they are in memory as
@@ -7,13 +7,13 @@
 //!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
 //!    its own view of a page, and maps it again when it is touched.
 //! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
-//!    tenant is about to run ([`withdraw`]). One that is no longer allowed, because the creator has
-//!    ended, the region was dropped or the capability revoked, is taken away before, in the turn and
-//!    at the expense of the tenant that has it. So the end of a creator costs it nothing for those who
-//!    have mapped its regions, however many they are.
-//! 4. *In its place are zeros*: pages of the tenant's own, that it was charged for when it mapped
-//!    the region and that have the frames which were set aside. What was in the region nobody sees
-//!    again. A tenant is not ended because somebody else has. The place can be [used
+//!    tenant is about to run ([`withdraw`]). A mapping that is no longer allowed, because the
+//!    creator has ended, the region was dropped or the capability revoked, is removed first. The
+//!    removal is charged to the tenant with the mapping. The cost of a creator's end is therefore
+//!    independent of the number of tenants that map its regions.
+//! 4. *Zeros take its place*: the tenant's own pages, which it was charged for when it mapped the
+//!    region, in the frames that were set aside. The contents of the region are never visible
+//!    again. The end of a creator does not end the other tenants. The place can be [used
 //!    again](replace) for another region.
 
 use super::growth;
@@ -29,19 +29,19 @@ use leasehold_reclaim::GroupId;
 /// each is looked at before the tenant runs.
 const MOST: usize = 16;
 
-/// Pages that are pinned, or taken away, between two looks at who else wants to run.
+/// Pages that are pinned or removed between two checks for preemption.
 const STEP: u32 = 64;
 
 /// Why a region was not mapped.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Its creator does not have it any more.
+    /// Its creator has dropped it or ended.
     Gone,
     /// Another memory of the same top-level tenant has it, or it was to be where another region is.
     Busy,
     /// The tenant has as many places as it may.
     TooMany,
-    /// It was to be where no region of as many pages was.
+    /// The requested place never had a region of as many pages.
     NoPlace,
     /// The reservation is too small, or there is no room in the swap file.
     Memory,
@@ -97,18 +97,18 @@ pub(crate) fn find(
     found.flatten().unwrap_or(Ok(None))
 }
 
-/// Has `grow` grow the memory of a region's creator by it, who has made it a moment ago; returns the
-/// offset. `None` if `grow` did not come to grow a memory that pages.
+/// Makes `grow` grow the memory of a new region's creator by the region; returns the offset. `None`
+/// if `grow` grew no paging memory.
 pub(crate) fn create(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
     grow_by(request, CellMemory::create_region, grow)
 }
 
-/// The same with a region that there is.
+/// The same for an existing region.
 pub(crate) fn map(request: Request, grow: &mut dyn FnMut()) -> Option<Result<usize, Refusal>> {
     grow_by(request, CellMemory::attach_region, grow)
 }
 
-/// How a region comes to be at an address in the memory of a top-level tenant's.
+/// A function that attaches a region at an address in the memory of a top-level tenant.
 type Attach = fn(&mut CellMemory, GroupId, *mut u8, &Request) -> Result<AttachmentId, Error>;
 
 fn grow_by(
@@ -123,7 +123,7 @@ fn grow_by(
     offset.map(|offset| offset.map_err(Refusal::from))
 }
 
-/// Goes on making a region that was created a moment ago resident, for good; true if all of it is.
+/// Continues to pin a new region; returns true when all of it is pinned.
 ///
 /// # Errors
 /// Why it cannot be.
@@ -135,8 +135,8 @@ pub(crate) fn pin_step(region: RegionId) -> Result<bool, Refusal> {
     Ok(pinned.unwrap_or(Err(Refused::Stale.into()))? == Ending::Done)
 }
 
-/// Has a region mapped where another one was, at this offset of a memory, before the tenant runs
-/// again ([`withdraw`]). Whether it then is, [`find`] says.
+/// Schedules the mapping of a region in place of another one, at this offset of a memory, before
+/// the tenant runs again ([`withdraw`]). [`find`] tells whether it succeeded.
 ///
 /// # Errors
 /// Why it cannot be; nothing has changed.
@@ -163,11 +163,11 @@ pub(crate) fn replace(
     replaced.unwrap_or(Err(Refusal::NoPlace))
 }
 
-/// Takes a step towards taking what regions a top-level tenant must not see any more from it, by
-/// what a capability allows to map; true if nothing is left to take.
+/// Takes a step towards unmapping the regions that a top-level tenant may no longer access, as
+/// `allowed` decides. Returns true if none is left.
 ///
 /// # Errors
-/// Why zeros cannot be had in place of one: then the tenant must not run.
+/// When no zeros can take the place of a region: the tenant must then not run.
 pub(crate) fn withdraw(root: GroupId, allowed: Allowed<'_>) -> Result<bool, String> {
     let withdrawn = with(|cell| cell.withdraw(root, allowed)).unwrap_or(Ok(true));
     withdrawn.map_err(|error| format!("zeros in place of a region that has gone: {error}"))
@@ -191,7 +191,7 @@ impl CellMemory {
         let attached = zeros.and_then(|zeros| match attach(self, root, start, request) {
             Ok(at) => Ok((at, zeros)),
             Err(error) => {
-                // Nobody has them: they can only be there.
+                // They have no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(zeros);
                 Err(error)
             }
@@ -253,14 +253,14 @@ impl CellMemory {
         let at = match unsafe { self.paging.attach_at(to, area, start, pages) } {
             Ok(at) => at,
             Err(error) => {
-                // Nobody has it: it can only be there.
+                // It has no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(area);
                 return Err(error);
             }
         };
         // Finds out whether it fits, and maps nothing yet.
         if let Err(error) = self.paging.pin_step(at, 0) {
-            // Nobody else has it, so it goes with this.
+            // No other tenant has it, so that this frees it.
             self.paging.detach(at)?;
             return Err(error);
         }

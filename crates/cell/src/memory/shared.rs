@@ -1,11 +1,11 @@
 //! Areas that several tenants have attached: images of programs, and data sets.
 //!
-//! Tenants that say the same of [how](SharedPages) they keep shared pages share an area with the same
-//! contents, so that nobody's choice changes what another one was promised. An area lasts as long as
-//! somebody has it; a tenant that comes when it is on its way out gets a new one.
+//! Tenants share pages only with tenants whose lease has the same [`shared`](SharedPages) value, so
+//! that no tenant's choice changes another's guarantee. An area exists as long as a tenant has it;
+//! while it is being removed, a new tenant gets a new area.
 //!
-//! A lock makes the whole area resident (SPC §IV-B), and is joined by mapping all of it. That is the work
-//! of the tenant that asks for it, in steps between which others run ([`Joining`]).
+//! A lock makes the whole area resident (SPC §IV-B), and a tenant joins it by mapping all of it.
+//! The joining tenant does this work, in steps between which it can be preempted ([`Joining`]).
 
 use super::areas::{Content, Key, SharedArea};
 use super::parts::{Part, Prepared};
@@ -16,10 +16,10 @@ use leasehold_pager_linux::{Error, Paging};
 use leasehold_reclaim::GroupId;
 use leasehold_wasm::image::Image;
 
-/// Pages that are read and locked, or mapped, between two looks at who else wants to run.
+/// Pages that are read and locked, or mapped, between two checks for preemption.
 const STEP: u32 = 16;
 
-/// An area, for those who want to know how memory is used.
+/// The use of a shared area, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedUse {
     /// The program whose initial memory it is, or the data set, as its first sharer calls it.
@@ -45,7 +45,7 @@ pub struct SharedUse {
 /// What a tenant shares, while it is locked or joins a lock, if it is to.
 #[derive(Debug)]
 pub(crate) struct Joining {
-    /// `None` for an area that nobody else can have.
+    /// `None` for an area that no other tenant can share.
     key: Option<Key>,
     area: AreaId,
     attachment: AttachmentId,
@@ -122,7 +122,7 @@ impl CellMemory {
                 next: 0,
                 to_lock,
             }),
-            // It goes with those who have it, or cannot be joined until one of them has gone.
+            // It is being removed, or cannot be joined until a sharer has gone.
             Err(Error::Refused(Refused::Stale | Refused::Ending)) => {
                 self.make_area(reservation, Some(key), source)
             }
@@ -145,7 +145,7 @@ impl CellMemory {
         let attachment = match (source.attach)(&self.paging, reservation, area) {
             Ok(attachment) => attachment,
             Err(error) => {
-                // Nobody has it: it can only be there.
+                // It has no attachment, so that this cannot fail.
                 let _ = self.paging.discard_area(area);
                 return Err(error);
             }
@@ -172,8 +172,8 @@ impl CellMemory {
         })
     }
 
-    /// What the rule says of an area that one more tenant is about to share, who will use it as the
-    /// others do (SPC §IV-C).
+    /// Applies the rule to an area with one more tenant, which is assumed to use it like the others
+    /// (SPC §IV-C).
     fn is_better_locked(&self, area: AreaId, pages: u32) -> bool {
         let (Ok(usage), Ok(sharers)) = (self.paging.observe(area), self.paging.sharers(area))
         else {
@@ -211,14 +211,14 @@ impl CellMemory {
         };
         match step {
             Ok(done) => Ok(done),
-            // Somebody leaves it at the moment: later.
+            // A sharer is leaving it: retried later.
             Err(Error::Refused(Refused::Ending)) => Ok(false),
             // Others have locked all of it meanwhile.
             Err(Error::Refused(Refused::Locked)) => {
                 shared.locked = true;
                 Ok(false)
             }
-            // Without a lock, pages are conserved: that takes nothing that is not there.
+            // Without a lock, pages are conserved, which needs no further frames.
             Err(_) if key.1 == SharedPages::Auto => Ok(true),
             Err(error) => Err(error),
         }
@@ -249,7 +249,7 @@ impl CellMemory {
             // is there.
             let attached = unsafe { paging.attach_copied(reservation, area, copies, address) };
             if attached.is_err() {
-                // Nobody has it, unless it went with what was undone.
+                // It has no attachment, or was removed with what was undone.
                 let _ = paging.discard_area(copies);
             }
             Ok(attached?.shared)
@@ -275,8 +275,8 @@ impl CellMemory {
     }
 }
 
-/// Has the tenant of this top-level group share the image of its program, as its lease says; `None`
-/// if it shares nothing. It is in the tenant's memory when that is made.
+/// Makes the tenant of this top-level group share the image of its program, as its lease states;
+/// `None` if it shares nothing. The tenant's memory contains the image from the start.
 ///
 /// # Errors
 /// Why it cannot be had.
@@ -305,7 +305,7 @@ pub(crate) fn lock_step(joining: &mut Joining) -> Result<bool, String> {
         .map_err(|error| why("a lock on what it shares", &error))
 }
 
-/// What tenants share, and how they use it.
+/// Returns the shared areas and their use.
 pub(crate) fn shared() -> Vec<SharedUse> {
     let uses = with(|memory| {
         let mut uses: Vec<_> = memory

@@ -19,11 +19,11 @@ pub(super) struct CellMemory {
     pub(super) ranges: Ranges,
     /// By the group of the top-level tenant.
     pub(super) tenancies: HashMap<GroupId, Tenancy>,
-    /// Memories whose programs have gone and that nobody has claimed yet.
+    /// Memories of dropped programs that are not claimed yet.
     pub(super) left: Vec<Left>,
     pub(super) shared: Shared,
     pub(super) regions: Regions,
-    /// Tenancies that have ended and whose memory the kernel refuses to take.
+    /// Ended tenancies whose memory the kernel refused to unmap.
     pub(super) aside: Vec<Tenancy>,
 }
 
@@ -70,8 +70,8 @@ thread_local! {
     pub(super) static MEMORY: RefCell<Option<CellMemory>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` on the memory of this thread's cell, if it holds any. `f` touches no guest memory: a
-/// fault would be served by what it has in hand.
+/// Runs `f` on the memory of this thread's cell, if it holds any. `f` must not touch guest memory:
+/// serving a fault would need the same state.
 pub(super) fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
     MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
 }

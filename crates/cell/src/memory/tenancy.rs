@@ -126,7 +126,7 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
     }
 }
 
-/// What a page of linear memory of this top-level tenant is charged as.
+/// The class that a page of linear memory of this top-level tenant is charged as.
 pub(crate) fn page_class(root: GroupId) -> Held {
     let pages = with(|memory| memory.tenancies.get(&root)?.limit).flatten();
     pages.map_or(Held::MemoryPage, |_| Held::PagedPage)
@@ -151,12 +151,13 @@ pub(crate) fn usage(root: GroupId) -> Option<PagedUse> {
     .flatten()
 }
 
-/// The tenant ends: nothing more is made in its reservation, which is the caller's to take back.
+/// Takes the reservation of an ending tenant out of the cell: nothing more is made in it, and the
+/// caller takes it back.
 pub(crate) fn end(root: GroupId) -> Option<Tenancy> {
     with(|memory| {
         let tenancy = memory.tenancies.remove(&root)?;
         for &(area, _) in &tenancy.shared {
-            // How it was used until now counts for those who go on.
+            // Its use until now counts in the rule for the remaining sharers.
             let _ = memory.paging.observe(area);
         }
         memory.regions.end(&memory.paging, root);
@@ -205,9 +206,9 @@ impl Tenancy {
         self.kept.extend(ranges_of(left));
     }
 
-    /// Makes some of its linear memories inaccessible: 16 pieces of them at the most, and so many
-    /// resident pages. True if that is done, and their addresses are free, or if the kernel refuses
-    /// it: then nobody has them until it does not any more.
+    /// Makes some of its linear memories inaccessible: at most 16 pieces and [`STEP`] resident
+    /// pages. Returns true when their addresses are free, or when the kernel refuses repeatedly:
+    /// the addresses then stay unused until it accepts.
     pub(crate) fn retire_step(&mut self) -> bool {
         if self.limit.is_none() {
             return true;
@@ -234,7 +235,7 @@ impl Tenancy {
         }
     }
 
-    /// Nothing is mapped at its addresses any more.
+    /// Gives back its addresses, at which nothing is mapped.
     fn give_ranges_back(&mut self, memory: &mut CellMemory) {
         let prepared = self.prepared.take().map(|prepared| prepared.range);
         for place in self.regions.drain(..) {
@@ -273,7 +274,8 @@ impl Tenancy {
         refused >= PATIENCE
     }
 
-    /// The cell has it back; or what the kernel does not take is put aside, and tried again.
+    /// Returns the memory to the cell. What the kernel refuses to unmap is put aside, and tried
+    /// again.
     pub(crate) fn finish(self) {
         if self.end != End::Done {
             with(|memory| memory.aside.push(self));
@@ -289,8 +291,8 @@ impl Tenancy {
 }
 
 impl CellMemory {
-    /// Takes a step towards the end of what was put aside because the kernel refused to take it;
-    /// true if it took one.
+    /// Retries one step of a tenancy that was put aside because the kernel refused; returns true if
+    /// it took one.
     pub(super) fn retry(&mut self) -> bool {
         let Some(mut tenancy) = self.aside.pop() else {
             return false;

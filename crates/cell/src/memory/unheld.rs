@@ -1,8 +1,8 @@
-//! Why a cell does not get the memory that it was told to hold.
+//! Why a cell cannot hold the configured memory.
 
 use leasehold_pager_linux::SwapFileError;
 
-/// What a [`HeldMemory`](super::HeldMemory) asks for and the host does not give. An error of
+/// A part of a [`HeldMemory`](super::HeldMemory) that the host does not provide. An error of
 /// [`Cell::start`](crate::Cell::start) that says so can be cast to it.
 #[derive(Debug, thiserror::Error)]
 pub enum Unheld {

@@ -52,8 +52,9 @@ pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 /// Bytes of a path by which the cell's thread changes a directory: it is resolved up to four times.
 pub const CHANGED_PATH: Cap = Cap::new("bytes of path", 256, Beyond::Elsewhere);
 
-/// Bytes that a symbolic link may say. A path leads through 40 of them, each of which may be a walk of half as
-/// many names, and some kernels let nobody go before it is over: also not a thread with real-time priority.
+/// Bytes of a symbolic link's target. A path may lead through 40 links, each a walk of half as many
+/// names as it has bytes. Some kernels cannot be preempted during the walk, even by a thread with
+/// real-time priority.
 pub const LINK: Cap = Cap::new("bytes that a link says", 255, Beyond::Error);
 
 /// Bytes of a file that the cell's thread closes, empties or removes: as many as that may free, in some

@@ -1,5 +1,4 @@
-//! The contract of the host's work: everything that a cell's thread does for a guest is a *host step*
-//! with a row in one [`TABLE`].
+//! Host steps: everything that a cell's thread does for a guest has a row in one [`TABLE`].
 //!
 //! 1. *No step without a row.* A program is accepted only if each function that it imports has a
 //!    row ([`Reach::of`]); a test compares the table with the linkers in both directions.
@@ -15,9 +14,9 @@
 //! 5. *Raised.* A row that is exceeded more often than is stated is [longer](RaisedSteps) for tenants that are
 //!    admitted from then on.
 //!
-//! The engine tells where host code begins and ends: calls of imports, with what the canonical ABI
-//! does before and after, and instructions that the engine executes on the host. The guest's own
-//! code in between, such as an allocator that is called for a result, belongs to no step.
+//! The engine reports where host code begins and ends: calls of imports, with what the canonical
+//! ABI does before and after, and instructions that the engine executes on the host. The guest's
+//! own code in between, such as an allocator that is called for a result, belongs to no step.
 
 pub mod caps;
 pub mod document;

@@ -1,9 +1,9 @@
 //! The pages of guest memory that a step visits.
 //!
-//! Each may be a fault for a tenant that pages, which waits for the disk. So what a step copies is cut to a
-//! page or two for such a tenant, wherever something is copied that may be long: transfers, strings, random
-//! bytes, messages and regions are moved a page a step, bulk instructions in chunks of a page, and what the
-//! canonical ABI copies for a component is bounded by `call_bytes`.
+//! For a paging tenant each page may be a fault that waits for the disk. A step therefore copies at
+//! most a page or two for such a tenant: transfers, strings, random bytes, messages and regions are
+//! moved a page a step, bulk instructions in chunks of a page, and what the canonical ABI copies
+//! for a component is bounded by `call_bytes`.
 
 use super::caps::{POINTERS, STRING};
 use super::table::{CELL, ENGINE, KERNEL, PREVIEW1, Row};

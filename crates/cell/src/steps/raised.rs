@@ -1,10 +1,11 @@
 //! Rows whose steps have turned out longer than calibrated.
 //!
-//! A row's bound is a quantile that was measured. When the steps of a cell exceed it more often than is stated
-//! (the [sequential test](Drift) that ends are put to), the row is raised by a quarter: tenants that are admitted
-//! from then on and reach it have the longer step. What admission said of those before stays as it is. A row falls
-//! again when [so many](TRIAL) of its steps in a row would have kept a lower bound, and never below what was
-//! calibrated: a host that was disturbed for some seconds does not make bounds worse for ever.
+//! A row's bound is a quantile that was measured. When the steps of a cell exceed it more often
+//! than stated (by the same [sequential test](Drift) as for ends), the row is raised by a quarter.
+//! Tenants that are admitted from then on and reach the row have the longer step. The admission of
+//! earlier tenants stays valid. A row is lowered again after [`TRIAL`] consecutive steps within a
+//! lower bound, but never below the calibrated one. A disturbance of some seconds therefore does
+//! not raise bounds for ever.
 
 use super::table::{RowId, TABLE};
 use crate::drift::Drift;
@@ -54,8 +55,7 @@ pub(crate) fn lowest_bound(calibrated_ns: u64, longest_ns: u64) -> u64 {
     bound_ns
 }
 
-/// A row is raised to so many times what was calibrated at the most: what takes longer was not measured, it was
-/// mistaken.
+/// The largest factor by which a row is raised: a longer step is an error of measurement.
 const HIGHEST: u64 = 64;
 
 /// The next higher bound of a row that was calibrated as this: a quarter more, or the highest.
@@ -79,7 +79,8 @@ impl RowDrift {
         at: 0,
     };
 
-    /// The last of so many steps was too long; true if the row is to be raised.
+    /// Records that the last of `steps` steps was too long; returns true if the row is to be
+    /// raised.
     pub(crate) fn exceeded(&mut self, steps: u64) -> bool {
         self.drift.within(steps.saturating_sub(self.at + 1));
         self.at = steps;

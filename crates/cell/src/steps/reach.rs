@@ -172,8 +172,8 @@ impl Reach {
         self
     }
 
-    /// What a program can reach of which nothing is known but that making its instances takes no longer than
-    /// the row, and that it is not composed of components: the whole table but for what is between them.
+    /// Returns the reach of an unknown program that is not composed of components, and whose
+    /// instances take no longer than their row: the whole table except the rows between components.
     pub fn any() -> Self {
         let is_between = |id: &RowId| (id.row().interface, id.row().name) == (ENGINE, "string");
         Self {

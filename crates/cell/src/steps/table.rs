@@ -13,7 +13,7 @@ use crate::meter::Held;
 /// Longest step of a row that was not calibrated, ns.
 pub const CEILING_NS: u64 = 100_000;
 
-/// One host step: what it may be asked for, and what it may take.
+/// One host step: the caps on its arguments, and its bounds.
 #[derive(Debug)]
 pub struct Row {
     /// The interface or module that a guest imports it from; [`ENGINE`] or [`CELL`] for what no guest
@@ -25,7 +25,7 @@ pub struct Row {
     pub caps: &'static [Cap],
     /// How long one step takes at those caps.
     pub longest: Longest,
-    /// What it may hold while it waits, besides what it takes.
+    /// The resources that it may hold while it waits, besides the charged classes.
     pub holds: &'static str,
     /// The classes that the lease is charged for it.
     pub takes: &'static [Held],

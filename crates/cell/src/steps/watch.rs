@@ -1,14 +1,14 @@
-//! Each step's time, compared with its row.
+//! Compares the time of each step with its row.
 //!
-//! While an execution is polled, the engine says where host code begins and ends ([`hook`]), and each
-//! host function names its row ([`mark`]). A step that ends with the poll, since its call waits, goes on
-//! as another step of the same row with the next poll ([`resume`], [`suspend`]). What a cell does
-//! outside of polls is bracketed by [`begin`].
+//! While an execution is polled, the engine reports where host code begins and ends ([`hook`]), and
+//! each host function names its row ([`mark`]). A step that ends with the poll, since its call
+//! waits, continues as another step of the same row with the next poll ([`resume`], [`suspend`]).
+//! Work of a cell outside of polls is bracketed by [`begin`].
 //!
-//! A step is timed by the wall clock. One that was longer than its row is looked at again with the
-//! thread's processor time: if the host took the processor from the thread for as much as the step
-//! was too long, the step is counted as *disturbed*; if not, as *exceeded*. A thread that blocked gave the processor
-//! away itself.
+//! A step is timed by the wall clock. One that was longer than its row is compared again by the
+//! thread's processor time. If the host took the processor from the thread for at least the excess,
+//! the step is counted as *disturbed*, otherwise as *exceeded*. The time of a thread that blocked
+//! is its own.
 
 use super::pages::visited;
 use super::raised::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use wasmtime::CallHook;
 
-/// What was seen of one row.
+/// The observations of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepUse {
     /// The row.
@@ -38,8 +38,8 @@ pub struct StepUse {
     /// How long a step may be for tenants that are admitted from now on, ns, if the row was exceeded more often
     /// than is stated.
     pub raised_ns: Option<u64>,
-    /// How many were longer on the wall clock, but perhaps not without the time for which the host
-    /// had taken the processor from the cell.
+    /// How many were longer on the wall clock, but possibly not without the time for which the host
+    /// took the processor from the cell.
     pub disturbed: u64,
 }
 
@@ -63,8 +63,8 @@ struct Count {
     limit: Cell<u64>,
     /// What was calibrated: the limit, unless the row is raised.
     calibrated: Cell<u64>,
-    /// What is longer is looked at: the limit, or the longest until now if that is less; of a raised row,
-    /// the longest of its trial.
+    /// The threshold above which a step is examined: the limit, or the longest until now if that is
+    /// less; for a raised row, the longest of its trial.
     notable: Cell<u64>,
     /// Of a raised row: how many steps there were when its trial began, and the longest since.
     trial_from: Cell<u64>,
@@ -187,8 +187,8 @@ struct Watch {
     fault_ns: Cell<u64>,
 }
 
-/// How old the reading of the thread's processor time may be: of the time for which the host took the
-/// processor since, it is not known which step it fell into.
+/// The largest age of the reading of the thread's processor time. Time that the host took since
+/// then cannot be attributed to one step.
 const SPAN_NS: u64 = 1_000_000;
 
 thread_local! {
@@ -589,7 +589,7 @@ fn raised(row: RowId) -> Option<u64> {
     RAISED.with_borrow(|raised| raised.as_ref().and_then(|(raised, _)| raised.of(row)))
 }
 
-/// What was seen of the rows that had steps.
+/// Returns the observations of all rows that had steps.
 pub(crate) fn uses() -> Vec<StepUse> {
     WATCH.with(|watch| {
         let Some(rate) = watch.rate.get() else {
@@ -654,7 +654,7 @@ mod tests {
         enter(&Profile::free(), Arc::default());
         let (without, with) = (call_ns(false), call_ns(true));
         println!("{without:.1} ns without the watch, {with:.1} ns with it");
-        // Twice the clock; what a build without optimisation and a busy host add is no concern here.
+        // Two readings of the clock; the margin allows for unoptimised builds and busy hosts.
         assert!(with - without < 1000.0, "{without} ns and {with} ns");
     }
 
@@ -703,7 +703,7 @@ mod tests {
         }
         settle();
         assert!(raised.of(INSTANTIATE).is_some(), "there was no trial");
-        // One that the host disturbs begins the trial anew. What may be longer than the row says nothing of it.
+        // A disturbed step restarts the trial. Steps that may exceed the row are not counted in it.
         for nth in 0..20 * TRIAL {
             let making_ns = 100 * too_long.as_nanos() as u64;
             resume(Position::start(making_ns, false, None));

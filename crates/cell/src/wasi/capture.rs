@@ -1,4 +1,4 @@
-//! Output that is kept in memory, in chunks: a write copies what is written and nothing that was written before.
+//! Output that is kept in memory, in chunks, so that a write never copies earlier output.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,7 +33,8 @@ impl Capture {
         }))
     }
 
-    /// What has been written so far: a copy. The tenant never waits for more of it than a chunk.
+    /// Returns a copy of the output so far. The tenant never waits for more than a chunk of the
+    /// copy.
     pub fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
         // What was written stays as it is, so that a chunk at a time is consistent.

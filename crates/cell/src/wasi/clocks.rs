@@ -1,5 +1,5 @@
-//! WASI's monotonic clock is the cell's own: what a guest reads, what it sleeps until and what the
-//! scheduler counts in are the same nanoseconds, and all tenants see the same.
+//! WASI's monotonic clock is the cell's own: guests' readings, their sleeps and the scheduler use
+//! the same nanoseconds, and all tenants see the same clock.
 //!
 //! A subscription is an object of the tenant's arena that holds a deadline.
 

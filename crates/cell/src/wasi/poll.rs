@@ -2,9 +2,8 @@
 //!
 //! In `wasmtime-wasi` a pollable is two boxed entries of the resource table, and a timer in the
 //! runtime once it is waited for: a million of them take half a second to drop. Here it is one
-//! arena slot that says what to wait for. Nothing is queued anywhere while nobody waits, and
-//! while an execution waits, the only trace of it outside the arena is that execution's one
-//! deadline.
+//! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
+//! only state of a wait outside the arena is the execution's one deadline.
 
 use super::objects::Source;
 use super::rep;

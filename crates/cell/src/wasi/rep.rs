@@ -1,8 +1,8 @@
 //! Objects of the tenant's arena as the host's side of component-model handles.
 //!
 //! The engine keeps a number (the *representation*) with every handle it gives a guest, and hands
-//! it back when the guest uses the handle. 32 bits are less than a [`Handle`], so the number is
-//! the object's slot, and the engine is what vouches for it.
+//! it back when the guest uses the handle. 32 bits are less than a [`Handle`], so the number is the
+//! object's slot, and the engine guarantees that it is valid.
 
 use crate::guest::Guest;
 use crate::local;

@@ -1,7 +1,7 @@
 //! A tenant's standard streams.
 //!
-//! Output goes through a bounded [`Pipe`] to a thread that may block, so that
-//! a reader that does not read holds up the tenant that writes and nobody else.
+//! Output goes through a bounded [`Pipe`] to a thread that may block, so that a slow reader delays
+//! only the tenant that writes.
 
 use super::capture::Capture;
 use bytes::Bytes;
@@ -41,12 +41,12 @@ pub enum Output {
     Stderr,
     /// Memory, up to this buffer's capacity; writing more is an error to the tenant.
     Capture(Capture),
-    /// Wherever this takes it.
+    /// The writer of this destination.
     To(Destination),
 }
 
-/// A writer for what tenants write. It may block without holding anybody up but those who write to
-/// it. Clones share it. Its thread stays until the process ends.
+/// A destination of tenants' output. If its writer blocks, only tenants that write to it are
+/// delayed. Clones share it. Its thread stays until the process ends.
 #[derive(Clone)]
 pub struct Destination(Pipe);
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Destination {
 }
 
 impl Destination {
-    /// Everything that is written goes to `writer`, on a thread of its own called `name`.
+    /// Creates a destination that passes all output to `writer`, on its own thread called `name`.
     pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
         Self(drained_pipe(name, |pipe| pipe.drain(writer)))
     }
@@ -67,7 +67,8 @@ impl Destination {
         self.0.flush_blocking();
     }
 
-    /// Writes all of `bytes`, or nothing if there is no room for them now; whether it did. Never blocks.
+    /// Writes all of `bytes`, or nothing if there is no room for them now, and returns whether it
+    /// did. Never blocks.
     pub fn put(&self, bytes: &[u8]) -> bool {
         self.0.write_whole(bytes)
     }
@@ -102,8 +103,8 @@ pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
     }
 }
 
-/// Why this process' own standard output has failed, if tenants wrote to it and it has: what was in the pipe
-/// then is lost, and no tenant was told of it.
+/// Returns why this process' own standard output has failed, if it failed while tenants wrote to
+/// it. The contents of the pipe are then lost, and no tenant was told.
 pub fn stdout_failure() -> Option<ErrorKind> {
     STDOUT.get().and_then(Pipe::failure)
 }
@@ -119,7 +120,7 @@ fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -
         .name(name.into())
         .spawn(move || drain(theirs));
     if let Err(error) = thread {
-        // Nobody will ever drain it: say so instead of letting tenants wait for ever.
+        // The pipe would never be drained: closing it keeps tenants from waiting for ever.
         tracing::error!(%error, "no thread for {name}; output is discarded");
         pipe.close();
         pipe.drain(std::io::sink());
@@ -141,7 +142,7 @@ impl Input {
         matches!(self, Self::Inherit)
     }
 
-    /// What is read from; `None` if there is nothing to read.
+    /// Returns the stream to read from; `None` if there is no input.
     pub(crate) fn stream(&self) -> Option<Box<dyn InputStream>> {
         match self {
             Self::Empty => None,
@@ -163,7 +164,7 @@ pub(crate) enum Sink {
     Piped(Piped),
 }
 
-/// Why nothing can be written any more.
+/// The error of a destination that takes no more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
@@ -208,8 +209,8 @@ impl Sink {
 }
 
 impl Output {
-    /// Makes the thread that writes it, if there has to be one and there is none: on the controller's thread, since one that is
-    /// made on a cell's stays on that cell's core.
+    /// Makes the writing thread, if it is needed and missing. Called on the controller's thread,
+    /// because a thread that is made on a cell's thread stays on that cell's core.
     pub(crate) fn prepare(&self) {
         match self {
             Self::Stdout => drop(Piped::stdout()),
@@ -337,7 +338,7 @@ impl OutputStream for Piped {
     }
 
     fn flush(&mut self) -> StreamResult<()> {
-        // What is in the pipe is on its way; a tenant that ends does not take it along.
+        // The end of a tenant does not discard the contents of the pipe.
         Ok(())
     }
 

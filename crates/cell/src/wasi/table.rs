@@ -1,11 +1,11 @@
 //! The charge for `wasmtime-wasi`'s resource table.
 //!
-//! `wasmtime-wasi` puts a stream or an error value into the table from inside a host
-//! call, where nothing of ours is asked. But every host call has to fetch the table from us
-//! first, and the table has a capacity. So the capacity is always what has been charged for,
-//! and whenever the table is fetched it is made sure that one host call's worth of places is
-//! free: charged before the call allocates, not after. When the budget does not allow it, the
-//! capacity stays, and the call that needs a place fails inside `wasmtime-wasi`.
+//! `wasmtime-wasi` puts streams and error values into the table inside a host call, without asking
+//! the cell. But every host call fetches the table from the cell first, and the table has a
+//! capacity. The capacity is therefore always the number of charged places. Whenever the table is
+//! fetched, the cell ensures that the places of one host call are free and charged, before the call
+//! allocates. When the budget does not allow it, the capacity stays, and the call that needs a
+//! place fails inside `wasmtime-wasi`.
 //!
 //! An execution has [`ENTRIES`] places at most: dropping its store closes what is in them in one step.
 //! Charged at high water: a place that was freed is used again and was paid for.

@@ -7,9 +7,9 @@ use leasehold_kernel::{Errno, TenantId};
 use wasmtime::error::Context as _;
 use wasmtime::{Result, bail};
 
-/// How many pollables there are of each stream of an execution, by its place in the resource table: a stream
-/// is not to be dropped before them, as another one would take its place. A page of the host's, from the
-/// first of them on.
+/// The number of pollables of each stream of an execution, by the stream's place in the resource
+/// table. A stream must not be dropped before them, because another stream would take its place.
+/// Takes a page of the host's memory from the first pollable on.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Option<Box<[u32; ENTRIES.size()]>>);
 

@@ -33,9 +33,10 @@ struct Pair<'a> {
     encodings: (&'a str, &'a str),
     /// The callee's allocator.
     realloc: &'a str,
-    /// What the callee does with the address and the length in `local.get 0` and `local.get 1`; leaves a number.
+    /// The callee's code: uses the address and the length in `local.get 0` and `local.get 1`, and
+    /// leaves a number.
     take: &'a str,
-    /// What the caller does. It calls `$take` with an address and a length, which returns that number.
+    /// The caller's code: calls `$take` with an address and a length, which returns that number.
     body: &'a str,
 }
 

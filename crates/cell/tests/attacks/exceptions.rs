@@ -28,7 +28,7 @@ fn charged(ended: &Ended, name: &str) -> u64 {
     rows.map(|row| row.count).sum()
 }
 
-/// What was given back was charged, and no memory was beyond the lease.
+/// Checks that everything given back was charged, and that no memory was beyond the lease.
 fn check(ended: &Ended, memory_kib: u64) {
     let pages = ended.reclaimed.pages - ended.reclaimed.arena_pages;
     let stacks = charged(ended, "store") * STACK_PAGES as u64;
@@ -85,7 +85,7 @@ fn start(cell: &Cell, text: &str, lease: Lease) -> TenantHandle {
     cell.start_tenant(request).expect("a tenant starts")
 }
 
-/// A program that has what makes the engine prepare a heap, and does nothing with it; or has it not.
+/// A program that does nothing, with or without an item that makes the engine prepare a heap.
 fn idle(with: &str) -> String {
     format!(r#"(module (memory 1) {with} (func (export "_start")))"#)
 }
@@ -286,7 +286,7 @@ fn an_exception_in_an_allocator_ends_the_host_call_that_it_was_called_for() {
         panic!("not a trap")
     };
     assert!(message.contains("exception"), "{message}");
-    // What was handed over and never taken is given back with the rest.
+    // Exceptions that were passed to the host and never taken are given back with the rest.
     let ended = run_under(
         &cell(),
         &throws_in_a_host_call(true),
@@ -402,8 +402,8 @@ where
         .collect()
 }
 
-/// A module whose `run` throws what its first argument says at the place that its second says, of so many places, each
-/// between handlers of every kind of which most are in vain.
+/// A module whose `run` throws the exception of its first argument at the place of its second. Each
+/// of the places is between handlers of every kind, most of which are unreachable.
 fn catching(places: u32) -> String {
     let throws: String = (0..places)
         .map(|place| {
@@ -591,8 +591,8 @@ fn thrower_without_rest(handlers: usize) -> String {
 
 #[test]
 fn a_guest_that_does_nothing_but_throw_is_preempted() {
-    // What throws goes on in a handler and not behind its call, where a yield would wait for it: with a hundred handlers a
-    // kill took 37 ms in the median, and up to a second.
+    // A throw continues in a handler and not behind its call, where a yield would wait. With a
+    // hundred handlers a kill took 37 ms in the median, and up to a second.
     let cell = cell();
     let program = cell.compile(thrower_without_rest(100).as_bytes());
     let program = program.expect("a program");

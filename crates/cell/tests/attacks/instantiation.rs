@@ -1,4 +1,4 @@
-//! What the engine does before the first instruction of a program.
+//! Attacks on the engine's work before the first instruction of a program.
 
 use super::common::{cell, lease, run};
 use leasehold_cell::steps::caps;
@@ -13,8 +13,8 @@ fn escaped(bytes: &[u8]) -> String {
     })
 }
 
-/// A module with a long segment at 100,000, one across its end, a start function that reads both, and a
-/// segment that its code may not use any more.
+/// A module with a long segment at 100,000, one across its end, a start function that reads both,
+/// and a segment that its code may no longer use.
 fn module(length: usize) -> String {
     let long = escaped(&vec![7; length]);
     format!(

@@ -1,7 +1,8 @@
-//! Attacks on the border: what the host does for a guest, asked for in the worst way.
+//! Attacks on the host's work for guests, with worst-case requests.
 //!
-//! Each file is a topic, each test an attack of `guests/attacks/` and the promise that it must not break. None
-//! measures time: how late a victim is in each of them is a matter of the studies `rogue` and `kill`.
+//! Each file is a topic, each test an attack of `guests/attacks/` and the promise that it must not
+//! break. None measures time: the studies `rogue` and `kill` measure how late a victim is under
+//! each of them.
 
 #[path = "../common/mod.rs"]
 mod common;

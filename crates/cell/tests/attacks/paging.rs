@@ -1,4 +1,4 @@
-//! Tenants that page and take what is finite besides frames: places in the swap file, descriptors.
+//! Attacks of paging tenants on finite resources besides frames: swap places and descriptors.
 
 use super::common::paged::{PAGE, end, held, paging};
 use super::common::profile;

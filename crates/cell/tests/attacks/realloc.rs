@@ -1,5 +1,5 @@
-//! Components whose `cabi_realloc`, which the host calls while a host call returns, takes its time or
-//! never returns: a kill takes effect, whatever the instant at which it comes.
+//! Components whose `cabi_realloc`, which the host calls while a host call returns, is slow or
+//! never returns. A kill takes effect at any instant.
 
 use super::common::{cell, lease, read_only};
 use leasehold_cell::{

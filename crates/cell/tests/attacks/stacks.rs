@@ -1,4 +1,4 @@
-//! Stacks as large as a lease says: limited, charged, given back.
+//! Stacks of the size that a lease states: limited, charged, given back.
 
 use super::common::{captured, cell, guest, lease, profile, run};
 use leasehold_cell::preempt::Mechanism;

@@ -1,4 +1,4 @@
-//! A trap, and what the host says of it.
+//! Traps and their messages.
 
 use super::common::{cell, cell_with_backtraces, lease, run};
 use leasehold_cell::steps::caps;

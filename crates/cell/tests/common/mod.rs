@@ -1,4 +1,4 @@
-//! What the tests of a cell share: a cell, the built guests, and tenants.
+//! Common parts of a cell's tests: a cell, the built guests, and tenants.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod paged;

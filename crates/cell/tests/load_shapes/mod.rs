@@ -1,4 +1,4 @@
-//! Programs that have as much as one likes of one thing.
+//! Programs with any number of parts of one kind.
 
 use wasm_encoder::{
     BlockType, Catch, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
@@ -21,7 +21,7 @@ const fn shape(what: &'static str, most: usize, make: fn(usize) -> Vec<u8>) -> S
     Shape { what, most, make }
 }
 
-/// For each limit the dearest programs known.
+/// For each limit the known programs that take longest to load.
 pub(crate) const SHAPES: &[Shape] = &[
     shape("types", 8_190, types),
     shape("types", 8_190, rec_group),

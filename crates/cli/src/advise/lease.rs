@@ -1,4 +1,4 @@
-//! The lease file that an advice amounts to.
+//! The lease file of an advice.
 
 use leasehold_lease::TenantSpec;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One run that is looked at: what the program is charged, and when it uses the processor.
+//! An observed run: the program's charges, and its use of the processor over time.
 
 use super::useless;
 use crate::exit::Failure;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Output that is kept of a run.
 const OUTPUT_BYTES: usize = 16 << 20;
 
-/// The kernel tells what a thread has run as of its last tick, at most so long ago, and a tenant is charged
-/// no more than that: what it used may be so much more than what is known, ns.
+/// The age of the kernel's last tick at most, ns. The kernel reports a thread's time as of that
+/// tick, so that the actual use may be larger by as much.
 const TICK_NS: u64 = 4_000_000;
 
 /// What one run showed.

@@ -1,4 +1,4 @@
-//! Which budgets suit what was observed.
+//! Computes budgets from an observation.
 
 use super::observe::Observed;
 use leasehold_lease::{Cpu, Nanoseconds};
@@ -17,14 +17,15 @@ pub(super) fn reclamation(peak_ns: u64, margin: f64) -> u64 {
 /// The budget of a processor reservation under which a run like the one that was observed takes no longer than
 /// `slowest_ns`, ns of every period; at most the period.
 ///
-/// A program waits for `time - used`, with a reservation and without, so that its `used` has to fit into the
-/// rest of `slowest_ns`: that is the share. It needs no more than its busiest period takes.
+/// A program waits for `time - used`, with a reservation and without, so that its `used` must fit
+/// into the rest of `slowest_ns`. The share is their quotient, and at most the use of the busiest
+/// period.
 pub(super) fn processor(observed: &Observed, slowest_ns: u64, period_ns: u64) -> u64 {
     let waits_ns = observed.time_ns.saturating_sub(observed.used_ns);
     let rest_ns = slowest_ns.saturating_sub(waits_ns).max(1);
     let share = (observed.used_ns as f64 / rest_ns as f64).min(1.0);
     let shared_ns = (share * period_ns as f64).ceil() as u64;
-    // What is known of single periods of a program that only computes is less than it used.
+    // For a program that only computes, the observed use of single periods is too low.
     let busiest_ns = match waits_ns < observed.time_ns / 10 {
         true => observed.time_ns.min(period_ns),
         false => observed.busy.max().unwrap_or(period_ns),

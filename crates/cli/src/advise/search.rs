@@ -1,6 +1,6 @@
-//! Which reservations to try, and which of them is enough.
+//! The search for the smallest sufficient reservation.
 
-/// What running a program under one reservation showed.
+/// The result of a run under one reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trial {
     /// Size of the reservation, bytes.
@@ -35,8 +35,8 @@ pub(crate) fn sizes(largest: u64, points: u32) -> Vec<u64> {
 /// Tries sizes until the smallest that is enough is known to within a thirty-second of it, or a
 /// step. Those that were tried are in `trials`, the largest first.
 ///
-/// A size is recommended only if every larger one that was tried is enough, too: what happens to be
-/// fast below the cliff is no advice. None is if the largest is not enough.
+/// A size is recommended only if every larger one that was tried is sufficient, too: a fast run
+/// below the cliff may be an accident. None is recommended if the largest is not sufficient.
 ///
 /// # Errors
 /// Those of `attempt`.

@@ -1,8 +1,8 @@
-//! What several tenants that run the program would share, and how to keep it.
+//! The pages that several tenants with the program would share, and the best technique for them.
 //!
-//! SPC needs no frames beyond the reservations; SPEL takes fewer where everybody uses most of what
-//! is shared. Which it is, the paper's rule says, from how much is used (SPC §IV-C): so tenants are run
-//! side by side and looked at.
+//! SPC needs no frames beyond the reservations; SPEL takes fewer if all sharers use most of the
+//! shared pages. The paper's rule decides from the observed use (SPC §IV-C), so tenants are run
+//! side by side and observed.
 
 use super::{Subject, size, useless};
 use crate::exit::Failure;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The time between two observations.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Runs `tenants` tenants with the program at `path` side by side, each under `reserve` bytes, and
@@ -54,7 +54,7 @@ pub(super) fn observe(
     let mut running = (0..tenants).map(start).collect::<Result<Vec<_>, _>>()?;
     running.iter().for_each(|tenant| tenant.go());
     let began = Instant::now();
-    // All of them take turns on one processor.
+    // All of them share one processor.
     let patience = subject.patience.saturating_mul(tenants);
     let mut seen = Vec::new();
     while running.len() == tenants as usize && began.elapsed() < patience {
@@ -82,7 +82,7 @@ pub(super) fn observe(
     Ok(seen)
 }
 
-/// What the rule says, as a lease states it.
+/// The rule's choice, as a lease states it.
 fn technique(area: &SharedUse) -> Option<&'static str> {
     area.choice.map(|technique| match technique {
         Technique::Spc => "spc",

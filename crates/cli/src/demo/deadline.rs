@@ -88,7 +88,7 @@ impl Deadlines {
     }
 }
 
-/// What became of a deadline.
+/// The outcome of a deadline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     #[default]

@@ -1,4 +1,4 @@
-//! What the demonstration says first: two lines, and a picture of the same two ends.
+//! The headline of the demonstration: two lines, and a picture of the same two ends.
 
 use super::deadline::Verdict;
 use leasehold_study::plot::{Axis, Figure, Instant, Marks, Panel, Timeline};
@@ -22,7 +22,7 @@ pub(super) struct Headline {
 /// An end in stock wasmtime.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StockEnd {
-    /// What the guest got of what it asked for.
+    /// The number of timers that the guest got.
     pub(super) made: u64,
     /// From the kill until everything was returned, ns.
     pub(super) end_ns: u64,
@@ -35,7 +35,7 @@ pub(super) struct StockEnd {
 /// An end in a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeasedEnd {
-    /// What the guest got of what it asked for.
+    /// The number of timers that the guest got.
     pub(super) made: u64,
     /// The reclamation budget of its lease, ns.
     pub(super) budget_ns: u64,

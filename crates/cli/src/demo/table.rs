@@ -9,7 +9,7 @@ use leasehold_study::samples::Samples;
 use leasehold_study::unit::Unit;
 use std::time::Duration;
 
-/// What the table says of one guest.
+/// The line of one guest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Line {
     guest: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Line {
     budget_ns: u64,
     /// What an end may take at most on the wall's clock, ns.
     deadline_ns: Option<u64>,
-    /// What became of budget and deadline, at the worst of its ends.
+    /// The outcome of budget and deadline, at the worst of its ends.
     verdict: Verdict,
     /// Whether all ends took no more of the processor than was predicted for them.
     is_predicted: bool,
@@ -77,7 +77,8 @@ impl Line {
         }
     }
 
-    /// Whether an end broke its budget, or its deadline though the host did not take the processor for so long.
+    /// Whether an end broke its budget, or broke its deadline by more than the host's
+    /// interruptions.
     pub(super) fn is_broken(&self) -> bool {
         self.verdict == Verdict::Broken
     }
@@ -206,8 +207,9 @@ pub(super) fn broken(lines: &[Line]) -> Option<String> {
     (!broken.is_empty()).then(|| format!("deadline broken: {}.", broken.join(", ")))
 }
 
-/// The budget for a guest that was predicted to need so much at its end: a half more, for what grows is
-/// charged for a while together with what it grew from, and rounded up to one digit and a half (1, 1.5, 2, 3, … 9, 10).
+/// The budget for a guest that was predicted to need so much at its end: a half more, for a growing
+/// block is charged for a while together with the old one, and rounded up to one digit and a half
+/// (1, 1.5, 2, 3, … 9, 10).
 pub(super) fn binding(predicted_ns: u64) -> Duration {
     let least = predicted_ns.saturating_add(predicted_ns / 2).max(1);
     let power = 10u64.pow(least.ilog10());

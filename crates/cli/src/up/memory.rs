@@ -51,7 +51,7 @@ Max, n·Avg the size of a shared area, and what all used of it on average; peak:
 –          does not page
 ";
 
-/// Where the frames of a tenant are that hold its pages.
+/// The frames of a tenant's pages.
 struct Residence {
     resident: u64,
     private: u64,
@@ -168,7 +168,7 @@ impl Areas {
             };
             match self.0.iter_mut().find(same) {
                 Some(seen) => {
-                    // At the end some tenants have gone when it is looked at last.
+                    // At the last observation some tenants may have ended.
                     let sharers = seen.sharers.max(area.sharers);
                     *seen = SharedUse { sharers, ..area };
                 }

@@ -1,4 +1,4 @@
-//! What `leasehold up` says: while its tenants run, and when they have ended.
+//! The output of `leasehold up`: while its tenants run, and after their ends.
 
 use super::memory::{self, Areas};
 use super::table::{Column, lines};
@@ -42,14 +42,14 @@ const ENDS: [Column; 9] = [
 /// Cells of a bar.
 const BAR: u64 = 8;
 
-/// What there is of `whole`, drawn.
+/// Draws `left` of `whole` as a bar.
 fn bar(left: u64, whole: u64) -> String {
     let full = (left.min(whole) * BAR).div_ceil(whole.max(1));
     (0..BAR).map(|n| if n < full { '█' } else { '░' }).collect()
 }
 
 impl Running<'_> {
-    /// What keeps it from running, or how it ended.
+    /// Returns its state, or how it ended.
     pub(super) fn state(&self) -> String {
         match (&self.ended, &self.processor) {
             (Some(ended), _) => match &ended.exit {
@@ -108,7 +108,7 @@ impl Running<'_> {
     }
 }
 
-/// Which tenants are shown where `most` rows have room: those that run on first, in their order.
+/// Returns the tenants that are shown in `most` rows: running ones first, in their order.
 pub(super) fn shown(tenants: &[Running<'_>], most: usize) -> Vec<usize> {
     let (live, ended): (Vec<usize>, Vec<usize>) =
         (0..tenants.len()).partition(|&at| tenants[at].ended.is_none());
@@ -173,7 +173,7 @@ pub(super) fn memory_text(
     )
 }
 
-/// What `leasehold up` adds of memory, if a tenant pages.
+/// Returns the memory part of `leasehold up`'s report, if a tenant pages.
 fn memory_part(tenants: &[Running<'_>], width: Option<usize>, areas: &Areas) -> String {
     if !tenants.iter().any(Running::pages) {
         return String::new();
@@ -198,7 +198,7 @@ pub(super) fn text(
     areas: &Areas,
 ) -> String {
     let rows: Vec<_> = tenants.iter().map(|tenant| tenant.row(elapsed)).collect();
-    // What a budget has left says nothing of a tenant that has ended.
+    // The remaining budget of an ended tenant has no meaning.
     let kept = |title: &str| !matches!(title, "budget" | "left");
     let columns: Vec<Column> = COLUMNS
         .iter()

@@ -1,4 +1,4 @@
-//! A terminal with a table that stays at its bottom, and what tenants write above it.
+//! A terminal with a table at its bottom, and tenants' output above it.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The longest line without an end that is kept back, bytes.
 const LONGEST: usize = 4096;
 
-/// The terminal, if standard error is one and somebody wants to see a table. Clones share it.
+/// The terminal, if standard error is one and a table was requested. Clones share it.
 #[derive(Clone)]
 pub(super) struct Screen(Option<Arc<Mutex<Shown>>>);
 
@@ -66,7 +66,7 @@ impl Screen {
 }
 
 impl Shown {
-    /// What takes the table off the terminal.
+    /// Returns the control sequence that removes the table from the terminal.
     fn erased(&mut self) -> String {
         match std::mem::take(&mut self.lines) {
             0 => String::new(),
@@ -76,7 +76,7 @@ impl Shown {
     }
 }
 
-/// Nobody is told when nobody can see it.
+/// An error is ignored, because a message could not be shown either.
 fn put(mut to: impl Write, bytes: &[u8]) {
     let _ = to.write_all(bytes).and_then(|()| to.flush());
 }
@@ -111,8 +111,9 @@ impl Above {
     }
 }
 
-/// What a tenant writes must not move the cursor: then it could write into the table. Terminals obey control characters of
-/// one byte, of ISO 8859 or in UTF-8, and some show text backwards where they are told to.
+/// A tenant's output must not move the cursor, or it could overwrite the table. Terminals obey
+/// control characters of one byte, of ISO 8859 or in UTF-8, and some show text backwards where they
+/// are told to.
 fn harmless(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let shown = |character: char| match character {

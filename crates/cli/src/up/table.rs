@@ -1,6 +1,6 @@
 //! Rows for a terminal: as many columns as it is wide.
 
-/// A column, and how soon it goes when there is no room: the greatest number first, zero never.
+/// A column, and its order of removal when there is no room: the greatest number first, zero never.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) goes: u8,
@@ -21,7 +21,7 @@ pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: Option<usiz
     let mut layouts = NAMES
         .iter()
         .map(|&longest| Layout::of(columns, shortened(rows, longest), most));
-    // Names give way before the last columns are cut.
+    // Names are shortened before the last columns are cut.
     let fits = layouts.clone().find(|layout| layout.width() <= most);
     let layout = fits.or_else(|| layouts.next_back());
     layout.map_or_else(Vec::new, |layout| layout.lines(columns, most))

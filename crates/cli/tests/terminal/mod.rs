@@ -1,4 +1,4 @@
-//! A terminal: what a person sees of a program that runs on it.
+//! A terminal, and the screens that a program shows on it.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 const ROWS: NonZero<u16> = NonZero::new(30).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(140).unwrap();
 
-/// What was to be seen of a program.
+/// The visible output of a program.
 pub(crate) struct Seen {
     /// The screen after each piece of what the program wrote.
     pub(crate) screens: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) fn watch(mut command: Command) -> Seen {
     let mut screens = Vec::new();
     let mut reader = File::from(terminal);
     let mut bytes = [0; 4096];
-    // Nobody has the program's side open any more once it has ended: an error, on Linux.
+    // Once the program has ended, its side is closed: an error, on Linux.
     while let Ok(length @ 1..) = reader.read(&mut bytes) {
         emulator.process(&bytes[..length]);
         screens.push(emulator.screen().contents());

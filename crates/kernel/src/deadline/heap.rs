@@ -88,8 +88,8 @@ fn merge<B: Backing>(groups: &mut Objects<B>, a: Place, b: Place) -> Place {
     root
 }
 
-/// Puts the child of lower rank to the right, from a node upwards: to the root, or until
-/// nothing changes any more. The ranks that change grow by one per level: O(log n).
+/// Puts the child of lower rank to the right, from a node upwards: to the root, or until nothing
+/// changes. The ranks that change grow by one per level: O(log n).
 fn balance<B: Backing>(groups: &mut Objects<B>, mut at: Place, until_same: bool) {
     while let Some(handle) = at {
         let Some(&Timer { links, .. }) = groups.get(handle) else {

@@ -8,8 +8,8 @@ use crate::errno::Errno;
 use crate::id::TenantId;
 use crate::link::Objects;
 
-/// The top-level tenants whose earliest deadline has changed since that was last asked: each
-/// once, and each knows its place.
+/// The top-level tenants whose earliest deadline has changed since the last query: each once, and
+/// each knows its place.
 #[derive(Debug, Default)]
 pub(crate) struct Rearmed {
     tenants: Vec<TenantId>,

@@ -4,7 +4,7 @@
 //! cannot make the channel's owner pay for bytes. Capabilities on their way cannot be bytes
 //! (handles are never made from numbers): the message that carries some has a *parcel* in the
 //! owner's group. Each capability takes [`CAPABILITY_BYTES`] of the capacity, which bounds what
-//! strangers can make the owner pay for parcels.
+//! foreign tenants can make the owner pay for parcels.
 
 pub(crate) mod state;
 
@@ -83,8 +83,8 @@ impl<B: Backing> Kernel<B> {
 
     /// Sends a message, or waits for room. Needs [`Rights::WRITE`] on the channel and
     /// [`Rights::GRANT`] on each capability, which the receiver gets with the same rights, to be
-    /// used without waiting for a stranger's object (it carries no links). Senders are served in
-    /// order.
+    /// used without waiting for a foreign tenant's object (it carries no links). Senders are served
+    /// in order.
     ///
     /// # Errors
     /// [`Errno::TooLarge`] if it can never fit, [`Errno::Invalid`] with more than
@@ -210,7 +210,7 @@ impl<B: Backing> Kernel<B> {
         Ok(transfers)
     }
 
-    /// Puts a message into a channel; says whether there was room.
+    /// Puts a message into a channel; returns whether there was room.
     fn put(
         &mut self,
         handle: Handle<Channel>,

@@ -17,8 +17,8 @@ impl<B: Backing> Kernel<B> {
         self.groups.get(child).is_some_and(|child| !child.ended)
     }
 
-    /// Ends an object because its original capability goes: those who wait for it are woken, and
-    /// its memory can be used again. O(waiters).
+    /// Ends an object whose original capability is dropped: its waiters are woken, and its memory
+    /// can be used again. O(waiters).
     pub(crate) fn end_object(&mut self, object: RawHandle, class: ObjectClass) {
         let sides: &[Side] = match class {
             ObjectClass::Semaphore => &[Side::Semaphore],

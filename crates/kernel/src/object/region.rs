@@ -1,8 +1,7 @@
 //! Shared regions: bytes that several tenants can read and write.
 //!
 //! The bytes of a region are in its creator's arena, and copied by calls. Or they are pages that
-//! tenants map, which are beyond this crate: then a region is what a capability stands for, and
-//! its length.
+//! tenants map, outside this crate: a region is then only an identity and a length.
 
 pub(crate) mod state;
 
@@ -51,9 +50,9 @@ impl<B: Backing> Kernel<B> {
         created
     }
 
-    /// Creates a region whose bytes are pages that tenants map. The pages are the caller's to make,
-    /// and to take from whoever has mapped them when the capability does not [allow](
-    /// Self::region_mapping) it any more. O(1).
+    /// Creates a region whose bytes are pages that tenants map. The caller makes the pages, and
+    /// unmaps them from tenants whose capability no longer [allows]( Self::region_mapping) it.
+    /// O(1).
     ///
     /// # Errors
     /// [`Errno::Invalid`] for no bytes; those of [`region_create`](Self::region_create).
@@ -74,8 +73,8 @@ impl<B: Backing> Kernel<B> {
         self.create(caller, ObjectClass::Region, self.classes.region, region)
     }
 
-    /// What a capability allows to map, now: a mapping must not be used when this does not say the
-    /// same any more. Needs [`Rights::READ`].
+    /// Returns what a capability allows to map now: a mapping must not be used after this changes.
+    /// Needs [`Rights::READ`].
     ///
     /// # Errors
     /// [`Errno::Invalid`] for a region that is copied, and those of using a capability.

@@ -91,7 +91,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Notes the exit of a task's execution, if the task still is there.
+    /// Records the exit of a task's execution, if the task still is there.
     pub(crate) fn task_exited(&mut self, handle: Handle<Task>, exit_code: i32) {
         if let Some(task) = self.groups.get_mut(handle) {
             task.stage = Stage::Exited(exit_code);

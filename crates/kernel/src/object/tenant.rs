@@ -1,7 +1,7 @@
 //! Child tenants: groups whose lease is carved from the creator's, seen as objects.
 //!
-//! The object lives in the creator's group and stays when the child ends, so that one can still
-//! ask how it ended.
+//! The object lives in the creator's group and stays when the child ends, so that its exit can
+//! still be queried.
 
 pub(crate) mod state;
 
@@ -182,7 +182,7 @@ impl<B: Backing> Kernel<B> {
         Ok(tenant)
     }
 
-    /// Notes that the program of a tenant has exited.
+    /// Records that the program of a tenant has exited.
     pub(crate) fn program_exited(&mut self, tenant: TenantId, exit_code: i32) {
         let Ok(&Tenant {
             parent: Some(parent),
@@ -198,7 +198,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Notes that a child ends: its creator gets the memory back, and whoever waits goes on.
+    /// Records that a child ends: its creator gets the memory back, and its waiters are woken.
     pub(crate) fn child_ended(&mut self, parent: &Parent, memory_bytes: u64) {
         self.give_memory(parent.tenant, memory_bytes);
         if let Some(child) = self.groups.get_mut(parent.child) {

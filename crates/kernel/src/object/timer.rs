@@ -26,9 +26,9 @@ impl<B: Backing> Kernel<B> {
         )
     }
 
-    /// Has a timer fire at `now_ns + after_ns` and then every `period_ns`, if that is not 0.
-    /// Replaces an earlier setting; expiries that nobody waited for yet stay counted. Times
-    /// below [`timer_floor_ns`](crate::KernelConfig::timer_floor_ns) are raised to it. Needs
+    /// Sets a timer to fire at `now_ns + after_ns` and then every `period_ns`, if that is not 0.
+    /// Replaces an earlier setting; expiries that were not waited for yet stay counted. Times below
+    /// [`timer_floor_ns`](crate::KernelConfig::timer_floor_ns) are raised to it. Needs
     /// [`Rights::WRITE`]. O(log n) in the armed timers of the object's owner.
     ///
     /// # Errors

@@ -40,8 +40,8 @@ pub(crate) struct Parent {
     pub(crate) alarm: Handle<Timer>,
 }
 
-/// A memory reservation. The kernel only keeps the account: what the memory is, and that it was
-/// charged before it was allocated, is the cell's business.
+/// A memory reservation. The kernel only keeps the account; the cell provides the memory and
+/// charges it before it is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
     /// Bytes reserved for the tenant, its children's included.

@@ -1,7 +1,7 @@
 use leasehold_kernel::KernelCosts;
 use leasehold_reclaim::CostModel;
 
-/// Costs that are easy to add up in the head, and no two alike.
+/// Costs that are easy to add up, and all different.
 pub(crate) fn costs() -> KernelCosts {
     KernelCosts {
         model: CostModel {

@@ -13,7 +13,7 @@ use leasehold_lockscope::{Class, Mode, Trace, Workload};
 use crate::command::duration::parse_duration;
 use crate::command::workloads::{Setting, Workloads};
 
-/// How often to look whether a workload has ended, or somebody wants to stop.
+/// The interval between two checks whether a workload has ended, or a stop was requested.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Set by Ctrl-C and SIGTERM: what was recorded until then is kept.
@@ -250,7 +250,7 @@ pub(crate) fn stop_on_signals() -> Result<()> {
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)).context("cannot handle signals")
 }
 
-/// Whether somebody wants to stop.
+/// Whether a stop was requested.
 pub(crate) fn stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }

@@ -49,7 +49,7 @@ fn platform(name: &str) -> Result<Platform, String> {
 
 /// The workloads of one run. Whatever happens, none is left running.
 pub(crate) struct Workloads {
-    // In the order in which they are dropped: no file of a platform goes before who uses it.
+    // In the order in which they are dropped: files of a platform are removed after their users.
     groups: Groups,
     members: Vec<Member>,
     setting: Setting,
@@ -96,7 +96,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Whom a tracer is to look at: one list for each workload.
+    /// The targets of a tracer: one list for each workload.
     pub(crate) fn targets(&self) -> Vec<Vec<Target>> {
         let target = |member: &Member| vec![Target::Cgroup(member.group.clone())];
         self.members.iter().map(target).collect()
@@ -165,7 +165,7 @@ impl Workloads {
         self.members.len()
     }
 
-    /// Until all have ended, the time is over, or somebody stops it.
+    /// Waits until all have ended, the time is over, or a stop is requested.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < time && !stopped() {

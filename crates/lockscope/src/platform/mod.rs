@@ -1,6 +1,6 @@
-//! What workloads run on (LockScope §5.1). A platform turns a command into the program that runs it
-//! there; whoever starts that program in a control group has all of the platform in it: the sandbox's
-//! own kernel, its file server and its monitor count as the workload, as in LockScope §5.2.
+//! The platforms of workloads (LockScope §5.1). A platform turns a command into the program that
+//! runs it there. A control group with that program contains all of the platform: the sandbox's own
+//! kernel, its file server and its monitor count as the workload, as in LockScope §5.2.
 //!
 //! In a container a command sees the files of the host at their places, read-only, and can write to the
 //! directories that it is given; a virtual machine has its own, in its memory. One file for each

@@ -1,4 +1,4 @@
-//! Control groups: a workload is whoever is in one, however often it forks.
+//! Control groups: a workload is all processes in one, however often they fork.
 
 use std::fs;
 use std::io;

@@ -68,7 +68,7 @@ impl Listener {
                 }
             }
             if show {
-                // Who reads this program's output may have had enough; the workload goes on.
+                // The reader of this program's output may have closed it; the workload continues.
                 let _ = io::stdout().lock().write_all(&buffer[..read]);
             }
         }

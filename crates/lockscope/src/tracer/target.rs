@@ -2,7 +2,7 @@
 
 use crate::tracer::cgroup::Cgroup;
 
-/// A part of a workload: who belongs to it.
+/// A part of a workload: its processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// Every task in a control group or below it.

@@ -47,7 +47,7 @@ pub(crate) fn record_fully(a: &str, b: &str, more: &[&str]) -> Trace {
 }
 
 /// Starts a tracer, kills it (SIGKILL) while it records `busy` beside a sleeping workload, and
-/// waits until the kernel has none of its programs called `program` any more. Its process id.
+/// waits until the kernel no longer has any program called `program`. Its process id.
 pub(crate) fn kill_a_tracer(mode: &str, busy: &str, program: &str) -> u32 {
     let directory = tempfile::tempdir().expect("a directory");
     let mark = directory.path().join("running");

@@ -90,7 +90,7 @@ impl Addresses {
         unsafe { self.word(page).write_volatile(word) }
     }
 
-    /// Fills a page with what nobody would make up.
+    /// Fills a page with noise.
     pub(crate) fn fill(&self, page: u32, seed: u64) {
         let words = self.start.wrapping_add(page as usize * BYTES).cast::<u64>();
         for at in 0..BYTES / 8 {
@@ -99,13 +99,13 @@ impl Addresses {
         }
     }
 
-    /// Says whether a page holds what it was filled with.
+    /// Returns whether a page holds what it was filled with.
     pub(crate) fn holds(&self, page: u32, seed: u64) -> bool {
         let mut words = self.words(page).enumerate();
         words.all(|(at, word)| word == noise(seed, at))
     }
 
-    /// Says whether a page reads as zeros.
+    /// Returns whether a page reads as zeros.
     pub(crate) fn is_zero(&self, page: u32) -> bool {
         self.words(page).all(|word| word == 0)
     }

@@ -13,7 +13,7 @@ use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::{Contract, ReservationId};
 
-/// Who decides what becomes of the shared region.
+/// The management of the shared region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// Reservations without shared-page management (SPC §III-B).
@@ -180,7 +180,7 @@ impl Machine {
                 self.advance(at)?;
                 continue;
             }
-            // Somebody of higher priority may become ready before that.
+            // A task of higher priority may become ready before that.
             let stop = (now + self.runners[at].left)
                 .min(self.next_ready(at))
                 .min(end);

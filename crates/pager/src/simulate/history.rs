@@ -23,7 +23,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Says whether the deadline passed before `now` without completion, or before it.
+    /// Returns whether the deadline passed before `now` without completion, or before it.
     pub fn is_missed(&self, now: Nanos) -> bool {
         self.completion.unwrap_or(now + 1) > self.deadline && self.deadline <= now
     }

@@ -1,11 +1,10 @@
 //! Periodic tasks under memory reservations, in virtual time: the experiment of SPC §VI-B.
 //!
-//! Tasks share one processor by fixed priorities and one disk, first come, first served; they
-//! read a shared region and pages of their own. Every page that they touch goes through a real
-//! [`Pager`](crate::Pager), so the faults are the policy's and not a model's. A task that must
-//! wait for the disk suspends itself, which is how the eviction of a page by somebody else makes
-//! it miss its deadlines (SPC §III-B, fig. 3). Deterministic: the same experiment gives the same
-//! [`History`].
+//! Tasks share one processor by fixed priorities and one disk, first come, first served; they read
+//! a shared region and pages of their own. Every page that they touch goes through a real
+//! [`Pager`](crate::Pager), so the faults are the policy's and not a model's. A task that must wait
+//! for the disk suspends itself, so that another task's eviction of a page can make it miss its
+//! deadlines (SPC §III-B, fig. 3). Deterministic: the same experiment gives the same [`History`].
 //!
 //! ```
 //! use leasehold_pager::simulate::{Experiment, MS, REGION, Scheme, TAU1, TAU2};

@@ -1,4 +1,4 @@
-//! A backend that writes down what it was asked to do, in order.
+//! A backend that records its calls in order.
 
 use std::collections::BTreeSet;
 

@@ -6,22 +6,22 @@ use alloc::vec::Vec;
 use super::utilisation::Utilisation;
 use crate::contract::{Contract, Nanos};
 
-/// For every contract, in the order given: whether its server gets its budget by each of its
-/// deadlines, whatever the others do:
+/// Returns for every contract, in the given order, whether its server gets its budget by each of
+/// its deadlines, regardless of the behaviour of the others:
 ///
 /// ```text
 /// U · p + B + Σ s_k ≤ p,   U = Σ b_k/p_k over all servers,   B = max { η_j | p_j > p }
 /// ```
 ///
 /// *Why.* Let the server be always ready from the start of a period on, and let `d` be the end of
-/// that period. Go back from `d` to the last instant `s` before which nothing was left to do of
-/// deadline `d` or earlier; `s` is not after the start of the period, so `d − s ≥ p`. From `s` to
-/// `d` the processor does work that arrived after `s` and is due by `d`, but for one
-/// non-preemptive region that began before `s` and belongs to a later deadline; its period is then
-/// longer than `p`. A constant-bandwidth server never asks for more than `U_k · (d − s)` in such a
-/// window, since whatever it keeps when it wakes up has the density `U_k` at most (Abeni and
-/// Buttazzo, RTSS 1998; the hard variant: Biondi, Melani and Bertogna, SIES 2014). So all of it is
-/// done by `d` if `U · (d − s) + B ≤ d − s`, which is hardest for `d − s = p`.
+/// that period. Let `s` be the last instant before `d` at which no work with a deadline of `d` or
+/// earlier was pending; `s` is not after the start of the period, so `d − s ≥ p`. From `s` to `d`
+/// the processor does work that arrived after `s` and is due by `d`, except for one non-preemptive
+/// region that began before `s` and belongs to a later deadline; its server's period is then longer
+/// than `p`. A constant-bandwidth server never requests more than `U_k · (d − s)` in such a window,
+/// since the budget that it keeps at a wake-up has the density `U_k` at most (Abeni and Buttazzo,
+/// RTSS 1998; the hard variant: Biondi, Melani and Bertogna, SIES 2014). So all of it is done by
+/// `d` if `U · (d − s) + B ≤ d − s`, which is hardest for `d − s = p`.
 ///
 /// *Departure* from Baker's test for periodic tasks ("Stack-based scheduling of realtime
 /// processes", 1991), where servers of longer periods count through `B` only: a server that wakes

@@ -35,7 +35,7 @@ impl Interference {
         self.terms.len() as u64
     }
 
-    /// What all request within `window` nanoseconds; saturates.
+    /// Returns the requests of all servers within `window` nanoseconds; saturates.
     pub(crate) fn within(&self, window: Nanos) -> Nanos {
         self.terms
             .iter()
@@ -50,10 +50,10 @@ impl Interference {
 /// Straight lines that enclose a sum of request bounds, since for every one of them
 /// `b/p · (Δ + J) ≤ RBF(Δ) ≤ b/p · (Δ + J) + b`.
 ///
-/// They enclose the solution of eq. (1) as well, before anybody iterates: Sjödin and Hansson
-/// start the iteration at the lower one ("Improved response-time analysis calculations", RTSS
-/// 1998); the upper one is a response-time bound by itself (Bini, Nguyen, Richard and Baruah, "A
-/// response-time bound in fixed-priority scheduling with arbitrary deadlines", IEEE TC 2009).
+/// They enclose the solution of eq. (1) as well, before any iteration: Sjödin and Hansson start the
+/// iteration at the lower one ("Improved response-time analysis calculations", RTSS 1998); the
+/// upper one is a response-time bound by itself (Bini, Nguyen, Richard and Baruah, "A response-time
+/// bound in fixed-priority scheduling with arbitrary deadlines", IEEE TC 2009).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Line {
     /// `Σ b/p`, rounded down and up, in units of 2⁻⁶⁴.

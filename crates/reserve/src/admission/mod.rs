@@ -1,8 +1,8 @@
 //! Admission: whether a set of contracts can be kept on one processor (SPR §III-G).
 //!
-//! [`admit`] tests a whole set and reports on each of its servers; [`fits`] only answers yes or
-//! no, and faster. What could change is told by [`headroom`] and [`shortfall`], how long ending a
-//! tenant takes on the clock by [`reclaimed_within`].
+//! [`admit`] tests a whole set and reports on each of its servers; [`fits`] only answers yes or no,
+//! and is faster. [`headroom`] and [`shortfall`] compute possible changes, [`reclaimed_within`] the
+//! wall time of ending a tenant.
 //!
 //! Principles:
 //!
@@ -10,8 +10,8 @@
 //!    no sum wraps around.
 //! 2. **Contracts only.** The test assumes nothing about what tenants do, so no tenant can make it
 //!    wrong.
-//! 3. **Bounded.** Work is bounded whatever the set is, and some thousand tenants are tested while
-//!    a person waits.
+//! 3. **Bounded.** Work is bounded for every set, and some thousand tenants are tested at
+//!    interactive speed.
 //!
 //! ```
 //! use leasehold_reserve::admission::{Overhead, admit};
@@ -55,7 +55,8 @@ pub use utilisation::Utilisation;
 use crate::config::Order;
 use crate::contract::{Contract, Nanos};
 
-/// Whether all of `contracts` can be kept on one processor: what [`admit`] says of the whole set.
+/// Returns whether all of `contracts` can be kept on one processor, as [`admit`] reports for the
+/// whole set.
 #[must_use]
 pub fn fits(contracts: &[Contract], order: Order) -> bool {
     fits_with(contracts, order, 1)

@@ -1,15 +1,18 @@
-//! What scheduling takes: from a budget (SPR eq. 2), and from the time of the other servers (eq. 1).
+//! The overhead of scheduling: in a budget (SPR eq. 2), and in the response times of the other
+//! servers (eq. 1).
 //!
 //! The scheduler charges every interrupt and every dispatch to a server, or to none while the
-//! processor is idle or in the background. With `O` for an interrupt and a dispatch, at the most:
+//! processor is idle or in the background. Let `O` be the most that an interrupt and a dispatch
+//! cost:
 //!
 //! * A server pays `O` for being dispatched, `O` for each time that it is preempted, and `O` when it
 //!   stops: for the interrupt at the end of its budget or its own call, and for the dispatch of the
 //!   server that it had preempted.
-//! * What it pays when it stops may exceed its budget. That overrun is carried into the next budget,
-//!   so that over any time a server takes one `O` more than its request bound at the most.
-//! * A server that becomes ready waits for an interrupt and a dispatch that have begun, which another
-//!   server pays, or none. A region of a server of lower priority begins after its dispatch.
+//! * The payment at its stop may exceed its budget. The overrun is subtracted from the next budget,
+//!   so that in any window a server takes at most one `O` more than its request bound.
+//! * A server that becomes ready waits for an interrupt and a dispatch that have begun, which
+//!   another server or no server pays. A region of a server of lower priority begins after its
+//!   dispatch.
 //!
 //! So overhead enters eq. (1) as a [step](Contract::longest_step) does: `O` for each server of the
 //! same or a higher priority, and once as blocking.
@@ -27,21 +30,22 @@ pub struct Overhead {
     pub per_preemption: Nanos,
 }
 
-/// What a server loses in one period in which it could always run.
+/// The overhead of a server in one period in which it is always ready.
 ///
-/// Overhead is charged to the budgets of those who take part in a switch, so eq. (1) holds of budgets,
-/// and this says what is left of them.
+/// Overhead is charged to the budgets of the servers that take part in a switch. Eq. (1) therefore
+/// holds for budgets, and the loss tells how much of a budget remains useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// Preemptions against the server's will in one period; `None`: no contract bounds them.
+    /// Involuntary preemptions of the server in one period; `None`: no contract bounds them.
     pub preemptions: Option<u64>,
-    /// `L`: what they cost, and being dispatched and stopping once per period.
+    /// `L`: their cost, and that of one dispatch and one stop per period.
     pub lost: Option<Nanos>,
-    /// `b − L`: what is left for the tenant's work; zero if the overhead eats it all.
+    /// `b − L`: the useful budget; zero if the overhead takes all of it.
     pub useful: Option<Nanos>,
 }
 
-/// What a server pays in every period beside preemptions: for its first dispatch, and when it stops.
+/// The payments of a server in every period besides preemptions: for its first dispatch and for its
+/// stop.
 pub(super) const DISPATCH_AND_STOP: u64 = 2;
 
 impl Loss {
@@ -52,12 +56,12 @@ impl Loss {
 }
 
 impl Overhead {
-    /// The contracts as eq. (1) has to see them where scheduling takes this long: with steps longer
-    /// by it, and behind them the background, if none of them stands for it. Without overhead, the
-    /// contracts.
+    /// Returns the contracts with this overhead for eq. (1): their steps are longer by it, and a
+    /// background contract is appended if there is none. Without overhead, returns the contracts
+    /// unchanged.
     ///
-    /// To be given to [`fits`](super::fits), [`headroom`](super::headroom) and
-    /// [`shortfall`](super::shortfall); [`admit`](super::admit) does so itself.
+    /// [`fits`](super::fits), [`headroom`](super::headroom) and [`shortfall`](super::shortfall)
+    /// expect these contracts; [`admit`](super::admit) computes them itself.
     #[must_use]
     pub fn charged(self, contracts: &[Contract]) -> Vec<Contract> {
         let mut charged = Vec::from(contracts);
@@ -81,19 +85,19 @@ impl Overhead {
     /// are bounded by the least of
     ///
     /// * `⌈b/η⌉ − 1`, if `η > 0` (SPR §III-F);
-    /// * zero, if nobody is of higher priority (servers of the same priority take turns, they do
-    ///   not preempt);
-    /// * `Σ (⌈p/p_h⌉ + 1)` over the servers `h` of higher priority, if all of them are sporadic
-    ///   and track a single replenishment: such a server, once it has run, has nothing until a
-    ///   period after its activation, so it preempts once a period. The one more is for a
-    ///   readiness that was deferred.
+    /// * zero, if no server has a higher priority (servers of the same priority do not preempt each
+    ///   other);
+    /// * `Σ (⌈p/p_h⌉ + 1)` over the servers `h` of higher priority, if all of them are sporadic and
+    ///   track a single replenishment: once such a server has run, it has no budget until a period
+    ///   after its activation, so it preempts once a period. The additional one is for a deferred
+    ///   activation.
     ///
-    /// Without any of these there is no bound: a server may suspend itself as often as it likes,
-    /// for as little budget as it likes, and each time it wakes it preempts (attack A3).
+    /// Without any of these there is no bound: a server may suspend itself arbitrarily often after
+    /// arbitrarily short executions, and preempts at each wake-up (attack A3).
     ///
-    /// *Limits.* As in the paper, a budget is taken to be in one piece at the start of a period.
-    /// A tenant that blocks cuts its sporadic budget into up to `S` pieces, and is dispatched for
-    /// each: that loss is its own making. Switches between tasks of one tenant are as well.
+    /// *Limits.* As in the paper, a budget is taken to be in one piece at the start of a period. A
+    /// tenant that blocks splits its sporadic budget into up to `S` pieces, and is dispatched for
+    /// each. The tenant itself causes this loss, and that of switches between its tasks.
     #[must_use]
     pub fn losses(self, contracts: &[Contract], order: Order) -> Vec<Loss> {
         let rivals = Rivals::of(contracts, order);
@@ -117,7 +121,7 @@ impl Overhead {
     }
 }
 
-/// Who can preempt whom, as far as contracts bound how often.
+/// The servers that can preempt others, and the bounds on how often.
 struct Rivals {
     order: Order,
     servers: usize,
@@ -149,7 +153,7 @@ impl Rivals {
     fn preemptions(&self, contract: &Contract) -> Option<u64> {
         let own = contract.priority().0;
         match self.order {
-            // Whoever wakes can have an earlier deadline.
+            // Any server that wakes can have an earlier deadline.
             Order::EarliestDeadline => (self.servers == 1).then_some(0),
             Order::FixedPriority if self.highest <= Some(own) => Some(0),
             Order::FixedPriority if self.unbounded > Some(own) => None,

@@ -9,51 +9,51 @@ use super::utilisation::Utilisation;
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 
-/// What the admission test says about a set of contracts.
+/// The outcome of the admission test for a set of contracts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// One for each contract, in the order given.
     pub servers: Vec<Verdict>,
-    /// What all of them ask of the processor.
+    /// The utilisation of all contracts.
     pub utilisation: Utilisation,
 }
 
 impl Report {
-    /// Whether every server gets its budget in every period, whatever the others do.
+    /// Whether every server gets its budget in every period, regardless of the others.
     #[must_use]
     pub fn schedulable(&self) -> bool {
         self.servers.iter().all(Verdict::schedulable)
     }
 }
 
-/// What the admission test says about one contract of a set.
+/// The outcome of the admission test for one contract of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// Within this time of its return a whole budget has been served, if the server is always
-    /// ready: a solution of eq. (1), or the period under earliest deadline first. `None`: it may
-    /// take longer than a period, so the contract cannot be kept. By deadlines, and where scheduling takes time, it
-    /// holds in a [set that fits](Report::schedulable) only: a server that is late takes dispatches from all others
-    /// that no budget contains.
+    /// The time from its replenishment within which a whole budget is served, if the server is
+    /// always ready: a solution of eq. (1), or the period under earliest deadline first. `None`: it
+    /// may take longer than a period, so the contract cannot be kept. Under deadlines, and with
+    /// overhead, it only holds in a [set that fits](Report::schedulable): a late server causes
+    /// dispatches that no budget contains.
     pub response: Option<Nanos>,
-    /// What is left of the period then: how much longer everything could take.
+    /// The rest of the period after the response time.
     pub slack: Option<Nanos>,
-    /// What preemptions take from the budget.
+    /// The cost of preemptions in the budget.
     pub loss: Loss,
-    /// What this server asks of the processor.
+    /// The utilisation of this server.
     pub utilisation: Utilisation,
 }
 
 impl Verdict {
-    /// Whether this server gets its budget in every period, whatever the others do.
+    /// Whether this server gets its budget in every period, regardless of the others.
     #[must_use]
     pub fn schedulable(&self) -> bool {
         self.response.is_some()
     }
 
-    /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work. What preemptions take in
-    /// each of the periods that it needs comes on top, and a dispatch and a stop for each piece of its
-    /// budget; and a [step](Contract::longest_step) that the tenant may have
-    /// begun at the end of a budget. `None` if nothing bounds that, or the time.
+    /// As [`reclaimed_within`], for `reclaim` nanoseconds of useful work. It adds the cost of
+    /// preemptions in each of the needed periods, a dispatch and a stop for each piece of its
+    /// budget, and a [step](Contract::longest_step) that the tenant may have begun at the end of a
+    /// budget. `None` if the overhead or the time is unbounded.
     #[must_use]
     pub fn reclaimed_within(
         &self,
@@ -65,7 +65,7 @@ impl Verdict {
         let others = (u64::from(pieces(contract, order)) - 1) * DISPATCH_AND_STOP;
         let lost = lost.checked_add(each.checked_mul(others)?)?;
         let useful = contract.budget().checked_sub(lost).filter(|&n| n > 0)?;
-        // The tenant's last budget may be overrun by a step and by what stopping takes.
+        // The tenant's last budget may be overrun by a step and by the cost of stopping.
         let reclaim = reclaim
             .checked_add(contract.longest_step())?
             .checked_add(each)?;
@@ -75,11 +75,10 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// The longest time until a server that works for others, such as one that serves the ends of
-    /// tenants without a reservation, has done `work` nanoseconds: all that is queued at an instant,
-    /// what is left of the piece that it is at included. Counts what scheduling takes, as
-    /// [`reclaimed_within`](Self::reclaimed_within) does, and that work before it may have used up the
-    /// budget.
+    /// Returns the longest time until a server with a work queue, such as the one for ends of
+    /// background tenants, has done `work` nanoseconds: all that is queued at an instant, including
+    /// the rest of the present piece. Like [`reclaimed_within`](Self::reclaimed_within) it includes
+    /// overhead, and assumes that earlier work has depleted the budget.
     ///
     /// `None` if nothing bounds it: nothing bounds how often the server is preempted (give it the
     /// highest priority or a non-preemptive region), scheduling takes all of its budget, or the server is
@@ -109,9 +108,9 @@ impl Verdict {
     }
 }
 
-/// The admission test (SPR §III-G) for all of `contracts` on one processor. Tenants in the
-/// background are of no concern to it, since they run only when no server can and can be preempted
-/// at any time; but for those with [steps](Contract::background) that nothing interrupts.
+/// Runs the admission test (SPR §III-G) for all of `contracts` on one processor. Background tenants
+/// only matter if they have non-preemptible [steps](Contract::background), since they run only when
+/// no server can, and can otherwise be preempted at any time.
 ///
 /// Cost: that of [`response_times`](super::response_times), or `n log n` under earliest deadline
 /// first.

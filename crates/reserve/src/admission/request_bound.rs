@@ -1,9 +1,9 @@
-//! What a server can ask of the processor at most: its request-bound function (SPR §III-G).
+//! The request-bound function of a server: its largest demand (SPR §III-G).
 
 use crate::contract::{Contract, Nanos, Policy};
 
-/// `RBF(Δ) = ⌈(Δ + J) / p⌉ · b`: an upper bound on the execution that a server requests within
-/// `Δ` of an instant at which nothing of its priority or above was left to do.
+/// `RBF(Δ) = ⌈(Δ + J) / p⌉ · b`: an upper bound on the execution that a server requests within `Δ`
+/// of an instant without pending work of its priority or above.
 ///
 /// A sporadic server has `J = 0`: every piece of its budget comes back a period after it was asked
 /// for. A deferrable server has `J = p − b`: it can use one budget at the end of a period and the

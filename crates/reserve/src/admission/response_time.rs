@@ -9,34 +9,35 @@ use super::request_bound::RequestBound;
 use crate::contract::{Contract, Nanos, PERIOD_MAX, Policy};
 
 /// Terms of request bounds that one analysis evaluates at most: a second or two. Ordinary sets of
-/// 10,000 servers need a hundredth to a quarter of it; a set that is full to the last millionth
-/// can need any number, and nobody who admits leases should wait for it.
+/// 10,000 servers need a hundredth to a quarter of it; a set that is full to the last millionth can
+/// need any number, for which an admission must not wait.
 const EFFORT: u64 = 1 << 29;
 
 /// The part of it that is spent on one of many analyses for one answer.
 pub(crate) const MANY: u64 = 64;
 
-/// For every contract, in the order given: the least `R` with
+/// Returns for every contract, in the given order, the least `R` with
 ///
 /// ```text
 /// I + b + Σ RBF_h(R) + Σ s_h ≤ R    (SPR eq. 1)
 /// ```
 ///
-/// if there is one with `R ≤ p`; then its server gets its budget within `R` of every
-/// replenishment, whatever the others do. `I` is the longest non-preemptive region and
-/// [step](Contract::longest_step) of a server of lower priority: one step may begin as its region ends. The first sum is over all *other*
-/// servers of the same *or* a higher priority, the second over these and the server itself.
+/// if there is one with `R ≤ p`; then its server gets its budget within `R` of every replenishment,
+/// regardless of the others. `I` is the longest non-preemptive region and
+/// [step](Contract::longest_step) of a server of lower priority: one step may begin as its region
+/// ends. The first sum is over all *other* servers of the same *or* a higher priority, the second
+/// over these and the server itself.
 ///
 /// *Departure:* the paper sums over `σ_h > σ` only. Its runqueue, and ours, are first in, first
 /// out within a priority, so that servers of the same priority delay each other as well, each by
 /// its request bound at most.
 ///
-/// *Beyond the paper:* `s`, the longest step that nothing interrupts. A step that begins at the end of
-/// a budget runs on beyond it. That overrun is carried into the next budget, so that over any time a
-/// server takes one step more than its request bound at the most.
+/// *Beyond the paper:* `s`, the longest non-preemptible step. A step that begins at the end of a
+/// budget exceeds it. The overrun is subtracted from the next budget, so that in any window a
+/// server takes at most one step more than its request bound.
 ///
-/// What is returned is the least solution, unless the set needs more effort than is spent on one
-/// analysis: then another solution within the period, or `None` where none is known.
+/// The result is the least solution. If the set needs more effort than is spent on one analysis, it
+/// is another solution within the period, or `None` if none is known.
 ///
 /// Cost: one search for all sporadic servers of a priority, since each counts itself once within
 /// its period, which makes their right-hand sides the same: `I` and the request bounds of this
@@ -59,8 +60,8 @@ fn respond_within(contracts: &[Contract], mut effort: Effort) -> Vec<Option<Nano
 }
 
 /// Whether every contract has a response time within its period. As a rule much cheaper than
-/// [`response_times`]: most servers are decided by a straight line. For those who ask a hundred
-/// times, a `part` of the effort is spent, and a set that needs more does not fit.
+/// [`response_times`]: most servers are decided by a straight line. Callers with a hundred
+/// queries pass a `part` of the effort; a set that needs more does not fit.
 #[must_use]
 pub(crate) fn all_respond(contracts: &[Contract], part: u64) -> bool {
     let mut effort = Effort(EFFORT / part);
@@ -73,7 +74,7 @@ pub(crate) fn all_respond(contracts: &[Contract], part: u64) -> bool {
     all
 }
 
-/// One server against the others, as eq. (1) sees it: for those who ask what would have to change.
+/// One server against the others in eq. (1), for the analysis of possible changes.
 #[derive(Debug)]
 pub(crate) struct Alone {
     interference: Interference,
@@ -376,7 +377,7 @@ mod tests {
     fn response_times_of_a_set_worked_out_by_hand() {
         let set = [contract(1, 4, 9), contract(2, 6, 8), contract(3, 13, 7)];
         assert_eq!(response_times(&set), [Some(1), Some(3), Some(10)]);
-        // A region of 2 below delays everybody above by 2, and nobody else: 1 + 2, 2 + 1 + 2.
+        // A region of 2 below delays all servers above by 2, and no other one: 1 + 2, 2 + 1 + 2.
         let last = contract(3, 13, 7).with_nonpreemptive(2).unwrap();
         assert_eq!(
             response_times(&[set[0], set[1], last]),
@@ -391,7 +392,7 @@ mod tests {
         // 1 + 2; then 2 + 2 · 1 + 2; then 3 + 3 · 1 + 2 · 2 + 2.
         let paging = [set[0], set[1].with_longest_step(2), set[2]];
         assert_eq!(response_times(&paging), [Some(3), Some(6), Some(12)]);
-        // In the background it delays everybody, as a step of a server of no priority would.
+        // In the background it delays every server, as a step of a server without priority would.
         let background = [set[0], set[1], set[2], Contract::background(2)];
         assert_eq!(
             response_times(&background)[..3],

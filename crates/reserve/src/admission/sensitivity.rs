@@ -1,5 +1,5 @@
-//! How much could change: what a reservation could be at most, and what one that does not fit
-//! would have to be.
+//! Sensitivity analysis: the largest values of a reservation, and the values with which a
+//! reservation would fit.
 //!
 //! All answers are found by halving an interval, which is right because the tests are monotone:
 //!
@@ -24,8 +24,8 @@ use super::utilisation::Utilisation;
 use crate::config::Order;
 use crate::contract::{Contract, Nanos, PERIOD_MAX};
 
-/// What one reservation could be, with everything else as it is, so that *all* of a set fit.
-/// `None`: no value of this parameter alone makes them fit.
+/// The limits of one reservation's parameters, each with everything else unchanged, within which
+/// *all* of a set fit. `None`: no value of this parameter alone makes them fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headroom {
     /// The largest budget.
@@ -36,8 +36,8 @@ pub struct Headroom {
     pub nonpreemptive: Option<Nanos>,
 }
 
-/// What would have to change for one reservation to fit *itself*, whatever becomes of the others: in
-/// its own contract, or in theirs. `None`: no value of this parameter alone is enough.
+/// The changes, in its own contract or in those of others, with which one reservation *itself*
+/// fits, regardless of whether the others do. `None`: no value of this parameter alone is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
     /// The largest budget.
@@ -73,7 +73,8 @@ pub fn headroom(contracts: &[Contract], order: Order, index: usize) -> Headroom 
         set[index] = changed(&own, budget, period, region);
         fits_with(&set, order, MANY)
     };
-    // Without a region it is the shorter the better; with one no shorter than that will do.
+    // Without a region the shortest period is searched for from the budget on; with one, from the
+    // given bound on.
     let least = smallest(budget - 1, PERIOD_MAX, |period| fits(budget, period, 0));
     let shortest = least.and_then(|least| {
         pieces(contracts, order, index, least)
@@ -158,7 +159,8 @@ fn shortfall_of_deadline(contracts: &[Contract], index: usize) -> Shortfall {
     }
 }
 
-/// What all others leave of a period to the server at an index, under earliest deadline first.
+/// The time of a period that all others leave to the server at an index, under earliest deadline
+/// first.
 struct BesideOthers {
     shares: Utilisation,
     longer: LongerRegions,
@@ -286,14 +288,14 @@ mod tests {
 
     #[test]
     fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
-        // All of the processor is somebody else's, of whom seven tenths may stay.
+        // Another server has all of the processor, and could keep seven tenths of it.
         let set = [contract(10_000, 10_000, 2), contract(3_000, 10_000, 1)];
         for order in [Order::FixedPriority, Order::EarliestDeadline] {
             let missing = shortfall(&set, order, 1);
             assert_eq!((missing.budget, missing.period), (None, None));
             assert_eq!(missing.others, Some(700));
         }
-        // It asks for all itself: nothing that others have is little enough.
+        // It requests all of it: no share of the others is small enough.
         let set = [set[0], contract(10_000, 10_000, 1)];
         assert_eq!(shortfall(&set, Order::FixedPriority, 1).others, None);
     }

@@ -1,4 +1,4 @@
-//! What reservations ask of the processor in the long run: `Σ b/p`.
+//! The utilisation of reservations: `Σ b/p`.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -7,9 +7,9 @@ use crate::contract::{Contract, Nanos};
 
 /// A share of a processor: a fraction of integers, exact or rounded up.
 ///
-/// Exact as long as the common denominator of all periods fits 64 bits, which it does for periods
-/// that people write down; beyond it the rest is rounded up to a multiple of 2⁻⁶³, so that a set
-/// is refused rather than admitted by a rounding error.
+/// Exact as long as the common denominator of all periods fits 64 bits, as it does for hand-written
+/// periods; beyond it the rest is rounded up to a multiple of 2⁻⁶³, so that a set is refused rather
+/// than admitted by a rounding error.
 #[derive(Debug, Clone, Copy)]
 pub struct Utilisation {
     numerator: u128,
@@ -72,8 +72,8 @@ impl Utilisation {
         self.numerator <= self.denominator.into()
     }
 
-    /// What of `window` nanoseconds is left beside this share, rounded down; `None` if the share
-    /// is more than a processor.
+    /// Returns the part of `window` nanoseconds that this share leaves, rounded down; `None` if the
+    /// share is more than a processor.
     #[must_use]
     pub fn left_of(self, window: Nanos) -> Option<Nanos> {
         let free = u128::from(self.denominator).checked_sub(self.numerator)?;

@@ -1,4 +1,4 @@
-//! What a simulated task does: a machine that says, step by step, what it wants next.
+//! The behaviour of a simulated task: a machine that yields its steps one by one.
 
 use alloc::vec::Vec;
 
@@ -6,10 +6,10 @@ use super::random::SplitMix;
 use super::{SetUpError, TaskIndex};
 use crate::Nanos;
 
-/// What a task does with the processor. Instants are virtual time, which begins at 0.
+/// The behaviour of a task. Instants are virtual time, which begins at 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Runs whenever it may, for ever.
+    /// Runs whenever it can, for ever.
     Busy,
     /// A job at `phase`, `phase + period`, …, each of `execution`, due when the next is released.
     /// Sleeps until the next release, as `clock_nanosleep` with an absolute time does.
@@ -116,7 +116,7 @@ impl Progress {
         })
     }
 
-    /// What the task does next, or `None` if it does nothing any more.
+    /// Returns the task's next step, or `None` if it has none left.
     pub(super) fn next(&mut self) -> Option<Step> {
         let position = self.position;
         self.position += 1;
@@ -180,7 +180,7 @@ impl Progress {
         Some(self.last_arrival)
     }
 
-    /// How long after its release a job is due, if it is ever.
+    /// Returns the relative deadline of a job, if it has one.
     pub(super) fn relative_deadline(&self) -> Option<Nanos> {
         match &self.behaviour {
             Behaviour::Periodic { period, .. } => Some(*period),

@@ -1,13 +1,13 @@
-//! What the machinery around a schedule takes, in virtual time.
+//! The overhead of scheduling, in virtual time.
 
 use crate::{Decision, Nanos};
 
 /// Nanoseconds that the processor spends on scheduling rather than on a task.
 ///
 /// A timer interrupt costs `interrupt + handler` before the scheduler takes its timestamp, a call
-/// by the running task `call`. What comes after the timestamp is the invocation itself: `decision`,
-/// then `reservation` for each reservation processed, `timeout` for each timeout and `replenishment`
-/// for each entry of a replenishment ring processed, `arm`, and `switch` if another task runs next.
+/// by the running task `call`. After the timestamp follows the invocation itself: `decision`, then
+/// `reservation` for each reservation processed, `timeout` for each timeout and `replenishment` for
+/// each entry of a replenishment ring processed, `arm`, and `switch` if another task runs next.
 /// Together they are SPR's `O_pre` (§III-G).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel {
@@ -33,7 +33,7 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// A machine that schedules in no time, as theory has it.
+    /// A machine without overhead, as in theory.
     pub const FREE: Self = Self {
         interrupt: 0,
         handler: 0,
@@ -49,10 +49,10 @@ impl CostModel {
     /// A cell in a virtual machine: timers are signals of the host's kernel, whose interrupts are
     /// delivered by a hypervisor.
     ///
-    /// Measured: expiry to handler 19 µs, all of it taken from whoever runs (a loop that reads the
-    /// time-stamp counter sees the gap); handler to scheduler 1 µs; fiber switch 0.2 µs; arming
-    /// 0.3 µs, unless it is sooner than anything the kernel waits for (then the hypervisor is
-    /// called, 7 µs or more). The scheduler's own parts are those of `benches/simulate.rs`.
+    /// Measured: expiry to handler 19 µs, all of it taken from the running task (a loop that reads
+    /// the time-stamp counter sees the gap); handler to scheduler 1 µs; fiber switch 0.2 µs; arming
+    /// 0.3 µs, unless the instant precedes all others of the kernel (then the hypervisor is called,
+    /// 7 µs or more). The scheduler's own parts are those of `benches/simulate.rs`.
     pub const VIRTUAL_MACHINE: Self = Self {
         interrupt: 19_000,
         handler: 1_000,
@@ -76,13 +76,13 @@ impl CostModel {
         switch: 200,
     };
 
-    /// What an invocation of the scheduler takes after its timestamp.
+    /// Returns the time of an invocation of the scheduler after its timestamp.
     pub fn of(&self, decision: &Decision) -> Nanos {
         let switch = if decision.switched { self.switch } else { 0 };
         self.deciding(decision) + self.arm + switch
     }
 
-    /// The part of it that is the scheduler's own code: without arming and switching.
+    /// Returns the time of the scheduler's own code: without arming and switching.
     pub fn deciding(&self, decision: &Decision) -> Nanos {
         self.decision
             + u64::from(decision.processed) * self.reservation
@@ -90,7 +90,7 @@ impl CostModel {
             + u64::from(decision.replenishments) * self.replenishment
     }
 
-    /// The least that lies between the timestamp and the first instruction of another task.
+    /// Returns the shortest time between the timestamp and the first instruction of another task.
     pub const fn way_back(&self) -> Nanos {
         self.decision + self.arm + self.switch
     }

@@ -13,7 +13,7 @@ use crate::{Config, Contract, Nanos, Refused, Scheduler, ServerId, Supply, TaskI
 /// Reactions at one instant after which a simulation counts as stalled.
 const PATIENCE: u32 = 1_000_000;
 
-/// What an invocation that nothing leads to takes until the scheduler's timestamp.
+/// The entry of an invocation without a preceding cost.
 const FREE_ENTRY: (Cause, Nanos) = (Cause::Call, 0);
 
 /// A server of a [`Simulation`], in the order in which they were added.
@@ -37,7 +37,8 @@ impl ServerIndex {
 }
 
 impl TaskIndex {
-    /// The task that is added as number `index`, from 0: scripts may name tasks before there are.
+    /// The task that is added as number `index`, from 0: scripts may name tasks that are added
+    /// later.
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
@@ -127,7 +128,7 @@ struct Task {
     suspended: bool,
     /// Whether it is suspended until it is woken.
     waiting: bool,
-    /// The latest of its deadlines that it was told to have missed.
+    /// The latest of its deadlines that was reported as missed.
     missed: Option<Nanos>,
     /// Wake-ups that it has not waited for yet.
     wakes: VecDeque<Nanos>,
@@ -163,8 +164,8 @@ impl<S: Sink> Simulation<S> {
         Ok(self.added(id, Some(contract)))
     }
 
-    /// Adds a server without a reservation, whose tasks take turns of `slice` when no reservation
-    /// can run.
+    /// Adds a server without a reservation, whose tasks run in time slices of `slice` when no
+    /// reservation can run.
     ///
     /// # Errors
     /// If the scheduler has no room for it.
@@ -223,8 +224,8 @@ impl<S: Sink> Simulation<S> {
         Ok(index)
     }
 
-    /// Says that a task which this one preempts has to spend `cost` on reloading caches when it
-    /// runs again, before it gets on with its work.
+    /// Sets the time that a task preempted by this one spends on reloading caches when it runs
+    /// again, before it continues its work.
     pub fn set_eviction(&mut self, task: TaskIndex, cost: Nanos) {
         self.tasks[task.get()].evicts = cost;
     }
@@ -273,12 +274,12 @@ impl<S: Sink> Simulation<S> {
             .expect("servers of a simulation are not removed")
     }
 
-    /// Who is told.
+    /// Returns the receiver of events.
     pub fn sink(&self) -> &S {
         &self.sink
     }
 
-    /// Who was told.
+    /// Returns the receiver of events, by value.
     pub fn into_sink(self) -> S {
         self.sink
     }
@@ -296,7 +297,7 @@ impl<S: Sink> Simulation<S> {
             self.tasks[task.get()].suspended = false;
             match self.next_call(task) {
                 Some(call @ Call::Suspend(_)) => self.answer(task, call),
-                // It takes the processor to wake somebody: when the task runs.
+                // Waking another task needs the processor: it happens when the task runs.
                 Some(Call::Wake(_)) => self.tasks[task.get()].progress.step_back(),
                 None => {}
             }
@@ -317,7 +318,7 @@ impl<S: Sink> Simulation<S> {
         completion.min(arrival).min(timer).max(self.now)
     }
 
-    /// Lets whoever runs run until `to`.
+    /// Lets the running task run until `to`.
     fn execute(&mut self, to: Nanos) {
         let from = mem::replace(&mut self.now, to);
         let Some(index) = self.running.filter(|_| from < to) else {
@@ -388,7 +389,7 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
-    /// The timer or an event from outside interrupts whoever runs.
+    /// The timer or an event from outside interrupts the running task.
     fn interrupt(&mut self) {
         let (at, interrupted) = (self.now, self.running);
         let by_timer = self.timer.is_some_and(|timer| timer <= at);
@@ -405,8 +406,8 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
-    /// Spends what it takes to get to the scheduler's timestamp. At whose expense, the scheduler
-    /// says.
+    /// Spends the time until the scheduler's timestamp. The scheduler decides which server is
+    /// charged.
     fn enter(&mut self, cause: Cause, cost: Nanos) -> (Cause, Nanos) {
         self.now += cost;
         (cause, cost)
@@ -521,7 +522,7 @@ impl<S: Sink> Simulation<S> {
         let decision = self.scheduler.schedule(stamp);
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);
-        // Part of an interrupt may be that of whom it was for.
+        // Part of an interrupt may be charged to the server that it was for.
         let theirs = stamp - self.scheduler.billing.advance();
         self.tell_overhead(previous, cause, stamp - entry, theirs);
         self.tell_overhead(next, cause, theirs, stamp);
@@ -545,7 +546,7 @@ impl<S: Sink> Simulation<S> {
         if self.sink.wants_budgets() {
             self.tell_budgets(stamp);
         }
-        // The way back to a preempted task is that of whom it was preempted for.
+        // The dispatch of a preempted task is charged to the preempting server.
         let paid = self
             .scheduler
             .billing
@@ -566,7 +567,7 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
-    /// Tells why a task ceases to run, if it does, and spoils its caches.
+    /// Reports why a task stops running, if it does, and evicts its cache contents.
     fn tell_stop(&mut self, index: TaskIndex, next: Option<TaskIndex>, at: Nanos) {
         let task = &self.tasks[index.get()];
         let server = &mut self.servers[task.server.get()];
@@ -633,7 +634,7 @@ impl<S: Sink> Simulation<S> {
         }
     }
 
-    /// Tells of deadlines that passed while their jobs were not completed, or not even begun.
+    /// Reports deadlines that passed before their jobs were completed, or even begun.
     fn tell_unfinished(&mut self) {
         let at = self.now;
         for (index, task) in self.tasks.iter_mut().enumerate() {

@@ -1,9 +1,9 @@
-//! What happens in a simulation, as it is told.
+//! The events of a simulation.
 
 use super::{ServerIndex, TaskIndex};
 use crate::{Contract, Nanos};
 
-/// What the processor does when it serves no task.
+/// The causes of overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// A timer interrupt or an event from outside, until the scheduler's timestamp. Charged to
@@ -19,11 +19,11 @@ pub enum Cause {
     Refill,
 }
 
-/// Something that happened. Of two events the later is told later, except that an activation may
-/// be told after its instant, when the scheduler has come to it.
+/// An event. Events are reported in the order of time, except that an activation may be reported
+/// after its instant, when the scheduler processes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A task ran and got on with its work.
+    /// A task ran and advanced its work.
     Ran {
         /// Which.
         task: TaskIndex,
@@ -32,9 +32,9 @@ pub enum Event {
         /// Until when.
         to: Nanos,
     },
-    /// The processor was busy with something else than a task's work.
+    /// The processor was busy with overhead.
     Overhead {
-        /// Who is charged; `None` where the processor was idle.
+        /// The charged task; `None` if the processor was idle.
         task: Option<TaskIndex>,
         /// With what.
         cause: Cause,
@@ -47,9 +47,9 @@ pub enum Event {
     TimerInterrupt {
         /// When it fired.
         at: Nanos,
-        /// When whoever runs next could go on.
+        /// When the next task could continue.
         to: Nanos,
-        /// Who was interrupted.
+        /// The interrupted task.
         task: Option<TaskIndex>,
         /// Whether another task runs now, or none. Where not, the interrupt was unnecessary
         /// (SPR §III-A).
@@ -95,7 +95,7 @@ pub enum Event {
     },
     /// Jobs were or will be completed after they were due.
     Missed {
-        /// Which task's.
+        /// The task.
         task: TaskIndex,
         /// When the first was due.
         due: Nanos,
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// What is left of a server's budget, after a decision and only if the sink asks for budgets.
     Budget {
-        /// Whose.
+        /// The server.
         server: ServerIndex,
         /// When.
         at: Nanos,
@@ -115,7 +115,7 @@ pub enum Event {
         /// Whether it is more than before: budget was replenished.
         replenished: bool,
     },
-    /// Nothing further will be told until the simulation goes on.
+    /// No further events follow until the simulation continues.
     Stopped {
         /// Virtual time has come this far.
         at: Nanos,
@@ -129,29 +129,29 @@ pub enum Event {
     },
 }
 
-/// Who is told.
+/// A receiver of events.
 pub trait Sink {
-    /// Whether [`Event::Budget`] is wanted, which costs a look at every server at every decision.
+    /// Whether [`Event::Budget`] is wanted, which visits every server at every decision.
     fn wants_budgets(&self) -> bool {
         false
     }
 
-    /// Told of every server when it is added; one without a reservation has no contract.
+    /// Receives every server when it is added; one without a reservation has no contract.
     fn server(&mut self, _server: ServerIndex, _contract: Option<&Contract>) {}
 
-    /// Told of every task when it is added.
+    /// Receives every task when it is added.
     fn task(&mut self, _task: TaskIndex, _server: ServerIndex) {}
 
-    /// Told of everything that happens.
+    /// Receives every event.
     fn record(&mut self, event: &Event);
 }
 
-/// Nobody.
+/// Discards all events.
 impl Sink for () {
     fn record(&mut self, _event: &Event) {}
 }
 
-/// Both.
+/// Passes events to both.
 impl<A: Sink, B: Sink> Sink for (A, B) {
     fn wants_budgets(&self) -> bool {
         self.0.wants_budgets() || self.1.wants_budgets()

@@ -1,18 +1,19 @@
 //! The scheduler in virtual time: the same [`Scheduler`](crate::Scheduler) that runs a cell,
 //! driven by a model of a processor, a one-shot timer and tasks.
 //!
-//! 1. **Nothing is modelled twice.** Budgets, replenishments and decisions are the scheduler's
-//!    own; the simulation supplies what a machine does: time passes, timers fire, tasks run,
-//!    suspend themselves and are woken.
-//! 2. **Overhead takes time.** An interrupt, an invocation of the scheduler and a context switch
-//!    cost what the [`CostModel`] says, and whoever occupies the processor between two timestamps
-//!    of the scheduler is charged for it (SPR §III-G, §IV-B); a shielded one charges interrupts to
-//!    whom they are for ([`Scheduler::with_interrupt`](crate::Scheduler::with_interrupt)), and the
-//!    way back with them ([`Scheduler::with_way_back`](crate::Scheduler::with_way_back)).
+//! 1. **Nothing is modelled twice.** Budgets, replenishments and decisions are the scheduler's own.
+//!    The simulation supplies the machine: time passes, timers fire, tasks run, suspend themselves
+//!    and are woken.
+//! 2. **Overhead takes time.** The [`CostModel`] states the costs of an interrupt, an invocation of
+//!    the scheduler and a context switch. The server that occupies the processor between two
+//!    timestamps of the scheduler is charged for them (SPR §III-G, §IV-B). A shielded scheduler
+//!    charges interrupts to the servers that they are for
+//!    ([`Scheduler::with_interrupt`](crate::Scheduler::with_interrupt)), and with them the dispatch
+//!    of the preempted servers ([`Scheduler::with_way_back`](crate::Scheduler::with_way_back)).
 //! 3. **Deterministic.** The same servers, tasks, seeds and costs give the same events, in the
 //!    same order.
-//! 4. **What happened is told, not kept.** Every event goes to a [`Sink`] as it happens:
-//!    [`Trace`] keeps them, [`Tally`] counts them, a study looks for the one it is after.
+//! 4. **Events are reported, not stored.** Every event goes to a [`Sink`] as it happens: [`Trace`]
+//!    stores events, [`Tally`] counts them, and a study filters them.
 //!
 //! # Example
 //! ```

@@ -159,7 +159,7 @@ impl Tracks<'_> {
     }
 }
 
-/// How an overhead is called in a trace.
+/// Returns the name of an overhead in a trace.
 fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::Interrupt => "interrupt",

@@ -1,4 +1,4 @@
-//! What a simulation comes to, per server.
+//! The results of a simulation, per server.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ pub struct Tally {
     idle_overhead: Nanos,
 }
 
-/// What one server did and what was done to it.
+/// The counts and extremes of one server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerTally {
     period: Option<Nanos>,
@@ -44,7 +44,7 @@ impl Tally {
         Self::default()
     }
 
-    /// What concerns one server.
+    /// Returns the tally of one server.
     ///
     /// # Panics
     /// If there is no such server.
@@ -72,7 +72,7 @@ impl Tally {
         self.most_touched
     }
 
-    /// Overhead that nobody was charged for, because the processor was idle.
+    /// Overhead that no server was charged for, because the processor was idle.
     pub fn idle_overhead(&self) -> Nanos {
         self.idle_overhead
     }
@@ -89,7 +89,7 @@ impl ServerTally {
         self.work + self.overhead
     }
 
-    /// Time in which its tasks got on with their work.
+    /// Time in which its tasks advanced their work.
     pub fn work(&self) -> Nanos {
         self.work
     }
@@ -99,8 +99,8 @@ impl ServerTally {
         self.overhead
     }
 
-    /// Of the overhead, what timer interrupts took that changed nothing: priority inversion where
-    /// they were another's (SPR §III-A).
+    /// The part of the overhead from timer interrupts that changed nothing: priority inversion if
+    /// they were for another server (SPR §III-A).
     pub fn interference(&self) -> Nanos {
         self.interference
     }

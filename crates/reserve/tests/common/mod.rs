@@ -1,4 +1,4 @@
-//! A scheduler in virtual time, and what ran when.
+//! A scheduler in virtual time, and the schedule that it produced.
 #![allow(dead_code)]
 
 pub(crate) mod world;
@@ -7,7 +7,7 @@ use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Priority, Scheduler, ServerId, Shielding, TaskId,
 };
 
-/// Who ran from when to when.
+/// From when to when a server ran.
 pub(crate) type Slice = (Nanos, Nanos, &'static str);
 
 /// A scheduler whose timer fires exactly when it is set.

@@ -1,16 +1,16 @@
-//! Programs that run under a scheduler in virtual time, and what each server got.
+//! Programs that run under a scheduler in virtual time, and the supply of each server.
 
 use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Policy, Scheduler, ServerId, Shielding, TaskId,
 };
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 
-/// What a task does, over and over.
+/// A step of a task's endless program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Run(Nanos),
     Sleep(Nanos),
-    /// Blocks until somebody wakes it.
+    /// Blocks until it is woken.
     Wait,
     Rotate,
 }
@@ -30,20 +30,20 @@ pub(crate) struct Load {
     pub(crate) background: Vec<(Nanos, Vec<Vec<Step>>)>,
     /// Wake-ups from outside: when, and the number of the task.
     pub(crate) events: Vec<(Nanos, usize)>,
-    /// Other contracts for tenants: when, whose, and what.
+    /// Changes of contracts: the instant, the tenant, and the contract.
     pub(crate) changes: Vec<(Nanos, usize, Contract)>,
     /// How late the timer fires, in turn.
     pub(crate) latencies: Vec<Nanos>,
-    /// The most of a latency that those pay whom the timer is for.
+    /// The part of a latency that is charged to the server that the timer is for, at most.
     pub(crate) interrupt: Nanos,
-    /// What those pay for getting back whom others were preempted for.
+    /// The cost of a preempted server's dispatch, which is charged to the preempting server.
     pub(crate) way_back: Nanos,
 }
 
-/// What happened.
+/// The recorded schedule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    /// Who ran from when to when, by the number of the tenant.
+    /// From when to when each tenant ran, by its number.
     pub(crate) slices: Vec<(Nanos, Nanos, usize)>,
     /// Timers that fired with nothing else happening then, and whether they switched.
     pub(crate) fired: Vec<(Nanos, bool)>,
@@ -52,7 +52,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// What a tenant got in `from .. to`.
+    /// Returns the supply of a tenant in `from .. to`.
     pub(crate) fn supply(&self, tenant: usize, from: Nanos, to: Nanos) -> Nanos {
         self.slices
             .iter()
@@ -70,7 +70,7 @@ impl History {
     }
 }
 
-/// Whose slices those of background servers are.
+/// The tenant's number of background slices.
 const BACKGROUND: usize = usize::MAX;
 
 struct Actor {
@@ -83,7 +83,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// Goes on to the next step.
+    /// Continues to the next step.
     fn advance(&mut self) -> Step {
         self.at = (self.at + 1) % self.program.len();
         let step = self.program[self.at];
@@ -211,7 +211,7 @@ pub(crate) fn run(
     (scheduler, history)
 }
 
-/// Says whether SPR eq. (1) holds for every tenant: the least fixed point of its response time
+/// Returns whether SPR eq. (1) holds for every tenant: the least fixed point of its response time
 /// is within its period. Servers of equal priority wait for each other, so they count too.
 pub(crate) fn is_schedulable(tenants: &[Tenant]) -> bool {
     tenants.iter().enumerate().all(|(i, tenant)| {

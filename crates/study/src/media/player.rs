@@ -33,8 +33,8 @@ struct Memory {
     bytes: usize,
 }
 
-// SAFETY: a memory is an address; who accesses what is there is the store's affair, which is used
-// by one thread only.
+// SAFETY: a memory is an address; its contents are accessed through the store, which is used by one
+// thread only.
 unsafe impl Send for Memory {}
 // SAFETY: as above; nothing in it changes.
 unsafe impl Sync for Memory {}
@@ -106,7 +106,7 @@ impl Decoder {
     }
 }
 
-/// One who plays the film.
+/// A player of the film.
 pub(super) struct Player<'a> {
     pub(super) id: ReservationId,
     store: Store<()>,

@@ -1,4 +1,4 @@
-//! What a neighbour does in its loop.
+//! The operation of a neighbour's loop.
 
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -89,7 +89,7 @@ fn map() -> Result<()> {
     }
     .context("mapping pages")?;
     for page in 0..PAGES {
-        // SAFETY: within the mapping just made, which is writable and nobody else's.
+        // SAFETY: within the mapping just made, which is writable and private.
         unsafe { memory.cast::<u8>().add(page * PAGE).write_volatile(1) };
     }
     // SAFETY: exactly the mapping made above, into which no reference exists.

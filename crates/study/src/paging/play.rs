@@ -1,10 +1,10 @@
 //! The tasks of SPC §VI-B on real pages, in real time: the simulator's experiment with nothing
 //! simulated.
 //!
-//! One thread runs all tasks, by fixed priorities, as the executor of a cell does: a task gives
-//! the processor up when one of higher priority is released, at the latest after the page that it
-//! is at. A fault is served in that thread, so that nobody runs while a page is read. Computing is
-//! done by looking at the clock until the time is over.
+//! One thread runs all tasks, by fixed priorities, as the executor of a cell does: a task gives the
+//! processor up when one of higher priority is released, at the latest after the page that it is
+//! at. A fault is served in that thread, so that no task runs while a page is read. Computing is
+//! simulated by reading the clock until the time is over.
 
 use std::hint::spin_loop;
 use std::path::Path;
@@ -180,7 +180,7 @@ impl<'a> Stage<'a> {
         while monotonic_ns() < start + end || self.players.iter().any(Player::is_new) {
             let now = monotonic_ns();
             match self.players.iter().position(|player| player.is_ready(now)) {
-                // Somebody of higher priority may be released before the step is over.
+                // A task of higher priority may be released before the step is over.
                 Some(at) => self.advance(at, self.next_release(at))?,
                 None => idle(self.next_release(self.players.len()).saturating_sub(now)),
             }
@@ -218,7 +218,8 @@ impl<'a> Stage<'a> {
         waiting.map(Player::release).min().unwrap_or(Nanos::MAX)
     }
 
-    /// Goes on with a task: touches the pages of its step, or computes until `stop` at the latest.
+    /// Continues with a task: touches the pages of its step, or computes until `stop` at the
+    /// latest.
     fn advance(&mut self, at: usize, stop: Nanos) -> Result<()> {
         let player = &mut self.players[at];
         let counts = || self.space.paging().counts(player.id);
@@ -309,7 +310,7 @@ impl Player<'_> {
     }
 }
 
-/// Looks at the clock for `most` nanoseconds, until `stop` at the latest; for how long it did.
+/// Reads the clock for `most` nanoseconds, until `stop` at the latest; returns for how long it did.
 fn compute(most: Nanos, stop: Nanos) -> Nanos {
     let begin = monotonic_ns();
     loop {

@@ -54,7 +54,7 @@ impl Space {
     pub(crate) fn open(frames: u32, swap: u32, directory: &Path, ahead: u32) -> Result<Self> {
         let mut options = Options::new(frames);
         options.ahead = ahead;
-        // What cannot be served is an error of the study, once the task is done: see `denied`.
+        // A denied fault is an error of the study, reported after the task is done: see `denied`.
         options.on_denied = |_| Answer::Substitute;
         if swap > 0 {
             // Nothing may be at the path; the file loses its name at once, the directory here.
@@ -105,7 +105,7 @@ impl Space {
         })
     }
 
-    /// Says whether everything that was touched could be had.
+    /// Returns whether everything that was touched could be had.
     ///
     /// # Errors
     /// With the last access that could not.
@@ -138,9 +138,9 @@ impl Range<'_> {
         self.taken.set(first + pages);
         let address = self.start.wrapping_add(first as usize * PAGE_BYTES);
         let paging = &self.space.paging;
-        // SAFETY: these addresses were reserved for this range, given to nobody before, and stay
-        // reserved until after the pager has gone. Whoever runs a program on them does so in this
-        // thread: the range cannot be sent.
+        // SAFETY: these addresses were reserved for this range, were not in use before, and stay
+        // reserved until after the pager has gone. Programs run on them in this thread only: the
+        // range cannot be sent.
         Ok(unsafe { paging.attach_copied(to, area, copies, address) }?)
     }
 }

@@ -15,7 +15,7 @@ const LINE: i32 = 19;
 const CHARACTER: f64 = 6.7;
 /// Where the first label stands: this share of the chart's height below its upper end.
 const FIRST_LABEL: f64 = 0.3;
-/// Beyond this share of the width, a label stands on the left of its instant.
+/// Beyond this share of the width, a label is placed on the left of its instant.
 const TO_THE_LEFT: f64 = 0.6;
 
 /// A measurement over time: the largest value in each of many short spans.
@@ -48,7 +48,7 @@ pub struct Instant {
     pub at: f64,
     /// What happened then.
     pub label: String,
-    /// Whether the line is dashed: of what was promised, not observed.
+    /// Whether the line is dashed: the instant was promised, not observed.
     pub promised: bool,
 }
 

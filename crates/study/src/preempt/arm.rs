@@ -37,7 +37,7 @@ const OUTPUT_BYTES: usize = 64 << 20;
 pub(super) enum Way {
     /// Not at all.
     None,
-    /// Not at all, while a timer signals its thread every quantum, to a handler that looks at the
+    /// Not at all, while a timer signals its thread every quantum, to a handler that reads the
     /// clock.
     Signal,
     /// By this mechanism of a cell.
@@ -106,8 +106,8 @@ pub(super) struct Ran {
 }
 
 impl Arm {
-    /// One for each way. Those for which guests are compiled alike share all but the way: a guest is at
-    /// the same addresses then, of which alone it can be some hundredths faster or slower.
+    /// One for each way. Ways with equally compiled guests share all but the way, so that a guest
+    /// is at the same addresses: the addresses alone can change its speed by some hundredths.
     pub(super) fn all() -> Result<Vec<Self>> {
         let mut arms: Vec<Self> = Vec::new();
         for way in Way::ALL {
@@ -121,7 +121,8 @@ impl Arm {
         Ok(arms)
     }
 
-    /// The programs of all `arms` for a guest; those who share a setting share the program.
+    /// Returns the programs of all `arms` for a guest; arms with the same setting share the
+    /// program.
     pub(super) fn compile_for(arms: &[Self], bytes: &[u8]) -> Result<Vec<Arc<Program>>> {
         let mut programs: Vec<Arc<Program>> = Vec::new();
         for arm in arms {

@@ -1,10 +1,10 @@
-//! The same quanta in virtual time: what preemption takes where nothing but its parts takes time.
+//! The same quanta in virtual time, where only the parts of a preemption take time.
 //!
-//! Two guests that only compute take turns of a quantum, under the real scheduler. A mechanism is
-//! what it makes of the machine's costs: *none* costs nothing; a bare *signal* is the interrupt and
-//! the setting of the timer; the others are all of it, a decision and a switch included. *Epochs*
-//! and *fuel* besides make a guest longer, by a check in every round of its loop. What is missing is
-//! what caches and the processor's pipeline do: that is what the cell measures.
+//! Two guests that only compute alternate in quanta, under the real scheduler. A mechanism is
+//! modelled by its effect on the machine's costs: *none* costs nothing; a bare *signal* is the
+//! interrupt and the setting of the timer; the others are all of it, a decision and a switch
+//! included. *Epochs* and *fuel* besides make a guest longer, by a check in every round of its
+//! loop. The effects of caches and of the processor's pipeline are missing: the cell measures them.
 
 use anyhow::Result;
 use leasehold_cell::preempt::Mechanism;

@@ -1,9 +1,8 @@
-//! How long the host takes from a timer's expiry to the first instruction of a signal handler.
+//! Measures the host's time from a timer's expiry to the first instruction of a signal handler.
 //!
-//! What every mechanism that is driven by a timer pays, whatever it does then: the hardware timer,
-//! the hypervisor if there is one, the kernel, the delivery of the signal. It depends on what runs
-//! meanwhile, whose data take the place of the kernel's in the caches; so it is measured while the
-//! same guest runs, which is left alone.
+//! Every mechanism with a timer pays this time: the hardware timer, the hypervisor if there is one,
+//! the kernel, and the delivery of the signal. It depends on the running program, whose data evict
+//! the kernel's from the caches. So it is measured while the same guest runs undisturbed.
 
 use std::ffi::c_void;
 use std::io;
@@ -27,7 +26,7 @@ static PERIOD: AtomicU64 = AtomicU64::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static LATENCIES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// Notes how late it is, and sets the timer again.
+/// Records how late it is, and sets the timer again.
 extern "C" fn handle(_signal: libc::c_int) {
     let now = monotonic_ns();
     let (due, period) = (DUE.load(Relaxed), PERIOD.load(Relaxed));
@@ -100,7 +99,7 @@ pub(super) fn during<R>(period_ns: u64, work: impl FnOnce() -> R) -> Result<(R, 
     let result = work();
     PERIOD.store(0, Relaxed);
     set(0);
-    // SAFETY: made above, deleted once; the handler does not use it any more.
+    // SAFETY: made above, deleted once; the handler no longer uses it.
     unsafe { libc::timer_delete(timer) };
     let latencies = LATENCIES[..COUNT.load(Relaxed)].iter();
     Ok((result, latencies.map(|ns| ns.load(Relaxed)).collect()))

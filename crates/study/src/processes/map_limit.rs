@@ -1,8 +1,8 @@
 //! The kernel's limit of mappings per process, raised for the time of a measurement.
 //!
 //! The limit is the whole machine's, so it has to be restored however the measurement ends, an
-//! interrupt from the terminal included. A process of its own sees to that: it outlives the study
-//! by the moment that it takes to notice the closed pipe.
+//! interrupt from the terminal included. A process of its own restores it: it outlives the study by
+//! the time that it takes to detect the closed pipe.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! Processes that are made to be killed, one after another, by a small single-threaded process:
-//! what is measured is then their death, not the tidying up of a large parent.
+//! Processes that are made to be killed, one after another, by a small single-threaded process, so
+//! that only their end is measured, not the clean-up of a large parent.
 
 use std::fs;
 use std::io::{self, Write};
@@ -28,8 +28,7 @@ use crate::processor::pin;
 pub(crate) const ROLE: &str = "victims";
 
 const PAGE: usize = 4096;
-/// How long the kernel is given to free what its lazier parts still hold of a victim, and
-/// everyone to get over what was done to look at it.
+/// The time for the kernel's deferred work for a victim, and for recovering from the measurement.
 const SETTLE: Duration = Duration::from_millis(10);
 
 /// How victims are made and killed.
@@ -140,7 +139,7 @@ fn one(plan: &Plan, page: BorrowedFd<'_>) -> Result<Death> {
     }
     let kernel_bytes = kernel_memory()? - before;
 
-    // What was just read cost the neighbour time, which is not to count as quiet.
+    // The reading cost the neighbour time, which must not count as quiet.
     thread::sleep(SETTLE);
     let start_ns = monotonic_ns();
     thread::sleep(plan.quiet);
@@ -168,9 +167,9 @@ fn live(plan: &Plan, page: BorrowedFd<'_>, tell: BorrowedFd<'_>) -> rustix::io::
     // A pin that fails was refused to the killer before: it has proved `cpu`, and the workshop
     // matters to speed only.
     let _ = pin(plan.workshop);
-    // Finds a free place for all of them. They then go into unmapped memory, which is cheaper than
-    // to carve each out of a mapping that is in the way.
-    // SAFETY: the kernel chooses an unused place, and nobody knows of it when it is unmapped.
+    // Finds a free place for all of them. They are then mapped at unmapped addresses, which is
+    // cheaper than splitting an existing mapping for each. SAFETY: the kernel chooses an unused
+    // place, and no reference to it exists when it is unmapped.
     let place = unsafe {
         let bytes = plan.mappings * PAGE;
         let place = mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE)?;

@@ -1,4 +1,4 @@
-//! Guests to be ended, and how far they are let before.
+//! Guests to be ended, and the damage that they do before.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ const DIRECTORY: &str = "/data";
 /// The file in it; a descriptor bomb opens it again and again.
 const FILE: &str = "bomb";
 
-/// Executions that wait when their tenant, or whom they wait for, is ended: each takes two of the
-/// 256 places that a tenant may have in a cell of 1,024.
+/// Executions that wait when their tenant, or the tenant that they wait for, is ended. Each takes
+/// two of the 256 places that a tenant may have in a cell of 1,024.
 const WAITERS: u32 = 100;
 
 /// Reclamation budget of a guest in Leasehold unless it is given another: more than any of them needs,
@@ -65,7 +65,8 @@ pub struct Attack {
     pub when: When,
     /// Its reclamation budget in Leasehold.
     pub budget: Duration,
-    /// A stranger that it is connected to: file and argument of the service, which outlives it.
+    /// A foreign tenant that it is connected to: file and argument of the service, which outlives
+    /// it.
     pub(super) service: Option<(&'static str, &'static str)>,
     /// Whether stock wasmtime has what it attacks.
     pub(super) in_stock: bool,

@@ -23,7 +23,7 @@ use crate::taken::Taken;
 /// What is said when the damage is done.
 const READY: &str = "ready";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether it was said.
+/// The interval between two checks of the output.
 const LOOK: Duration = Duration::from_micros(200);
 /// Output that is kept of a guest.
 const OUTPUT_BYTES: usize = 16 << 20;
@@ -439,7 +439,7 @@ fn death_in_stock(killed_ns: Option<u64>, times: stock::Times) -> Death {
 fn wait_until_ready(tenant: &TenantHandle, capture: &Capture) -> Result<()> {
     let begin = Instant::now();
     loop {
-        // Asked for its end first, so that its last words are not missed.
+        // The end is queried first, so that the last output is not missed.
         let ended = tenant.wait_for(LOOK)?;
         let output = capture.bytes();
         if output.windows(READY.len()).any(|w| w == READY.as_bytes()) && ended.is_none() {

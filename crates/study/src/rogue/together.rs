@@ -1,9 +1,9 @@
-//! Guests side by side: all of them at once in one runtime, each killed in mid-flight when its turn
-//! comes while the others go on, and beside them one that works on.
+//! Guests side by side: all of them at once in one runtime, killed one after the other while the
+//! others continue, beside a witness that works throughout.
 //!
-//! The one that works on is the witness: an honest program that computes the same picture again and
-//! again and says when each was done. What an end costs the others shows in how long the witness
-//! took for the picture that the end fell into, and in how many there are in any moment.
+//! The witness is an honest program that repeatedly computes the same picture and reports when each
+//! was done. The effect of an end on others shows in the time of the witness's picture during the
+//! end, and in its rate of pictures.
 
 use std::fmt;
 use std::num::NonZero;
@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_millis(80);
 /// How often guests of stock wasmtime yield to each other; a cell does that by itself.
 const TURN: Duration = Duration::from_millis(1);
 
-/// What became of one guest.
+/// The end of one guest.
 #[derive(Debug)]
 pub struct Ending {
     /// Its name.
@@ -161,8 +161,8 @@ impl<'a> Together<'a> {
         }
         let mut living: Vec<(usize, &Attack, Living)> = Vec::new();
         let mut started_ns = 0;
-        // First those that do damage first: one after the other, for only what they have is to be
-        // side by side with the rest. Who is killed at a certain age starts when all are ready.
+        // Attacks that first do damage start first, one after the other: only what they hold is to
+        // coexist with the rest. Attacks that are killed at a certain age start when all are ready.
         let ready = |attack: &Attack| matches!(attack.when, When::Ready(_));
         let turns = || programs.iter().enumerate();
         let (early, late): (Vec<_>, Vec<_>) = turns().partition(|(_, (attack, _))| ready(attack));

@@ -22,12 +22,12 @@ use crate::priority::before_everybody;
 use crate::processor::bound_to;
 use crate::samples::{Samples, Spread};
 
-/// How long nothing happens before each start: so many times as long as the end before took, but
-/// this at the least and at the most. What the neighbour feels then is undisturbed.
+/// The quiet time before each start: a multiple of the previous end's duration, within these
+/// limits. The neighbour is then undisturbed.
 const QUIET_ENDS: u64 = 10;
 const LEAST_QUIET: Duration = Duration::from_millis(2);
 const MOST_QUIET: Duration = Duration::from_millis(100);
-/// What everyone is given to get over the end before.
+/// The time for recovering from the previous end.
 const SETTLE: Duration = Duration::from_millis(1);
 /// Between two windows of a quiet time, so that no operation reaches into both.
 const APART: Duration = Duration::from_micros(200);
@@ -65,7 +65,7 @@ pub struct Arm {
 impl Arm {
     /// As the runtime is used: a cell is a process of its own by design, so that the neighbour is
     /// as far away as this host allows (`furthest`); embedders of wasmtime run all tenants in one
-    /// process, so that he is a thread of it.
+    /// process, so that it is a thread of it.
     pub fn usual(runtime: Runtime, placement: Placement, furthest: Place) -> Self {
         let neighbour = match runtime {
             Runtime::Leasehold => furthest,
@@ -166,7 +166,7 @@ impl Trial {
 pub struct Bench {
     guests: PathBuf,
     surroundings: Surroundings,
-    /// For guests that have a neighbour on the other processor, and for whoever measures.
+    /// The processor of guests whose neighbour is on the other one, and of the measuring thread.
     guest_cpu: usize,
     neighbour_cpu: usize,
     furthest: Place,
@@ -193,7 +193,7 @@ impl Bench {
                 Placement::SameCore => neighbour_cpu,
             };
             for runtime in [Runtime::Leasehold, Runtime::Wasmtime] {
-                // Whatever other threads a runtime has keep off the neighbour.
+                // Other threads of a runtime avoid the neighbour's processor.
                 let host = bound_to(Some(guest_cpu), || {
                     let config = CellConfig::new(profile.clone());
                     Host::start(runtime, config, cpu, NonZero::<usize>::MIN)
@@ -240,8 +240,9 @@ impl Bench {
         arm: Arm,
         effort: &Effort,
     ) -> Result<Trial> {
-        // Otherwise it would often wait, to end a guest that computes, for the scheduler's tick, and
-        // the ticks of all processors come at the same time: the neighbour's would count as felt.
+        // Otherwise the end of a computing guest would often wait for the scheduler's tick. The
+        // ticks of all processors coincide, so that the neighbour's tick would count as a
+        // disturbance.
         if !before_everybody() {
             tracing::debug!("no real-time priority for the thread that measures");
         }

@@ -26,7 +26,7 @@ const SLOTS: usize = 8;
 /// Of what the program prints.
 const OUTPUT_BYTES: usize = 1 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether the program is ready.
+/// The interval between two checks whether the program is ready.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// What one end took.
@@ -184,7 +184,7 @@ impl InStock {
         )?;
         running.wait_for_output(READY, PATIENCE)?;
         let times = running.kill().times;
-        // The store gives all its memory back before anybody can have its place.
+        // The store gives all its memory back before its place can be used again.
         let dropped_ns = times.dropped_ns - times.stopped_ns;
         Ok(End {
             reusable_ns: dropped_ns,

@@ -8,7 +8,7 @@ use std::{env, mem};
 use leasehold_hostile_components::{aftermath, count, tally};
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 
-/// Eleven days and a half: none of them fires while anybody looks.
+/// Eleven days and a half: none of them fires during a test.
 const FAR_NS: u64 = 1_000_000_000_000_000;
 
 fn main() {

@@ -1,7 +1,7 @@
 //! Hands capabilities to a service. `delegator N AFTERMATH`
 //!
 //! Sends a capability to its own semaphore through the channel endowed at selector 1, again and
-//! again: every one is a link out of its group that somebody must pay for.
+//! again: every one is a link out of its group that must be charged.
 #![no_std]
 #![no_main]
 

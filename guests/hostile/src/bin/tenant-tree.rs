@@ -21,7 +21,7 @@ fn main(arguments: &Arguments<'_>) {
     };
     let planted = tree.plant();
     if let Some(report) = Report::passed(arguments) {
-        // Refused, there is nobody to tell: the parent stops waiting by itself.
+        // If sending is refused, the parent stops waiting by itself.
         let _ = report.send(planted.got);
         return Aftermath::Sleep.quietly();
     }

@@ -7,7 +7,7 @@ use leasehold_hostile::{Arguments, program, tally};
 
 program!(main);
 
-/// Eleven days and a half: none of them fires while anybody looks.
+/// Eleven days and a half: none of them fires during a test.
 const FAR_NS: u64 = 1_000_000_000_000_000;
 
 fn main(arguments: &Arguments<'_>) {

@@ -1,7 +1,7 @@
-//! Sleeps and wakes as often as the host lets it, to interrupt whoever has a lower priority; with
-//! BYTES it also walks through that much memory each time, so that the caches forget the other
+//! Sleeps and wakes as often as the host lets it, to preempt a victim of lower priority. With BYTES
+//! it also walks through that much memory each time, to evict the victim's data from the caches
 //! (SPR attack A3). With PERIOD it attacks for the first BUSY of every PERIOD only, so that the
-//! other can be compared with itself. `timer-flood NAP_NS [BYTES [BUSY_NS PERIOD_NS]]`
+//! victim can be compared with itself. `timer-flood NAP_NS [BYTES [BUSY_NS PERIOD_NS]]`
 #![no_std]
 #![no_main]
 

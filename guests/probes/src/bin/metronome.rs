@@ -1,5 +1,5 @@
-//! Wakes every STEP in the SPAN before every multiple of PERIOD, and neither at that instant nor after
-//! it: so whoever wakes up then finds the way of a timer in use, whoever ran before.
+//! Wakes every STEP in the SPAN before every multiple of PERIOD, and neither at that instant nor
+//! after it: so a task that wakes up then finds the timer path warm, whichever task ran before.
 //! `metronome SPAN_NS PERIOD_NS STEP_NS`
 #![no_std]
 #![no_main]

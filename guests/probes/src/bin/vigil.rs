@@ -1,6 +1,6 @@
-//! Keeps the processor busy from SPAN before every multiple of PERIOD to SPAN after it: so whoever
-//! wakes up at that instant finds a processor that does not sleep; and nothing of its own in the
-//! caches, whoever ran before, if this walks through as many BYTES as they hold.
+//! Keeps the processor busy from SPAN before every multiple of PERIOD to SPAN after it: so a task
+//! that wakes up at that instant finds a processor that does not sleep. It finds none of its own
+//! data in the caches, whichever task ran before, if this walks through as many BYTES as they hold.
 //! `vigil SPAN_NS PERIOD_NS [BYTES]`
 #![no_std]
 #![no_main]
@@ -21,7 +21,7 @@ fn main(arguments: &Arguments<'_>) {
     loop {
         let instant = next_multiple(period, span);
         nap_until(instant.saturating_sub(2 * span));
-        // Until the very end: nobody else is to have used the caches last.
+        // Until the very end, so that no other task uses the caches last.
         while now() < instant {
             if !eviction.step() {
                 (0..SPINS).for_each(|spin| {

@@ -41,7 +41,7 @@ impl Piece {
     fn take(size: usize) -> Outcome<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+        // SAFETY: a new mapping at an address of the kernel's choice, without references to it.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, MapFlags::PRIVATE)? };
         Ok(Self { at, size })
     }
@@ -58,8 +58,8 @@ impl Piece {
 #[cfg(unix)]
 impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this size, and nothing refers to it any more.
-        // It can only fail if it is no mapping, and then there is nothing to give back.
+        // SAFETY: the mapping was made with this size, and no reference to it is left. It can only
+        // fail if it is no mapping, and then there is nothing to give back.
         let _ = unsafe { rustix::mm::munmap(self.at, self.size) };
     }
 }

@@ -1,5 +1,5 @@
 //! Messages of one byte that go through the kernel: on a host a pipe's, in a cell a channel's of
-//! Leasehold's own kernel. Sender and receiver are the same task, so that nobody has to be switched to.
+//! Leasehold's own kernel. Sender and receiver are the same task, so that no switch is needed.
 
 use crate::{Outcome, Work};
 

@@ -49,7 +49,7 @@ impl Buffer {
         self.range.len() > PAGE && caller.data().limiter.pages()
     }
 
-    /// A copy of it in the host's memory, of which a call may have `call_bytes`; made a page a step.
+    /// Copies it into the host's memory, a page a step; a call may hold `call_bytes`.
     ///
     /// # Errors
     /// When it is longer.
@@ -65,7 +65,7 @@ impl Buffer {
         Ok(copy)
     }
 
-    /// As many zeros in the host's memory as it has bytes.
+    /// Allocates zeros of its length in the host's memory.
     ///
     /// # Errors
     /// When a call may not have so many.
@@ -77,7 +77,7 @@ impl Buffer {
         }
     }
 
-    /// Writes what [`room`](Self::room) has become, or its beginning, to where it belongs, a page a step.
+    /// Writes the filled [`room`](Self::room), or its beginning, to guest memory, a page a step.
     pub(super) async fn put(&self, caller: &mut Call<'_>, bytes: &[u8]) {
         let mut rest = bytes;
         for page in self.pages() {

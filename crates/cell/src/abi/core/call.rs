@@ -9,7 +9,7 @@ pub(super) const MODULE: &str = "leasehold_kernel";
 
 pub(super) type Call<'a> = Caller<'a, Guest>;
 
-/// What a guest sees: the result, or the negated error number.
+/// Returns a call's value for the guest: the result, or the negated error number.
 pub(super) fn answer(result: Result<i64, Errno>) -> i64 {
     result.unwrap_or_else(|errno| -i64::from(errno.number()))
 }

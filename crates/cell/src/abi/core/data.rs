@@ -1,7 +1,7 @@
 //! Data sets: what a core module can map of the host's files.
 //!
-//! Components have no such call: the component model gives its functions no address in the memory of
-//! who calls them.
+//! Components have no such call: the component model gives functions no address in the memory of
+//! their caller.
 
 use super::buffer::Buffer;
 use super::call::{Call, MODULE, answer};
@@ -54,7 +54,7 @@ async fn map(caller: &mut Call<'_>, name: i32, length: i32) -> Result<i64, Errno
         address,
         mut joining,
     } = grow(caller, data)?;
-    // Some pages at a time: others may be in a hurry.
+    // Some pages at a time, so that other tenants can preempt it.
     while !memory::lock_step(&mut joining).map_err(|_| Errno::Memory)? {
         let_executor_act().await;
     }

@@ -1,7 +1,7 @@
 //! Regions: bytes that tenants share, to be copied by calls or mapped.
 //!
-//! Components can only copy: the component model gives its functions no address in the memory of who
-//! calls them.
+//! Components can only copy: the component model gives functions no address in the memory of their
+//! caller.
 
 use super::buffer::Buffer;
 use super::call::{Call, MODULE, answer, call, raw, selector};
@@ -155,7 +155,7 @@ async fn create(caller: &mut Call<'_>, length: u64) -> Result<Selector, Errno> {
     let created = local::with(|local| local.kernel.region_create_mapped(tenant, length))?;
     let made = make(caller, guest, created).await;
     if made.is_err() {
-        // What there is of it goes with its capability, which the tenant has and may drop.
+        // The partial region is dropped with its capability, which the tenant holds.
         local::with(|local| local.kernel.capability_drop(tenant, created)).ok();
     }
     made.map(|()| created)
@@ -165,14 +165,14 @@ async fn make(caller: &mut Call<'_>, guest: Memory, created: Selector) -> Result
     let request = request(caller, created)?;
     find(caller, guest, &request)?;
     grow(caller, guest, request, region::create)?;
-    // Some pages at a time: others may be in a hurry.
+    // Some pages at a time, so that other tenants can preempt it.
     while !region::pin_step(request.region)? {
         let_executor_act().await;
     }
     Ok(())
 }
 
-/// Grows the caller's memory by a region, unless it has it; returns where it begins.
+/// Grows the caller's memory by a region, unless it is mapped already; returns its start.
 fn map(caller: &mut Call<'_>, mapped: Selector) -> Result<usize, Errno> {
     let guest = paged_memory(caller)?;
     let request = request(caller, mapped)?;
@@ -182,16 +182,16 @@ fn map(caller: &mut Call<'_>, mapped: Selector) -> Result<usize, Errno> {
     }
 }
 
-/// Maps a region in the caller's memory where another one of as many pages was that has gone.
+/// Maps a region in the caller's memory in place of a revoked one with as many pages.
 async fn map_at(caller: &mut Call<'_>, mapped: Selector, address: i32) -> Result<i64, Errno> {
     let guest = paged_memory(caller)?;
-    // Before it goes on, what it must not see any more has gone.
+    // The executor first unmaps regions that the caller may no longer access.
     let_executor_act().await;
     let request = request(caller, mapped)?;
     let (root, start) = home(caller, guest);
     let offset = address as u32 as usize;
     region::replace(root, (start, offset), request)?;
-    // And the region has come.
+    // Then it maps the region.
     let_executor_act().await;
     match find(caller, guest, &request) {
         Ok(Some(_)) => Ok(0),

@@ -1,5 +1,5 @@
-//! What a top-level tenant and its descendants have of the process' descriptors, and what was done for
-//! them on other threads.
+//! The account of a top-level tenant and its descendants: their descriptors, and the work of other
+//! threads for them.
 
 use super::disk::Disk;
 use super::limit::{CLOSING, Promise};
@@ -109,7 +109,7 @@ impl Account {
         self.closing.load(Ordering::Acquire) >= CLOSING
     }
 
-    /// Has the reaper close `files` descriptors that are in `what`.
+    /// Makes the reaper close the `files` descriptors in `what`.
     pub(crate) fn close(self: &Arc<Self>, files: u32, what: impl Send + 'static) {
         self.hand_over(files, what, false);
     }
@@ -129,7 +129,7 @@ impl Account {
         }
     }
 
-    /// The tenant opens a file of which any call may wait for ever, closing it included.
+    /// Records that the tenant opens a file on which any call may block for ever, even closing it.
     pub(crate) fn expect_slow_files(&self) {
         self.is_slow.store(true, Ordering::Relaxed);
     }
@@ -159,22 +159,22 @@ impl Account {
         self.closing.load(Ordering::Acquire) == 0
     }
 
-    /// Has the reaper drop what may hold a descriptor that was not counted.
+    /// Makes the reaper drop an object that may hold an uncounted descriptor.
     pub(crate) fn discard(self: &Arc<Self>, what: impl Send + 'static) {
         self.close(0, what);
     }
 
-    /// The reaper has closed so many.
+    /// Records that the reaper has closed `files` descriptors.
     pub(crate) fn closed(&self, files: u32) {
         self.closing.fetch_sub(files, Ordering::AcqRel);
     }
 
-    /// Another thread made a call for the tenant, for so long.
+    /// Records the processor time of another thread's call for the tenant.
     pub(crate) fn called_for(&self, cpu_ns: u64) {
         self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Another thread closed files of the tenant, for so long.
+    /// Records the processor time of another thread for closing the tenant's files.
     pub(crate) fn closed_for(&self, cpu_ns: u64) {
         self.closing_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
@@ -184,7 +184,8 @@ impl Account {
         self.cpu_ns.swap(0, Ordering::Relaxed) + self.take_closing_cpu_ns()
     }
 
-    /// The part of it in which files were closed: an end is not what a call takes that began before.
+    /// Returns the part of it spent on closing files: the time of calls that began earlier is no
+    /// part of an end.
     pub(crate) fn take_closing_cpu_ns(&self) -> u64 {
         self.closing_cpu_ns.swap(0, Ordering::Relaxed)
     }

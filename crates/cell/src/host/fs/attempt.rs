@@ -1,4 +1,4 @@
-//! What is tried without waiting, and done elsewhere if it would wait.
+//! Operations that are tried without waiting, and done on another thread if they would wait.
 
 use super::account::Account;
 use super::elsewhere::Elsewhere;
@@ -6,16 +6,16 @@ use crate::host::io;
 use rustix::io::Result;
 use std::sync::Arc;
 
-/// What a first try on the cell's thread led to.
+/// The result of a first try on the cell's thread.
 pub(crate) enum Try<T> {
     /// The kernel has answered.
     Done(Result<T>),
-    /// It might wait: a thread that may block has to ask.
+    /// It might wait: a thread that may block has to make the call.
     Elsewhere(Box<dyn FnOnce() -> Result<T> + Send>),
 }
 
 impl<T: Send + 'static> Try<T> {
-    /// What is not tried, or would wait.
+    /// Defers the call to another thread.
     pub(crate) fn elsewhere(
         on: Elsewhere,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -23,7 +23,7 @@ impl<T: Send + 'static> Try<T> {
         Self::Elsewhere(Box::new(on.during(work)))
     }
 
-    /// The kernel's answer, waited for if it has to be.
+    /// Returns the kernel's answer, waiting for it if necessary.
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,4 +1,4 @@
-//! What changes a directory.
+//! Operations that change a directory.
 
 use super::account::Account;
 use super::attempt::Try;
@@ -15,22 +15,23 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// What a change does to the names of a directory.
+/// The effect of a change on the names of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// A name comes.
+    /// Adds a name.
     Adds,
-    /// A symbolic link comes, which says so many bytes.
+    /// Adds a symbolic link with a target of so many bytes.
     AddsLink(usize),
-    /// The name of an empty directory goes.
+    /// Removes the name of an empty directory.
     RemovesDirectory,
-    /// The last name of a file may go, and so the file: what that frees is bounded by its size only.
+    /// May remove the last name of a file, and so the file: the freed memory is bounded by its size
+    /// only.
     Removes,
-    /// No name comes or goes.
+    /// Neither adds nor removes a name.
     Keeps,
 }
 
-/// Where the names are that a change has to do with, and who makes it.
+/// The directory of the changed names, and the tenant that makes the change.
 struct Place<'a> {
     account: &'a Arc<Account>,
     site: Site,
@@ -39,12 +40,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What has the name before the change, if it matters to what is counted or to how long the change
-    /// takes. `None` if the change has to be made elsewhere.
+    /// Returns the file of the name before the change, if it affects the account or the duration of
+    /// the change. `None` if the change must be made on another thread.
     fn look(&self, effect: Effect) -> Option<Option<Statx>> {
         let look = || match path::look(self.account, self.site, self.start, self.path)? {
             Ok(found) => Some(found),
-            // The change will say so, too.
+            // The change reports the same error.
             Err(_) => Some(None),
         };
         match (self.site, effect) {
@@ -69,8 +70,8 @@ impl Place<'_> {
         }
     }
 
-    /// Does `work` with the path, and counts the names that come and go, and what goes with them. `None` on
-    /// the cell's thread if it has to wait.
+    /// Does `work` with the path, and accounts for added and removed names and files. Returns
+    /// `None` on the cell's thread if it has to wait.
     fn make(
         &self,
         effect: Effect,
@@ -138,7 +139,7 @@ pub(crate) fn attempt(
             start: start.as_fd(),
             path: &path,
         };
-        // Nothing is undecided there.
+        // On that thread the change never waits.
         there.make(effect, &work).unwrap_or(Err(Errno::AGAIN))
     })
 }
@@ -146,9 +147,9 @@ pub(crate) fn attempt(
 /// A change with two paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PairChange {
-    /// A file gets the second name, too.
+    /// Gives a file the second name in addition.
     Link,
-    /// A file gets the second name instead, and what has it loses it.
+    /// Gives a file the second name instead, and takes it from any other file.
     Rename,
 }
 
@@ -171,8 +172,8 @@ impl Pair<'_> {
         path::look(self.account, self.site, self.to, self.new)
     }
 
-    /// What has the second name before it is given to the first file, if that matters. `None` if the change
-    /// has to be made elsewhere.
+    /// Returns the file that has the second name before the change, if it matters. `None` if the
+    /// change must be made on another thread.
     fn look(&self, change: PairChange) -> Option<Option<Statx>> {
         let replaced = match (self.site, change) {
             (Site::Cell(Class::Layered | Class::Slow), _) => return None,
@@ -187,7 +188,8 @@ impl Pair<'_> {
         Some(replaced)
     }
 
-    /// Makes a change with two paths, and counts names. `None` on the cell's thread if it has to wait.
+    /// Makes a change with two paths, and accounts for names. Returns `None` on the cell's thread
+    /// if it has to wait.
     fn make(&self, change: PairChange) -> Option<Result<()>> {
         if !self.site.takes(self.old) || !self.site.takes(self.new) {
             return None;
@@ -251,7 +253,7 @@ pub(crate) fn attempt_pair(
             to: to.as_fd(),
             new: &new,
         };
-        // Between two file systems the kernel says what means an escape elsewhere.
+        // For two file systems the kernel's error is the one that otherwise means an escape.
         there.make(change).unwrap_or(Err(Errno::AGAIN))
     })
 }
@@ -259,7 +261,7 @@ pub(crate) fn attempt_pair(
 /// Bytes of a symbolic link that a file system keeps with the file itself.
 const SHORT_LINK: u64 = 59;
 
-/// What the symbolic link that `path` leads to says, if that is known without asking a disk.
+/// Returns the target of the symbolic link at `path`, if it is cached.
 fn read_link_promptly(
     account: &Arc<Account>,
     start: &Arc<Node>,
@@ -289,7 +291,7 @@ fn read_link_promptly(
     }
 }
 
-/// What the symbolic link that `path` leads to says.
+/// Returns the target of the symbolic link at `path`.
 pub(crate) fn attempt_read_link(
     account: &Arc<Account>,
     start: &Arc<Node>,
@@ -317,7 +319,7 @@ pub(crate) fn remove_directory(site: Site, start: BorrowedFd<'_>, path: &CStr) -
     kernel::unlink(directory, &name, AtFlags::REMOVEDIR)
 }
 
-/// Makes the symbolic link `path`, which says `target`.
+/// Makes the symbolic link `path` with this `target`.
 pub(crate) fn symlink(site: Site, target: &CStr, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
     if target.to_bytes().starts_with(b"/") {
         return Err(Errno::PERM);
@@ -329,7 +331,7 @@ pub(crate) fn symlink(site: Site, target: &CStr, start: BorrowedFd<'_>, path: &C
     kernel::symlink(target, directory, &name)
 }
 
-/// What the symbolic link `path` says.
+/// Returns the target of the symbolic link `path`.
 fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> {
     let (directory, name) = parent(site, start, path)?;
     let target = kernel::read_link(directory, &name)?;

@@ -7,14 +7,14 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
-/// How a file system answers when it is asked not to wait.
+/// The behaviour of a file system for calls that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Everything is in memory: nothing waits for a device.
     Memory,
-    /// What is cached is found without waiting, and the kernel says if it is not.
+    /// Cached data is found without waiting, and the kernel reports what is not cached.
     Cached,
-    /// The same, but what changes a file first may copy all of it, from a layer below.
+    /// The same, but the first change of a file may copy all of it from a lower layer.
     Layered,
     /// Any call may wait for ever: a network, a program.
     Slow,
@@ -39,7 +39,7 @@ impl Class {
     }
 }
 
-/// Where a call is made, and so whether it may wait.
+/// The thread of a call, which determines whether it may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
     /// On the cell's thread, in a directory of this class.
@@ -55,8 +55,8 @@ impl Site {
     }
 
     pub(super) fn resolve(self) -> ResolveFlags {
-        // Another file system below may be of another class. And a chain of 39 links, each of 4 KiB, makes
-        // a walk of 30,000 names of the shortest path.
+        // A file system that is mounted below may be of another class. A chain of 39 links of 4 KiB
+        // each turns the shortest path into a walk of 30,000 names.
         let short = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
         match self {
             Self::Cell(Class::Memory) => short,
@@ -67,7 +67,7 @@ impl Site {
         }
     }
 
-    /// Whether an answer means that a thread that may block has to ask again.
+    /// Whether an error means that a thread that may block has to repeat the call.
     pub(crate) fn is_undecided(self, errno: Errno) -> bool {
         match self {
             Self::Cell(Class::Memory) => matches!(errno, Errno::XDEV | Errno::LOOP),
@@ -82,7 +82,7 @@ impl Site {
 /// A file that is no larger frees few pages if its last name has gone.
 pub(super) const SMALL: u64 = FREED.most;
 
-/// Whether closing a file of this status takes a bounded time, whoever else has removed it: it is no
+/// Whether closing a file of this status takes a bounded time, even if it was removed: it is no
 /// regular file, or a small one.
 pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL

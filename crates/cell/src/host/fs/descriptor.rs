@@ -1,4 +1,4 @@
-//! What a guest has open.
+//! The open files of a guest.
 
 use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// An open file of the host's. Its last reference is never dropped on the cell's thread, unless the file
 /// is [small](Node::is_cheap_to_close).
 ///
-/// Descriptors, streams and listings hold it, and are counted: when the last of them lets go, the tenant
-/// has one open file less. A job that works on it only refers to it.
+/// Descriptors, streams and listings hold it, and are counted: when the last of them is closed, the
+/// tenant has one open file less. A job that works on it is not counted.
 #[derive(Debug)]
 pub(crate) struct Node {
     fd: OwnedFd,
     holders: AtomicU32,
-    /// Whose file it is, if what it takes of a disk is counted.
+    /// The owner of the file, if its disk use is counted.
     owner: Option<Owner>,
     /// Blocks that it is known to have.
     window: Mutex<Option<Window>>,
@@ -37,11 +37,11 @@ pub(crate) struct Node {
     pub(crate) class: Class,
 }
 
-/// Whose file one is.
+/// The owner of a file.
 #[derive(Debug)]
 struct Owner {
     files: Arc<Files>,
-    /// What tells it from others.
+    /// The identity of the file.
     identity: Identity,
     shrinks: Shrinks,
 }
@@ -64,7 +64,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// A file that was opened, of which this is known. There is one that holds it.
+    /// Creates the node of an opened file, with one holder.
     pub(crate) fn new(fd: OwnedFd, kind: FileType, class: Class) -> Self {
         Self {
             fd,
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    /// The same, whose growth these files count; of which this is known.
+    /// The same for a file whose growth is counted.
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
         if self.kind == FileType::RegularFile {
             let identity = files.account().disk().opened(status);
@@ -100,7 +100,7 @@ impl Node {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Work of another thread on it, from now on.
+    /// Registers work of another thread on it.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         let count = self.owner.as_ref().map(|owner| owner.shrinks.elsewhere());
         Elsewhere::on(self.class, count.cloned())
@@ -152,12 +152,12 @@ impl Node {
         self.grown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more that holds it.
+    /// Counts one more holder.
     pub(crate) fn hold(&self) {
         self.holders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one less that holds it; true if there is none left.
+    /// Counts one holder less; returns true if none is left.
     pub(crate) fn let_go(&self) -> bool {
         self.holders.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -176,7 +176,7 @@ impl Node {
         self.ahead.take_over(self.as_fd())
     }
 
-    /// So many bytes were read at `offset`, by a thread that may wait: it may read on.
+    /// Starts read-ahead after a read of `bytes` at `offset`, on a thread that may wait.
     pub(super) fn read_on(&self, offset: u64, bytes: usize) {
         if self.is_prompt() {
             self.ahead.go_on(self.as_fd(), offset, bytes as u64);
@@ -191,8 +191,9 @@ impl Node {
                     && kernel::measure(self.as_fd()).is_ok_and(|extent| extent.bytes <= SMALL))
     }
 
-    /// Leave to close it on the cell's thread, which writes nothing out. A file system writes out what was
-    /// written after the file was made smaller, so that a crash leaves the old or the new.
+    /// Returns a permit to close it on the cell's thread, if closing it writes nothing out. A file
+    /// system writes out what was written after the file was made smaller, so that a crash leaves
+    /// the old or the new.
     pub(super) fn close_permit(&self, was_written: bool) -> Option<Permit> {
         if !was_written || self.is_directory() {
             return self.is_cheap_to_close().then_some(Permit::FREE);
@@ -271,11 +272,11 @@ impl Node {
         })
     }
 
-    /// Says how a part of it will be used; which may read it, or drop it from memory.
+    /// Announces how a part of it will be used, which may read it or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
         let is_about_pages = matches!(advice, Advice::WillNeed | Advice::DontNeed);
         if self.is_prompt() && !is_about_pages {
-            // It would have the kernel read ahead on the cell's thread.
+            // The kernel would read ahead on the cell's thread.
             return Try::Done(Ok(()));
         }
         let node = self.clone();
@@ -319,7 +320,7 @@ impl Open {
     }
 }
 
-/// What a number of a guest's stands for.
+/// The object of a guest's descriptor number.
 #[derive(Debug)]
 pub(crate) enum Descriptor {
     Stdin,

@@ -1,12 +1,12 @@
-//! What a tenant adds to disks, and how much of it its lease allows.
+//! Accounts for what a tenant adds to disks, within the limits of its lease.
 //!
-//! Bytes are blocks, as the file system counts them before and after a call. As much as a write could take
-//! is taken before it is made; what it did not take is given back. What is removed is given back, but what
-//! was there before the tenant is no credit: less than nothing is not counted. A file whose last name goes
-//! is given back when nothing of the tenant has it open any more.
+//! Bytes are blocks, as the file system counts them before and after a call. The most that a write
+//! can take is charged before the write; the rest is refunded afterwards. Removals are refunded
+//! too, but never below zero: data that existed before the tenant is no credit. A file without a
+//! name is refunded when the tenant has closed it everywhere.
 //!
-//! Writes of one tenant may be made side by side. What makes files smaller or removes them is done alone, so
-//! that no write is measured across it.
+//! Writes of one tenant may be concurrent. Calls that shrink or remove files are exclusive, so that
+//! they never overlap the measurement of a write.
 
 use super::class::{Site, kind_of};
 use super::status::device;
@@ -26,8 +26,9 @@ fn bytes_of(status: &Statx) -> u64 {
     status.stx_blocks.saturating_mul(kernel::BLOCK)
 }
 
-/// The bytes that a symbolic link takes which says so many: what is short is kept with its name. The same on
-/// every file system, also where blocks do not count it, because it is in memory.
+/// The bytes charged for a symbolic link with a target of `says` bytes; a short target is kept with
+/// the name. The charge is the same on every file system, even where block counts omit links
+/// because they are in memory.
 fn link_bytes(says: u64) -> u64 {
     match says {
         ..60 => 0,
@@ -35,7 +36,7 @@ fn link_bytes(says: u64) -> u64 {
     }
 }
 
-/// What tells a file from all others.
+/// The identity of a file.
 pub(super) type Identity = (u64, u64);
 
 fn identity(status: &Statx) -> Identity {
@@ -47,20 +48,20 @@ fn identity(status: &Statx) -> Identity {
 struct Seen {
     /// How many times.
     times: u32,
-    /// Its last name has gone.
+    /// It has no name left.
     is_nameless: bool,
-    /// The tenant has made it smaller: closing it may write it out.
+    /// The tenant has shrunk it: closing it may write it out.
     is_shrunk: bool,
 }
 
-/// What one top-level tenant has added to disks.
+/// The disk account of one top-level tenant.
 #[derive(Debug)]
 pub(crate) struct Disk {
     limit: leasehold_lease::Disk,
     refusals: Arc<Refusals>,
     pub(super) bytes: AtomicU64,
     files: AtomicU64,
-    /// Taken together by what makes files larger or opens them, alone by what makes them smaller.
+    /// Taken shared by calls that grow or open files, exclusively by calls that shrink them.
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
     open: Mutex<HashMap<Identity, Seen>>,
@@ -147,7 +148,8 @@ impl Disk {
         self.bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 
-    /// Waits, where one may, until nothing is made smaller; `None` on the cell's thread if something is.
+    /// Takes the shared lock, waiting where that is allowed; `None` on the cell's thread if a file
+    /// is being shrunk.
     pub(crate) fn together(&self, site: Site) -> Option<RwLockReadGuard<'_, ()>> {
         if site == Site::Blocking {
             return Some(self.order.read().unwrap_or_else(PoisonError::into_inner));
@@ -159,8 +161,8 @@ impl Disk {
         }
     }
 
-    /// Waits, where one may, until nothing else of the tenant is done; `None` on the cell's thread if
-    /// something is.
+    /// Takes the exclusive lock, waiting where that is allowed; `None` on the cell's thread if
+    /// another call of the tenant is in progress.
     pub(crate) fn alone(&self, site: Site) -> Option<RwLockWriteGuard<'_, ()>> {
         if site == Site::Blocking {
             return Some(self.order.write().unwrap_or_else(PoisonError::into_inner));
@@ -201,7 +203,8 @@ impl Disk {
         }
     }
 
-    /// A name has gone of a file that had this status before. To be told while nothing else is done.
+    /// Records that a name was removed from a file with this earlier status. Requires the exclusive
+    /// lock.
     pub(crate) fn removed(&self, status: &Statx) {
         let is_last = status.stx_nlink == 1;
         if kind_of(status) == FileType::Symlink && is_last {

@@ -1,10 +1,11 @@
-//! What other threads do to files meanwhile.
+//! Tracks the work of other threads on files.
 //!
-//! Such work may hold locks of the kernel for as long as a disk or a large file takes: those of a directory
-//! while it is read or a name in it goes, those of a file while it is written, made smaller or removed. The cell's thread
-//! must not wait for them. So it changes names only while there is no such work at all, and what is in a file only
-//! while there is none on that file. Work is counted from when the cell's thread asks for it until it is done or
-//! taken back, so that none begins while that thread changes something.
+//! Such work may hold locks of the kernel for as long as a disk or a large file takes: those of a
+//! directory while it is read or a name in it goes, those of a file while it is written, made
+//! smaller or removed. The cell's thread must not wait for them. So it changes names only while
+//! there is no such work at all, and the contents of a file only while there is none on that file.
+//! Work is counted from the request by the cell's thread until it is done or cancelled, so that
+//! none begins while that thread changes something.
 //!
 //! File systems that may never answer ([`Class::Slow`]) are left out: nothing of theirs is done on the cell's
 //! thread, and none of their locks is another's.

@@ -11,7 +11,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a write may take of a disk, taken before it is made. Dropping it gives back what was not used.
+/// The disk space that a write may take, charged before the write. Dropping it refunds the unused
+/// part.
 #[must_use = "what is taken is for a write"]
 pub(crate) struct Growth {
     /// Nothing is limited of a file that is not the tenant's.

@@ -1,4 +1,4 @@
-//! What of the work on files is done on the cell's thread, and what is not.
+//! Tests which work on files is done on the cell's thread.
 
 use super::account::Account;
 use super::attempt::Try;
@@ -99,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// What takes long on a busy machine sends nothing elsewhere.
+    /// A slow call on a busy machine does not send work to other threads.
     fn rest(&self) {
         super::pace::start_again();
     }
@@ -146,7 +146,7 @@ impl Bench {
         self.is_here(change::attempt_pair(&self.account, from, to, change))
     }
 
-    /// Has the kernel look for a name, so that it is known whether it is there.
+    /// Looks a name up, so that the kernel caches whether it exists.
     fn look(&self, path: &CStr) {
         let _ = kernel::status_at(self.start.as_fd(), path, rustix::fs::StatxFlags::TYPE);
     }

@@ -1,8 +1,8 @@
-//! The descriptors of the process, shared out among tenants.
+//! Divides the descriptors of the process among tenants.
 //!
-//! The limit of the process is raised to what the host allows when the first cell starts. A part is the
-//! host's; the rest is promised to tenants, each of which can open what its lease says, whatever the
-//! others have open.
+//! The limit of the process is raised to what the host allows when the first cell starts. A part is
+//! reserved for the host; the rest is promised to tenants. Each tenant can open as many files as
+//! its lease states, regardless of the others.
 //!
 //! The kernel's table of descriptors grows as numbers are used, and each time the thread that opens a file waits for
 //! every processor (`synchronize_rcu`, 4 to 17 ms). So it is made large enough when descriptors are promised, on the
@@ -14,8 +14,8 @@ use std::io::pipe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Descriptors of a tenant that may wait to be closed while it opens others. So many more than its
-/// limit are set aside for it.
+/// Descriptors of a tenant that may wait to be closed while it opens others, in addition to its
+/// limit.
 pub(crate) const CLOSING: u32 = 32;
 
 /// Descriptors that no tenant gets: those of cells, programs, the swap file, and the controller.
@@ -93,7 +93,7 @@ impl Promise {
     }
 }
 
-/// Has the kernel's table grow to `wanted` descriptors of at most `limit`.
+/// Grows the kernel's table to `wanted` descriptors of at most `limit`.
 fn make_room(wanted: u64, limit: u64) -> Result<(), Refused> {
     let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     if *room >= wanted {
@@ -101,8 +101,8 @@ fn make_room(wanted: u64, limit: u64) -> Result<(), Refused> {
     }
     let descriptors = wanted.next_power_of_two().min(limit);
     let last = i32::try_from(descriptors.saturating_sub(1)).unwrap_or(i32::MAX);
-    // A descriptor with the last number, for a moment: the table stays as large. No path is opened, since the process
-    // may be confined by now.
+    // Briefly opens a descriptor with the last number: the table never shrinks. No path is opened,
+    // since the process may be confined by now.
     pipe()
         .and_then(|(any, _)| Ok(fcntl_dupfd_cloexec(any, last)?))
         .map_err(|error| Refused::Table { descriptors, error })?;

@@ -1,7 +1,7 @@
 //! Directories as preview 1 lists them: from a buffer of the execution's, filled a window at a time.
 //!
-//! A cookie is the number by which the host's kernel calls a place in the directory: whatever a guest
-//! passes, it is its own directory that is read.
+//! A cookie is the host kernel's number of a position in the directory. Any number that a guest
+//! passes is used in its own directory only.
 
 use super::class::Class;
 use super::descriptor::Node;
@@ -56,7 +56,7 @@ impl Window {
         // A descriptor of its own: the guest's may be for finding files only.
         let listed = kernel::open_again(directory.as_fd())?;
         match kernel::seek(listed.as_fd(), place) {
-            // No entry is called by such a number: it is past the last one.
+            // No position has such a number: it is past the last entry.
             Err(Errno::INVAL | Errno::OVERFLOW) => {
                 return Ok(Self {
                     first: place,
@@ -75,7 +75,7 @@ impl Window {
             let entry = entry?;
             let (name, next) = (entry.file_name(), entry.next_entry_cookie());
             if name == c"." || name == c".." {
-                // A guest is not told of what is above its directory.
+                // A guest learns nothing about the parent of its directory.
                 used = add(name.to_bytes(), next, own_number, Filetype::Directory);
             } else if trusts && entry.file_type() != FileType::Unknown {
                 let number = number(device(&own), entry.ino());
@@ -96,8 +96,8 @@ impl Window {
         })
     }
 
-    /// The entries that follow `cookie`, if they are here, and whether they are the last of the
-    /// directory.
+    /// Returns the entries after `cookie`, if they are in the window, and whether they are the last
+    /// of the directory.
     pub(crate) fn after(&self, cookie: u64) -> Option<(&[u8], bool)> {
         let mut rest = &*self.bytes;
         let mut at = self.first;

@@ -1,10 +1,11 @@
 //! Files beneath the directories of a lease.
 //!
-//! [`descriptor`] is what a guest has open, in its [`table`]; [`path`] finds files, [`open`] opens them,
-//! [`transfer`] moves bytes, [`status`], [`listing`], [`window`] and [`change`] are what their names say.
-//! Each operation is here once, for preview 1 and for components. It is tried on the cell's thread, where
-//! the kernel is told not to wait, and done on another where it would ([`attempt`]). Changes are made there at
-//! a bounded [`pace`]. What a tenant adds to a [`disk`] is limited.
+//! A guest's open files are [descriptors](descriptor) in its [`table`]. [`path`] finds files,
+//! [`open`] opens them, and [`transfer`] moves bytes; [`status`], [`listing`], [`window`] and
+//! [`change`] do what their names say. Each operation is implemented once, for preview 1 and for
+//! components. It is tried on the cell's thread in a form that does not wait, and done on another
+//! thread if it would wait ([`attempt`]). Changes on the cell's thread have a bounded [`pace`].
+//! What a tenant adds to a [`disk`] is limited.
 
 pub(crate) mod account;
 pub(crate) mod attempt;

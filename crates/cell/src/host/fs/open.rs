@@ -14,7 +14,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long a thread waits between two looks at files that are being closed.
+/// The time between two checks whether files have been closed.
 const CLOSING: Duration = Duration::from_micros(200);
 
 /// A file that was opened.
@@ -40,7 +40,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What speaks against it in a directory that may be changed or not.
+    /// Checks the request against the rights on its directory.
     ///
     /// # Errors
     /// `NOTSUP`, `INVAL` and `PERM`, in this order.
@@ -76,7 +76,7 @@ impl Request {
         })
     }
 
-    /// What the kernel is asked for, but for what a path that exists leaves to do.
+    /// Returns the kernel's flags for the request, without those of creation.
     fn flags(&self) -> OFlags {
         let mut flags = match (self.mode.read, self.mode.write) {
             (true, true) => OFlags::RDWR,
@@ -89,8 +89,8 @@ impl Request {
         flags
     }
 
-    /// Opens the file, and creates it if that is asked for and it is not there. `None` on the cell's
-    /// thread if it has to wait.
+    /// Opens the file, or creates it if that is requested and it does not exist. Returns `None` on
+    /// the cell's thread if it has to wait.
     fn open_or_create(
         &self,
         site: Site,
@@ -99,7 +99,7 @@ impl Request {
         path: &CStr,
     ) -> Result<Option<Opened>> {
         let disk = files.account().disk();
-        // What is opened is known before something else can remove it.
+        // An opened file is recorded before another call can remove it.
         let Some(_together) = disk.together(site) else {
             return Ok(None);
         };
@@ -110,7 +110,7 @@ impl Request {
         };
         let (opened, is_new) = match opened {
             Err(errno) if self.create && !site.is_undecided(errno) => {
-                // The kernel says why it was not opened, or creates it.
+                // The kernel reports why it was not opened, or creates it.
                 disk.take_file()?;
                 let created = match (site, self.exclusive) {
                     (Site::Cell(class @ Class::Cached), _) => {
@@ -145,7 +145,7 @@ impl Request {
         class: Class,
     ) -> Result<(Node, Statx)> {
         let site = Site::Cell(class);
-        // The kernel says what is wrong with a path that ends like a directory's.
+        // The kernel reports the error of a path that ends like a directory's.
         if path.to_bytes().ends_with(b"/") || !site.takes(path) {
             return Err(Errno::AGAIN);
         }
@@ -157,7 +157,7 @@ impl Request {
         let created = path::create(class, start.as_fd(), path, self.flags());
         permit.used();
         created.map_err(|errno| match errno {
-            // It has come meanwhile, or the path does not end with a name.
+            // The file was created meanwhile, or the path does not end with a name.
             Errno::EXIST | Errno::ISDIR => Errno::AGAIN,
             errno => errno,
         })
@@ -166,7 +166,7 @@ impl Request {
     /// Opens the file where one may block.
     fn open(&self, files: &Arc<Files>, start: &Node, path: &CStr) -> Result<Node> {
         let opened = self.open_or_create(Site::Blocking, files, start, path)?;
-        // Nothing is undecided there.
+        // On that thread the call never waits.
         let Opened { node, is_new } = opened.ok_or(Errno::AGAIN)?;
         if self.directory && !node.is_directory() {
             return Err(Errno::NOTDIR);
@@ -184,13 +184,13 @@ impl Request {
             class => Site::Cell(class),
         };
         if start.class == Class::Layered && self.mode.write {
-            // It may be copied from a layer below.
+            // It may be copied from a lower layer.
             return Ok(None);
         }
         let Some(Opened { node, is_new }) = self.open_or_create(site, files, start, path)? else {
             return Ok(None);
         };
-        // A file that is not kept may be a large one whose last name has gone meanwhile.
+        // A file that is refused here may be large and have lost its last name meanwhile.
         let refused = if self.directory && !node.is_directory() {
             Err(Errno::NOTDIR)
         } else if self.truncate && !is_new && node.kind == FileType::RegularFile {

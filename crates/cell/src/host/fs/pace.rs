@@ -1,10 +1,10 @@
-//! How much is changed on the cell's thread.
+//! Limits the changes that are made on the cell's thread.
 //!
-//! A file system that writes to a disk takes what is written, and what happens to names, into memory. It
-//! makes the thread that changes something wait when too much there waits for the disk, and has no form of
-//! these calls that says so beforehand. So a cell changes no more by itself than [`Pace::MOST`] in a
-//! [`Pace::WINDOW_NS`]; and when a step did take long, other threads make the changes for a while. Writes and
-//! changes of names are paced apart: making a directory takes some file systems longer than a step may.
+//! A file system on a disk buffers writes and changes of names in memory. It blocks the changing
+//! thread when too much is buffered, and offers no form of these calls that does not wait. A cell
+//! therefore changes at most [`Pace::MOST`] bytes in a [`Pace::WINDOW_NS`] on its own thread. After
+//! a step that took long, other threads make the changes for a while. Writes and changes of names
+//! are paced apart: making a directory takes some file systems longer than a step may.
 
 use super::class::Class;
 use super::descriptor::Node;
@@ -13,7 +13,7 @@ use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
 use crate::steps::CEILING_NS;
 use std::cell::Cell;
 
-/// That the cell's thread may change something now.
+/// The permission for the cell's thread to make one change now.
 #[must_use = "a permit says how long the change took when it is used"]
 pub(super) struct Permit(Option<(Kind, Began)>);
 
@@ -21,12 +21,12 @@ pub(super) struct Permit(Option<(Kind, Began)>);
 #[derive(Debug, Clone, Copy)]
 struct Began {
     wall_ns: u64,
-    /// What the thread had used and how often it had waited, for a change of names. (A write of a few bytes takes
-    /// no longer than to ask for these.)
+    /// The thread's processor time and waits at the start of a change of names. (For a write of a
+    /// few bytes, reading them would take longer than the write.)
     thread: Option<Thread>,
 }
 
-/// What a thread has done so far.
+/// The processor time and the waits of a thread so far.
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     /// Its processor time.
@@ -60,7 +60,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Now, as this kind is timed.
+    /// Starts the timing of a change of this kind.
     fn begin(self, wall_ns: u64) -> Began {
         Began {
             wall_ns,
@@ -70,12 +70,12 @@ impl Kind {
 }
 
 impl Began {
-    /// A write that took longer has waited for something, or the thread was preempted.
+    /// A longer write has blocked, or the thread was preempted.
     const WAITED_NS: u64 = 1_000_000;
 
-    /// Whether a change that is over `now` has waited for something, or took the processor for longer than a
-    /// step may. A change of names that was preempted has done neither: the time of a virtual machine is taken
-    /// in pieces of 10 ms, and thousands of changes a second would meet each of them.
+    /// Whether a change that ended at `now` has blocked, or held the processor for longer than a
+    /// step may. A preempted change of names is not long: virtual machines are stopped for 10 ms at
+    /// a time, and thousands of changes a second would meet every stop.
     fn is_long(self, now: u64) -> bool {
         let wall_ns = now - self.wall_ns;
         match self.thread {
@@ -86,7 +86,7 @@ impl Began {
 }
 
 impl Permit {
-    /// A permit for what cannot wait.
+    /// A permit for changes that cannot wait.
     pub(super) const FREE: Self = Self(None);
 
     /// A permit to write so many bytes, unless that might wait.
@@ -129,7 +129,7 @@ impl Permit {
         Pace::permits(kind, bytes).map(|now| Self(Some((kind, kind.begin(now)))))
     }
 
-    /// The change is made.
+    /// Records that the change was made.
     pub(super) fn used(self) {
         if let Some((kind, began)) = self.0 {
             Pace::changed(kind, began);
@@ -161,8 +161,9 @@ impl Pace {
     const MOST: usize = 64 << 20;
     /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
     const CHANGE: usize = 512;
-    /// For how long other threads make the changes then: a thread without real-time priority may just have
-    /// been preempted. Twice as long each time, until a window passes without.
+    /// How long other threads make the changes after a long step. Doubled after each further long
+    /// step until a window passes without one, because a thread without real-time priority may only
+    /// have been preempted.
     const PAUSE_NS: u64 = 20_000_000;
     const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
 

@@ -1,9 +1,9 @@
-//! Pages that files take of an execution's lease while it waits or writes.
+//! Pages that an execution's lease is charged for waiting and writing.
 //!
-//! What a stream has to keep between calls is charged when that begins: a page of what is read ahead, or as
-//! many as what is to be written has. What a file grows by through a descriptor is charged until that is
-//! closed: if the file's last name has gone by then, closing it frees its pages. Charged at high water:
-//! pages that were given back are used again.
+//! The data that a stream keeps between calls is charged first: a page for reading ahead, or the
+//! pages of pending writes. The growth of a file through a descriptor is charged until the
+//! descriptor is closed, because closing a file without a name frees its pages. Charges are at high
+//! water: returned pages are used again.
 
 use crate::host::kernel::PAGE;
 use crate::local;

@@ -54,8 +54,8 @@ pub(crate) fn open(
     opened(site, kernel::open(directory, path, flags, site.resolve())?)
 }
 
-/// Creates the file `path`, on the cell's thread, where it was just seen that nothing has that name; the
-/// file and its status.
+/// Creates the file `path` on the cell's thread, after a look-up that found no such name. Returns
+/// the file and its status.
 pub(super) fn create(
     class: Class,
     directory: BorrowedFd<'_>,
@@ -70,7 +70,7 @@ pub(super) fn create(
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    // What is to be created is never cached, says the kernel.
+    // The kernel never reports a new file as cached.
     opened(
         site,
         kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?,
@@ -100,8 +100,8 @@ pub(crate) fn status(
     Ok((status, kept))
 }
 
-/// The status of what has a name, if something has it; `None` on the cell's thread if it has to wait, or
-/// if what has the name could be large, so that nothing is to be made of it there.
+/// Returns the status of the file with a name, if there is one. `None` on the cell's thread if it
+/// has to wait, or if the file could be large, so that it must not be changed there.
 pub(super) fn look(
     account: &Arc<Account>,
     site: Site,
@@ -177,8 +177,8 @@ impl AsFd for Parent<'_> {
     }
 }
 
-/// Finds the directory that the last name of `path` is in; and that name. A path that says that it is a
-/// directory's, by its end, is one itself, and the name is `.`.
+/// Finds the directory of the last name of `path`, and that name. A path that ends like a
+/// directory's is itself the directory, and the name is `.`.
 pub(crate) fn parent<'a>(
     site: Site,
     start: BorrowedFd<'a>,

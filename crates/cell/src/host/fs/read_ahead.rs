@@ -1,9 +1,10 @@
-//! What of a file is read before a guest asks for it.
+//! Reads files ahead of a guest.
 //!
-//! When a page that is read is not in memory the kernel reads ahead, also in a call that must not wait: it makes
-//! pages for some megabytes in that call, and fills those where the file has holes. So a file that is read on the
-//! cell's thread is read without (`POSIX_FADV_RANDOM`), and the thread that waits for the disk reads ahead instead
-//! if the file is read from front to back.
+//! When a page is not in memory, the kernel reads ahead even in a call that must not wait: it
+//! allocates pages for some megabytes in that call, and fills those in holes of the file. The
+//! kernel's read-ahead is therefore switched off for files that are read on the cell's thread
+//! (`POSIX_FADV_RANDOM`). Instead, the thread that waits for the disk reads ahead if the file is
+//! read sequentially.
 
 use crate::host::kernel;
 use rustix::fs::Advice;
@@ -18,15 +19,15 @@ const AHEAD: u64 = 1 << 20;
 /// The reading ahead of one open file.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
-    /// Whether the kernel does none.
+    /// Whether the kernel's own read-ahead is off.
     is_own: AtomicBool,
     /// What was read and read ahead last.
     window: Mutex<Range<u64>>,
 }
 
 impl ReadAhead {
-    /// Has the kernel read no more of the file than is asked for; says whether it does. A system call the first
-    /// time.
+    /// Switches the kernel's read-ahead off, and returns whether that succeeded. A system call the
+    /// first time.
     pub(super) fn take_over(&self, file: BorrowedFd<'_>) -> bool {
         if self.is_own.load(Ordering::Relaxed) {
             return true;
@@ -36,8 +37,8 @@ impl ReadAhead {
         is_own
     }
 
-    /// So many bytes were read at `offset` by a thread that may wait: has more read if that was where the last
-    /// window ends, or in its second half.
+    /// Continues after a read of `bytes` at `offset` by a thread that may wait: reads ahead if the
+    /// read was at the end of the last window, or in its second half.
     pub(super) fn go_on(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset.saturating_add(bytes);
@@ -48,7 +49,7 @@ impl ReadAhead {
         }
         let from = end.max(window.end);
         if from - end <= AHEAD / 2 && from < u64::MAX - AHEAD {
-            // What is not read ahead is read when it is asked for.
+            // On failure the pages are read when they are requested.
             let _ = kernel::advise(file, from, AHEAD, Advice::WillNeed);
             *window = offset..from + AHEAD;
         }

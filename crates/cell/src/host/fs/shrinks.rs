@@ -1,8 +1,8 @@
-//! Which writes need not be measured: those to blocks that a file is known to have.
+//! Identifies the writes that need no measurement: those to blocks that a file is known to have.
 //!
-//! A descriptor remembers the blocks of its last measured write. Whatever is written to them again takes
-//! nothing of a disk, unless the file was made smaller meanwhile. So every file that tenants of the process
-//! have open has a state, which each of its truncations changes, whichever tenant makes it.
+//! A descriptor remembers the blocks of its last measured write. Writing to these blocks again
+//! takes no disk space, unless the file was shrunk meanwhile. Every file that tenants of the
+//! process have open therefore has a state, which every truncation by any tenant changes.
 
 use super::disk::Identity;
 use crate::host::kernel::BLOCK;
@@ -19,7 +19,7 @@ const OVER: u64 = (1 << 32) - 1;
 /// The truncations that are being made.
 const PENDING: u64 = u32::MAX as u64;
 
-/// What is known of a file that is open, whichever tenants have it.
+/// The state of an open file, for all tenants of the process.
 #[derive(Debug, Default)]
 struct File {
     state: AtomicU64,

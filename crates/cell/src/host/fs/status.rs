@@ -1,4 +1,4 @@
-//! What a guest is told of a file.
+//! The status of a file, as a guest sees it.
 
 use super::class::kind_of;
 use crate::host::answer::Answer;

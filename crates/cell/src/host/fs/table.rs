@@ -19,8 +19,9 @@ use wasmtime_wasi::p1::types::Errno;
 /// Places that are charged at a time.
 const CHUNK: usize = 16;
 
-/// What freeing a file takes that has lost its last name, besides its pages: in pages, of which each is charged as
-/// [`Held::FilePage`]. A stated ceiling: with one page it was 8 µs on ext4 and 4 on tmpfs, where a page is charged 1.5.
+/// The cost of freeing a file without a name, besides its pages, in pages that are each charged as
+/// [`Held::FilePage`]. A stated ceiling: with one page it was 8 µs on ext4 and 4 on tmpfs, where a
+/// page is charged 1.5.
 const FREED: usize = 8 * PAGE;
 
 /// Directories that are closed in one step.
@@ -28,7 +29,8 @@ const FEW: u32 = 8;
 
 type Chunk = Box<[Option<Descriptor>; CHUNK]>;
 
-/// The files of one execution, whatever of it holds them. Only the cell's thread changes the numbers.
+/// The files of one execution, regardless of their holders. Only the cell's thread changes the
+/// numbers.
 #[derive(Debug)]
 pub(crate) struct Files {
     account: Arc<Account>,
@@ -62,7 +64,8 @@ impl Files {
         self.not_directories.fetch_add(is_other, Ordering::Relaxed);
     }
 
-    /// Lets go of a file, and closes it if nothing else holds it: here if that cannot take long.
+    /// Releases a file, and closes it if it has no other holder: on this thread if that cannot take
+    /// long.
     pub(crate) fn let_go(&self, node: Arc<Node>, was_written: bool) {
         if !node.let_go() {
             return;
@@ -81,7 +84,7 @@ impl Files {
     }
 }
 
-/// What an execution has open.
+/// The descriptors of an execution.
 pub(crate) struct Table {
     tenant: TenantId,
     execution: u64,
@@ -110,7 +113,7 @@ impl Drop for Taken {
 }
 
 impl Table {
-    /// A table with nothing in it, and no place that was charged.
+    /// Creates an empty table without charged places.
     pub(crate) fn new(tenant: TenantId, execution: u64, account: Arc<Account>) -> Self {
         Self {
             tenant,
@@ -232,10 +235,10 @@ impl Table {
         chunk.get_mut(number % CHUNK)
     }
 
-    /// What a number stands for.
+    /// Returns the descriptor with a number.
     ///
     /// # Errors
-    /// When it stands for nothing.
+    /// When the number is unused.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Result<&Descriptor, Errno> {
         let number = number as usize;
@@ -247,7 +250,7 @@ impl Table {
     /// The same, to be changed.
     ///
     /// # Errors
-    /// When it stands for nothing.
+    /// When the number is unused.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Result<&mut Descriptor, Errno> {
         self.place(number)
@@ -258,7 +261,7 @@ impl Table {
     /// Closes a descriptor, here if that cannot take long.
     ///
     /// # Errors
-    /// When the number stands for nothing.
+    /// When the number is unused.
     pub(crate) fn close(&mut self, number: u32) -> Result<(), Errno> {
         let closed = self.remove(number)?;
         self.free.push(number);
@@ -276,10 +279,10 @@ impl Table {
         }
     }
 
-    /// Gives what `from` stands for the number `to`, and closes what that stood for.
+    /// Moves the descriptor `from` to the number `to`, and closes the one that `to` had.
     ///
     /// # Errors
-    /// When one of them stands for nothing.
+    /// When one of them is unused.
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<(), Errno> {
         self.get(from)?;
         self.get(to)?;
@@ -298,8 +301,8 @@ impl Table {
 }
 
 impl Drop for Table {
-    /// All that is open goes to the reaper at once, however much it is; but for a few directories, such
-    /// as those of the lease. Streams on its files were dropped before it.
+    /// Hands all open files to the reaper in constant time, except for a few directories, such as
+    /// those of the lease. Streams on its files were dropped before it.
     fn drop(&mut self) {
         let chunks = std::mem::take(&mut self.chunks);
         let open = self.files.open.load(Ordering::Relaxed);

@@ -182,16 +182,16 @@ thread_local! {
     static BETWEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How a guest's memory is reached.
+/// The way in which a guest's memory is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// By the kernel, where it is.
+    /// By the kernel, in place.
     Direct,
-    /// Through a buffer: its pages may be elsewhere, and only the cell brings them back.
+    /// Through a buffer, because only the cell can fetch pages that are out.
     Copied,
 }
 
-/// What a try led to.
+/// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tried {
     Moved(usize),
@@ -350,7 +350,7 @@ fn write_from(node: &Node, buffer: &[u8], offset: u64, flags: libc::c_int) -> Re
     unsafe { kernel::write(node.as_fd(), &[vector], offset, flags) }
 }
 
-/// Reads up to `length` bytes at `offset`, where one may block, and perhaps ahead.
+/// Reads up to `length` bytes at `offset` on a thread that may block, and possibly reads ahead.
 pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let read = read_into(node, &mut bytes, offset, 0)?;
@@ -359,7 +359,8 @@ pub(crate) fn read(node: &Node, length: usize, offset: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes bytes at `offset`, or to the end, where one may block; what they take was taken before.
+/// Writes bytes at `offset`, or to the end, on a thread that may block. Their disk space was
+/// charged before.
 pub(crate) fn write(
     node: &Node,
     bytes: &[u8],
@@ -374,8 +375,8 @@ pub(crate) fn write(
     written.unwrap_or(Err(Errno::AGAIN))?
 }
 
-/// Writes all of `bytes` at `offset`, or to the end, where one may block; what they take was taken before.
-/// What was written before a failure stays.
+/// Writes all of `bytes` at `offset`, or to the end, on a thread that may block. Their disk space
+/// was charged before. Bytes written before a failure stay.
 pub(crate) fn write_all(
     node: &Node,
     mut bytes: &[u8],

@@ -1,8 +1,8 @@
-//! A window on a directory of the host: what of its entries is read at once.
+//! A window on a directory of the host: the entries that are read at once.
 //!
-//! A directory may have millions of entries, and whoever lists it may be ended at any entry. So
-//! none is read as a whole: a listing has the place where its window ends, which the host's kernel
-//! names by a number, and reads another window from there.
+//! A directory may have millions of entries, and the listing guest may be ended at any entry. So no
+//! directory is read as a whole: a listing keeps the kernel's number of the position where its
+//! window ends, and reads the next window from there.
 
 use super::class::kind_of;
 use crate::host::kernel;
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Bytes that are read at once: some hundred entries.
 pub(crate) const WINDOW: usize = caps::WINDOW.size();
 
-/// How far a directory was read.
+/// A position in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// To before the entry that the host's kernel calls by this number; 0 is the first.
@@ -59,7 +59,7 @@ impl Entry<'_> {
     }
 }
 
-/// What became of an entry.
+/// The decision about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Left out.
@@ -70,8 +70,8 @@ pub(crate) enum Verdict {
     Enough,
 }
 
-/// Shows the entries from `place` on to `visit`, until it has enough or a window of them was read
-/// and at least one taken; returns how far that was. To be called where one may block.
+/// Passes the entries from `place` on to `visit`, until it has enough, or a window was read and at
+/// least one entry taken. Returns the position reached. May block.
 pub(crate) fn read(
     directory: BorrowedFd<'_>,
     place: u64,

@@ -1,5 +1,4 @@
-//! What may block, elsewhere: threads that make blocking calls ([`pool`]), and one that closes files
-//! ([`reaper`]).
+//! Threads for calls that may block ([`pool`]), and one that closes files ([`reaper`]).
 //!
 //! A job is one or a few system calls, with all that they need: nothing of it refers to the guest, which
 //! may be ended while the call is being made. The processor time of each job is the tenant's
@@ -24,9 +23,9 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Starts the first of the threads, which run wherever the calling thread may, but not on the cell's `core` if there is
-    /// another: the host may let none go before a system call of theirs is over, and one that waits behind a cell
-    /// with real-time priority may wait until Linux balances its cores.
+    /// Starts the first of the threads. They may run on the calling thread's cores, except the
+    /// cell's `core` if there is another: a thread behind a real-time cell can wait until Linux
+    /// balances its cores, and some hosts move no thread before its system call is over.
     ///
     /// # Errors
     /// When the host refuses a thread.
@@ -38,7 +37,7 @@ impl Io {
         }
         let has_others = others.count() > 0;
         if has_others {
-            // Threads that are made begin with what this one has.
+            // New threads inherit the affinity of this one.
             sched_setaffinity(None, &others)?;
         }
         let started = Pool::start().and_then(|pool| {
@@ -51,22 +50,22 @@ impl Io {
         started
     }
 
-    /// No more jobs come: the threads end when they have done those that there are. Waits until every
-    /// file is closed, but not for jobs that hang.
+    /// Stops the threads after the present jobs. Waits until every file is closed, but not for jobs
+    /// that hang.
     pub(crate) fn stop(&self) {
         self.pool.stop();
         self.reaper.stop();
     }
 }
 
-/// Locks what no thread leaves half done.
+/// Locks a mutex; a panic leaves no state inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What became of a job.
+/// The state of a job.
 enum State<R> {
     /// It waits or runs.
     Pending(Option<Waker>),
@@ -75,7 +74,7 @@ enum State<R> {
     Over,
 }
 
-/// Has a thread that may block do `work` for the tenant of `account`, when it is the tenant's turn.
+/// Queues `work` of the tenant of `account` for a thread that may block.
 pub(crate) fn run<R: Send + 'static>(
     account: &Arc<Account>,
     work: impl FnOnce() -> R + Send + 'static,

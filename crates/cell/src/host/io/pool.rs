@@ -1,13 +1,13 @@
 //! Threads that may block, shared by the tenants of a cell.
 //!
 //! Jobs wait in a queue of their tenant's. Every tenant that may have jobs is [promised](Promise) a
-//! thread for calls and one for closing files, whatever others do: no more are promised than there are.
-//! Beyond them a tenant has up to [`MOST_PER_TENANT`] jobs in the hands of threads, as long as no more than
-//! [`MOST_FURTHER`] threads of a cell are taken in this way. A call that never returns keeps its thread, and
-//! its tenant's promise, also when the tenant has ended.
+//! thread for calls and one for closing files, regardless of others; promises never exceed the
+//! threads. Beyond these threads a tenant can have up to [`MOST_PER_TENANT`] jobs running, while at
+//! most [`MOST_FURTHER`] such threads of a cell are in use. A call that never returns keeps its
+//! thread and its tenant's promise, even after the tenant has ended.
 //!
-//! There is always a thread to spare, up to [`MOST_THREADS`]. It is made by a thread that does no jobs, so
-//! that it runs wherever the host lets it, with an ordinary priority, whatever thread has put the job.
+//! Up to [`MOST_THREADS`], one spare thread always exists. A thread that does no jobs makes it, so
+//! that its cores and its ordinary priority do not depend on the thread that queued the job.
 
 use super::lock;
 use crate::clock::thread_cpu_ns;
@@ -123,7 +123,7 @@ impl State {
         self.promised + self.further + threads <= MOST_THREADS
     }
 
-    /// Puts a lane into the round that it belongs to, or forgets it.
+    /// Puts a lane into its round, or removes it.
     fn settle(&mut self, lane: Lane) {
         let Some(queue) = self.lanes.get_mut(&lane) else {
             return;
@@ -217,8 +217,8 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// That there is a thread for a tenant whenever it has a call that may block, and another whenever it has
-/// files to close, until it is dropped.
+/// The promise of a thread for a tenant's blocking calls, and of another for closing its files,
+/// until it is dropped.
 pub(crate) struct Promise(Arc<Shared>);
 
 impl std::fmt::Debug for Promise {
@@ -290,8 +290,8 @@ impl Pool {
         Ok(Promise(self.0.clone()))
     }
 
-    /// Has a thread do `work` when it is the tenant's turn; the number of the job. Neither blocks nor
-    /// fails; some microseconds to wake a thread up.
+    /// Queues `work` for a thread, and returns the number of the job. Neither blocks nor fails;
+    /// waking a thread takes some microseconds.
     pub(super) fn put(&self, account: Arc<Account>, work: impl FnOnce() + Send + 'static) -> u64 {
         self.put_job(Job {
             account,
@@ -300,7 +300,8 @@ impl Pool {
         })
     }
 
-    /// Has a thread drop `what`, with `files` descriptors in it, whatever the tenant's calls do.
+    /// Makes a thread drop `what`, with `files` descriptors in it, independently of the tenant's
+    /// calls.
     pub(crate) fn close(&self, account: Arc<Account>, files: u32, what: Box<dyn Send>) {
         self.put_job(Job {
             account,
@@ -339,7 +340,7 @@ impl Pool {
 }
 
 impl Shared {
-    /// Has another thread made.
+    /// Requests another thread.
     fn lack(&self) {
         lock(&self.state).wants_thread = true;
         self.lacking.notify_one();
@@ -479,7 +480,7 @@ mod tests {
         let least = (MOST_THREADS - MOST_FURTHER) / PROMISED - others.len();
         assert!(hanging.len() >= least, "{}", hanging.len());
         assert!(others.iter().all(answers));
-        // Those that have ended keep what their calls have not given back.
+        // Ended tenants keep the threads of calls that have not returned.
         let begun = hanging.into_iter().map(|(_, (begun, _))| begun);
         let begun: Vec<_> = begun.collect();
         assert!(account(&io).is_none());

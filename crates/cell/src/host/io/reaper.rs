@@ -1,4 +1,4 @@
-//! The thread that closes what tenants had open, and frees what embedders gave up.
+//! The thread that closes tenants' files, and frees objects that embedders dropped.
 //!
 //! The last `close` of a file without a name frees its pages in that call: 170 ms for a GiB. So no file
 //! that could be large is closed on the cell's thread, and a tenant that ends hands its whole table over
@@ -12,24 +12,25 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// For how long the thread lets things gather when it is woken, so that a tenant that closes file after
-/// file wakes it once.
+/// How long the woken thread waits for more to drop, so that a tenant that closes many files wakes
+/// it once.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// How urgent the thread is: the host's `nice`, which only a privileged process can lower. The end of a tenant waits for
-/// this one thread, and tenants can have hundreds of others busy ([`pool`](super::pool)), as can the host.
+/// The thread's `nice` value, which only a privileged process can lower. The end of a tenant waits
+/// for this thread, which competes with hundreds of busy threads of tenants ([`pool`](super::pool))
+/// and of the host.
 const NICE: i32 = -20;
 
-/// What is to be dropped.
+/// An object to be dropped.
 enum Discarded {
-    /// For a tenant, which pays for it.
+    /// A tenant's object; the tenant pays for dropping it.
     Tenants {
         account: Arc<Account>,
         /// Descriptors among it.
         files: u32,
         what: Box<dyn Send>,
     },
-    /// The embedder's, of which this may be the last reference.
+    /// An embedder's object, of which this may be the last reference.
     Embedders {
         #[expect(dead_code, reason = "held to be dropped")]
         what: Box<dyn Send>,
@@ -100,8 +101,8 @@ impl Reaper {
         })
     }
 
-    /// Has the thread drop `what`, with `files` descriptors in it; at once if that is urgent. Some ten
-    /// nanoseconds, and the first time in a while a system call to wake the thread up.
+    /// Makes the thread drop `what`, with `files` descriptors in it; at once if that is urgent.
+    /// Takes some ten nanoseconds, or a system call if the thread has to be woken.
     pub(crate) fn discard(
         &self,
         account: Arc<Account>,
@@ -119,7 +120,8 @@ impl Reaper {
         );
     }
 
-    /// Has the thread drop what an embedder gave, or a program that it gave up; for as much as [`Self::discard`].
+    /// Makes the thread drop an object of an embedder, or a program. Costs the same as
+    /// [`Self::discard`].
     pub(crate) fn drop_given(&self, what: impl Send + 'static) {
         let what = Box::new(what);
         self.push(Discarded::Embedders { what }, false);

@@ -1,10 +1,10 @@
-//! System calls that fail because a test says so.
+//! System calls that fail at a test's request.
 
 use super::Call;
 use rustix::io::{Errno, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which calls fail, and how.
+/// The failing calls and their error.
 static RULE: Mutex<Option<(Call, Errno, u32)>> = Mutex::new(None);
 
 /// Tests whose calls may fail take turns.
@@ -19,7 +19,7 @@ impl Turn {
         Self(TURN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has the next `times` such calls of this process fail.
+    /// Makes the next `times` such calls of this process fail.
     pub(crate) fn fail(&self, call: Call, errno: Errno, times: u32) {
         *RULE.lock().unwrap_or_else(PoisonError::into_inner) = Some((call, errno, times));
     }
@@ -31,7 +31,7 @@ impl Drop for Turn {
     }
 }
 
-/// Fails as the test of the turn has said.
+/// Fails as the present test requested.
 pub(super) fn may_fail(call: Call) -> Result<()> {
     let mut rule = RULE.lock().unwrap_or_else(PoisonError::into_inner);
     match &mut *rule {

@@ -8,13 +8,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use wasmtime::{Caller, Result};
 
-/// What is left to do on the cell's thread when a job is done.
+/// The rest of a call on the cell's thread, after its job is done.
 pub(super) type Finish = Box<dyn FnOnce(&mut Caller<'_, Guest>) -> Answer + Send>;
 
-/// What a thread that may block does.
+/// The work of a thread that may block.
 pub(super) type Work = Box<dyn FnOnce() -> Finish + Send>;
 
-/// What a first try led to.
+/// The result of a first try.
 pub(super) enum Attempt {
     /// It was done.
     Done,
@@ -22,7 +22,7 @@ pub(super) enum Attempt {
     Elsewhere(Work),
 }
 
-/// Tells the guest what was answered, now or when it is.
+/// Delivers an answer to the guest, now or when the job is done.
 pub(super) fn respond<T: Send + 'static>(
     caller: &mut Caller<'_, Guest>,
     tried: Try<T>,
@@ -40,7 +40,7 @@ pub(super) fn respond<T: Send + 'static>(
     }
 }
 
-/// The same where there is nothing to tell but whether it failed.
+/// The same for answers without a value.
 pub(super) fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
     respond(caller, tried, |_, ()| Ok(()))
 }

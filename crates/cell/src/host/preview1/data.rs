@@ -30,7 +30,7 @@ struct Transfer {
     result: u32,
 }
 
-/// What a step of a call led to.
+/// The result of a step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Nothing is left to do.
@@ -70,7 +70,7 @@ impl Transfer {
         }
     }
 
-    /// Says that the next `bytes` of the buffers were moved.
+    /// Records that the next `bytes` of the buffers were moved.
     fn moved(&mut self, memory: &[u8], bytes: usize) -> Answer<Progress> {
         if bytes == 0 {
             return Ok(Progress::Over);
@@ -84,7 +84,7 @@ impl Transfer {
         }
     }
 
-    /// Tells the guest how much was moved.
+    /// Writes the number of moved bytes to the guest.
     fn tell(&self, caller: &mut Caller<'_, Guest>) -> Answer {
         parts(caller)?.0.write_u32(self.result, self.done)
     }
@@ -118,7 +118,7 @@ fn read_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<
             _ => Progress::Blocks,
         });
     }
-    // Without a byte to be read the kernel still says what is wrong with the rest.
+    // Even for an empty read the kernel checks the other arguments.
     let offset = match transfer.at {
         Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
         None => open.position,
@@ -179,8 +179,8 @@ fn read_input(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     answer
 }
 
-/// Takes what there is of standard input. It blocks where another execution of the tenant took it
-/// first: preview 1 has no signals, so no read of it is interrupted.
+/// Takes the available standard input. Blocks if another execution of the tenant took it first:
+/// preview 1 has no signals, so that no read is interrupted.
 fn take_input(
     caller: &mut Caller<'_, Guest>,
     transfer: &mut Transfer,
@@ -210,7 +210,7 @@ async fn wait_for_input(
     let Some(mut stream) = state.stdin.take().or_else(|| state.input.stream()) else {
         return Ok(Progress::Over);
     };
-    // Whatever makes the stream ready without a byte for this execution: others come between.
+    // The stream may be ready without a byte for this execution: it yields between two tries.
     make_way().await;
     stream.ready().await;
     let answer = take_input(caller, transfer, &mut *stream);
@@ -243,7 +243,7 @@ async fn read_rest(
     }
 }
 
-/// Reads as long as nothing waits and nobody else is due.
+/// Reads until the call would wait or the guest is to be preempted.
 fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
     loop {
         let result = read_step(caller, transfer);
@@ -293,7 +293,7 @@ pub(super) fn pread(
 
 // Writing.
 
-/// Where the next step writes; of no meaning where all writes are appended.
+/// The offset of the next write; ignored where all writes are appended.
 fn write_offset(open: &Open, transfer: &Transfer) -> Result<u64, Errno> {
     match transfer.at {
         _ if open.append => Ok(0),
@@ -345,7 +345,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     match sink.write(bytes) {
         Ok(0) => Ok(Progress::Blocks),
         Ok(bytes) => transfer.moved(memory.0, bytes),
-        // Even if something was written: it will not be read.
+        // Even after a partial write: the bytes are never read.
         Err(_) => {
             transfer.done = 0;
             Err(Errno::Pipe.into())
@@ -432,7 +432,7 @@ async fn write_rest(
     }
 }
 
-/// Writes as long as nothing waits and nobody else is due.
+/// Writes until the call would wait or the guest is to be preempted.
 fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<Progress> {
     loop {
         let result = write_step(caller, transfer);
@@ -503,7 +503,8 @@ fn inside(memory: WasmMemory, caller: &Caller<'_, Guest>, start: usize, length: 
     }
 }
 
-/// Takes the next step of a listing, from the window that is there; true when nothing is left to do.
+/// Takes the next step of a listing, from the present window; returns true when the listing is
+/// complete.
 fn list_step(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<bool> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
@@ -530,7 +531,7 @@ fn list_step(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<bo
     Ok(is_done)
 }
 
-/// Reads the next window on a directory in memory; false if it is elsewhere.
+/// Reads the next window on a directory in memory; returns false if another thread must read it.
 fn read_window(caller: &mut Caller<'_, Guest>, listing: &Listing) -> Answer<bool> {
     let state = caller.data_mut().preview1()?;
     let node = state.directory(listing.fd)?.node.clone();
@@ -558,7 +559,8 @@ async fn read_window_elsewhere(caller: &mut Caller<'_, Guest>, listing: &Listing
     super::call::elsewhere(caller, Box::new(list)).await
 }
 
-/// Lists as long as nothing waits and nobody else is due; true when nothing is left to do.
+/// Lists until the call would wait or the guest is to be preempted; returns true when the listing
+/// is complete.
 fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<bool> {
     let memory = Guest::memory(caller)
         .ok_or_else(|| Fail::Trap(wasmtime::Error::msg("the module exports no memory")))?;
@@ -567,7 +569,7 @@ fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<b
     let state = caller.data_mut().preview1()?;
     state.directory(listing.fd)?;
     if listing.cookie == 0 {
-        // From the beginning means as it is now.
+        // A listing from the beginning shows the present state.
         state.forget_window();
     }
     loop {

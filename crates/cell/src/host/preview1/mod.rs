@@ -1,8 +1,8 @@
 //! WASI preview 1: its 46 functions, on the cell's own files.
 //!
-//! What they answer is what `wasmtime-wasi` answers, except where a bound demands something else: a path
-//! has at most 4,095 bytes, a call looks at 1,024 buffers at most, a descriptor beyond the lease's limit
-//! is `EMFILE`, and a FIFO is opened without waiting for its other end.
+//! Their answers are those of `wasmtime-wasi`, except where a bound requires others: a path has at
+//! most 4,095 bytes, a call uses at most 1,024 buffers, a descriptor beyond the lease's limit is
+//! `EMFILE`, and a FIFO is opened without waiting for its other end.
 //!
 //! Functions that never wait are linked as such: no future is made for them. The others try without
 //! waiting first ([`call::Attempt`]).

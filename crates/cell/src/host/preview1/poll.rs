@@ -1,4 +1,4 @@
-//! `poll_oneoff`: reads the subscriptions where they are, in guest memory, and keeps nothing of them.
+//! `poll_oneoff`: reads the subscriptions in guest memory, and stores nothing of them.
 //!
 //! A set of clocks is the earliest of them; files are always ready; standard input is the one descriptor
 //! that can make a guest wait.
@@ -22,7 +22,7 @@ use wasmtime_wasi::p1::types::Errno;
 /// Most subscriptions of one call.
 const MOST_SUBSCRIPTIONS: u32 = caps::SUBSCRIPTIONS.most as u32;
 
-/// Subscriptions that are looked at in one step: each may ask the host for the size of a file.
+/// Subscriptions that are read in one step: each may query the size of a file.
 const STEP: u32 = 128;
 
 const SUBSCRIPTION_BYTES: u64 = 48;
@@ -152,7 +152,7 @@ pub(super) fn oneoff(
     })
 }
 
-/// Where the guest has put what.
+/// The guest's addresses of the subscriptions and events.
 struct Lists {
     subscriptions: u64,
     events: u64,
@@ -201,7 +201,7 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     let waits = !ready_now && earliest.is_none_or(|earliest| earliest > now);
     let stdin_ready = match (waits, stdin) {
         (true, _) => wait(caller.data_mut(), earliest, stdin).await,
-        // Something else is ready at once, and standard input may be, too.
+        // Another subscription is ready, and standard input may be, too.
         (false, true) => has_input(caller.data_mut()).await,
         (false, false) => false,
     };
@@ -231,8 +231,8 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     Ok(())
 }
 
-/// Whether standard input is ready now. The first look has it read ahead, so that a program that only looks
-/// finds it ready later.
+/// Whether standard input is ready now. The first call starts reading ahead, so that a program that
+/// only polls finds it ready later.
 async fn has_input(guest: &mut Guest) -> bool {
     let stream = guest.preview1().ok().and_then(|state| state.input.stream());
     let Some(mut stream) = stream else {

@@ -183,7 +183,7 @@ pub(super) fn clock_time_get(
 
 pub(super) fn proc_exit(_: Caller<'_, Guest>, status: u32) -> Result<()> {
     mark(step!("wasi_snapshot_preview1", "proc_exit"));
-    // Every number is a program's to use: what of it a parent process is told is the host's matter.
+    // A program may use any number; the host determines what a parent process sees of it.
     Err(I32Exit(status.cast_signed()).into())
 }
 
@@ -196,7 +196,7 @@ pub(super) fn proc_raise(_: &mut Caller<'_, Guest>, signal: u32) -> Answer {
 }
 
 pub(super) fn sched_yield(_: &mut Caller<'_, Guest>) -> Answer {
-    // A guest that makes way does so when its time is up: there is nothing to be decided earlier.
+    // Guests are preempted when their time is up: a yield needs no earlier decision.
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What preview 1 keeps for an execution.
+//! The state of preview 1 for an execution.
 
 use crate::host::fs::account::Account;
 use crate::host::fs::descriptor::{Descriptor, Open};
@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(super) stdin: Option<Box<dyn InputStream>>,
     pub(super) stdout: Sink,
     pub(super) stderr: Sink,
-    /// What was read last of a directory, and of which.
+    /// The last window that was read, and its directory.
     window: Option<(u32, Window)>,
     window_is_charged: bool,
 }
@@ -143,7 +143,7 @@ impl State {
         self.window = Some((fd, window));
     }
 
-    /// Numbers stand for other things than before.
+    /// Discards the window after descriptor numbers have changed.
     pub(super) fn forget_window(&mut self) {
         self.window = None;
     }

@@ -1,4 +1,4 @@
-//! The interface's words for what the host's kernel says, and the other way round.
+//! Conversions between the host kernel's values and those of the interface.
 
 use crate::host::fs::class::kind_of;
 use crate::host::fs::status::{device, number};
@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     Advice, DescriptorStat, DescriptorType, ErrorCode, MetadataHashValue, NewTimestamp,
 };
 
-/// What `wasmtime-wasi` makes of an errno, and besides it what says that a limit was reached.
+/// Converts an errno as `wasmtime-wasi` does, and also the errnos of reached limits.
 pub(super) fn code(errno: Errno) -> ErrorCode {
     match errno {
         // What leads outside the directory.

@@ -2,8 +2,8 @@
 //!
 //! `wasmtime-wasi` reads a whole directory into a vector of strings: one with a million files is a
 //! million strings to free when its reader is killed, uncharged. Here a listing is a window of
-//! fixed size on the directory, charged before anything is read into it, and read again when the
-//! guest has come to its end.
+//! fixed size on the directory, charged before anything is read into it, and refilled when the
+//! guest has reached its end.
 
 use super::files::fail;
 use crate::guest::Guest;

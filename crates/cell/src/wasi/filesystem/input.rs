@@ -1,7 +1,7 @@
 //! Input streams of files.
 //!
-//! What is in memory is read when the guest asks for it. What is not is read ahead by another thread, a
-//! page at a time; or, when the guest waits for it, as much as it asked for.
+//! Cached data is read when the guest requests it. Other data is read ahead by another thread, a
+//! page at a time, or, when the guest waits for it, as much as it requested.
 
 use super::files::Streamed;
 use crate::host::fs::class::Class;
@@ -24,7 +24,7 @@ pub(super) struct FileInput {
     state: State,
 }
 
-/// What was read ahead, and what pays for it.
+/// The data that was read ahead, and its charge.
 type Ahead = (Result<Vec<u8>>, Lent);
 
 enum State {

@@ -1,7 +1,7 @@
 //! `wasi:filesystem` on the cell's own files ([`crate::host::fs`]).
 //!
-//! What the functions answer is what `wasmtime-wasi` answers, except where a bound demands something else:
-//! a path has at most 4,095 bytes, a call moves at most 64 KiB, a descriptor beyond the lease's limit is
+//! Their answers are those of `wasmtime-wasi`, except where a bound requires others: a path has at
+//! most 4,095 bytes, a call moves at most 64 KiB, a descriptor beyond the lease's limit is
 //! `insufficient-memory`, and a FIFO is opened without waiting for its other end.
 //!
 //! A descriptor is a number in the execution's [table](crate::host::fs::table), as in preview 1. Streams are in the engine's

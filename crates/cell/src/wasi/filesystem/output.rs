@@ -1,7 +1,7 @@
 //! Output streams of files.
 //!
-//! What does not wait is written when the guest says so. What would wait is written by another thread, and
-//! charged until it is.
+//! A write that does not wait is made in the guest's call. A write that would wait is made by
+//! another thread, and its bytes are charged until it is done.
 
 use super::files::Streamed;
 use super::input::failed;

@@ -17,7 +17,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Whether someone who waits for it has reason to go on.
+    /// Whether a waiter can continue.
     pub(crate) const fn has_news(&self) -> bool {
         self.exit.is_some() || self.ended
     }

@@ -14,7 +14,7 @@ pub(crate) struct Timer {
     /// Expiries since the last wait.
     pub(crate) fired: u64,
     pub(crate) waiters: Queue,
-    /// Whose deadlines it is among.
+    /// The tenant whose deadlines include it.
     pub(crate) owner: TenantId,
     /// `Some` for one that stands for the earliest deadline of a child tenant.
     pub(crate) stands_for: Option<TenantId>,
