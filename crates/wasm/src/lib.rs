@@ -13,7 +13,7 @@
 //! 2. **A rewritten program means the same**, but for where it can be stopped.
 //! 3. **Compiled code is trusted**, so that it is read only from where no other user can write ([`artifact`]).
 //!
-//! What a program reaches of a cell, and whether a cell offers it, is not known here.
+//! Which host steps a program reaches, and how long they take, is not known here.
 
 pub mod artifact;
 mod atomics;

@@ -4,7 +4,7 @@
 //! caller.
 
 use super::buffer::Buffer;
-use super::{Call, MODULE, answer, call, raw, selector};
+use super::call::{Call, MODULE, answer, call, raw, selector};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
 use crate::local;
