@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-const PROGRAMS: [&str; 2] = ["full", "contended"];
+const PROGRAMS: [&str; 3] = ["full", "contended", "calibrate"];
 const HEADERS: [&str; 3] = ["kernel.h", "layout.h", "record.h"];
 /// The names that clang goes by, newest first; `CLANG` overrides them.
 const COMPILERS: [&str; 7] = [

@@ -27,6 +27,9 @@ pub struct Trace {
     pub workloads: Vec<Workload>,
     /// What the tracer could not see or keep.
     pub losses: Losses,
+    /// What an empty probe cost, in nanoseconds: subtracted from each hold, and from one that others
+    /// are nested in, with what these cost, once for each. `None` where it was not measured.
+    pub probe_ns: Option<u64>,
     /// The functions (or tracepoints) that locks were taken through, in the order of
     /// [`PrimitiveId`].
     pub primitives: Vec<Primitive>,

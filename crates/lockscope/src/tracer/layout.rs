@@ -7,10 +7,14 @@ pub(crate) const FRAMES: usize = 24;
 
 /// Of a probe on a lock function, beside its number: it may fail.
 pub(crate) const TRIES: u64 = 1 << 16;
-/// Its locks are seen to be initialised.
-pub(crate) const BORN: u64 = 1 << 17;
 /// No task is switched away from while it holds one.
-pub(crate) const SPINS: u64 = 1 << 18;
+pub(crate) const SPINS: u64 = 1 << 17;
+/// Several may hold one at a time.
+pub(crate) const READS: u64 = 1 << 18;
+/// The first word of a lock says which task has it.
+pub(crate) const OWNED: u64 = 1 << 19;
+/// Times that a calibration keeps.
+pub(crate) const SAMPLES: usize = 1024;
 
 /// A control group whose members are a workload.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +28,8 @@ pub(crate) struct Target {
 pub(crate) struct Config {
     pub(crate) start_ns: u64,
     pub(crate) processes: bool,
+    /// What an empty probe costs.
+    pub(crate) probe_ns: u64,
     pub(crate) targets: Vec<Target>,
 }
 
@@ -33,12 +39,13 @@ impl Config {
         bytes.extend(self.start_ns.to_ne_bytes());
         bytes.extend((self.targets.len() as u32).to_ne_bytes());
         bytes.extend(u32::from(self.processes).to_ne_bytes());
+        bytes.extend(self.probe_ns.to_ne_bytes());
         for target in &self.targets {
             bytes.extend(target.cgroup.to_ne_bytes());
             bytes.extend(target.level.to_ne_bytes());
             bytes.extend(target.workload.to_ne_bytes());
         }
-        bytes.resize(16 + 16 * TARGETS, 0);
+        bytes.resize(24 + 16 * TARGETS, 0);
         bytes
     }
 }

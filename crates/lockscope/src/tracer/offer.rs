@@ -11,6 +11,9 @@ use crate::trace::Mode;
 use crate::tracer::TracerError;
 use crate::tracer::symbols::Symbols;
 
+/// The tracepoints that say that an object begins or ends.
+const ALLOCATOR: [&str; 4] = ["kmem_cache_alloc", "kmem_cache_free", "kmalloc", "kfree"];
+
 /// Which mode to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ModeChoice {
@@ -28,6 +31,8 @@ pub struct Offer {
     full: Result<HashSet<&'static str>, String>,
     contended: Result<(), String>,
     mmap_lock: bool,
+    /// Tracepoints of the allocator that tell when an object begins or ends.
+    tracepoints: HashSet<&'static str>,
     virtual_machine: bool,
 }
 
@@ -56,6 +61,10 @@ impl Offer {
         Ok(Self {
             full: contended.clone().and_then(|()| probeable(&symbols)),
             contended,
+            tracepoints: ALLOCATOR
+                .into_iter()
+                .filter(|name| arguments(name).is_some())
+                .collect(),
             // Before 6.13 it had the path of a memory control group as one more argument.
             mmap_lock: arguments("mmap_lock_acquire_returned") == Some(3),
             virtual_machine: fs::read_to_string("/proc/cpuinfo")
@@ -66,6 +75,11 @@ impl Offer {
     /// Whether `mmap_lock` has the tracepoints that the contended mode understands.
     pub(crate) fn has_mmap_lock(&self) -> bool {
         self.mmap_lock
+    }
+
+    /// Whether the allocator announces `tracepoint`.
+    pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
+        self.tracepoints.contains(tracepoint)
     }
 
     /// Whether `function` can be probed.

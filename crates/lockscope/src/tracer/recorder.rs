@@ -16,17 +16,17 @@ use crate::primitive::{
     is_interrupt_text, is_lock_text,
 };
 use crate::trace::{
-    Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use, Workload,
-    WorkloadId,
+    Access, Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use,
+    Workload, WorkloadId,
 };
 use crate::tracer::TracerError;
-use crate::tracer::kernel;
 use crate::tracer::layout::{
-    BORN, Config, FRAMES, Key, Loss, Row, SPINS, TARGETS, TRIES, Target as Entry,
+    Config, FRAMES, Key, Loss, OWNED, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
 };
 use crate::tracer::offer::Offer;
 use crate::tracer::symbols::Symbols;
 use crate::tracer::target::Target;
+use crate::tracer::{calibrate, kernel};
 
 const FULL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/full.bpf.o"));
 const CONTENDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/contended.bpf.o"));
@@ -61,6 +61,7 @@ pub struct Recorder {
     symbols: Symbols,
     loaded_ns: u64,
     attached_ns: u64,
+    probe_ns: Option<u64>,
 }
 
 impl Recorder {
@@ -75,8 +76,14 @@ impl Recorder {
         workloads: &[Vec<Target>],
     ) -> Result<Self, TracerError> {
         let symbols = Symbols::of_the_kernel()?;
+        libbpf_rs::set_print(Some((PrintLevel::Warn, said)));
+        let probe_ns = match options.mode {
+            Mode::Full => calibrate::empty_probe_ns(),
+            Mode::Contended => None,
+        };
         let loaded_ns = now_ns();
-        let (config, processes) = config_of(workloads, loaded_ns)?;
+        let (mut config, processes) = config_of(workloads, loaded_ns)?;
+        config.probe_ns = probe_ns.unwrap_or(0);
         let (name, bytes) = match options.mode {
             Mode::Full => ("full", FULL),
             Mode::Contended => ("contended", CONTENDED),
@@ -88,7 +95,6 @@ impl Recorder {
                 source,
             }
         };
-        libbpf_rs::set_print(Some((PrintLevel::Warn, said)));
         let mut builder = ObjectBuilder::default();
         let mut open = builder.open_memory(bytes).map_err(failed("open"))?;
         for mut map in open.maps_mut() {
@@ -96,7 +102,7 @@ impl Recorder {
             if name.ends_with(".rodata") {
                 map.set_initial_value(&config.bytes())
                     .map_err(failed("configure"))?;
-            } else if name == "uses" {
+            } else if ["uses", "births", "objects"].contains(&&*name) {
                 map.set_max_entries(options.rows)
                     .map_err(failed("configure"))?;
             }
@@ -106,6 +112,10 @@ impl Recorder {
             let wanted = match name.as_str() {
                 "process_forked" | "process_exited" => config.processes,
                 name if name.starts_with("mmap_lock_") => offer.has_mmap_lock(),
+                "object_allocated" => offer.has_tracepoint("kmem_cache_alloc"),
+                "object_freed" => offer.has_tracepoint("kmem_cache_free"),
+                "memory_allocated" => offer.has_tracepoint("kmalloc"),
+                "memory_freed" => offer.has_tracepoint("kfree"),
                 _ => true,
             };
             program.set_autoload(wanted);
@@ -119,6 +129,7 @@ impl Recorder {
             symbols,
             loaded_ns,
             attached_ns: loaded_ns,
+            probe_ns,
         };
         let map = recorder.map("processes");
         for (process, workload) in processes {
@@ -217,6 +228,7 @@ impl Recorder {
             duration_ns,
             workloads,
             losses,
+            probe_ns: self.probe_ns,
             primitives,
             stacks: stacks.list,
             symbols: Vec::new(),
@@ -233,22 +245,22 @@ impl Recorder {
 
     /// The lock functions that the kernel has, with what their probe is told.
     fn entries(&self) -> Vec<(&'static str, u64)> {
-        let born = |class| {
-            let of_class = INIT_FUNCTIONS.iter().filter(|(_, of)| *of == class);
-            of_class
-                .map(|(name, _)| name)
-                .any(|name| self.offer.has_function(name))
-        };
         let numbered = LOCK_FUNCTIONS.iter().zip(0u64..);
         let present = numbered.filter(|(function, _)| {
             self.wants(function.class()) && self.offer.has_function(function.name)
         });
         let told = present.map(|(function, number)| {
-            let tries = if function.tries() { TRIES } else { 0 };
-            let born = if born(function.class()) { BORN } else { 0 };
-            let spins = matches!(function.class(), Class::Spin | Class::Rw);
-            let spins = if spins { SPINS } else { 0 };
-            (function.name, number | tries | born | spins)
+            let when = |is: bool, flag: u64| if is { flag } else { 0 };
+            let flags = [
+                when(function.tries(), TRIES),
+                when(matches!(function.class(), Class::Spin | Class::Rw), SPINS),
+                when(function.access() == Access::Shared, READS),
+                when(function.class() == Class::Mutex, OWNED),
+            ];
+            (
+                function.name,
+                flags.iter().fold(number, |all, flag| all | flag),
+            )
         });
         told.collect()
     }
@@ -540,6 +552,7 @@ fn config_of(
     let config = Config {
         start_ns,
         processes: !processes.is_empty(),
+        probe_ns: 0,
         targets,
     };
     Ok((config, processes))
