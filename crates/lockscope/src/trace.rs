@@ -254,6 +254,20 @@ impl Trace {
     }
 }
 
+impl Losses {
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            acquisitions: self.acquisitions.saturating_add(other.acquisitions),
+            stacks: self.stacks.saturating_add(other.stacks),
+            times: self.times.saturating_add(other.times),
+            skipped: self.skipped.saturating_add(other.skipped),
+            births: self.births.saturating_add(other.births),
+        }
+    }
+}
+
 impl Class {
     /// All of them.
     pub const ALL: [Self; 6] = [
