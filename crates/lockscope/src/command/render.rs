@@ -132,7 +132,7 @@ pub(crate) fn report(report: &Report) -> String {
 }
 
 /// What was lost, in one line; also when that is nothing.
-fn losses(losses: &Losses) -> String {
+pub(crate) fn losses(losses: &Losses) -> String {
     format!(
         "lost: {} acquisitions, {} call chains, {} times, {} initialisations; \
          {} events came while the tracer itself ran",
@@ -266,7 +266,7 @@ pub(crate) fn rate(value: f64) -> String {
 
 /// The share of time held: at least so much where only some holds were measured, and nothing where
 /// none was.
-fn held(total: &Total) -> String {
+pub(crate) fn held(total: &Total) -> String {
     match total.holds_per_second {
         0.0 => none(),
         measured if measured < total.per_second / 2.0 => format!("≥ {}", share(total.held)),
@@ -275,11 +275,11 @@ fn held(total: &Total) -> String {
 }
 
 /// What was not measured.
-fn none() -> String {
+pub(crate) fn none() -> String {
     "–".into()
 }
 
-fn share(value: f64) -> String {
+pub(crate) fn share(value: f64) -> String {
     match value * 100.0 {
         0.0 => "0 %".into(),
         percent if percent >= 0.01 => format!("{percent:.2} %"),
@@ -287,7 +287,7 @@ fn share(value: f64) -> String {
     }
 }
 
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     match ns {
         0 => String::new(),
         ns if ns < 10_000 => format!("{ns} ns"),

@@ -8,7 +8,7 @@ use libbpf_rs::btf::types::{FuncProto, Typedef};
 
 use crate::primitive::{INIT_FUNCTIONS, LOCK_FUNCTIONS, UNLOCK_FUNCTIONS};
 use crate::trace::Mode;
-use crate::tracer::TracerError;
+use crate::tracer::error::TracerError;
 use crate::tracer::symbols::Symbols;
 
 /// The tracepoints that say that an object begins or ends.

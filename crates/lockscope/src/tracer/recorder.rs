@@ -19,7 +19,7 @@ use crate::trace::{
     Access, Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use,
     Workload, WorkloadId,
 };
-use crate::tracer::TracerError;
+use crate::tracer::error::TracerError;
 use crate::tracer::layout::{
     Config, FRAMES, Key, Loss, OWNED, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
 };
@@ -189,7 +189,29 @@ impl Recorder {
         let missed = self.links.iter().map(missed_by).sum::<u64>();
         let skipped = missed + self.recursions();
         self.links.clear();
+        let trace = self.read(workloads, duration_ns, skipped)?;
+        Ok(Trace {
+            name,
+            platform,
+            ..trace
+        })
+    }
 
+    /// What was recorded until now, and goes on. For the contended mode: to read its tables does not
+    /// switch tracepoints off, as it does probes.
+    ///
+    /// # Errors
+    /// A table cannot be read.
+    pub fn so_far(&self, workloads: Vec<Workload>) -> Result<Trace, TracerError> {
+        self.read(workloads, now_ns() - self.attached_ns, self.recursions())
+    }
+
+    fn read(
+        &self,
+        workloads: Vec<Workload>,
+        duration_ns: u64,
+        skipped: u64,
+    ) -> Result<Trace, TracerError> {
         let primitives = self.primitives();
         let mut stacks = Stacks::new(self.map("stacks"), &self.symbols);
         let mut uses = Vec::new();
@@ -220,10 +242,10 @@ impl Recorder {
         };
         let kernel = kernel::running(&self.symbols);
         let mut trace = Trace {
-            name,
+            name: String::new(),
             mode: self.options.mode,
             kernel,
-            platform,
+            platform: String::new(),
             classes: self.classes(&primitives),
             duration_ns,
             workloads,
