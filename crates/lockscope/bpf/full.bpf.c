@@ -2,6 +2,7 @@
 /* The full mode: every acquisition of the primitives of LockScope table 3, by probes on the entry
  * of the lock and unlock functions. Waits are seen where the kernel announces them: a return probe
  * on a spin lock can hang the machine. */
+#define EVERY_RELEASE
 #include "record.h"
 #include <bpf/bpf_core_read.h>
 

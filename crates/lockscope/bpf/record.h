@@ -365,6 +365,7 @@ struct release {
 	u64 at;
 };
 
+#ifdef EVERY_RELEASE
 #define RELEASES 16384
 
 struct {
@@ -380,6 +381,13 @@ static __always_inline struct release *release_of(u64 lock)
 
 	return bpf_map_lookup_elem(&releases, &index);
 }
+#else
+static __always_inline struct release *release_of(u64 lock)
+{
+	(void)lock;
+	return 0;
+}
+#endif
 
 /* Accounts the hold of `lock`, which ended at `now`. */
 static __always_inline void release(u64 lock, u64 now, u64 probe_ns)
