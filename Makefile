@@ -78,7 +78,8 @@ check-docs: ## what the documents name exists: links, files, tests, commands, pa
 lint: setup check-docs ## the documents, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
-	@scripts/setup bpf
+	@scripts/setup bpf clang
+	scripts/bpf --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

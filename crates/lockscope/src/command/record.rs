@@ -1,5 +1,6 @@
 //! `lockscope record` and `lockscope attach`: making a trace.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,10 @@ pub(crate) struct Common {
     /// auto, full (every acquisition) or contended (those that had to wait).
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) mode: String,
+
+    /// Use the full mode outside the lab without asking: probes in lock functions have frozen machines.
+    #[arg(long)]
+    pub(crate) yes: bool,
 
     /// Size of the table of lock, call site and workload. What does not fit is lost, and counted.
     #[arg(long, value_name = "N", default_value_t = Options::ROWS,
@@ -133,10 +138,31 @@ impl Running {
 
 /// Whether recording is allowed, and its trace can be written: asked before anything is started.
 pub(crate) fn check(common: &Common) -> Result<()> {
-    parse_mode(&common.mode)?;
+    let choice = parse_mode(&common.mode)?;
     parse_classes(&common.class)?;
-    Offer::of_the_kernel()?;
-    Ok(Trace::check_writable(&common.out)?)
+    let offer = Offer::of_the_kernel()?;
+    let (mode, _) = offer.choose(choice)?;
+    Trace::check_writable(&common.out)?;
+    if mode == Mode::Full && !offer.is_lab() && !common.yes {
+        insist()?;
+    }
+    Ok(())
+}
+
+/// Asks whether the full mode is to be used here.
+fn insist() -> Result<()> {
+    const WARNING: &str = "the full mode puts probes into this machine's lock functions, which has \
+                           frozen machines";
+    if !io::stdin().is_terminal() {
+        bail!("{WARNING}; give --yes if it may");
+    }
+    eprint!("lockscope: {WARNING}. Go on? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!("stopped: --mode contended is safe everywhere"),
+    }
 }
 
 /// `lockscope record`.

@@ -42,6 +42,9 @@ impl Platform {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::request::find;
     use super::*;
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Offer {
     mmap_lock: bool,
     /// Tracepoints of the allocator that tell when an object begins or ends.
     tracepoints: HashSet<&'static str>,
-    virtual_machine: bool,
+    lab: bool,
 }
 
 impl Offer {
@@ -67,9 +67,14 @@ impl Offer {
                 .collect(),
             // Before 6.13 it had the path of a memory control group as one more argument.
             mmap_lock: arguments("mmap_lock_acquire_returned") == Some(3),
-            virtual_machine: fs::read_to_string("/proc/cpuinfo")
-                .is_ok_and(|text| text.contains(" hypervisor")),
+            lab: fs::read_to_string("/proc/cmdline").is_ok_and(|text| text.contains("lab.share=")),
         })
+    }
+
+    /// Whether this is the lab's machine, which may hang: it is a workload's own.
+    #[must_use]
+    pub fn is_lab(&self) -> bool {
+        self.lab
     }
 
     /// Whether `mmap_lock` has the tracepoints that the contended mode understands.
@@ -102,13 +107,13 @@ impl Offer {
             (ModeChoice::Only(Mode::Contended), _, Ok(())) => {
                 Ok((Mode::Contended, "asked for".into()))
             }
-            (ModeChoice::Auto, Ok(_), _) if self.virtual_machine => Ok((
+            (ModeChoice::Auto, Ok(_), _) if self.lab => Ok((
                 Mode::Full,
-                "this kernel lets lock functions be probed, and it is a virtual machine's".into(),
+                "this kernel lets lock functions be probed, and it is the lab's".into(),
             )),
             (ModeChoice::Auto, Ok(_), Ok(())) => Ok((
                 Mode::Contended,
-                "this is no virtual machine, and probes in lock functions have frozen machines; \
+                "this is not the lab, and probes in lock functions have frozen machines; \
                  --mode full insists"
                     .into(),
             )),
