@@ -74,7 +74,7 @@ int wait_ended(u64 *ctx)
 	key.site = wait->stack;
 	key.primitive = wait->flags & CONTENTION_FLAGS;
 	key.workload = workload;
-	use = row(ctx, &key, now, false);
+	use = row(ctx, &key, now, false, true);
 	if (!use)
 		return 0;
 	use->acquired += 1;
@@ -126,7 +126,8 @@ int mmap_lock_taken(u64 *ctx)
 	key.generation = mm->context.ctx_id;
 	key.primitive = MMAP_LOCK + write;
 	key.workload = workload;
-	use = row(ctx, &key, now, true);
+	/* Which object this is, its name says. */
+	use = row(ctx, &key, now, true, false);
 	if (!use)
 		return 0;
 	use->acquired += 1;

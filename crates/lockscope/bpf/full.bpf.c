@@ -4,7 +4,6 @@
  * on a spin lock can hang the machine. */
 #define EVERY_RELEASE
 #include "record.h"
-#include <bpf/bpf_core_read.h>
 
 /* A lock that a workload used. Which one it is of those that were at its address: how often it was
  * initialised there, where the kernel calls a function for that, and how often the object ended that
@@ -37,11 +36,6 @@ struct {
 	__type(value, u32);
 } objects SEC(".maps");
 
-/* Where the kernel's map of all memory begins, that of its pages, and what comes after the first. */
-extern const void page_offset_base __ksym __weak;
-extern const void vmemmap_base __ksym __weak;
-extern const void vmalloc_base __ksym __weak;
-
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
@@ -61,66 +55,6 @@ static __always_inline bool in_interrupt(void)
 		count = here->preempt_count;
 	}
 	return count & INTERRUPTS;
-}
-
-#define PAGE 4096
-
-static __always_inline u64 variable(const void *address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), address);
-	return value;
-}
-
-/* Whether a page is the first one of a slab; -1 if this kernel does not say so in a known way. */
-static __always_inline int is_slab(const struct page *page)
-{
-	if (bpf_core_enum_value_exists(enum pagetype, PGTY_slab)) {
-		u32 type = BPF_CORE_READ(page, page_type);
-
-		return type >> 24 == bpf_core_enum_value(enum pagetype, PGTY_slab);
-	}
-	if (bpf_core_enum_value_exists(enum pageflags, PG_slab)) {
-		u64 flags = BPF_CORE_READ(page, flags);
-
-		return flags >> bpf_core_enum_value(enum pageflags, PG_slab) & 1;
-	}
-	return -1;
-}
-
-/* Where the object begins that `lock` is a part of: in its slab, or with its pages if it is too large
- * for one. 0 if it is not allocated memory, or that cannot be told. */
-static __always_inline u64 object_of(u64 lock)
-{
-	u64 memory, pages, head, start, bytes;
-	const struct page *page;
-	int slab;
-
-	if (!bpf_ksym_exists(&page_offset_base) || !bpf_ksym_exists(&vmemmap_base) ||
-	    !bpf_ksym_exists(&vmalloc_base))
-		return 0;
-	memory = variable(&page_offset_base);
-	pages = variable(&vmemmap_base);
-	if (!memory || lock < memory || lock >= variable(&vmalloc_base))
-		return 0;
-	bytes = bpf_core_type_size(struct page);
-	page = (void *)(pages + (lock - memory) / PAGE * bytes);
-	head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (void *)(head - 1);
-	start = memory + ((u64)page - pages) / bytes * PAGE;
-	slab = is_slab(page);
-	if (slab < 0)
-		return 0;
-	if (slab) {
-		const struct kmem_cache *cache = BPF_CORE_READ((const struct slab *)page, slab_cache);
-		u64 size = BPF_CORE_READ(cache, size);
-
-		if (size)
-			start += (lock - start) / size * size;
-	}
-	return start;
 }
 
 /* How often an object began or ended at `object`, counted from now on. */
@@ -146,7 +80,7 @@ static __always_inline u32 generation_of(u64 lock)
 	u32 *count;
 
 	if (!birth) {
-		new.object = object_of(lock);
+		new.object = object_of(lock, 0);
 		new.seen = watch(new.object);
 		if (bpf_map_update_elem(&births, &lock, &new, BPF_NOEXIST))
 			lose(LOST_BIRTHS);
@@ -160,7 +94,7 @@ static __always_inline u32 generation_of(u64 lock)
 	if (!count || *count == old.seen)
 		return old.generation;
 	/* Another object now, which may begin elsewhere. */
-	new.object = object_of(lock);
+	new.object = object_of(lock, 0);
 	new.seen = watch(new.object);
 	new.generation = old.generation + 1;
 	/* Another processor may have been first. */
@@ -197,7 +131,7 @@ int lock_entered(struct pt_regs *ctx)
 	key.workload = workload;
 	bpf_probe_read_kernel(&key.site, sizeof(key.site), (void *)ctx->sp);
 	key.generation = generation_of(key.lock);
-	use = row(ctx, &key, began, true);
+	use = row(ctx, &key, began, true, true);
 	if (!use) {
 		end_program(task, began, config.probe_ns);
 		return 0;

@@ -71,6 +71,9 @@ struct page {
 
 struct kmem_cache {
 	unsigned int size;
+	/* Caches whose objects are of one size are merged. */
+	int refcount;
+	const char *name;
 } RELOCATED;
 
 struct slab {

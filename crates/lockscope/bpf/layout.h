@@ -55,6 +55,20 @@ struct use {
 	u64 stack;
 };
 
+/* The object that a lock is in. */
+struct origin {
+	u64 object;
+	/* What its slab has objects of: a key of the table of caches. */
+	u64 cache;
+};
+
+#define NAME 40
+
+struct cache {
+	u64 users;
+	char name[NAME];
+};
+
 /* Of a probe on a lock function: its number in the low half, and these. */
 #define TRIES (1ULL << 16)
 #define SPINS (1ULL << 17)

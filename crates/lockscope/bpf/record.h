@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "layout.h"
+#include "object.h"
 
 const volatile struct config config;
 
@@ -151,8 +152,10 @@ static __always_inline struct task *own_slot(void)
 	return task && task->tid == tid ? task : 0;
 }
 
-/* The row of `key`, made if it is new, with the call chain of `ctx` if that is wanted. */
-static __always_inline struct use *row(void *ctx, const struct use_key *key, u64 now, bool chain)
+/* The row of `key`, made if it is new, with the call chain of `ctx` and the object of the lock if these
+ * are wanted. */
+static __always_inline struct use *row(void *ctx, const struct use_key *key, u64 now, bool chain,
+				       bool object)
 {
 	struct use *use = bpf_map_lookup_elem(&uses, key);
 
@@ -167,6 +170,8 @@ static __always_inline struct use *row(void *ctx, const struct use_key *key, u64
 			else
 				lose(LOST_STACKS);
 		}
+		if (object)
+			note_origin(key->lock);
 		/* Another processor may have been first, which is as good. */
 		bpf_map_update_elem(&uses, key, &empty, BPF_NOEXIST);
 		use = bpf_map_lookup_elem(&uses, key);

@@ -128,6 +128,33 @@ impl Row {
     }
 }
 
+/// The object that a lock is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) object: u64,
+    /// A key of the table of caches.
+    pub(crate) cache: u64,
+}
+
+impl Origin {
+    /// `None` if the length is not that of an origin.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 16] = bytes.try_into().ok()?;
+        Some(Self {
+            object: long(bytes, 0)?,
+            cache: long(bytes, 8)?,
+        })
+    }
+}
+
+/// The name of a cache of the slab allocator whose objects are all of one kind; `None` of one that the
+/// kernel merged with others, and of bytes that are none.
+pub(crate) fn cache_name(bytes: &[u8]) -> Option<String> {
+    let users = long(bytes, 0)?;
+    let name = bytes.get(8..)?.split(|byte| *byte == 0).next()?;
+    (users == 1).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
 /// The counters of what was lost, in their order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Loss {
@@ -163,7 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_that_was_merged_has_no_name() {
+        let named = |users: u64| [&users.to_ne_bytes()[..], b"dentry\0\0"].concat();
+        assert_eq!(cache_name(&named(1)).as_deref(), Some("dentry"));
+        assert_eq!(cache_name(&named(2)), None);
+    }
+
+    #[test]
     fn bytes_of_another_length_are_refused() {
+        assert_eq!(Origin::from_bytes(&[0; 15]), None);
+        assert_eq!(cache_name(&[1, 0, 0]), None);
         assert_eq!(Key::from_bytes(&[0; 23]), None);
         assert_eq!(Row::from_bytes(&[0; 88]), None);
     }

@@ -12,6 +12,7 @@ mod guard;
 mod kernel;
 mod launch;
 mod layout;
+mod objects;
 mod offer;
 mod output;
 mod recorder;

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
+use libbpf_rs::btf::Btf;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use libbpf_rs::{
     KprobeMultiOpts, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, Program,
@@ -21,12 +22,13 @@ use crate::trace::{
 };
 use crate::tracer::error::TracerError;
 use crate::tracer::layout::{
-    Config, FRAMES, Key, Loss, OWNED, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
+    Config, FRAMES, Key, Loss, OWNED, Origin, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
+    cache_name,
 };
 use crate::tracer::offer::Offer;
 use crate::tracer::symbols::Symbols;
 use crate::tracer::target::Target;
-use crate::tracer::{calibrate, kernel};
+use crate::tracer::{calibrate, kernel, objects};
 
 const FULL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/full.bpf.o"));
 const CONTENDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/contended.bpf.o"));
@@ -102,7 +104,7 @@ impl Recorder {
             if name.ends_with(".rodata") {
                 map.set_initial_value(&config.bytes())
                     .map_err(failed("configure"))?;
-            } else if ["uses", "births", "objects"].contains(&&*name) {
+            } else if ["uses", "births", "objects", "origins"].contains(&&*name) {
                 map.set_max_entries(options.rows)
                     .map_err(failed("configure"))?;
             }
@@ -389,26 +391,63 @@ impl Recorder {
         }
     }
 
-    /// What is known without an analyzer: the tracepoints of `mmap_lock` say what it is.
+    /// What is known without an analyzer: the tracepoints of `mmap_lock` say what it is, and of a lock
+    /// in an object the slab and the kernel's types.
     fn known_places(&self, uses: &mut [Use]) -> Vec<Place> {
-        if self.options.mode == Mode::Full {
-            return Vec::new();
-        }
         let mut places = Vec::new();
-        for used in uses.iter_mut().filter(|used| used.primitive.0 >= MMAP_LOCK) {
-            used.place = Some(PlaceId(0));
-            places = vec![Place {
-                function: String::new(),
-                file: "mm/mmap_lock.c".into(),
-                line: 0,
-                object: LockObject::Member {
+        let mut known = HashMap::new();
+        let types = Btf::from_vmlinux().ok();
+        let mut place = |object: LockObject, file: &str| {
+            let id = known.entry(object.clone()).or_insert_with(|| {
+                places.push(Place {
+                    function: String::new(),
+                    file: file.into(),
+                    line: 0,
+                    object,
+                });
+                PlaceId(places.len() as u32 - 1)
+            });
+            Some(*id)
+        };
+        let mut fields = HashMap::new();
+        for used in uses.iter_mut() {
+            if self.options.mode == Mode::Contended && used.primitive.0 >= MMAP_LOCK {
+                let object = LockObject::Member {
                     structure: "mm_struct".into(),
                     field: "mmap_lock".into(),
                     offset: None,
-                },
-            }];
+                };
+                used.place = place(object, "mm/mmap_lock.c");
+                continue;
+            }
+            let (Some(types), Some((cache, offset))) = (&types, self.origin_of(used.lock)) else {
+                continue;
+            };
+            let field = fields
+                .entry((cache, offset))
+                .or_insert_with_key(|(cache, offset)| objects::field(types, cache, *offset));
+            if let Some((structure, field)) = field.clone() {
+                let offset = Some(offset);
+                let object = LockObject::Member {
+                    structure,
+                    field,
+                    offset,
+                };
+                used.place = place(object, "");
+            }
         }
         places
+    }
+
+    /// The name of the cache that the object of `lock` is from, and where in it the lock is.
+    fn origin_of(&self, lock: u64) -> Option<(String, u64)> {
+        let look_up = |map: &str, key: u64| {
+            let found = self.map(map).lookup(&key.to_ne_bytes(), MapFlags::ANY);
+            found.ok().flatten()
+        };
+        let origin = Origin::from_bytes(&look_up("origins", lock)?)?;
+        let name = cache_name(&look_up("caches", origin.cache)?)?;
+        Some((name, lock.checked_sub(origin.object)?))
     }
 
     /// Names of the code in the call chains and of the locks that are variables.
