@@ -82,7 +82,8 @@ check-structure: ## in no crate more files import each other in a circle than th
 lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
-	@scripts/setup bpf
+	@scripts/setup bpf clang
+	scripts/bpf --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
