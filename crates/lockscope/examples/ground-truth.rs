@@ -178,7 +178,7 @@ fn holds(count: u64, time: Duration, file: &Path) -> Result<(), Box<dyn Error>> 
     // SAFETY: it stays in this process, and is asked for its own mapping only.
     let faults = unsafe { userfaultfd(UserfaultfdFlags::CLOEXEC)? };
     let flags = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+    // SAFETY: a new mapping at an address of the kernel's choice, without references to it.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, flags, MapFlags::PRIVATE)? };
     let mut api = Api {
         api: 0xaa,

@@ -173,8 +173,8 @@ fn lock(trace: &Trace, uses: &[&Use]) -> Lock {
 /// What lies farther behind a symbol is of a variable that the kernel's table does not have.
 const LARGEST_VARIABLE: u64 = 64 << 10;
 
-/// What the most frequent use that an analyzer could tell says; else the symbol of a variable; else
-/// who takes it.
+/// Returns the name by the most frequent use that an analyzer could identify; else the symbol of a
+/// variable; else the function that takes it.
 fn name<'a>(trace: &'a Trace, uses: &[&Use]) -> (String, bool, Option<&'a Object>) {
     let object = |used: &Use| {
         let place = &trace.places[used.place?.0 as usize];
