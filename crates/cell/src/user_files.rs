@@ -28,8 +28,8 @@ fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
 }
 
 /// Opens the cache of this user: `$XDG_CACHE_HOME/leasehold`, or `~/.cache/leasehold`, with its
-/// secret in the [state directory](state). `None` if there is no such place, or it is
-/// not to be trusted, which is said in the log: programs are compiled every time then.
+/// secret in the [state directory](state). Returns `None` if there is no such directory, or
+/// if it cannot be trusted, which is logged: programs are then compiled every time.
 pub fn user_code_cache() -> Option<Arc<CodeCache>> {
     let (directory, state) = (cache()?, state()?);
     CodeCache::open(&directory, &state.join("cache.key"))

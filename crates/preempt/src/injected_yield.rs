@@ -8,10 +8,9 @@
 //! return address of that call is exchanged for a second entry of the trampoline: the guest yields
 //! at the first instruction after the call.
 //!
-//! All that changes a guest's context or its stack, and all that calls into the engine behind its
-//! back, is here; beside it are only the reading of the engine's layout, verified before it is used
-//! ([`layout`]), and the system calls of timer and signal ([`crate::timer`], [`alarm`]). The
-//! invariants:
+//! All code that changes a guest's context or stack, or calls the engine outside its interface, is
+//! in this file. The reading of the engine's layout, verified before it is used, is in [`layout`];
+//! the system calls of timer and signal are in [`crate::timer`] and [`alarm`]. The invariants:
 //!
 //! 1. *Only between two instructions of a guest's function body* is a context changed
 //!    ([`GuestCode::contains`]). There no lock is held, the store is not being changed, and the
@@ -20,11 +19,11 @@
 //!    before its poll until after it, because its future owns the store.
 //! 3. *Everything that the guest can see is preserved*: general registers, flags, x87, vector and
 //!    mask registers, and the 128 bytes below its stack pointer.
-//! 4. *A changed return address lives at most as long as the poll*, there is at most one, and where
-//!    the call was to return is remembered. It is put back only if it is still there: a host call
-//!    that ends with a trap or an exception does not return, and its frame may have been used for
-//!    something else.
-//!    Fiber stacks stay mapped when they are given back ([`leasehold_slots::stack`]).
+//! 4. *A changed return address lives at most as long as the poll*, there is at most one, and the
+//!    original is kept. It is restored only if the changed address is still in the slot: a host
+//!    call that ends with a trap or an exception does not return, and its frame may have been used
+//!    for something else. Fiber stacks stay mapped when they are given back
+//!    ([`leasehold_slots::stack`]).
 //! 5. *A changed return address is no certainty*: the host may call the guest again before the call
 //!    returns (below), and that guest may never come back. Only a changed context is certain to
 //!    yield: no instruction of a guest lies between it and the engine's `new_epoch`. Until the

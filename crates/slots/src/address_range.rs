@@ -50,8 +50,9 @@ impl AddressRange {
         Ok(reservation)
     }
 
-    /// Reserves a range that is never [`allow`](AddressRange::allow)ed: others put something there, and
-    /// take it away again. What is inaccessible is one mapping then, whoever made it so.
+    /// Reserves a range that is never [`allow`](AddressRange::allow)ed: other code maps something
+    /// there and unmaps it again. The inaccessible part is then one mapping, regardless of its
+    /// origin.
     ///
     /// # Errors
     ///

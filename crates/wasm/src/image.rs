@@ -1,9 +1,9 @@
 //! The initial contents of a program's linear memory, apart from its code.
 //!
-//! A language engine brings 10 to 40 MB of them, the same for every tenant that runs it. As data
-//! segments, they are copied when an instance is made, so that each tenant has all of it for itself.
-//! Taken out of the program and kept as a file in memory, they can be an area that tenants page
-//! in when they touch it, share, and copy when they write to it.
+//! A language engine has 10 to 40 MB of them, the same for every tenant that runs it. Data segments
+//! are copied when an instance is made, so that each tenant has a copy of all of them. Outside the
+//! program, in a file in memory, they can be an area: tenants page it in when they touch it, share
+//! it, and copy pages when they write to them.
 //!
 //! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
 //!    linear memory, and all of them or none ([`segments`]): the code that makes the memory copies

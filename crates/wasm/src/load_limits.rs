@@ -7,8 +7,8 @@
 //! first limit, before it is validated; functions are counted on all threads that compile. The
 //! handlers of a program that throws are counted in a second one.
 //!
-//! The limits are a few times what the largest known programs have. What loading takes at each of them is
-//! measured by `cell/tests/load_costs.rs`, and shown in `docs/reference/program-limits.md`.
+//! The limits are a few times what the largest known programs have. `cell/tests/load_costs.rs`
+//! measures the loading time at each limit; `docs/reference/program-limits.md` shows the results.
 
 use wasmparser::{
     BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,

@@ -6,9 +6,9 @@
 //! file for all its pages from the start. A lack of places therefore refuses growth, and never a
 //! later fault.
 //!
-//! Some parts are shared with other tenants: the [image](leasehold_wasm::image) of the program, of which what is
-//! written to is copied, and [data sets](super::data), which the guest reads. [Regions](super::region)
-//! lie between parts: what is there may change.
+//! Some parts are shared with other tenants: the [image](leasehold_wasm::image) of the program, whose pages
+//! are copied when they are written to, and [data sets](super::data), which are read-only.
+//! [Regions](super::region) lie between parts, because their mappings may change.
 
 use super::parts::{Left, Part, Prepared};
 use super::ranges::Range;

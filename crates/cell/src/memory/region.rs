@@ -1,11 +1,11 @@
 //! Mapped regions: memory through which tenants communicate without a copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
-//!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)): they are in memory as
-//!    long as it has them, and nobody ever waits for a disk because of them.
-//! 2. *Who maps it sets frames aside.* To every other tenant its pages are foreign ones, for each of
-//!    which one of its own frames is conserved (SPC §IV-A). When its reservation is used up it loses
-//!    its own view of a page, and maps it again when it is touched.
+//!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)). The pages stay in
+//!    memory as long as the creator has them, so that no tenant waits for a disk because of them.
+//! 2. *A tenant that maps it sets frames aside.* For every other tenant the pages are foreign, and
+//!    each of them conserves one of its own frames (SPC §IV-A). When its reservation is used up,
+//!    the tenant loses its view of a page, and maps the page again when it touches it.
 //! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
 //!    tenant is about to run ([`withdraw`]). A mapping that is no longer allowed, because the
 //!    creator has ended, the region was dropped or the capability revoked, is removed first. The
