@@ -1,5 +1,5 @@
-//! Lease files are untrusted text: whatever they say, the parser ends without a panic, in one
-//! line of error or in leases that, written down again, read the same.
+//! Lease files are untrusted text: for any text the parser ends without a panic, with one line of
+//! error or with leases that read the same when they are written again.
 #![no_main]
 
 use std::fmt::Write;

@@ -155,7 +155,7 @@ fuzz_target!(|script: Vec<Step>| {
         attachments: Vec::new(),
     };
     for step in script {
-        // What is refused must leave things in order as well.
+        // A refused step must leave the state consistent as well.
         let _ = node.step(step);
         node.pager.audit().expect("invariants");
     }

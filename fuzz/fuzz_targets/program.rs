@@ -2,8 +2,8 @@
 //! behind (the leak sanitizer looks), and what is accepted stays within what a program may take
 //! before its first instruction.
 //!
-//! Needs the wasm engine, which takes minutes to build: behind the feature `engine`, so that the
-//! other targets do without.
+//! It needs the wasm engine, which takes minutes to build, so it is behind the feature `engine` and
+//! the other targets build without it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use leasehold_cell::program::{MAX_DATA_BYTES, MAX_INSTANCES};
 use leasehold_cell::{Cell, CellConfig};
 use libfuzzer_sys::fuzz_target;
 
-/// Nothing runs in it: its engine compiles.
+/// No program runs in it: only its engine compiles.
 static CELL: LazyLock<Cell> =
     LazyLock::new(|| Cell::start(CellConfig::new(Profile::free())).expect("a cell starts"));
 

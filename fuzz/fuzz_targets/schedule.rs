@@ -19,9 +19,9 @@ struct Script {
 
 #[derive(Debug, Arbitrary)]
 struct Event {
-    /// How long after the one before.
+    /// The time since the event before.
     after: u16,
-    /// How long after the event the scheduler is called.
+    /// The delay between the event and the call of the scheduler.
     late: u8,
     who: u8,
     what: What,
@@ -79,7 +79,7 @@ fn pick<T: Copy>(from: &[T], who: u8) -> Option<T> {
     from.get(usize::from(who) % from.len().max(1)).copied()
 }
 
-/// What holds after every invocation.
+/// The conditions that hold after every invocation.
 fn check(scheduler: &Scheduler, servers: &[ServerId]) {
     for &server in servers {
         let Ok(contract) = scheduler.contract(server) else {

@@ -1,4 +1,5 @@
-//! Trace files come from elsewhere: whatever their bytes are, they are refused, or can be reported on.
+//! Trace files come from other machines: whatever their bytes, they are refused, or a report on
+//! them succeeds.
 #![no_main]
 
 use leasehold_lockscope::{Comparison, Report, Score, Trace, VERSION};

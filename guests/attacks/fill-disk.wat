@@ -1,6 +1,6 @@
-;; Writes to the first of two files until it is refused, removes its name and tries the other one; then closes the
-;; first, and tries again until that is not refused any more. Exits with the errno of the first refusal; with
-;; 100 and more where something is not refused that should be, or the other way round.
+;; Writes to the first of two files until it is refused, removes its name and tries the other one;
+;; then closes the first, and tries again until it is not refused. Exits with the errno of the first
+;; refusal, or with 100 and more if a call that must be refused is not, or the reverse.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -30,7 +30,7 @@
     (loop $more
       (br_if $more (i32.eqz (local.tee $errno (call $fill (local.get $first))))))
     (call $must (call $unlink (i32.const 3) (i32.const 0) (i32.const 1)) (i32.const 101))
-    ;; The first file is there as long as it is open.
+    ;; The first file exists as long as it is open.
     (if (i32.eqz (call $fill (local.get $second))) (then (call $exit (i32.const 102))))
     (call $must (call $close (local.get $first)) (i32.const 103))
     (loop $again

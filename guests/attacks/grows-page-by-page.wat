@@ -1,4 +1,4 @@
-;; Grows to 4 MiB, 64 KiB at a time, and writes to all of it: what its lease allows, it must have.
+;; Grows to 4 MiB, 64 KiB at a time, and writes to all of it: it must get what its lease allows.
 (module
   (memory (export "memory") 1)
   (func (export "_start") (local $at i32)

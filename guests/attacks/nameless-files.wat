@@ -1,5 +1,5 @@
-;; Creates a file, writes a page to it and removes its name, a thousand times, keeps all of them open, and ends: each is
-;; freed by its last close. Exits with the errno of what failed.
+;; Creates a file, writes a page to it and removes its name, a thousand times, keeps all of them
+;; open, and ends: each is freed by its last close. Exits with the errno of the failed call.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

@@ -18,7 +18,7 @@
     (i32.store (i32.const 84) (local.get $length))
     (drop (call $fd_write (i32.const 1) (i32.const 80) (i32.const 1) (i32.const 88))))
   (func (export "_start") (local $first i64) (local $second i64) (local $third i64)
-    ;; Tasks share the table of capabilities: what finds a semaphore at 1 is a task.
+    ;; Tasks share the table of capabilities: a program that finds a semaphore at 1 is a task.
     (if (i64.eq (call $semaphore_try_down (i32.const 1)) (i64.const -9))
       (then
         (call $say (i32.const 32) (i32.const 8))

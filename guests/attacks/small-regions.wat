@@ -1,5 +1,5 @@
-;; Makes fourteen regions of one page, each behind a memory that was about to grow, so that what had
-;; been set aside in the swap file for that is left behind each time; then grows to its limit, and
+;; Makes fourteen regions of one page, each behind a memory that was about to grow, so that each
+;; time the places reserved for it in the swap file are left behind; then grows to its limit, and
 ;; spins.
 (module
   (import "leasehold_kernel" "region_create_mapped" (func $create (param i64) (result i64)))

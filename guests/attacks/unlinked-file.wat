@@ -1,5 +1,5 @@
-;; Creates a file, removes its name, writes 64 MiB to it, and ends: the pages go with the last close.
-;; Exits with the errno of what failed.
+;; Creates a file, removes its name, writes 64 MiB to it, and ends: the pages go with the last
+;; close. Exits with the errno of the failed call.
 (module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

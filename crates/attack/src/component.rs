@@ -1,4 +1,4 @@
-//! A core module as a component of the world of attackers.
+//! Wraps a core module as a component of the attackers' world.
 
 use crate::offer::attack_world;
 use anyhow::Result;

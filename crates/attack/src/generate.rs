@@ -1,7 +1,8 @@
 //! Random plans, and changes of plans.
 //!
-//! A plan begins with an idiom more often than not: a way in that chance would seldom find, such as opening a
-//! directory before a file in it. What is called after that, and with what, is drawn from everything offered.
+//! Most plans begin with an idiom: a sequence that chance would seldom find, such as opening a
+//! directory before a file in it. The calls after that, and their arguments, are drawn from
+//! everything offered.
 
 use crate::offer::{Flat, Meaning, Offer, Offers};
 use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, SLOTS, Step, Terms};
@@ -80,7 +81,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The same plan, but for one thing.
+    /// The same plan with one change.
     pub(crate) fn changed(&mut self, plan: &Plan) -> Plan {
         let mut plan = plan.clone();
         match self.rng.u8(..8) {
@@ -188,7 +189,7 @@ impl<'a> Generator<'a> {
             Form::Core => &offers.core,
             Form::Component => &offers.component,
         };
-        // Not one that ends the program: that is what endings are for.
+        // Not a call that ends the program: endings do that.
         loop {
             let offer = &known[self.below(known.len())];
             if !matches!(
@@ -216,7 +217,7 @@ impl<'a> Generator<'a> {
         Argument::Number(NUMBERS[self.below(NUMBERS.len())])
     }
 
-    /// An argument: mostly one that makes sense, for what does not is refused at once.
+    /// An argument: mostly a meaningful one, because others are refused at once.
     fn argument(&mut self, flat: Flat, meaning: Meaning) -> Argument {
         if self.rng.u8(..10) == 0 {
             return self.number();

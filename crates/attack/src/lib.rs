@@ -2,18 +2,19 @@
 //!
 //! Principles:
 //!
-//! 1. **An attack is data.** A [`Plan`] says which host functions a program calls, with which arguments, what it
-//!    holds, what its `cabi_realloc` does and how it ends. It is rendered as text ([`render`]), so that a find is
-//!    a program that a person can read.
+//! 1. **An attack is data.** A [`Plan`] says which host functions a program calls, with which
+//!    arguments, what it holds, what its `cabi_realloc` does and how it ends. It is rendered as
+//!    text ([`render`]), so that a find is a readable program.
 //! 2. **Everything that is offered is called.** The functions are those of the interfaces that a cell offers
 //!    ([`Offers`]), with the types that they have there.
-//! 3. **A promise is measured, not asked for.** Beside the attacker run a victim with a reservation and a
-//!    neighbour that needs its share of what the host has; [`play`] observes both, the process, and the end.
+//! 3. **A promise is measured, not queried.** Beside the attacker run a victim with a reservation
+//!    and a neighbour that needs its share of the host's resources; [`play`] observes both, the
+//!    process, and the end.
 //! 4. **Each attack has a process of its own**, so that a crash or a hang of a cell is a find like any other.
-//! 5. **A find is one that comes again.** It is played several times before it counts, and made smaller as long as
-//!    it still comes ([`search`]).
+//! 5. **A find can be repeated.** It is played several times before it counts, and made smaller as
+//!    long as it still occurs ([`search`]).
 //!
-//! The score of an attack is the largest of its measures, each as a multiple of what was promised
+//! The score of an attack is the largest of its measures, each as a multiple of the promised value
 //! ([`Observation::measures`]): 1 is the promise.
 
 mod component;

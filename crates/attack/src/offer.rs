@@ -1,7 +1,7 @@
-//! What a cell offers to be imported, with the types that core code calls it by.
+//! The imports that a cell offers, with their types in core code.
 //!
-//! Preview 1 and the kernel's module are tables here; of the interfaces of components the WIT packages are read,
-//! so that a function that is added to them is called without anything being written for it.
+//! Preview 1 and the kernel's module are tables here; for the interfaces of components the WIT
+//! packages are read, so that a function that is added to them is called without a change here.
 
 use anyhow::{Context, Result, anyhow};
 use wit_parser::abi::{AbiVariant, WasmType};
@@ -32,7 +32,7 @@ impl Flat {
     }
 }
 
-/// What a parameter stands for.
+/// The meaning of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// A descriptor or a handle.
@@ -55,9 +55,9 @@ pub enum Meaning {
     Handles,
     /// The address of records.
     Zeros,
-    /// How long what the parameter before it points to is.
+    /// The length of the object that the parameter before it points to.
     Length,
-    /// How many of what the parameter before it points to there are.
+    /// The number of objects that the parameter before it points to.
     Count,
 }
 
@@ -237,7 +237,8 @@ fn flat(kind: &WasmType) -> Flat {
     }
 }
 
-/// What the core parameters of a parameter stand for. Where that is fewer than there are, the rest are numbers.
+/// The meanings of the core parameters of a parameter. If there are more core parameters than
+/// meanings, the rest are numbers.
 fn meaning(resolve: &Resolve, kind: &Type) -> Vec<Meaning> {
     match kind {
         Type::String => vec![Meaning::Path, Meaning::Length],

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// A core module or a component.
     pub form: Form,
-    /// What its lease says.
+    /// The terms of its lease.
     pub terms: Terms,
-    /// What its `cabi_realloc` does; only of a component.
+    /// The behaviour of its `cabi_realloc`; only for a component.
     pub realloc: Realloc,
-    /// What it does, in this order.
+    /// Its actions, in this order.
     pub blocks: Vec<Block>,
     /// How it ends.
     pub ending: Ending,
@@ -40,7 +40,7 @@ pub struct Terms {
     pub reserved: bool,
 }
 
-/// What a component's `cabi_realloc` does.
+/// The behaviour of a component's `cabi_realloc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Realloc {
@@ -56,13 +56,13 @@ pub enum Realloc {
     Outside,
 }
 
-/// Steps, and how often they are taken.
+/// Steps, and the number of their repetitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// How often; 0 is for ever.
+    /// The number of repetitions; 0 is for ever.
     pub repeat: u32,
-    /// What is done each time.
+    /// The steps of each repetition.
     pub steps: Vec<Step>,
 }
 
@@ -92,7 +92,7 @@ pub struct Call {
     pub module: String,
     /// Its name there.
     pub name: String,
-    /// What it is given: one for each parameter of the core function.
+    /// Its arguments: one for each parameter of the core function.
     pub arguments: Vec<Argument>,
 }
 
@@ -104,17 +104,17 @@ pub enum Argument {
     Number(i64),
     /// The address of this place.
     At(Place),
-    /// What the call that was the n-th from here, modulo [`SLOTS`], returned.
+    /// The result of the n-th call before this one, modulo [`SLOTS`].
     Result(u8),
     /// The word in the slot of that call, at an offset of so many words.
     Word(u8, u8),
     /// The word at the address that stands in the slot of that call: an element of a list.
     Element(u8),
-    /// How often the block has been repeated.
+    /// The number of repetitions of the block so far.
     Round,
 }
 
-/// How many calls are remembered.
+/// The number of calls that are remembered.
 pub(crate) const SLOTS: u8 = 16;
 
 /// A place in the memory of an attacker, made ready before it begins.

@@ -11,10 +11,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// What a process may take for an attack before it counts as hanging.
+/// The longest time that a process may take for an attack before it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of an attack.
+/// The outcome of an attack.
 pub type Verdict = Result<Observation>;
 
 /// Plays each attack in a process of its own: this program, started with arguments that make it

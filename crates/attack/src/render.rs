@@ -1,7 +1,7 @@
 //! A plan as a program in the text format.
 //!
-//! The first 128 KiB of the memory are laid out as the constants below say; what is above is letters, a slash
-//! after every 63 of them.
+//! The first 128 KiB of the memory are laid out as the constants below say; the rest is letters,
+//! with a slash after every 63 of them.
 
 use crate::component;
 use crate::offer::{Flat, Offer, Offers};
@@ -22,10 +22,10 @@ const REST: u32 = 2 * 65536;
 /// Pages of 64 KiB that an attacker begins with.
 const PAGES: u32 = 18;
 
-/// The program of a plan: the text of its core module, and what a cell loads.
+/// The program of a plan: the text of its core module, and the bytes that a cell loads.
 ///
 /// # Errors
-/// When the plan calls what is not offered.
+/// When the plan calls a function that is not offered.
 pub fn render(plan: &Plan, offers: &Offers) -> Result<(String, Vec<u8>)> {
     let known = match plan.form {
         Form::Core => &offers.core,

@@ -18,29 +18,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For how long the others run before the attacker starts.
+/// The time for which the others run before the attacker starts.
 const QUIET: Duration = Duration::from_millis(120);
 
-/// For how long an attacker runs that is not to be killed earlier.
+/// The time for which an attacker runs unless its plan kills it earlier.
 const MOST: Duration = Duration::from_millis(200);
 
-/// What an end may take before it counts as one that never comes.
+/// The longest time for an end; a later one counts as an end that never comes.
 const END: Duration = Duration::from_secs(5);
 
-/// For how long the others run after the end.
+/// The time for which the others run after the end.
 const AFTER: Duration = Duration::from_millis(60);
 
-/// What every attack is played with.
+/// The equipment with which every attack is played.
 #[derive(Debug, Clone)]
 pub struct Bench {
-    /// What reclaiming costs on this host.
+    /// The costs of reclaiming on this host.
     pub profile: Profile,
     /// The processor of the cell.
     pub cpu: Option<usize>,
 }
 
-/// Plays an attack and says what it did. Takes about half a second, and never more than some seconds: unless the
-/// cell hangs or ends the process.
+/// Plays an attack and returns the observation. Takes about half a second, and never more than some
+/// seconds, unless the cell hangs or ends the process.
 ///
 /// # Errors
 /// When the host refuses a cell, or the plan is no program.
@@ -199,12 +199,12 @@ fn end(handle: &TenantHandle) {
     let _ = handle.wait_for(END);
 }
 
-/// What a tenant wrote since it was last taken.
+/// The output of a tenant since it was last taken.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Everything, but for the part of a word that has not been written to its end.
+    /// Everything except an incomplete last word.
     fn take_words(&self) -> Vec<u8> {
         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = bytes.len() / 8 * 8;
@@ -247,7 +247,7 @@ fn open_descriptors() -> Result<u64> {
     Ok(fewest)
 }
 
-/// A thread that looks at what the process holds.
+/// A thread that watches the memory of the process.
 struct Resident {
     before: u64,
     most: Arc<AtomicU64>,
@@ -269,7 +269,7 @@ impl Resident {
         Ok(Self { before, most, stop })
     }
 
-    /// What it held at most beyond what it held when the watch began, bytes.
+    /// The most memory that it held, less that at the start of the watch, bytes.
     fn most(&self) -> u64 {
         self.most.load(Relaxed).saturating_sub(self.before)
     }

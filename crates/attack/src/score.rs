@@ -1,4 +1,4 @@
-//! What an attack did, as multiples of what was promised.
+//! The effects of an attack, as multiples of the promised values.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub(crate) const HOST_BYTES: u64 = 24 << 20;
 /// Descriptors that the process opens for itself meanwhile.
 const DESCRIPTORS: u64 = 3;
 
-/// What was observed while an attack was played.
+/// The observations of one attack.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
@@ -19,9 +19,9 @@ pub struct Observation {
     pub refused: Option<String>,
     /// How it ended.
     pub exit: String,
-    /// What its end was charged, ns of processor time.
+    /// The charge for its end, ns of processor time.
     pub charged_ns: u64,
-    /// What it took.
+    /// The time that it took.
     pub took_ns: u64,
     /// From the request to the report of its end, ns of wall time.
     pub end_wall_ns: u64,
@@ -33,7 +33,7 @@ pub struct Observation {
     pub quiet_latest_ns: u64,
     /// Calls of the neighbour that were refused.
     pub neighbour_refused: u64,
-    /// What the process held at most beyond what it held before, bytes.
+    /// The most memory that the process held, less that before, bytes.
     pub grown_bytes: u64,
     /// Linear memory of the attacker's lease, bytes.
     pub lease_bytes: u64,
@@ -41,16 +41,16 @@ pub struct Observation {
     pub descriptors_left: u64,
     /// Host steps that took longer than their row says: the row, how long the longest took, and its bound, ns.
     pub steps: Vec<(String, u64, u64)>,
-    /// What became of the process, if it did not report.
+    /// The outcome of the process, if it did not report.
     pub broken: Option<String>,
 }
 
 /// A measure of an attack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measure {
-    /// What is measured.
+    /// The measured quantity.
     pub name: &'static str,
-    /// As a multiple of what was promised.
+    /// As a multiple of the promised value.
     pub ratio: f64,
     /// In words.
     pub text: String,
@@ -90,7 +90,7 @@ impl Observation {
                 ),
             );
         }
-        // What the host does by itself is no find.
+        // A delay of the host alone is no find.
         let late = self.victim_latest_ns.saturating_sub(self.quiet_latest_ns);
         add(
             "victim",

@@ -18,12 +18,12 @@ const REPLAYS: usize = 4;
 /// Most plans that are tried to make a find smaller.
 const SHRINKS: usize = 60;
 
-/// How a search is done.
+/// The parameters of a search.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// For how long.
+    /// The time for which it searches.
     pub time: Duration,
-    /// Which plans are drawn.
+    /// The seed that determines the plans.
     pub seed: u64,
     /// Plays them.
     pub player: Player,
@@ -34,26 +34,26 @@ pub struct Search {
 pub struct Find {
     /// The attack.
     pub plan: Plan,
-    /// What it broke, the worst time.
+    /// The promise that it broke, in the worst run.
     pub measure: Measure,
-    /// How often it was broken of how many times.
+    /// How often it was broken, and in how many runs.
     pub times: (usize, usize),
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Plans that were played.
     pub played: u64,
     /// How many of them a cell did not start.
     pub refused: u64,
-    /// What broke a promise, once for each measure.
+    /// Attacks that broke a promise, one for each measure.
     pub finds: Vec<Find>,
     /// The worst of each measure that broke nothing, or only once.
     pub nearest: Vec<(Plan, Measure)>,
 }
 
-/// Where a search is.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Since it began.
@@ -112,7 +112,7 @@ impl Search {
         Ok(found)
     }
 
-    /// Looks at everything that was measured of a plan.
+    /// Examines all measures of a plan.
     fn look(&self, plan: &Plan, observation: &Observation, found: &mut Found) -> Result<()> {
         for measure in observation.measures() {
             let is_found = found
@@ -158,7 +158,7 @@ impl Search {
                 if tried > SHRINKS {
                     return Ok(plan);
                 }
-                // Twice: what comes by chance only is not smaller.
+                // Twice: a violation by chance does not make a plan smaller.
                 let breaks = |plan: &Plan| -> Result<bool> {
                     let measures = self.player.play(plan)?.measures();
                     Ok(measures

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct CellConfig {
     /// The core to pin the cell's thread to, if any.
     pub cpu: Option<usize>,
-    /// What reclaiming costs on this host.
+    /// The costs of reclaiming on this host.
     pub profile: Profile,
     /// Grouped, or object by object: the baseline of BRR fig. 7 and 8.
     pub mode: Mode,

@@ -253,7 +253,7 @@ pub enum ProfileError {
     Damaged {
         /// The profile.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// It belongs to another host or another version.

@@ -31,7 +31,7 @@ pub enum OwnedError {
     System {
         /// What was looked at.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It belongs to another user.

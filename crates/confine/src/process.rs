@@ -51,7 +51,7 @@ pub enum ConfineError {
     System {
         /// Which one.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The filter of system calls.

@@ -47,7 +47,7 @@ pub enum TraceError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         fault: Malformed,
     },
 }

@@ -51,7 +51,7 @@ pub struct WorkloadRow {
     pub what: String,
     /// For how many seconds it ran.
     pub seconds: f64,
-    /// What it took.
+    /// The time that it took.
     pub taken: Total,
     /// The part of it that no other workload took.
     pub private: Total,

@@ -8,7 +8,7 @@ use crate::lex::{self, Token};
 use crate::preprocess::Macros;
 use crate::source::SourceFile;
 
-/// Lines that most functions have fewer of, and lines that all have fewer of.
+/// A number of lines that most functions stay below, and one that all stay below.
 const LINES: [u32; 2] = [250, 4000];
 
 /// A function's parameters and statements.
@@ -38,7 +38,7 @@ impl Body {
             {
                 return Self::new(expand(macros, raw[found].to_vec()));
             }
-            // What stands there is a macro that makes the function, or all of it but the body.
+            // The line has a macro that makes the function, or all of it except the body.
             let end = raw.iter().position(|token| token.is("(")).unwrap_or(0);
             let end = lex::after_closing(&raw, end);
             let (head, rest) = raw.split_at(end);

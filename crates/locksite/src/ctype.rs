@@ -94,7 +94,7 @@ impl CType {
         }
     }
 
-    /// What a pointer of this type points to, or what an array has.
+    /// The type that a pointer of this type points to, or the element of an array.
     pub(crate) fn target(&self) -> Option<Self> {
         if self.pointers > 0 {
             return Some(Self {
@@ -120,7 +120,7 @@ impl CType {
         self.pointers == 0 && matches!(self.resolved(), Some(Type::Aggregate { .. }))
     }
 
-    /// What a call of a function of this type, or of a pointer to it, returns.
+    /// The type that a call of a function of this type, or of a pointer to it, returns.
     pub(crate) fn returned(&self) -> Option<Self> {
         match self.resolved()? {
             Type::Function { returns } => Some(self.inside(*returns)),

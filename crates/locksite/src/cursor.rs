@@ -1,5 +1,5 @@
-//! A place in a list of tokens that moves forward: what the reader of expressions and the reader of
-//! conditions have in common.
+//! A place in a list of tokens that moves forward. The readers of expressions and of conditions
+//! share it.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ const OPERATORS: [&[&str]; 10] = [
     &["*", "/", "%"],
 ];
 
-/// How many levels of operators there are: behind the last one are operands.
+/// The number of levels of operators: operands come after the last one.
 pub(crate) const LEVELS: usize = OPERATORS.len();
 
 /// A place in a list of tokens.
@@ -50,33 +50,33 @@ impl<'t> Cursor<'t> {
         self.peek().is_some_and(|token| token.is(text))
     }
 
-    /// Goes over the next token if it is this one.
+    /// Skips the next token if it is this one.
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         let found = self.sees(text);
         self.at += usize::from(found);
         found
     }
 
-    /// Goes over as many tokens.
+    /// Skips this many tokens.
     pub(crate) fn skip(&mut self, tokens: usize) {
         self.at += tokens;
     }
 
-    /// The next token, if there is one, which is gone over.
+    /// Takes the next token, if there is one.
     pub(crate) fn take(&mut self) -> Option<&'t Token> {
         let token = self.peek()?;
         self.at += 1;
         Some(token)
     }
 
-    /// Goes over the next token if it is a word.
+    /// Takes the next token if it is a word.
     pub(crate) fn word(&mut self) -> Option<Rc<str>> {
         let token = self.peek().filter(|token| token.is_word())?;
         self.at += 1;
         Some(Rc::clone(&token.text))
     }
 
-    /// Goes over an operator of this level, if one is next.
+    /// Takes an operator of this level, if one is next.
     pub(crate) fn operator(&mut self, level: usize) -> Option<&'static str> {
         let operators = OPERATORS.get(level)?;
         operators
@@ -85,8 +85,8 @@ impl<'t> Cursor<'t> {
             .find(|operator| self.eat(operator))
     }
 
-    /// Goes over a bracket, which is next, and what closes it: what is between them. None if there
-    /// is nothing left.
+    /// Skips the bracket that is next and the one that closes it, and returns the tokens between
+    /// them. None if no token is left.
     pub(crate) fn bracketed(&mut self) -> Option<&'t [Token]> {
         let end = lex::after_closing(self.tokens, self.at);
         let inside = self.tokens.get(self.at + 1..end.checked_sub(1)?)?;

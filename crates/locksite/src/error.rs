@@ -1,4 +1,4 @@
-//! What can go wrong when a kernel's debug information is read.
+//! Errors of reading a kernel's debug information.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file is not an ELF file that can be used.
@@ -18,7 +18,7 @@ pub enum Error {
     Elf {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: object::Error,
     },
     /// Debug information is malformed.
@@ -26,7 +26,7 @@ pub enum Error {
     Dwarf {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: gimli::Error,
     },
     /// A file has no debug information.

@@ -1,5 +1,5 @@
-//! Macro expansion: what the compiler saw. Every token of an expansion is on the line where the
-//! macro was used, as compilers say in the debug information of it.
+//! Macro expansion, as the compiler does it. Every token of an expansion is on the line where the
+//! macro was used, as in the debug information that compilers write.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::lex::{self, Kind, Token};
 use crate::preprocess::Macros;
 use crate::source::Macro;
 
-/// More tokens than this are no function of a kernel.
+/// No function of a kernel has more tokens.
 const MAX_TOKENS: usize = 400_000;
 
 /// The tokens with all macros expanded but those that are understood as they are
@@ -52,7 +52,7 @@ impl Expansion<'_> {
         out
     }
 
-    /// What the token stands for if it is the use of a macro; its arguments are then taken off
+    /// The replacement of the token if it is the use of a macro; its arguments are then taken from
     /// the input.
     fn replacement(&mut self, token: &Token, input: &mut VecDeque<Token>) -> Option<Vec<Token>> {
         if !token.is_word() || intrinsic::known(&token.text) || self.active.contains(&token.text) {
@@ -151,7 +151,7 @@ impl Expansion<'_> {
             }
             match argument(&token.text).filter(|_| token.is_word()) {
                 Some(plain) if body.get(at).is_some_and(|next| next.is("##")) => {
-                    // Nothing pasted to something is something: `EndOfMacro` with no name.
+                    // Pasting nothing to a token leaves the token: `EndOfMacro` with no name.
                     if plain.is_empty() {
                         out.push(Token {
                             kind: Kind::EndOfMacro,

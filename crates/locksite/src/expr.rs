@@ -1,5 +1,5 @@
-//! C expressions, as far as they denote objects: what is computed with numbers is kept, but not
-//! understood.
+//! C expressions, as far as they denote objects. Computations with numbers are kept, but not
+//! interpreted.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ pub(crate) struct TypeName {
     pub(crate) pointers: u32,
 }
 
-/// What a type name is made of.
+/// The base of a type name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Base {
     /// `struct x` or `union x`.
@@ -93,7 +93,7 @@ impl Expr {
         Parser::new(tokens, is_type).assignment()
     }
 
-    /// What one argument of a call is: an expression, or a type.
+    /// Reads one argument of a call: an expression, or a type.
     pub(crate) fn of_argument(tokens: &[Token], is_type: &dyn Fn(&str) -> bool) -> Option<Self> {
         match type_name(tokens, is_type) {
             Some((found, [])) => Some(Self::Type(found)),
@@ -102,7 +102,7 @@ impl Expr {
     }
 }
 
-/// Expressions nest; deeper than this, text is no expression of a kernel.
+/// The deepest nesting of expressions in a kernel's text.
 const MAX_DEPTH: u32 = 200;
 
 /// Words that a type may begin with.

@@ -1,4 +1,4 @@
-//! A kernel that can be asked about its locks: its image, its modules and its source.
+//! A kernel whose locks can be queried: its image, its modules and its source.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -63,8 +63,8 @@ impl Paths {
 /// A place in the code of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// An address of the kernel's image, as it was linked: the running address less what the
-    /// kernel was moved by (`_text` there minus `_text` in the image).
+    /// An address of the kernel's image, as it was linked: the running address less the kernel's
+    /// displacement (`_text` there minus `_text` in the image).
     Linked(u64),
     /// So many bytes into the function of that name, in a module or, for `None`, the image.
     Symbol {
@@ -74,7 +74,7 @@ pub enum Code {
         symbol: String,
         /// Bytes from its start.
         offset: u64,
-        /// How long it is, if that is known: static functions can share a name.
+        /// Its length, if that is known: static functions can share a name.
         size: Option<u64>,
     },
 }
@@ -155,7 +155,7 @@ impl Kernel {
 
     /// Which lock `primitive` takes when it is called through `chain`, return addresses from the
     /// innermost on. The first argument of the primitive is the lock, as of all that LockScope's
-    /// table 3 names. A longer chain never hurts; a wrapper needs the caller.
+    /// table 3 names. A longer chain never does harm; a wrapper needs the caller.
     ///
     /// Costs milliseconds, and some ten more for each unit seen for the first time.
     ///
@@ -272,7 +272,7 @@ impl Kernel {
     /// The debug information of a module.
     ///
     /// # Errors
-    /// [`Error::NoModule`] when there is no file for it, and whatever is wrong with the file.
+    /// [`Error::NoModule`] when there is no file for it, and errors of reading the file.
     fn module(&self, name: &str) -> Result<Rc<Image>, Error> {
         let name = name.replace('-', "_");
         if let Some(image) = self.modules.borrow().get(&name) {
@@ -401,7 +401,7 @@ impl Kernel {
     }
 }
 
-/// More steps than this are never needed.
+/// The most steps that are ever needed.
 const MAX_STEPS: usize = 24;
 
 /// Notes all debug files of modules below a directory: `ext4.ko.debug`, or `ext4.ko`.

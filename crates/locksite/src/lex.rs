@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier or a keyword.
@@ -126,7 +126,7 @@ fn at_line_end(bytes: &[u8], at: usize) -> bool {
     matches!(bytes.get(at), None | Some(b'\n' | b'\r'))
 }
 
-/// What begins at `at`, and where it ends: always beyond `at`, at a character boundary.
+/// The token that begins at `at`, and where it ends: always beyond `at`, at a character boundary.
 fn token_at(text: &str, at: usize) -> (Kind, usize) {
     let bytes = text.as_bytes();
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';

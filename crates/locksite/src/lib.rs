@@ -1,20 +1,22 @@
-//! Which lock of the Linux kernel is taken at a call site: the object and the field.
+//! Finds the lock of the Linux kernel that is taken at a call site: the object and the field.
 //!
-//! A tracer sees an address and a call chain. LockScope (Anjali and Swift, *Locked In, Leaked
-//! Out: Measuring Isolation via Kernel Locks*) asks for the object that the lock is a member of,
-//! for that is what two workloads share (§4.2, table 4). Here the answer comes from the kernel's
-//! debug information and its source, without compiling anything.
+//! A tracer sees an address and a call chain. LockScope (Anjali and Swift, *Locked In, Leaked Out:
+//! Measuring Isolation via Kernel Locks*) asks for the object that the lock is a member of, because
+//! two workloads share that object (§4.2, table 4). Here the answer comes from the kernel's debug
+//! information and its source, without compiling anything.
 //!
 //! # Principles
-//! 1. **The debug information says where.** Which functions are inlined at an address, and at
-//!    which line each is called, DWARF knows; no guess is made by names.
-//! 2. **The source says what.** The argument of the lock function is read in the text, with the
+//! 1. **The debug information says where.** DWARF tells which functions are inlined at an address,
+//!    and at which line each is called; nothing is guessed from names.
+//! 2. **The source says which.** The argument of the lock function is read in the text, with the
 //!    macros that the unit sees under the kernel's configuration.
-//! 3. **Types come from the binary.** Members, offsets and what functions return are those of the
-//!    unit that the code is in, so two structures of one name are never confused.
-//! 4. **Wrappers are found, not listed.** If the lock is a parameter, the caller is asked.
-//! 5. **What is not understood is said.** It is [`Lock::Unknown`], with the reason, and is
-//!    counted. Where the text chooses between locks at run time, the first is named.
+//! 3. **Types come from the binary.** Members, offsets and the results of functions are those of
+//!    the unit that the code is in, so two structures of one name are never confused.
+//! 4. **Wrappers are found, not listed.** If the lock is a parameter, the caller's argument is
+//!    followed.
+//! 5. **Unknown locks are reported.** An expression that is not understood becomes
+//!    [`Lock::Unknown`], with the reason, and is counted. Where the text chooses between locks at
+//!    run time, the first is named.
 #![forbid(unsafe_code)]
 
 mod body;

@@ -114,7 +114,7 @@ fn address(word: &str) -> Result<Code> {
     })
 }
 
-/// How much was mapped, by acquisitions and by unique locks. A unique lock is one name in one
+/// The part that was mapped, by acquisitions and by unique locks. A unique lock is one name in one
 /// function of one file, as LockScope counts (§4.2); of one without a name, the call counts.
 #[derive(Default)]
 struct Coverage {

@@ -3,14 +3,15 @@
 use crate::ctype::CType;
 use crate::site::Lock;
 
-/// What the members are counted from.
+/// The start from which the members are counted.
 #[derive(Clone)]
 enum Root {
-    /// Something that a pointer points to.
+    /// An object that a pointer points to.
     Pointed,
     Variable(String),
     OnStack(String),
-    /// What a pointer in an object or a variable points to: that much is known of the lock.
+    /// The object that a pointer in an object or a variable points to; no more is known of the
+    /// lock.
     Loaded(Box<Origin>),
 }
 
@@ -45,7 +46,7 @@ impl Origin {
         }
     }
 
-    /// What some pointer points to.
+    /// The object that some pointer points to.
     pub(crate) fn pointed() -> Self {
         Self::new(Root::Pointed)
     }
@@ -60,7 +61,7 @@ impl Origin {
         Self::new(Root::OnStack(name.to_owned()))
     }
 
-    /// What the pointer points to that is stored here.
+    /// The object that the pointer stored here points to.
     pub(crate) fn loaded(self) -> Self {
         let step = self.step;
         Self {
@@ -69,7 +70,7 @@ impl Origin {
         }
     }
 
-    /// The member of that name in what is here, an `owner`.
+    /// The member of that name in the object here, an `owner`.
     pub(crate) fn member(mut self, owner: &CType, field: &str) -> Option<(Self, CType)> {
         let found = owner.member(field)?;
         match (owner.name(), self.members.last_mut(), &mut self.root) {
@@ -99,7 +100,7 @@ impl Origin {
         }
     }
 
-    /// A processor's own copy of what is here.
+    /// A processor's own copy of the object here.
     pub(crate) fn per_cpu(self) -> Self {
         Self {
             per_cpu: true,
@@ -126,7 +127,7 @@ impl Origin {
     }
 
     /// The lock. The structure that declares it is its object (LockScope §4.2): the last one that
-    /// is no lock itself. Of what comes before, the lock is a part.
+    /// is no lock itself. The lock is a part of the structures before.
     pub(crate) fn lock(&self) -> Option<Lock> {
         let Some(last) = self.members.iter().rposition(|member| !member.in_lock) else {
             return self.bare_lock();

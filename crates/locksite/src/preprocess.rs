@@ -1,4 +1,4 @@
-//! Which macros a compilation unit sees, as its preprocessor would have found them: includes are
+//! The macros that a compilation unit sees, as its preprocessor would have found them: includes are
 //! followed, conditions are decided by the kernel's configuration.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) struct Macros {
     earlier: HashMap<Rc<str>, Rc<Macro>>,
 }
 
-/// Headers that every file of a kernel gets before its first line (`LINUXINCLUDE` and
+/// Headers that are included before the first line of every file of a kernel (`LINUXINCLUDE` and
 /// `KBUILD_CFLAGS` of the kernel's Makefile).
 const FORCED: [&str; 2] = ["include/linux/kconfig.h", "include/linux/compiler_types.h"];
 
@@ -27,7 +27,7 @@ const SEARCHED: [&str; 4] = [
     "include/uapi",
 ];
 
-/// What the compiler defines of itself and the Makefile for it, as far as headers ask.
+/// The macros that the compiler and the Makefile define, as far as headers need them.
 const PREDEFINED: [(&str, &str); 14] = [
     ("__KERNEL__", "1"),
     ("__x86_64__", "1"),
@@ -45,10 +45,10 @@ const PREDEFINED: [(&str, &str); 14] = [
     ("__OPTIMIZE__", "1"),
 ];
 
-/// Headers include each other; deeper than this, something is wrong.
+/// Headers include each other; a deeper nesting is an error.
 const MAX_DEPTH: usize = 150;
 
-/// Macros in a condition stand for others; more often than this, something is wrong.
+/// Macros in a condition stand for others; a longer chain is an error.
 const MAX_EXPANSIONS: u32 = 16;
 
 impl Macros {
@@ -113,8 +113,8 @@ impl Macros {
         }
     }
 
-    /// The tokens of a file from `first` on, without what conditions leave out, at most `limit`
-    /// lines.
+    /// The tokens of a file from `first` on, without the parts that conditions leave out, at most
+    /// `limit` lines.
     pub(crate) fn lines(&self, file: &SourceFile, first: u32, limit: u32) -> Vec<Token> {
         let end = file.line_count().min(first.saturating_add(limit)) + 1;
         let mut conditions = Conditions::default();
@@ -157,14 +157,14 @@ impl Macros {
         conditions.active()
     }
 
-    /// The value of a condition; of what cannot be evaluated, false.
+    /// The value of a condition; false if it cannot be evaluated.
     fn holds(&self, condition: &[Token]) -> bool {
         let tokens = self.answered(condition.to_vec(), MAX_EXPANSIONS);
         let mut evaluation = Evaluation(Cursor::new(&tokens));
         evaluation.conditional() != 0
     }
 
-    /// Replaces names by what they stand for, and questions about names by their answers.
+    /// Replaces names by their values, and questions about names by their answers.
     fn answered(&self, tokens: Vec<Token>, depth: u32) -> Vec<Token> {
         let mut out: Vec<Token> = Vec::new();
         let mut at = 0;
@@ -254,7 +254,7 @@ fn find(sources: &Sources, named: &str, from: &str, main: &str) -> Option<String
     }
     places.extend(SEARCHED.map(str::to_owned));
     places.push(directory(main));
-    // What the build generates stands for the generic header mostly.
+    // Headers that the build generates mostly stand for the generic one.
     let generic = name
         .strip_prefix("asm/")
         .map(|rest| format!("include/asm-generic/{rest}"));

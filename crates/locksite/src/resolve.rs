@@ -1,9 +1,9 @@
 //! From a call chain to the lock that is taken at its end.
 //!
-//! The argument of the lock function is an expression in the text of a function. It is followed
-//! to where the lock is: through members, through variables to what was assigned to them, through
+//! The argument of the lock function is an expression in the text of a function. It is followed to
+//! the place of the lock: through members, through variables to their assigned values, through
 //! functions that return a pointer to a lock, and, when it is a parameter, to the caller. So a
-//! function around a lock function needs not be listed as a wrapper: it is one if the lock is its
+//! function around a lock function need not be listed as a wrapper: it is one if the lock is its
 //! parameter (LockScope §4.2 finds 335 of them).
 
 use std::cell::Cell;
@@ -21,13 +21,14 @@ use crate::site::Reason;
 /// Expressions that are followed for one lock, at most.
 const MAX_EVALUATIONS: u32 = 4_000;
 
-/// How deep one expression may lead to another.
+/// The longest chain of expressions that lead to each other.
 const MAX_DEPTH: u32 = 48;
 
 /// Functions that a call chain may lack between two of its steps (tail calls), at most.
 const MAX_MISSING: u32 = 3;
 
-/// How far from the line of the debug information a call may be: it can be that of the statement.
+/// The greatest distance of a call from the line in the debug information, which can be the line of
+/// the statement.
 const MAX_LINES_OFF: u32 = 12;
 
 /// The function of a step, and the line in it that calls the step before.
@@ -42,7 +43,7 @@ pub(crate) struct Resolver<'k> {
     kernel: &'k Kernel,
     chain: Vec<ChainStep>,
     evaluations: Cell<u32>,
-    /// An argument was asked for whose caller is not in the chain.
+    /// An argument was needed whose caller is not in the chain.
     left_chain: Cell<bool>,
 }
 
@@ -159,7 +160,7 @@ impl<'k> Resolver<'k> {
         (self.evaluations.get() < MAX_EVALUATIONS).then_some(())
     }
 
-    /// What the value of an expression points to.
+    /// The object that the value of an expression points to.
     fn target(&self, expr: &Expr, scope: &Rc<Scope>, lets: &[Let], depth: u32) -> Option<Origin> {
         self.spend()?;
         if depth > MAX_DEPTH {
@@ -192,8 +193,8 @@ impl<'k> Resolver<'k> {
         }
     }
 
-    /// What is known of a pointer by its type alone: that it points to an object, unless it
-    /// points to a lock, which can be anywhere.
+    /// The origin of a pointer by its type alone: that it points to an object, unless it points to
+    /// a lock, which can be anywhere.
     fn by_type(&self, ctype: Option<CType>) -> Option<Origin> {
         let target = ctype?.target()?;
         (target.is_aggregate() && !target.is_lock()).then(Origin::pointed)
@@ -225,7 +226,7 @@ impl<'k> Resolver<'k> {
             .or_else(|| self.target(value, scope, lets, depth))
     }
 
-    /// What a variable points to, or, if it is an array, the variable.
+    /// The object that a variable points to, or, if it is an array, the variable.
     fn named(
         &self,
         name: &Rc<str>,
@@ -260,7 +261,7 @@ impl<'k> Resolver<'k> {
         followed.or_else(|| self.by_type(ctype))
     }
 
-    /// What the argument for a parameter points to.
+    /// The object that the argument for a parameter points to.
     fn argument(&self, scope: &Rc<Scope>, index: usize, depth: u32) -> Option<Origin> {
         match &scope.caller {
             Caller::Call {
@@ -296,7 +297,7 @@ impl<'k> Resolver<'k> {
         }
     }
 
-    /// What was assigned to a variable that points somewhere.
+    /// The object that was assigned to a pointer variable.
     fn assigned(&self, name: &str, scope: &Rc<Scope>, to_lock: bool, depth: u32) -> Option<Origin> {
         let body = scope.body.as_ref()?;
         let is_type = |name: &str| scope.is_type(name);
@@ -307,7 +308,7 @@ impl<'k> Resolver<'k> {
                 !origin.is_bare()
             }
         };
-        // What was assigned last counts, and without knowing which that is, any.
+        // The last assignment counts; if the last one is not known, any does.
         let mut values = body.assigned(name, &is_type);
         let line = self.line_in(scope);
         values.sort_by_key(|(assigned, _)| (*assigned > line, std::cmp::Reverse(*assigned)));
@@ -328,7 +329,7 @@ impl<'k> Resolver<'k> {
             })
     }
 
-    /// What a function stores where its parameter points to.
+    /// The object that a function stores through its parameter.
     fn stored_by(&self, scope: &Rc<Scope>, index: usize, depth: u32) -> Option<Origin> {
         let body = scope.body.as_ref()?;
         let (name, _) = scope.parameters().into_iter().nth(index)?;
@@ -362,7 +363,7 @@ impl<'k> Resolver<'k> {
         step.map_or(u32::MAX, |step| step.line)
     }
 
-    /// What the pointer points to that a function returns.
+    /// The object that a function's result points to.
     fn returned(
         &self,
         function: &Expr,
@@ -403,7 +404,7 @@ impl<'k> Resolver<'k> {
         found.or_else(|| self.by_type(ctype))
     }
 
-    /// What a pointer points to that is stored in an object.
+    /// The object that a pointer stored in an object points to.
     fn stored(
         &self,
         expr: &Expr,

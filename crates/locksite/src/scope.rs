@@ -1,4 +1,4 @@
-//! A function at work: its text, its variables, and where its parameters come from.
+//! A function that is examined: its text, its variables, and where its parameters come from.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::expr::{Base, Expr, Let, TypeName};
 use crate::image::Image;
 use crate::unit::{Function, Naming, Unit, Variable};
 
-/// Where the arguments of a function are.
+/// The place of a function's arguments.
 pub(crate) enum Caller {
     /// In the step of the call chain with that number, further out.
     Step(usize),
@@ -20,7 +20,7 @@ pub(crate) enum Caller {
     },
 }
 
-/// A function that is looked at.
+/// A function that is examined.
 pub(crate) struct Scope {
     pub(crate) image: Rc<Image>,
     pub(crate) unit: Rc<Unit>,
@@ -31,13 +31,13 @@ pub(crate) struct Scope {
     params: OnceCell<Vec<Let>>,
 }
 
-/// What a name in a function means.
+/// The meaning of a name in a function.
 pub(crate) enum Meaning {
     /// The parameter with that number.
     Parameter(usize),
     /// A variable of one call of the function.
     Local,
-    /// A variable that there is once.
+    /// A variable that exists once.
     Global,
 }
 
@@ -65,8 +65,8 @@ impl Scope {
         self.unit.type_named(Naming::Typedef, name).is_some()
     }
 
-    /// What the name means, and its type if that is known. The debug information is asked first,
-    /// and then the text, for the compiler leaves out what it optimised away.
+    /// The meaning of the name, and its type if that is known. The debug information comes first
+    /// and then the text, because the compiler leaves out variables that it optimised away.
     pub(crate) fn meaning(&self, name: &str) -> Option<(Meaning, Option<CType>)> {
         let named = |list: &[Variable]| list.iter().position(|variable| variable.name == name);
         let ctype =

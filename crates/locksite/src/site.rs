@@ -1,4 +1,4 @@
-//! What was found out about a place where a lock is taken.
+//! The result for a place where a lock is taken.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub enum Lock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// No debug information speaks of the code: assembly, or a module without a debug file.
+    /// No debug information covers the code: assembly, or a module without a debug file.
     NoDebugInformation,
     /// The function's text was not found in the source tree.
     NoSource,

@@ -21,7 +21,7 @@ pub(crate) struct Macro {
 }
 
 impl Macro {
-    /// `line` of what follows `#define`: a name, perhaps parameters, and the text.
+    /// `line` is the text after `#define`: a name, perhaps parameters, and the text.
     fn parse(definition: &str) -> Option<(Rc<str>, Self)> {
         let definition = definition.trim_start();
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -64,7 +64,7 @@ impl Macro {
         }
     }
 
-    /// What it stands for.
+    /// Its replacement.
     pub(crate) fn body(&self) -> &[Token] {
         self.body.get_or_init(|| lex::tokens(&self.text, 0))
     }

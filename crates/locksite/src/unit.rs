@@ -1,5 +1,5 @@
-//! What the debug information of one compilation unit says: its functions with their variables,
-//! which code was inlined where, its types, and the source line of each instruction.
+//! The debug information of one compilation unit: its functions with their variables, which code
+//! was inlined where, its types, and the source line of each instruction.
 
 use std::collections::HashMap;
 
@@ -78,7 +78,7 @@ pub(crate) enum Type {
     Scalar,
 }
 
-/// How a C type is named.
+/// The kind of a C type's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Naming {
     /// `struct x`, `union x`.
@@ -87,8 +87,8 @@ pub(crate) enum Naming {
     Typedef,
 }
 
-/// One step of a call chain as the debug information tells it: a function, and the line in it
-/// that is being executed.
+/// One step of a call chain by the debug information: a function, and the line in it that is being
+/// executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) function: FunctionId,
@@ -204,7 +204,7 @@ impl Unit {
     }
 }
 
-/// What the entries around the current one are.
+/// The entry around the current one.
 #[derive(Clone, Copy)]
 enum Context {
     /// A function that is declared here.
@@ -309,7 +309,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         Ok(())
     }
 
-    /// Notes what the entry says, and returns what it is to the entries inside.
+    /// Records the entry, and returns its context for the entries inside.
     fn read_entry(&mut self, entry: &Entry<'a>) -> Result<(Context, Option<usize>), gimli::Error> {
         let (outer, extent) = self
             .nesting

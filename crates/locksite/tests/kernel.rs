@@ -1,5 +1,5 @@
-//! A small kernel of our own, compiled when the test runs: each of its functions takes its lock
-//! in one of the shapes in which real ones do, and which lock it is was written down by hand.
+//! A small test kernel, compiled when the test runs. Each of its functions takes its lock in one of
+//! the forms that real ones use; the expected locks were written by hand.
 
 mod common;
 
@@ -19,7 +19,7 @@ const PRIMITIVES: [&str; 6] = [
     "down_write",
 ];
 
-/// What each function takes, in the order of its calls.
+/// The locks that each function takes, in the order of its calls.
 const LOCKS: [(&str, &[&str]); 44] = [
     ("member", &["inode.i_lock"]),
     ("member_of_member", &["inode.i_mapping.tree_lock"]),
@@ -96,7 +96,7 @@ const CHAINS: [(&[&str], &str, &str); 3] = [
     ),
 ];
 
-/// The kernel, compiled, and what is called from where in it.
+/// The compiled kernel and its calls.
 struct Compiled {
     _directory: tempfile::TempDir,
     kernel: Kernel,

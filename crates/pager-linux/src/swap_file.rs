@@ -22,7 +22,7 @@ pub enum SwapFileError {
         path: PathBuf,
         /// What was done.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Its pages would be in memory, which a swap file is there to save.

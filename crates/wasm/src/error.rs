@@ -18,7 +18,7 @@ pub enum ProgramError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// More than [`MAX_PROGRAM_BYTES`].

@@ -1,6 +1,6 @@
-//! What the hostile components share: the arguments, the count, and the aftermath, which mean the
-//! same as those of the hostile core modules. They are ordinary programs with `std`, since a
-//! component of a few kilobytes is not to be had.
+//! Common parts of the hostile components: the arguments, the count, and the aftermath, with the
+//! same meaning as in the hostile core modules. They are ordinary programs with `std`, since no
+//! component has only a few kilobytes.
 
 use std::fmt::Display;
 use std::hint;
@@ -39,7 +39,7 @@ pub fn aftermath(argument: Option<String>) {
     }
 }
 
-/// Sleeps without end, and without a word: what a program starts itself does.
+/// Sleeps without end and prints nothing. Tasks and children of a program do this.
 pub fn sleep() -> ! {
     loop {
         thread::sleep(Duration::from_secs(3600));

@@ -1,11 +1,11 @@
-//! What a hostile guest does once its damage is done.
+//! The actions of a hostile guest once its damage is done.
 
 use core::hint;
 
 use crate::Line;
 use crate::wasi;
 
-/// What a hostile guest does once its damage is done.
+/// The actions of a hostile guest once its damage is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
     /// Loops without end, without a call.
@@ -17,8 +17,8 @@ pub enum Aftermath {
 }
 
 impl Aftermath {
-    /// Prints `ready`, then does it. For the program that the host started: what it starts itself
-    /// is not what the host waits for, and takes [`quietly`](Self::quietly).
+    /// Prints `ready`, then does it. For the program that the host started. The host does not wait
+    /// for its tasks and children, which take [`quietly`](Self::quietly).
     pub fn enter(self) {
         Line::print(format_args!("ready"));
         self.quietly();

@@ -1,14 +1,14 @@
-//! Making the caches forget what others have in them.
+//! Evicting the data of other tenants from the caches.
 
 use crate::memory::{Page, grow};
 
 /// Bytes that a processor fetches at once.
 const LINE: usize = 64;
 
-/// 64 MiB: more than the caches of a core's own.
+/// 64 MiB: more than a core's own caches hold.
 const MOST_PAGES: usize = 1024;
 
-/// Memory that is walked through again and again, to have it in the caches and nothing else.
+/// Memory that is walked through again and again, so that the caches hold nothing else.
 pub struct Eviction {
     pages: [Option<&'static mut Page>; MOST_PAGES],
     next: usize,

@@ -1,12 +1,12 @@
-//! What the hostile guests share: a WASI preview 1 program without `std`, of a few kilobytes and
-//! three pages of memory, so that an attack is all that a measurement of it sees.
+//! Common parts of the hostile guests: each is a WASI preview 1 program without `std`, of a few
+//! kilobytes and three pages of memory, so that a measurement contains nothing but the attack.
 //!
 //! 1. **One attack per program**, in `src/bin`, named for what it multiplies.
 //! 2. **As much as it is told, or until refused** ([`tally`]): the count comes as an argument, 0
-//!    means no end. A refusal is not a failure: it is what a lease is for.
+//!    means no end. A refusal is not a failure: a lease is meant to refuse.
 //! 3. **`ready`, then the aftermath.** Every program prints what it got, then `ready` on a line of
-//!    its own, then does what its [`Aftermath`] says: spins, sleeps or exits. What its tasks and
-//!    children do is done by then ([`gather`]).
+//!    its own, then performs its [`Aftermath`]: it spins, sleeps or exits. Its tasks and children
+//!    have finished by then ([`gather`]).
 //!
 //! ```no_run
 //! #![no_std]

@@ -15,7 +15,7 @@ pub type Page = [u8; PAGE_BYTES];
 pub struct Pages(Range<usize>);
 
 /// Grows the memory by `bytes`, rounded up to pages, or as far as the host lets it, in steps that
-/// halve at each refusal. Returns what was added.
+/// halve at each refusal. Returns the added pages.
 #[must_use]
 pub fn grow(bytes: u64) -> Pages {
     let start = memory_size::<0>();

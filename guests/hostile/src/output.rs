@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use crate::wasi;
 
-/// A line of at most 126 bytes; what does not fit is cut off.
+/// A line of at most 126 bytes; the rest is cut off.
 pub struct Line {
     bytes: [u8; 127],
     used: usize,

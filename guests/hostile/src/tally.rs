@@ -4,7 +4,7 @@ use core::fmt::Display;
 
 use crate::Line;
 
-/// How often something succeeded, and why it stopped if not for its count.
+/// The number of successes, and the reason to stop if it was not the count.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally<E> {
     /// Successes.
@@ -14,7 +14,7 @@ pub struct Tally<E> {
 }
 
 /// Does `attempt` `limit` times, or until the first refusal if that comes earlier or `limit` is 0.
-/// The attempt is told how many came before it.
+/// The attempt gets the number of attempts before it.
 pub fn tally<T, E>(limit: u64, mut attempt: impl FnMut(u64) -> Result<T, E>) -> Tally<E> {
     let mut got = 0;
     while limit == 0 || got < limit {

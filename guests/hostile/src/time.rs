@@ -12,8 +12,8 @@ pub fn work_for(nanoseconds: u64) {
     }
 }
 
-/// The first instant from now on that is a multiple of `period` plus `phase`: programs that know
-/// nothing of each other can meet there. `period` is not 0.
+/// The first instant from now on that is a multiple of `period` plus `phase`: programs without
+/// knowledge of each other can meet there. `period` is not 0.
 #[must_use]
 pub fn next_multiple(period: u64, phase: u64) -> u64 {
     let since = now().saturating_sub(phase);

@@ -63,7 +63,7 @@ struct Subscription {
     flags: u16,
 }
 
-/// `event`, which is not looked at.
+/// `event`, which is not read.
 #[repr(C, align(8))]
 struct Event([u8; 32]);
 
@@ -116,7 +116,7 @@ pub fn now() -> u64 {
     now
 }
 
-/// Writes to standard output; what the host does not take is lost.
+/// Writes to standard output; bytes that the host does not take are lost.
 pub(crate) fn write_stdout(bytes: &[u8]) {
     let range = Range {
         start: bytes.as_ptr(),
@@ -141,7 +141,7 @@ pub(crate) fn read_arguments(pointers: &mut [*const u8], bytes: &mut [u8]) -> Op
     (!refused).then_some(count)
 }
 
-/// A file descriptor. Never closed: that is the host's burden.
+/// A file descriptor. Never closed: the host must do that.
 #[derive(Clone, Copy)]
 pub struct Descriptor(u32);
 

@@ -1,5 +1,5 @@
-;; A command of 92 core instances, 90 with a table of their own: what ends with the tenant in one
-;; piece was made in many. Prints `ready`, then spins.
+;; A command of 92 core instances, 90 with a table of their own: they are made in many steps and end
+;; with the tenant in one. Prints `ready`, then spins.
 (component
   (import "wasi:io/error@0.2.0" (instance $error
     (export "error" (type (sub resource)))))

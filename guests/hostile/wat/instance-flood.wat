@@ -1,5 +1,5 @@
 ;; A component of 1,000,000,000 core instances in four kilobytes of text. The host must refuse it by
-;; counting; one that looks at each instance, even to compile it, does not come back.
+;; counting; one that visits each instance, even to compile it, does not return.
 (component
   (core module $unit)
   (component $level0

@@ -1,4 +1,4 @@
-;; Never finishes to start: the loop is in the start section, before there is an instance to call.
+;; Never finishes its start: the loop is in the start section, before there is an instance to call.
 (module
   (memory (export "memory") 1)
   (func $loop (loop $again (br $again)))

@@ -1,11 +1,11 @@
-//! Selectors, rights, and what can be done with any capability.
+//! Selectors, rights, and the operations on any capability.
 
 use core::ops::BitOr;
 
 use crate::abi;
 use crate::errno::{Errno, done, selector};
 
-/// What a capability allows. Rights can be taken away, never added.
+/// The rights of a capability. They can be taken away, never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights(u32);
 
@@ -75,7 +75,8 @@ impl Selector {
         done(abi::capability_drop(self.0))
     }
 
-    /// Invalidates everything derived from the capability, wherever it went, in constant time.
+    /// Invalidates everything derived from the capability, whichever tenants hold it, in constant
+    /// time.
     ///
     /// # Errors
     /// [`Errno::BadSelector`] if it names nothing.

@@ -16,7 +16,7 @@ type Send = unsafe extern "C" fn(u32, *const u8, usize, *const u32, usize) -> i6
 /// The call that receives: with waiting or without.
 type Receive = unsafe extern "C" fn(u32, *mut u8, usize, *mut u32, usize) -> i64;
 
-/// How much of the receiver's buffers a message filled.
+/// The parts of the receiver's buffers that a message filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of the message.

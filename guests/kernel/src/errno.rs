@@ -34,7 +34,7 @@ pub enum Errno {
     Depth = 11,
     /// The owner of the object allows no more links at its expense.
     Allowance = 12,
-    /// An argument makes no sense, or a range lies outside the memory.
+    /// An argument is invalid, or a range lies outside the memory.
     Invalid = 13,
     /// The object cannot do this in its present state.
     Busy = 14,

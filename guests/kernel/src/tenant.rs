@@ -7,7 +7,7 @@ use crate::start::encoded;
 use crate::{Rights, Selector};
 
 object! {
-    /// A child tenant: isolated from its parent but for what it was granted, and gone with it.
+    /// A child tenant: isolated from its parent except for granted capabilities, and ended with it.
     Tenant
 }
 
@@ -62,8 +62,9 @@ impl Tenant {
         })
     }
 
-    /// Delegates `capability` to the child; `links` is how many waits and other links strangers
-    /// may make through it at the caller's expense. Returns the selector in the child's table.
+    /// Delegates `capability` to the child; `links` is the number of waits and other links that
+    /// foreign tenants may make through it at the caller's expense. Returns the selector in the
+    /// child's table.
     ///
     /// # Errors
     /// [`Errno::Rights`]; what the leases of the two do not cover.

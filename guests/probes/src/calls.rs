@@ -1,4 +1,4 @@
-//! Functions of WASI preview 1, as a program without a library calls them.
+//! Functions of WASI preview 1 for a program without a library.
 
 mod import {
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
@@ -76,10 +76,10 @@ struct Piece {
 pub const DIRECTORY: u32 = 3;
 
 const CREATE: u32 = 1;
-/// Whatever a file can be used for.
+/// All rights to a file.
 const RIGHTS: u64 = 0x0fff_ffff;
 
-/// What was refused, with its errno.
+/// A refusal, with its errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub u32);
 
@@ -90,7 +90,7 @@ fn answer(errno: u32) -> Result<(), Refused> {
     }
 }
 
-/// Room for what calls write.
+/// Room for the results of calls.
 pub struct Room {
     bytes: [u8; 4096],
     status: [u64; 8],
@@ -118,7 +118,7 @@ impl Room {
     /// Reads the monotonic clock.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn clock_time_get(&mut self) -> Result<(), Refused> {
         // SAFETY: the host writes eight bytes there.
         answer(unsafe { import::clock_time_get(1, 0, self.status.as_mut_ptr()) })
@@ -127,7 +127,7 @@ impl Room {
     /// Lets others run.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn sched_yield(&mut self) -> Result<(), Refused> {
         answer(import::sched_yield())
     }
@@ -135,7 +135,7 @@ impl Room {
     /// Sixteen random bytes.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn random_get(&mut self) -> Result<(), Refused> {
         // SAFETY: the host writes sixteen bytes there.
         answer(unsafe { import::random_get(self.bytes.as_mut_ptr(), 16) })
@@ -144,7 +144,7 @@ impl Room {
     /// Writes a byte where the file is.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn fd_write(&mut self, fd: u32) -> Result<(), Refused> {
         let piece = self.piece(1);
         // SAFETY: the piece is this object's, and the host writes a size there.
@@ -154,7 +154,7 @@ impl Room {
     /// Reads a page of a file from its beginning.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn fd_pread(&mut self, fd: u32) -> Result<(), Refused> {
         let piece = self.piece(4096);
         // SAFETY: as for `fd_write`.
@@ -164,7 +164,7 @@ impl Room {
     /// Writes a page at the beginning of a file.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn fd_pwrite(&mut self, fd: u32) -> Result<(), Refused> {
         let piece = self.piece(4096);
         // SAFETY: as for `fd_write`.
@@ -174,7 +174,7 @@ impl Room {
     /// The status of an open file.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<(), Refused> {
         // SAFETY: the host writes 64 bytes there.
         answer(unsafe { import::fd_filestat_get(fd, self.status.as_mut_ptr().cast()) })
@@ -183,7 +183,7 @@ impl Room {
     /// The first entries of the directory, a page of them.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn fd_readdir(&mut self, fd: u32) -> Result<(), Refused> {
         // SAFETY: the host writes as many bytes there, and a size.
         answer(unsafe { import::fd_readdir(fd, self.bytes.as_mut_ptr(), 4096, 0, &mut self.count) })
@@ -192,7 +192,7 @@ impl Room {
     /// The status of a name.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn path_filestat_get(&mut self, path: &str) -> Result<(), Refused> {
         let status = self.status.as_mut_ptr().cast();
         // SAFETY: the host reads the name and writes 64 bytes.
@@ -204,7 +204,7 @@ impl Room {
     /// Opens a name, and closes it again.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn path_open_and_close(&mut self, path: &str) -> Result<(), Refused> {
         close(open(path, 0)?)
     }
@@ -212,7 +212,7 @@ impl Room {
     /// Creates a file, closes it and removes it.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn create_and_unlink(&mut self, path: &str) -> Result<(), Refused> {
         close(open(path, CREATE)?)?;
         // SAFETY: the host reads the name.
@@ -222,7 +222,7 @@ impl Room {
     /// Makes a directory and removes it.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn mkdir_and_rmdir(&mut self, path: &str) -> Result<(), Refused> {
         // SAFETY: the host reads the name.
         answer(unsafe { import::path_create_directory(DIRECTORY, path.as_ptr(), path.len()) })?;
@@ -233,7 +233,7 @@ impl Room {
     /// Waits for a clock that has been reached already.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn poll_oneoff(&mut self) -> Result<(), Refused> {
         // The user's data, the kind (a clock), which clock, timeout, precision, flags: of eight bytes
         // each but for the kind and the clock.
@@ -255,7 +255,7 @@ impl Default for Room {
 /// Creates a file, or opens the one that is there.
 ///
 /// # Errors
-/// What the host says.
+/// The host's error.
 pub fn create(path: &str) -> Result<u32, Refused> {
     open(path, CREATE)
 }

@@ -5,10 +5,10 @@ use leasehold_cell::calibrate::Effort;
 use leasehold_cell::steps::{RowId, StepSamples};
 use leasehold_cell::{Cell, ExportedFunction, Lease, StartRequest, Surroundings, Val};
 
-/// The row of what the engine does around such a call.
+/// The row of the engine's work around such a call.
 pub(super) const ROW: Option<RowId> = RowId::find("engine", "call");
 
-/// A function that is called: what it takes or returns is as much as there may be.
+/// A function that is called with the most that it may take or return.
 struct Called {
     name: String,
     text: String,
@@ -108,7 +108,7 @@ fn returning() -> Vec<Called> {
     called.collect()
 }
 
-/// Functions that take a list or a string: as long as it may be. What is allocated is taken back.
+/// Functions that take a list or a string of the greatest length. Their allocations are given back.
 fn taking() -> Vec<Called> {
     let function = r#"(func (export "f") (param i32 i32) (global.set $next (i32.const 1024)))"#;
     let kinds = [

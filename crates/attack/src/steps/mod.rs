@@ -1,10 +1,10 @@
-//! The rows of host steps, measured at their caps: what `leasehold calibrate` stores of them.
+//! Measures the rows of host steps at their caps, for `leasehold calibrate` to store.
 //!
-//! Programs made of [recipes](recipe) call each function with arguments at its caps, many times, in a cell
-//! that keeps how long every step took. Functions that are counted under one row have programs of their own,
-//! so that the dearest is not lost among the others: the row takes what its dearest program does. What the
-//! engine and the cell do by themselves is measured over all programs, and over some that hold as much as a
-//! tenant can.
+//! Programs made of [recipes](recipe) call each function with arguments at its caps, many times, in
+//! a cell that keeps how long every step took. Functions that are counted under one row have
+//! programs of their own, so that the slowest is not lost among the others: the row has the time of
+//! its slowest program. The work of the engine and the cell themselves is measured over all
+//! programs, and over some that hold as much as a tenant can.
 
 mod called;
 mod recipe;
@@ -29,16 +29,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The fewest steps of one program that say something of a function.
+/// The fewest steps of one program that count as a measurement of a function.
 const FEWEST: usize = 5;
 
 /// How long a program may run.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long all of them may take: what was not measured by then keeps the ceiling.
+/// The longest time for all of them: rows that were not measured by then keep the ceiling.
 const TIME: Duration = Duration::from_secs(15);
 
-/// The rows of what `bulk.wat` and `strings.wat` time, by their indices.
+/// The rows that `bulk.wat` and `strings.wat` time, by their indices.
 const TIMED: [(&str, &str); 5] = [
     ("engine", "memory.grow"),
     ("engine", "table.grow"),
@@ -56,12 +56,13 @@ struct Measured {
     strings: bool,
     /// How long it may run before it is killed.
     time: Duration,
-    /// Whether it writes what it has timed itself.
+    /// Whether it writes times that it has measured itself.
     times: bool,
 }
 
-/// Measures the rows on this host, at most for 15 s; tells `progress` what is being measured. The result is
-/// what a profile has of them, by the titles of the rows. Rows that are not in it were not measured.
+/// Measures the rows on this host, at most for 15 s; tells `progress` the current measurement. The
+/// result is in the form of a profile, by the titles of the rows. Rows that are not in it were not
+/// measured.
 ///
 /// # Errors
 /// When a cell cannot be started, or a recipe is malformed.
@@ -117,7 +118,7 @@ fn run_all(
     Ok((seen.times(), failed))
 }
 
-/// Programs that hold much, or do what no recipe can say.
+/// Programs that hold much, or that no recipe can express.
 fn own_programs(effort: Effort) -> Vec<Measured> {
     let runs = match effort {
         Effort::Quick => 3,
@@ -208,7 +209,7 @@ fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
         if let (Effort::Quick, Some(last)) = (effort, plan.blocks.last_mut()) {
             last.repeat = last.repeat.div_ceil(10).max(last.repeat.min(6));
         }
-        // What ends its program is called once in each.
+        // A call that ends its program is made once in each.
         let once = plan.blocks.iter().all(|block| block.repeat == 1);
         plan.ending = Ending::Return;
         let name = plan.blocks.last().map(|block| format!("{:?}", block.steps));
@@ -224,7 +225,7 @@ fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
     plans.into_iter().map(measured).collect()
 }
 
-/// Runs a program to its end; returns what it timed itself.
+/// Runs a program to its end; returns the times that it measured itself.
 fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<StepSamples>> {
     let strings = measured.strings;
     let written = Capture::new(1 << 20);
@@ -232,7 +233,7 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
     let mut lease = Lease::default();
     lease.reclaim.budget = Nanoseconds::new(1_000_000_000).context("a budget")?;
     lease.memory.reserve = ByteSize::new(64 << 20).context("a size")?;
-    // As many as there may be, as long as all may be together.
+    // The largest number of strings, with the largest total length.
     let many = |bytes: usize| (0..STRING_COUNT.most).map(move |_| "x".repeat(bytes));
     let (args, env) = match strings {
         true => (
@@ -268,14 +269,14 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
     };
     match ended.exit {
         Exit::Code(_) => Ok(timed(&written.bytes())),
-        // To trap is what some are for, or never to return.
+        // Some programs are meant to trap, or never to return.
         Exit::Trap(message) if message.contains("unreachable") => Ok(Vec::new()),
         Exit::Killed if measured.time < PATIENCE => Ok(Vec::new()),
         other => Err(anyhow::anyhow!("{other:?}")),
     }
 }
 
-/// What `bulk.wat` or `strings.wat` wrote; nothing of what others did.
+/// The times in the output of `bulk.wat` or `strings.wat`; none for other programs.
 fn timed(written: &[u8]) -> Vec<StepSamples> {
     let (pairs, _) = written.as_chunks::<8>();
     let pairs = pairs.iter().map(|pair| u64::from_le_bytes(*pair));
@@ -291,10 +292,10 @@ fn timed(written: &[u8]) -> Vec<StepSamples> {
     samples.filter(|samples| !samples.ns.is_empty()).collect()
 }
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Default)]
 struct Seen {
-    /// The dearest program of each row.
+    /// The slowest program of each row.
     dearest: HashMap<RowId, StepTime>,
     /// All steps of the rows of which a program takes few.
     few: HashMap<RowId, Vec<u64>>,

@@ -1,17 +1,19 @@
-//! A measurement of some host functions as text: which calls make ready, and which are repeated.
+//! A measurement of some host functions as text: the calls that prepare it, and those that are
+//! repeated.
 
 use crate::offer::{Offer, Offers};
 use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};
 use anyhow::{Context, Result, anyhow};
 
-/// What a component calls to have a file: the directory is handle 1 then, and the file handle 2.
+/// The calls with which a component gets a file: the directory is handle 1 then, and the file
+/// handle 2.
 const FILE: &str =
     "preopens/get-directories @slot ; types/[method]descriptor.open-at 1 0 @name 1 1 3 @slot";
 
 /// The recipes of a form, each as a plan.
 ///
 /// # Errors
-/// When one is malformed or calls what is not offered, which is a defect.
+/// When one is malformed or calls a function that is not offered, which is a defect.
 pub(super) fn plans(form: Form, offers: &Offers) -> Result<Vec<Plan>> {
     let (text, known) = match form {
         Form::Core => (include_str!("core.txt"), &offers.core),

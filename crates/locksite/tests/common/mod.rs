@@ -1,4 +1,4 @@
-//! What an image calls, found in its machine code.
+//! The calls of an image, found in its machine code.
 
 use std::collections::BTreeMap;
 

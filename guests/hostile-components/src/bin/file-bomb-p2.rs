@@ -1,4 +1,4 @@
-//! Opens the file `given` again and again, and keeps what it opened. `file-bomb-p2 N AFTERMATH`
+//! Opens the file `given` again and again, and keeps the descriptors. `file-bomb-p2 N AFTERMATH`
 
 use std::{env, mem};
 

@@ -1,6 +1,7 @@
-//! Calls every function of `wasi:filesystem` and the streams of files, and prints what each answered:
-//! `file-transcript-p2` in a directory that has a file `given` of 100,000 bytes and a link `outside`
-//! that leads to `/`. What is not the same in two directories, such as times and hashes, is left out.
+//! Calls every function of `wasi:filesystem` and the streams of files, and prints the answer of
+//! each: `file-transcript-p2` in a directory that has a file `given` of 100,000 bytes and a link
+//! `outside` that leads to `/`. Values that differ between two directories, such as times and
+//! hashes, are left out.
 
 use std::fmt::Debug;
 

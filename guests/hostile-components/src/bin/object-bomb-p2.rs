@@ -10,7 +10,7 @@ use bindings::leasehold::kernel::types::{Errno, Rights};
 use bindings::leasehold::kernel::{capability, channel, region, semaphore, task, tenant, timer};
 use leasehold_hostile_components::{aftermath, count, sleep, tally};
 
-/// What a task of the bomb is told: to sleep.
+/// The argument of the bomb's tasks: to sleep.
 const LEAF: &str = "leaf";
 
 #[allow(missing_docs, reason = "generated")]
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What makes one object of `class`.
+/// A function that makes one object of `class`.
 fn creator(class: &str) -> Option<Box<dyn FnMut() -> Result<u32, Errno>>> {
     Some(match class {
         "semaphore" => Box::new(|| semaphore::create(0)),

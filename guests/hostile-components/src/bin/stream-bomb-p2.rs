@@ -15,7 +15,7 @@ fn main() {
     let given = given.expect("the file is there");
     tally(count(arguments.next()), |_| {
         let stream = given.read_via_stream(0)?;
-        // Whatever it answers: the host has begun to read.
+        // The answer does not matter: the host has begun to read.
         let _ = stream.read(64 << 10);
         mem::forget(stream);
         Ok::<_, wasip2::filesystem::types::ErrorCode>(())

@@ -11,7 +11,7 @@ use leasehold_hostile::{Arguments, Line, decimal, exit, gather, program, tally};
 
 program!(main);
 
-/// What a task is told, before the selectors of the two semaphores.
+/// The argument of a task, before the selectors of the two semaphores.
 const WAITER: &str = "waiter";
 const ENDOWED: Semaphore = Semaphore::from_selector(Selector::new(1));
 

@@ -11,7 +11,7 @@ use leasehold_hostile::{Aftermath, Arguments, Line, exit, program, tally};
 
 program!(main);
 
-/// What a task of the bomb is told: to sleep.
+/// The argument of the bomb's tasks: to sleep.
 const LEAF: &str = "leaf";
 
 fn main(arguments: &Arguments<'_>) {

@@ -10,7 +10,7 @@ use leasehold_hostile::{Aftermath, Arguments, decimal, exit, program};
 
 program!(main);
 
-/// What a task is told, before the selectors of its own semaphore and of the next one's.
+/// The argument of a task, before the selectors of its own semaphore and of the next one's.
 const RUNNER: &str = "runner";
 const MOST: usize = 8;
 

@@ -16,7 +16,7 @@ fn main(arguments: &Arguments<'_>) {
     Line::print(format_args!("ready"));
     loop {
         nap_until(next_multiple(period, phase));
-        // Each nap ends a piece: what the piece used comes back by itself, one period later.
+        // Each nap ends a piece: its budget comes back separately, one period later.
         for _ in 0..pieces {
             work_for(run);
             nap(rest);

@@ -1,10 +1,10 @@
-//! Looks for what others left behind. `secret-seeker PATTERN BYTES AFTERMATH`
+//! Looks for data that other tenants left behind. `secret-seeker PATTERN BYTES AFTERMATH`
 //!
 //! Reads without writing, before anything else: its own stack and data, where the 16 bytes of
 //! PATTERN must not occur; then memory that must be zero: the unused part of its own, BYTES bytes
-//! (1 MiB unless told) that it adds, fresh regions of as many in all, and what a short message
-//! through a fresh channel leaves of a larger buffer. Prints `looked N` and `found N`, in bytes: those of
-//! every occurrence of the pattern, and every other that is not zero.
+//! (1 MiB unless told) that it adds, fresh regions of as many in all, and the rest of a larger
+//! buffer after a short message through a fresh channel. Prints `looked N` and `found N`, in bytes:
+//! those of every occurrence of the pattern, and every other that is not zero.
 #![no_std]
 #![no_main]
 
@@ -32,7 +32,7 @@ fn main(arguments: &Arguments<'_>) {
     for page in grow(bytes) {
         search.expect_zeros(page);
     }
-    // Where the lease allows no object, there is nothing to look into.
+    // Where the lease allows no object, there is nothing to search.
     let _ = search.regions(bytes);
     let _ = search.channel();
     Line::print(format_args!("looked {}", search.looked));
@@ -59,7 +59,7 @@ impl Search {
     fn regions(&mut self, bytes: u64) -> Result<(), Errno> {
         for _ in 0..bytes.div_ceil(PAGE_BYTES as u64) {
             let region = Region::create(PAGE_BYTES as u64)?;
-            // Not zeros, so that a read that reads nothing is not taken for a fresh region.
+            // Not zeros, so that a read without effect is not taken for a fresh region.
             let mut buffer = [0xa5; BUFFER_BYTES];
             for offset in (0..PAGE_BYTES as u64).step_by(BUFFER_BYTES) {
                 region.read(offset, &mut buffer)?;

@@ -15,7 +15,7 @@ use leasehold_hostile::{
 
 program!(main);
 
-/// Bytes of stack to write on: half of all.
+/// Bytes of stack to write to: half of it.
 const STACK_BYTES: usize = 32 << 10;
 const CHANNEL_BYTES: u32 = 64 << 10;
 const MESSAGE_BYTES: usize = 4 << 10;
@@ -38,7 +38,8 @@ fn main(arguments: &Arguments<'_>) {
         last = Some(page);
     }
     if let Some(page) = last {
-        // What the objects refuse is not written: a smaller lease, a smaller hiding place.
+        // Bytes that the objects refuse are not written: with a smaller lease there are fewer
+        // places to hide them.
         written += into_regions(page, bytes);
         written += into_channel(&page[..MESSAGE_BYTES]).unwrap_or(0);
     }

@@ -1,4 +1,4 @@
-//! Takes capabilities from strangers. `service keep|wait`
+//! Takes capabilities from foreign tenants. `service keep|wait`
 //!
 //! Prints `ready`, then receives from the channel endowed at selector 1 until refused, and prints
 //! how many capabilities it got. It keeps them; told to `wait`, it also starts a task for each

@@ -29,7 +29,7 @@ fn main(arguments: &Arguments<'_>) {
     arguments.aftermath(2).enter();
 }
 
-/// What a tenant is to make below itself.
+/// The part of the tree that a tenant is to make below itself.
 struct Tree {
     depth: u64,
     width: u64,
@@ -87,7 +87,7 @@ impl Tree {
     }
 }
 
-/// How a child tells its parent that its part of the tree is made, and how large it is.
+/// A child's report to its parent that its part of the tree is made, with its size.
 #[derive(Clone, Copy)]
 struct Report {
     tenants: Semaphore,
@@ -115,7 +115,7 @@ impl Report {
         })
     }
 
-    /// What the parent passed as arguments; the root has none.
+    /// The arguments that the parent passed; the root has none.
     fn passed(arguments: &Arguments<'_>) -> Option<Report> {
         let semaphore = |position| {
             let number = arguments.text(position)?.parse().ok()?;

@@ -7,8 +7,8 @@ use leasehold_hostile::{Aftermath, Arguments, Line, nap_until, next_multiple, pr
 
 program!(main);
 
-/// Periods to wait before: what starting took of a budget has come back by then. Otherwise the next
-/// one would come back a period after the start, and not with those of the others.
+/// Periods to wait first: the budget used by starting has come back by then. Otherwise the next
+/// budget would come back a period after the start, and not together with those of the others.
 const PATIENCE: u64 = 8;
 
 fn main(arguments: &Arguments<'_>) {

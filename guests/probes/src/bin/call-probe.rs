@@ -50,7 +50,7 @@ fn measure(call: &str, count: u64) -> Result<u64, Refused> {
         "path_create_directory" => room.mkdir_and_rmdir(NAME),
         _ => Err(Refused(0)),
     };
-    // What is made at the first call is not measured.
+    // The allocations of the first call are not measured.
     once()?;
     let began = now();
     for _ in 0..count {

@@ -1,5 +1,5 @@
 //! Does a job at every multiple of PERIOD and prints when it was done, in ns after that instant:
-//! `response NS`. A job is as long as it takes to have had the processor for WORK. `job-probe PERIOD_NS
+//! `response NS`. A job is done when it has had the processor for WORK. `job-probe PERIOD_NS
 //! WORK_NS`
 #![no_std]
 #![no_main]

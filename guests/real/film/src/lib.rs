@@ -13,7 +13,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 
 const WIDTH: u16 = 640;
 const HEIGHT: u16 = 360;
-/// Of 100: what is kept of film before it is cut.
+/// The quality of the pictures, of 100.
 const QUALITY: u8 = 95;
 /// Bytes of a pixel.
 const RGB: usize = 3;
@@ -30,7 +30,7 @@ thread_local! {
     };
 }
 
-/// Makes a film of so many frames. Traps if a picture cannot be encoded, which none is known to do.
+/// Makes a film of so many frames. Traps if a picture cannot be encoded; none is known.
 #[unsafe(no_mangle)]
 pub extern "C" fn prepare(frames: u32) {
     let mut film = Film {
@@ -45,7 +45,7 @@ pub extern "C" fn prepare(frames: u32) {
         encoded.expect("a picture of this size can be encoded");
         film.ends.push(film.pictures.len());
     }
-    // No more than it takes: what it grew by would be part of every image.
+    // No more capacity than needed: the excess would be part of every image.
     film.pictures.shrink_to_fit();
     FILM.set(film);
 }
