@@ -7,9 +7,9 @@ RUN := cargo run --quiet --release --package leasehold-cli --
 PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
-ENGINE := --package leasehold --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
+ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: package bare help check-docs lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -75,10 +75,15 @@ check-docs: ## what the documents name exists: links, files, tests, commands, pa
 	@scripts/check-docs --self-test
 	@scripts/check-docs
 
-lint: setup check-docs ## the documents, formatting and clippy, warnings denied
+check-structure: ## in no crate more files import each other in a circle than the script allows
+	@scripts/check-structure --self-test
+	@scripts/check-structure
+
+lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
-	@scripts/setup bpf
+	@scripts/setup bpf clang
+	scripts/bpf --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -1,13 +1,15 @@
 //! Compiles the BPF programs, if the tracer is wanted: with clang, the one compiler that emits the
-//! relocations that make them run on other kernels than the one they were built on.
+//! relocations that make them run on other kernels than the one they were built on. Where there is no
+//! clang, takes those that `scripts/bpf` compiled.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-const PROGRAMS: [&str; 2] = ["full", "contended"];
-const HEADERS: [&str; 3] = ["kernel.h", "layout.h", "record.h"];
-/// The names that clang goes by, newest first; `CLANG` overrides them.
+const PROGRAMS: [&str; 3] = ["full", "contended", "calibrate"];
+const HEADERS: [&str; 4] = ["kernel.h", "layout.h", "object.h", "record.h"];
+/// The names that clang goes by, newest first; `CLANG` overrides them, and stands for none if it is empty.
 const COMPILERS: [&str; 7] = [
     "clang", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-14",
 ];
@@ -21,33 +23,42 @@ fn main() {
         println!("cargo::rerun-if-changed=bpf/{program}.bpf.c");
     }
     if env::var_os("CARGO_FEATURE_TRACER").is_some() {
-        let clang = compiler();
-        PROGRAMS.iter().for_each(|program| compile(&clang, program));
+        match compiler() {
+            Some(clang) => PROGRAMS.iter().for_each(|program| compile(&clang, program)),
+            None => PROGRAMS.iter().for_each(|program| take(program)),
+        }
     }
 }
 
-fn compiler() -> String {
+fn compiler() -> Option<String> {
     if let Ok(clang) = env::var("CLANG") {
-        return clang;
+        return Some(clang).filter(|clang| !clang.is_empty());
     }
     let works = |name: &&&str| {
         let output = Command::new(name).arg("-print-targets").output();
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("bpf"))
     };
-    match COMPILERS.iter().find(works) {
-        Some(name) => (*name).into(),
-        None => panic!(
-            "the tracer needs clang with the target `bpf`, as `scripts/setup bpf` installs it; \
-             looked for: {}, and $CLANG",
-            COMPILERS.join(", ")
-        ),
+    COMPILERS.iter().find(works).map(|name| (*name).into())
+}
+
+/// Takes the program as it is in the tree.
+fn take(program: &str) {
+    let object = format!("bpf/prebuilt/{program}.bpf.o");
+    println!("cargo::rerun-if-changed={object}");
+    if let Err(error) = fs::copy(&object, compiled(program)) {
+        panic!("{object} cannot be copied: {error}");
     }
+}
+
+/// Where the crate includes the program from.
+fn compiled(program: &str) -> PathBuf {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    out.join(format!("{program}.bpf.o"))
 }
 
 fn compile(clang: &str, program: &str) {
     // libbpf's headers, which libbpf-sys brings and announces.
     let include = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let status = Command::new(clang)
         .args([
             "-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror",
@@ -56,7 +67,7 @@ fn compile(clang: &str, program: &str) {
         .arg("-c")
         .arg(format!("bpf/{program}.bpf.c"))
         .arg("-o")
-        .arg(out.join(format!("{program}.bpf.o")))
+        .arg(compiled(program))
         .status();
     match status {
         Ok(status) if status.success() => {}

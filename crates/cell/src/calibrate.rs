@@ -11,45 +11,34 @@
 //! writes to more memory than such a cache holds takes every other turn, and in the kernel the same
 //! amount is written before each end.
 
+mod effort;
 mod interruption;
 mod paged;
 mod preemption;
 mod transfer;
 
 use crate::arena_backing::MapBacking;
-use crate::cell::{Cell, CellConfig, StartRequest, TenantHandle};
+use crate::cell::{Cell, TenantHandle};
 use crate::clock::thread_cpu_ns;
-use crate::execution::{Directory, Exit, Surroundings};
+use crate::command::StartRequest;
+use crate::config::CellConfig;
+use crate::engine_config::BACKTRACE_NS;
+use crate::exit::Exit;
 use crate::meter::Held;
-use crate::preempt::Mechanism;
 use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
 use crate::program::Program;
+use crate::surroundings::{Directory, Surroundings};
 use anyhow::{Context, Result, bail, ensure};
+pub use effort::Effort;
+use effort::median;
 use leasehold_kernel::{ExecutionId, Kernel, KernelConfig, KernelCosts, Rights, TenantId};
 use leasehold_lease::{ByteSize, Lease, Nanoseconds};
+use leasehold_preempt::Mechanism;
 use leasehold_reclaim::{Config, CostModel, Mode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode};
 use wasmtime_wasi::{FsPerms, ResourceTable};
-
-/// How thoroughly to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// A second or so: for tests.
-    Quick,
-    /// Less than a minute.
-    Full,
-}
-
-impl Effort {
-    fn samples(self) -> usize {
-        match self {
-            Effort::Quick => 15,
-            Effort::Full => 101,
-        }
-    }
-}
 
 /// How far one stored cost is from what is measured now.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,6 +114,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let page = host_page(effort);
     held.insert(Held::HostPage.name().to_owned(), page);
     held.insert(Held::FilePage.name().to_owned(), page * FILE_PAGE);
+    let backtrace = BACKTRACE_NS * 1_000 / FACTOR;
+    held.insert(Held::Backtrace.name().to_owned(), backtrace);
 
     progress("kernel objects");
     let arena_page = arena_page(effort)?;
@@ -222,11 +213,6 @@ fn drift(
         now_ps,
         holds: now_ps <= FACTOR * stored_ps,
     })
-}
-
-fn median(mut samples: Vec<u64>) -> u64 {
-    samples.sort_unstable();
-    samples.get(samples.len() / 2).copied().unwrap_or(0)
 }
 
 /// More bytes than a processor's private caches hold; shared caches are not cooled. The cost of
@@ -593,7 +579,8 @@ fn groups(effort: Effort) -> Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, calibrate, check, host_page};
+    use super::{calibrate, check, host_page};
+    use crate::calibrate::effort::Effort;
     use crate::meter::Held;
 
     #[test]

@@ -14,14 +14,16 @@
 
 mod answer;
 mod function;
+pub(crate) mod lift_bytes;
 mod values;
 
-use crate::execution::Exit;
+use crate::exit::Exit;
 use crate::local;
 use crate::program::Program;
 use crate::steps::caps::CALLS_WAITING;
 use function::argument_size;
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::Poll;
@@ -30,7 +32,7 @@ use thiserror::Error;
 use wasmtime::component::Val;
 
 pub(crate) use answer::Answering;
-pub(crate) use answer::{Current, INITIALIZE, LiftBytes, answer_calls, hook, make_module};
+pub(crate) use answer::{Current, answer_calls, hook, make_module};
 pub(crate) use function::value_bytes;
 pub use function::{ExportedFunction, FunctionError};
 
@@ -186,6 +188,20 @@ impl Calls {
             None => Poll::Pending,
         }
     }
+}
+
+thread_local! {
+    static WAITING: RefCell<HashMap<u64, Calls>> = RefCell::default();
+}
+
+/// Runs `f` on the calls that wait for executions of this thread's cell.
+pub(crate) fn with_waiting<R>(f: impl FnOnce(&mut HashMap<u64, Calls>) -> R) -> R {
+    WAITING.with(|waiting| f(&mut waiting.borrow_mut()))
+}
+
+/// Takes the calls away from this thread.
+pub(crate) fn leave() {
+    drop(WAITING.take());
 }
 
 /// Something that the cell's thread does not free: the one that closes files does.

@@ -3,41 +3,45 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::artifact::CodeCache;
 use crate::call_bytes::call_bytes;
-use crate::calls::{Call, CallError, ExportedFunction, PendingCall};
-use crate::clock::{Elapsed, monotonic_ns};
-use crate::compile_threads;
+use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
+use crate::clock::monotonic_ns;
+use crate::command::{Command, Connect, StartRequest};
+use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
-use crate::engines::{EngineParts, Engines};
-use crate::execution::{Exit, Surroundings};
+use crate::ended::Ended;
+use crate::engine_config::engine_config;
+use crate::engine_parts::EngineParts;
+use crate::engines::Engines;
 use crate::executor::Executor;
 use crate::heap;
 use crate::host::fs::limit;
 use crate::host::io::Io;
-use crate::kill_bound::ends_contract;
 use crate::local;
 use crate::mappings::{self, Mappings};
-use crate::memory::{self, HeldFrames, HeldMemory, MemoryUse, SharedUse};
+use crate::memory::{self, HeldFrames, MemoryUse, SharedUse};
 use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
-use crate::preempt::{Companion, Mechanism, Preemption};
 use crate::profile::Profile;
 use crate::program::{Entry, Form, Program, ProgramError};
+use crate::programs;
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
-use crate::refusals::Refusal;
-use crate::stack_class::StackClass;
+use crate::start_error::StartError;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
+use crate::surroundings::Surroundings;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::Errno;
-use leasehold_lease::{Lease, Nanoseconds};
-use leasehold_reclaim::{Mode, Statement};
-use leasehold_reserve::{Contract, Order, Shielding, Supply};
+use leasehold_lease::Lease;
+use leasehold_preempt::{Companion, Preemption};
+use leasehold_reclaim::Statement;
+use leasehold_slots::stack_class::StackClass;
+use leasehold_wasm::artifact::CodeCache;
+use leasehold_wasm::compile_threads;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,79 +50,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wasmtime::Engine;
 use wasmtime::component::Val;
-
-/// How a cell is set up.
-#[derive(Debug, Clone)]
-pub struct CellConfig {
-    /// The core to pin the cell's thread to, if any.
-    pub cpu: Option<usize>,
-    /// The costs of reclaiming on this host.
-    pub profile: Profile,
-    /// Grouped, or object by object: the baseline of BRR fig. 7 and 8.
-    pub mode: Mode,
-    /// Most reclamation groups (tenants and their descendants) at a time.
-    pub max_groups: u32,
-    /// Most linear memories at a time; each is 4 GiB of address space.
-    pub max_memories: usize,
-    /// Address range of a top-level tenant's arena, bytes.
-    pub arena_bytes: usize,
-    /// How guests are preempted; by default as the environment variable `LEASEHOLD_PREEMPT` says.
-    pub preemption: Mechanism,
-    /// Most top-level tenants at a time.
-    pub max_tenants: u32,
-    /// The order of dispatch: fixed priorities, or the earliest deadline first.
-    pub order: Order,
-    /// Whether the cell's thread asks for real-time priority, so that no other program of the host
-    /// takes time from reservations. [`Cell::realtime`] returns whether the host granted it.
-    pub realtime: bool,
-    /// Whether admission is tested: a tenant is refused if its reservation, or that of any other
-    /// tenant, could then not be kept.
-    pub admission: bool,
-    /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
-    /// baseline.
-    pub shielding: Shielding,
-    /// The processor reservation for ends of background tenants, which bounds these ends too. It
-    /// exists as long as the tenants' reservations leave room for it. `None`: background tenants
-    /// end in time that no reservation uses.
-    pub ends: Option<Contract>,
-    /// The host memory that the cell holds. `None`: the cell holds no memory, memory reservations
-    /// are limits only, and no tenant pages.
-    pub memory: Option<HeldMemory>,
-    /// Whether the cell keeps how long each host step took, for calibration
-    /// ([`Cell::take_step_samples`]).
-    pub sample_steps: bool,
-    /// Whether the message of a trap names the functions on the stack. The engine walks the whole
-    /// stack for it, in a step of up to 2 ms that no tenant is charged for. Only a cell without
-    /// isolation requirements among its tenants sets this.
-    pub backtraces: bool,
-    /// Where compiled programs are kept between runs; `None` compiles every time.
-    pub code_cache: Option<Arc<CodeCache>>,
-}
-
-impl CellConfig {
-    /// A cell of up to 1,024 tenants that charges what `profile` says.
-    pub fn new(profile: Profile) -> Self {
-        Self {
-            cpu: None,
-            profile,
-            mode: Mode::Grouped,
-            max_groups: 1 << 16,
-            max_memories: 1024,
-            arena_bytes: 1 << 30,
-            preemption: Mechanism::from_environment(),
-            max_tenants: 4096,
-            order: Order::FixedPriority,
-            realtime: false,
-            admission: true,
-            shielding: Shielding::Shielded,
-            ends: Some(ends_contract()),
-            memory: None,
-            sample_steps: false,
-            backtraces: false,
-            code_cache: None,
-        }
-    }
-}
 
 /// A running cell. Dropping it ends its tenants and its thread.
 pub struct Cell {
@@ -138,127 +69,6 @@ pub struct Cell {
     /// The mappings that the cell's pools may take; dropped when its thread has ended.
     _mappings: Mappings,
     io: Arc<Io>,
-}
-
-/// The parameters of a tenant's start.
-#[derive(Clone)]
-#[allow(missing_debug_implementations)]
-pub struct StartRequest {
-    /// The program to run.
-    pub program: Arc<Program>,
-    /// The tenant's contract.
-    pub lease: Lease,
-    /// The arguments, variables, directories and streams of the program.
-    pub surroundings: Surroundings,
-}
-
-/// Why a tenant could not be started. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The lease does not pay for an empty tenant with this program, or does not allow as much of
-    /// something as the program begins with.
-    #[error("the lease does not allow the start: {reason}")]
-    Lease {
-        /// Which of its values is too small.
-        reason: String,
-    },
-    /// Its processor reservation cannot be set up.
-    #[error("the processor reservation: {0}")]
-    Processor(String),
-    /// Its memory reservation cannot be kept.
-    #[error("the memory reservation: {0}")]
-    Memory(String),
-    /// The cell has no place for another program.
-    #[error("the cell has no place for it: {0}")]
-    Full(String),
-    /// A directory could not be opened.
-    #[error("{0}")]
-    Surroundings(String),
-    /// The program asks for an interface with another type than the one offered.
-    #[error("the program does not fit: {0}")]
-    Program(String),
-    /// The cell has ended.
-    #[error("the cell has ended")]
-    CellEnded,
-}
-
-impl StartError {
-    /// Why a tenant was refused. If `budget` did not pay for something, `enough_ns` is the smallest
-    /// budget that would have, where it is known.
-    pub(crate) fn refused(budget: Nanoseconds, enough_ns: Option<u64>, errno: Errno) -> Self {
-        match errno {
-            Errno::Limit => Self::Full(errno.to_string()),
-            Errno::Budget => Self::Lease {
-                reason: budget_reason(budget, enough_ns),
-            },
-            _ => Self::Lease {
-                reason: errno.to_string(),
-            },
-        }
-    }
-}
-
-/// The message for a reclamation budget that does not pay for a start, with the smallest sufficient
-/// budget, where it is known.
-pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
-    let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
-    match stated {
-        Some(Some(enough)) => {
-            format!("`reclaim.budget` is {budget}, and a start takes {enough} or more on this host")
-        }
-        Some(None) => format!("`reclaim.budget` is {budget}, and none is enough on this host"),
-        None => format!("`reclaim.budget` is {budget}, and does not pay for a start"),
-    }
-}
-
-/// Which part of ending a tenant a measurement covers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reclaimed {
-    /// The bound that was charged: what ending this tenant may cost, ns of processor time. If the
-    /// end reports the account by class, it is the sum of what the tenant and its descendants were
-    /// charged. Otherwise it is what the tenant was charged plus the budgets of its children, which
-    /// is no less.
-    pub predicted_ns: u64,
-    /// Wall time from the kill until no instruction of the tenant could run, ns; close to zero if
-    /// the tenant ended by itself. The wall times below start at the kill as well.
-    pub effect_ns: u64,
-    /// Until everything was severed and the tenant's slots could be used again.
-    pub reusable: Elapsed,
-    /// Until its pages were given back too.
-    pub returned: Elapsed,
-    /// Scrub entries severed.
-    pub scrubbed: u64,
-    /// Groups ended, the tenant's own included (only those that had to be visited).
-    pub groups: u64,
-    /// Steps of work taken.
-    pub steps: u64,
-    /// Pages given back: of linear memories, stacks, and the arena.
-    pub pages: u64,
-    /// Pages of the arena among them.
-    pub arena_pages: u64,
-    /// Pauses between slices of giving pages back, which other programs of the host need; none with
-    /// a reservation.
-    pub pauses: u64,
-}
-
-/// How a tenant ended.
-#[derive(Debug, Clone)]
-pub struct Ended {
-    /// How its program ended.
-    pub exit: Exit,
-    /// The instant of the end, on the clock of [`crate::clock::monotonic_ns`]: the program had
-    /// stopped, and nothing had been taken back.
-    pub at_ns: u64,
-    /// Its account at the moment it ended, by class.
-    pub statement: Statement,
-    /// How it used its memory, until it ended.
-    pub memory: MemoryUse,
-    /// Requests of the tenant and its descendants that its lease refused.
-    pub refusals: Vec<Refusal>,
-    /// The cost of its end.
-    pub reclaimed: Reclaimed,
-    /// Processor time that it received, its end included.
-    pub supply: Supply,
 }
 
 /// A tenant in a cell. Dropping the handle leaves the tenant running.
@@ -290,46 +100,6 @@ impl Beginning {
     }
 }
 
-/// A message from a controller to a cell.
-pub(crate) enum Command {
-    Start {
-        key: u64,
-        request: Box<StartRequest>,
-        /// The program's engine.
-        engine: Arc<EngineParts>,
-        /// The processor reservation that it requests.
-        promised: Option<Promised>,
-        /// The number of files that it may open, if it has a directory.
-        files: Option<limit::Promise>,
-        client: Client,
-    },
-    Go(u64),
-    Kill {
-        key: u64,
-        /// When the controller asked for it, ns of [`monotonic_ns`].
-        asked_ns: u64,
-    },
-    /// A call of one of its exported functions.
-    Call(u64, Box<Call>),
-    /// No more calls follow.
-    FinishCalls(u64),
-    Statement(u64, Sender<Option<Statement>>),
-    /// Requests the processor time that each of these tenants has received.
-    Processors(Vec<u64>, Sender<Vec<Option<Processor>>>),
-    Memory(u64, Sender<Option<MemoryUse>>),
-    /// Requests the observed host steps.
-    Steps(Sender<Vec<StepUse>>),
-    /// Requests the costs of ends beside their charges.
-    Costs(Sender<Vec<ClassCosts>>),
-    /// Requests the durations of host steps, if they are kept.
-    Samples(Sender<Vec<StepSamples>>),
-    /// Requests the areas that tenants share.
-    Shared(Sender<Vec<SharedUse>>),
-    Connect(Box<Connect>),
-    Control(Sender<Vec<(ControlKind, ControlUse)>>),
-    Shutdown,
-}
-
 impl Command {
     pub(crate) const fn kind(&self) -> ControlKind {
         match self {
@@ -348,15 +118,6 @@ impl Command {
     }
 }
 
-/// A channel between two tenants, made by the controller.
-pub(crate) struct Connect {
-    pub(crate) client: u64,
-    pub(crate) service: u64,
-    pub(crate) capacity: u32,
-    pub(crate) links: u32,
-    pub(crate) reply: Sender<Result<(u32, u32), Errno>>,
-}
-
 impl Cell {
     /// Starts a cell.
     ///
@@ -365,7 +126,7 @@ impl Cell {
     pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
         // Before the first engine, which may compile.
         compile_threads::start()?;
-        config.preemption = config.preemption.or_fallback();
+        config.preemption = config.preemption.or_fallback(engine_config);
         heap::make_predictable();
         limit::raise();
         let places = mappings::MEMORY * config.max_memories as u64;
@@ -944,7 +705,7 @@ fn run(
     }
     let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
         .and_then(|()| {
-            Preemption::with_companion(default)
+            Preemption::with_companion(default, watch::PREEMPTION)
                 .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
         })
         .and_then(|preemption| {
@@ -969,6 +730,8 @@ fn run(
     }
     memory::leave();
     local::leave();
+    programs::leave();
+    calls::leave();
 }
 
 /// Sets the core and priority that the configuration requests, and reports the core that the cell's

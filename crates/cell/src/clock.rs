@@ -5,14 +5,9 @@
 //! counts whatever else the machine ran meanwhile. Thread processor time still contains
 //! interrupts, which is why a calibrated bound carries a margin for them (see [`crate::profile`]).
 
+pub use leasehold_preempt::clock::monotonic_ns;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
-
-/// Nanoseconds of `CLOCK_MONOTONIC`: what deadlines and timers are given in, and what tenants are
-/// charged by. 20 to 30 ns a read.
-pub fn monotonic_ns() -> u64 {
-    read(ClockId::Monotonic)
-}
 
 /// Nanoseconds of processor time that the calling thread has used. About 0.5 µs a read (a
 /// system call), so it is read at the ends of a measured piece of work, never inside a loop.

@@ -5,7 +5,7 @@
 //! tenant's *maintenance task*, which fires its timers and takes back what ended. A maintenance
 //! task is scheduled like any other, so that a tenant pays for its own timers and for its own end.
 
-use crate::cell::CellConfig;
+use crate::config::CellConfig;
 use crate::profile::PreemptionCosts;
 use crate::promises::Promise;
 use crate::standing::Standing;
@@ -432,8 +432,8 @@ pub fn claim(lease: &Lease, longest_step_ns: u64) -> Contract {
 #[cfg(test)]
 mod tests {
     use super::{Dispatcher, Work};
-    use crate::cell::CellConfig;
     use crate::clock::monotonic_ns;
+    use crate::config::CellConfig;
     use crate::profile::{Latency, PreemptionCosts, Profile};
     use leasehold_crossing::{Urgency, Urgent as _};
     use leasehold_reserve::{Contract, Order, Priority};

@@ -11,21 +11,22 @@
 //! The steps are work of the ending tenant: they run in its own processor time, and every tenant
 //! cleans its own pages.
 
-use crate::cell::{Ended, Reclaimed};
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::drift::{CostClass, Price};
-use crate::execution::{Exit, Remains};
+use crate::ended::{Ended, Reclaimed};
+use crate::execution::Remains;
+use crate::exit::Exit;
 use crate::heap::keep_freed;
 use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{Leavings, Pools};
-use crate::range_pool::STEP_PAGES;
 use crate::refusals::{Refusal, Reservation};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
+use leasehold_slots::range_pool::STEP_PAGES;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -323,6 +324,10 @@ impl Ending {
             pages: self.pages + outcome.pages_discarded,
             arena_pages: outcome.pages_discarded,
             pauses,
+            calls_under_way: self
+                .files
+                .as_ref()
+                .map_or(0, |files| files.calls_under_way()),
         };
         if reclaimed.returned.cpu_ns > reclaimed.predicted_ns {
             tracing::debug!(?reclaimed, "ending a tenant took longer than its charge");

@@ -7,45 +7,13 @@
 use wasmparser::WasmFeatures;
 use wasmtime::{Collector, Config, OptLevel};
 
-use crate::preempt::{self, Mechanism};
-use crate::stack_class::StackClass;
 use crate::steps::caps;
+use leasehold_preempt::{self as preempt, Mechanism};
+pub use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
+use leasehold_slots::stack_class::StackClass;
+pub use leasehold_slots::stack_class::{FIBER_STACK, MAX_WASM_STACK};
+pub use leasehold_wasm::features::{CONFIG_VERSION, FEATURES};
 use std::num::NonZeroUsize;
-
-/// Version of the settings below; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 10;
-
-/// Bytes of stack that guest code may use, unless its lease says otherwise ([`StackClass`]).
-pub const MAX_WASM_STACK: usize = 512 * 1024;
-
-/// Bytes of such a [fiber's stack](StackClass::fiber_bytes).
-pub const FIBER_STACK: usize = StackClass::SMALLEST.fiber_bytes();
-
-/// Address space of a linear memory: all that a 32-bit memory can grow to.
-pub const MEMORY_RESERVATION: u64 = 4 << 30;
-
-/// Inaccessible bytes after a linear memory. With the reservation it makes bounds checks
-/// unnecessary: an address is at most 4 GiB plus a 32-bit offset, and offsets above this size
-/// are checked explicitly.
-pub const MEMORY_GUARD: u64 = 32 << 20;
-
-/// The WebAssembly features that a program may use.
-///
-/// Left out, because the engine would then allocate on the host for the guest without asking the
-/// lease, or because a bulk operation could not be split: structures and arrays, 64-bit memories
-/// and tables, stack switching, the component model's asynchronous functions; and the exceptions
-/// that preceded WebAssembly 3.0, which the engine does not implement. Of threads only the atomic
-/// instructions are offered. A shared memory is refused [when a program is
-/// counted](crate::load_limits), the engine is built without shared memories, and instructions that
-/// [wait](crate::atomics) for another thread are replaced.
-pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
-    .union(WasmFeatures::EXCEPTIONS)
-    .union(WasmFeatures::THREADS)
-    .union(WasmFeatures::TAIL_CALL)
-    .union(WasmFeatures::EXTENDED_CONST)
-    .union(WasmFeatures::MULTI_MEMORY)
-    .union(WasmFeatures::RELAXED_SIMD)
-    .union(WasmFeatures::COMPONENT_MODEL);
 
 /// The configuration of every engine that compiles or runs tenants, whose guests are preempted by
 /// `mechanism` and have a stack of the smallest class.
@@ -56,9 +24,11 @@ pub fn engine_config(mechanism: Mechanism) -> Config {
     engine_config_for(mechanism, StackClass::default(), false)
 }
 
-/// The longest backtrace of the deepest stack, ns: 32,750 frames of 16 bytes, 65 ns each as
-/// measured. No row of the host steps counts it.
-pub const BACKTRACE_NS: u64 = 2_200_000;
+/// How long the walk over the deepest stack that has backtraces may take, ns: 32,750 frames of 16 bytes, 65 ns each as
+/// measured, and as many below a function that a host call called (`cabi_realloc`). No row counts it. The engine walks
+/// for a trap, and when a guest is dropped that waits in a host call: each execution is charged for one walk
+/// ([`Held::Backtrace`](crate::Held::Backtrace)).
+pub const BACKTRACE_NS: u64 = 4_400_000;
 
 /// The same with stacks of a class, and optionally with backtraces of traps. Neither changes the
 /// generated code.

@@ -4,23 +4,15 @@
 //! the linked host functions, a pool of stacks. It is made on the thread that loads the first
 //! program for it, never on the cell's.
 
-use crate::abi::Linkers;
+use crate::abi;
 use crate::engine_config::engine_config_for;
+use crate::engine_parts::EngineParts;
 use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
-use crate::preempt::{Companion, Mechanism};
-use crate::stack_class::StackClass;
+use leasehold_preempt::{Companion, Mechanism};
+use leasehold_slots::stack_class::StackClass;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Engine;
-
-/// An engine, and what its programs need.
-pub(crate) struct EngineParts {
-    pub(crate) engine: Engine,
-    pub(crate) linkers: Linkers,
-    pub(crate) companion: Companion,
-    /// The limit on its pool of stacks.
-    _mappings: Mappings,
-}
 
 /// The engines of a cell.
 pub(crate) struct Engines {
@@ -81,7 +73,7 @@ impl Engines {
         self.pools.configure(&mut config, class)?;
         let engine =
             Engine::new(&config).map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
-        let linkers = Linkers::new(&engine)
+        let linkers = abi::link(&engine)
             .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         Ok(EngineParts {
             companion: Companion::new(&engine, self.mechanism)?,

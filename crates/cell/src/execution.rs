@@ -2,32 +2,34 @@
 //!
 //! An execution is a future that owns everything the engine holds for the guest. Ending it, at
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
-//! linear memories and stack only go back to their pools ([`crate::slot`], [`crate::stack`]).
+//! linear memories and stack only go back to their pools ([`leasehold_slots::slot`], [`leasehold_slots::stack`]).
 
-use crate::abi::Prepared;
-use crate::calls::{self, Answering, Current, LiftBytes};
-use crate::engines::EngineParts;
+use crate::calls::lift_bytes::LiftBytes;
+use crate::calls::{self, Answering, Current};
+use crate::engine_parts::EngineParts;
+use crate::exit::Exit;
 use crate::guest::Guest;
 use crate::host::fs::preopen::Preopen;
-use crate::host::preview1::{self, Environment};
+use crate::host::preview1::state::{Environment, State};
 use crate::host::way::make_way;
-use crate::image::Image;
 use crate::limiter::{Initial, Limiter};
+use crate::linkers::Prepared;
 use crate::local;
 use crate::memory::{self, DataSet, Joining};
 use crate::meter::Held;
-use crate::preempt::{self, GuestContext, Preemption};
 use crate::program::{Code, Program};
-use crate::stack_class::StackClass;
-use crate::steps::caps::{PATH, STRING_COUNT, STRINGS, TRAP_MESSAGE};
+use crate::steps::caps::TRAP_MESSAGE;
 use crate::steps::watch::{self, Position};
 use crate::steps::{mark, step};
+use crate::surroundings::{Directory, Surroundings};
 use crate::wasi::clocks::CellClock;
-use crate::wasi::filesystem::FileSystem;
-use crate::wasi::stdio::{Input, Output};
+use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::table::TableCharge;
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_preempt::{self as preempt, GuestContext, Preemption};
 use leasehold_reclaim::GroupId;
+use leasehold_slots::stack_class::StackClass;
+use leasehold_wasm::image::Image;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -43,90 +45,6 @@ const PAGE: u64 = 4096;
 /// Host memory of a component-model handle: an entry of 20 bytes in a vector whose capacity may be
 /// twice its length.
 pub(crate) const HANDLE_BYTES: u64 = 40;
-
-/// Most arguments of an execution, and most variables: a program copies either in one step.
-const MOST_STRINGS: usize = STRING_COUNT.size();
-
-/// A directory of the host that a tenant may use.
-#[derive(Debug, Clone)]
-pub struct Directory {
-    /// Path on the host.
-    pub host: PathBuf,
-    /// Path as the guest sees it.
-    pub guest: String,
-    /// Whether the guest may change it.
-    pub write: bool,
-}
-
-/// The parts that the embedder gives a program.
-#[derive(Debug, Clone, Default)]
-pub struct Surroundings {
-    /// Arguments; the first is by custom the program's name.
-    pub args: Vec<String>,
-    /// Environment variables.
-    pub env: Vec<(String, String)>,
-    /// Directories.
-    pub dirs: Vec<Directory>,
-    /// Data sets that it can map, by name; only for tenants that page.
-    pub data: Vec<(String, PathBuf)>,
-    /// The directory, as the guest sees it, at which a component's relative paths begin by custom
-    /// (`wasi:cli/environment` `initial-cwd`); at most 4,096 bytes.
-    pub cwd: Option<String>,
-    /// Standard input.
-    pub stdin: Input,
-    /// Standard output.
-    pub stdout: Output,
-    /// Standard error.
-    pub stderr: Output,
-}
-
-impl Surroundings {
-    /// Checks that arguments, variables and names of directories can be copied in a step.
-    fn check_strings(&self) -> Result<(), Errno> {
-        let args = self.args.iter().map(|arg| arg.len() + 1);
-        let env = self.env.iter();
-        let env = env.map(|(name, value)| name.len() + value.len() + 2);
-        let dirs = self.dirs.iter().map(|directory| directory.guest.len() + 1);
-        let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
-        let is_path = |cwd: &String| cwd.len() <= PATH.size();
-        match self.cwd.as_ref().is_none_or(is_path)
-            && fits(self.args.len(), args.sum())
-            && fits(self.env.len(), env.sum())
-            && fits(self.dirs.len(), dirs.sum())
-        {
-            true => Ok(()),
-            false => Err(Errno::Limit),
-        }
-    }
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exit {
-    /// It returned, or called exit, with this code.
-    Code(i32),
-    /// It trapped; the message says where.
-    Trap(String),
-    /// It requested something beyond its lease, and the interface has no other way to refuse it.
-    Lease(String),
-    /// A page of its memory could not be fetched or backed; the message says why.
-    Memory(String),
-    /// It was ended from outside.
-    Killed,
-}
-
-impl Exit {
-    /// The code that a waiting tenant receives: the exit code, 134 for a trap, 135 for memory that
-    /// failed, 137 for a kill.
-    pub fn code(&self) -> i32 {
-        match self {
-            Exit::Code(code) => *code,
-            Exit::Trap(_) | Exit::Lease(_) => 134,
-            Exit::Memory(_) => 135,
-            Exit::Killed => 137,
-        }
-    }
-}
 
 /// Limits of an execution that do not change while it runs.
 #[derive(Debug, Clone, Copy)]
@@ -250,7 +168,9 @@ impl Blueprint {
             local.hold(tenant, execution, Held::Memory, memories)?;
             let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
             local.hold(tenant, execution, page, pages)?;
-            local.hold(tenant, execution, Held::HostPage, host_pages)
+            local.hold(tenant, execution, Held::HostPage, host_pages)?;
+            let walks = u64::from(self.program.has_backtraces());
+            local.hold(tenant, execution, Held::Backtrace, walks)
         })
     }
 
@@ -317,7 +237,7 @@ impl Blueprint {
         let (table, preview1, files) = match self.program.code() {
             Code::Module(_) => {
                 let identity = (tenant, execution);
-                let state = preview1::State::new(identity, account, environment, preopens)?;
+                let state = State::new(identity, account, environment, preopens)?;
                 let table = TableCharge::none(wasi.ctx().table);
                 (table, Some(Box::new(state)), None)
             }

@@ -18,32 +18,33 @@ mod commands;
 mod ends;
 mod executions;
 mod idle;
+mod reserved_ends;
 mod roots;
+mod waiting;
 
-pub(crate) use executions::Request;
-
-use crate::cell::{CellConfig, Command};
 use crate::clock::monotonic_ns;
+use crate::command::Command;
+use crate::config::CellConfig;
 use crate::control_share::ControlShare;
 use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::host_share::HostShare;
 use crate::memory;
 use crate::meter::Held;
 use crate::pools::Pools;
-use crate::preempt::Preemption;
 use crate::stalls::Stalls;
 use crate::steps::{begin, step, watch};
-use commands::Commands;
-use ends::Ends;
 use executions::Executions;
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_kernel::TenantId;
+use leasehold_preempt::Preemption;
+use reserved_ends::Ends;
 use roots::Root;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use waiting::Commands;
 
 /// The executor of one cell.
 pub(crate) struct Executor {

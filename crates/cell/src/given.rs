@@ -1,6 +1,6 @@
 //! Objects that a tenant shares with its embedder, and that the embedder may drop at any time.
 
-use crate::cell::StartRequest;
+use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
 use std::sync::Arc;

@@ -1,14 +1,14 @@
 //! The host's side of one running program: the data of its store.
 
-use crate::calls::LiftBytes;
+use crate::calls::lift_bytes::LiftBytes;
 use crate::host::answer::{Answer, Fail};
-use crate::host::preview1;
+use crate::host::preview1::state::State;
 use crate::limiter::Limiter;
 use crate::memory::DataSet;
 use crate::steps::Cap;
-use crate::wasi::filesystem::FileSystem;
-use crate::wasi::poll::Watched;
+use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::table::TableCharge;
+use crate::wasi::watched::Watched;
 use leasehold_kernel::TenantId;
 use wasmtime::error::Context as _;
 use wasmtime::{AsContextMut, Caller, Extern, Memory};
@@ -35,7 +35,7 @@ pub(crate) struct Guest {
     pub(crate) watched: Watched,
     wasi: WasiP1Ctx,
     /// The state of preview 1, for a core module.
-    preview1: Option<Box<preview1::State>>,
+    preview1: Option<Box<State>>,
     /// The files of a component. Dropped after the streams on them, which are in `wasi`.
     files: Option<Box<FileSystem>>,
     /// The exported memory of a core module, once it was looked up.
@@ -49,7 +49,7 @@ impl Guest {
         data: Vec<DataSet>,
         limiter: Limiter,
         (table, wasi): (TableCharge, WasiP1Ctx),
-        preview1: Option<Box<preview1::State>>,
+        preview1: Option<Box<State>>,
         files: Option<Box<FileSystem>>,
     ) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Guest {
     /// # Errors
     /// A trap when the program is a component, which cannot import preview 1.
     #[inline]
-    pub(crate) fn preview1(&mut self) -> Answer<&mut preview1::State> {
+    pub(crate) fn preview1(&mut self) -> Answer<&mut State> {
         match &mut self.preview1 {
             Some(state) => Ok(state),
             None => Err(no_preview1()),

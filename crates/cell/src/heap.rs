@@ -5,7 +5,7 @@
 //! blocks which are freed [meanwhile](keep_freed) are kept: their bytes are a list that takes no other memory,
 //! until their pages have gone ([`Blocks::clean`]).
 
-use crate::reservation::PAGE;
+use leasehold_slots::address_range::PAGE;
 use rustix::mm::{Advice, madvise};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

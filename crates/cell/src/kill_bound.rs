@@ -23,7 +23,7 @@
 //! the reclamation budgets of the background tenants whose end was asked for before, and its own.
 
 use crate::control_share::kills_within;
-pub use crate::preempt::RETRY_NS;
+pub use leasehold_preempt::RETRY_NS;
 use leasehold_reserve::admission::{Overhead, Verdict, fits};
 use leasehold_reserve::{Contract, Order, Priority};
 

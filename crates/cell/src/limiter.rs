@@ -3,7 +3,6 @@
 //! The engine asks before every growth, so that everything a store holds is charged before it is
 //! allocated. Beyond the lease, `memory.grow` fails, as the specification allows.
 
-use crate::image::Image;
 use crate::local;
 use crate::memory::{self, Ahead};
 use crate::meter::Held;
@@ -12,6 +11,7 @@ use crate::steps::step;
 use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
+use leasehold_wasm::image::Image;
 use wasmtime::{ResourceLimiter, Result};
 
 const PAGE: usize = 4096;

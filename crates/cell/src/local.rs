@@ -6,29 +6,24 @@
 //! the engine. Cells share nothing (invariant 8): each has its own thread, and so its own state.
 
 use crate::arena_backing::MapBacking;
-use crate::calls::Calls;
-use crate::cell::CellConfig;
 use crate::clock::monotonic_ns;
+use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::drift::Prices;
-use crate::execution::Blueprint;
-use crate::executor::Request;
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
-use crate::meter::{Held, Meter};
-use crate::preempt;
+use crate::meter::{Held, Meter, Shared};
 use crate::refusals::Reservation;
-use crate::share::{PAGE, Shared, Shares, Short};
+use crate::share::{PAGE, Shares, Short};
 use crate::steps::caps::COPIED_REGION;
-use crate::wasi::filesystem::directory::Listing;
-use crate::wasi::poll::Source;
+use crate::wasi::objects::{Listing, Source};
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
+use leasehold_preempt as preempt;
 use leasehold_reclaim::{Class, Config, GroupId, Refused};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
@@ -61,9 +56,7 @@ pub(crate) struct Local {
     /// The prices of leases, as factors on the profile.
     pub(crate) prices: Prices,
     pub(crate) sleeps: Sleeps,
-    /// Requests of guests to the executor, which acts on them after the current poll.
-    pub(crate) requests: Vec<Request>,
-    /// The parts of their limited shares that top-level tenants have taken.
+    /// What top-level tenants have taken of their limited shares.
     pub(crate) shares: Shares,
     /// The threads that may block.
     pub(crate) io: Arc<Io>,
@@ -71,10 +64,6 @@ pub(crate) struct Local {
     pub(crate) files: HashMap<GroupId, Arc<Account>>,
     /// The holdings of each execution.
     pub(crate) holdings: HashMap<u64, Holdings>,
-    /// How to build more executions of a tenant that runs.
-    pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
-    /// The calls that wait for executions that answer them.
-    pub(crate) calls: HashMap<u64, Calls>,
     /// Executions that the kernel has woken and that have not been polled since.
     pub(crate) woken: HashSet<u64>,
     /// The urgency of the running task.
@@ -186,13 +175,10 @@ impl Local {
             meter,
             prices: Prices::default(),
             sleeps: Sleeps::default(),
-            requests: Vec::new(),
             shares: Shares::new(config.max_memories),
             io,
             files: HashMap::new(),
             holdings: HashMap::new(),
-            blueprints: HashMap::new(),
-            calls: HashMap::new(),
             woken: HashSet::new(),
             running: Urgency::BACKGROUND,
             next_execution: 1,

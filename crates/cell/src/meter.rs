@@ -3,9 +3,19 @@
 //! Everything here is charged before it is allocated, at the price the host's profile gives the
 //! class ([`crate::profile`]), and not refunded until the tenant ends, unless stated otherwise.
 
-use crate::share::Shared;
-use crate::stack::STACK_PAGES;
 use leasehold_reclaim::Resource;
+use leasehold_slots::stack::STACK_PAGES;
+
+/// The resources with shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// Places in the pools of memories and stacks.
+    Places,
+    /// Elements of tables.
+    TableElements,
+    /// Pages of the host's memory outside linear memories and the arena.
+    HostPages,
+}
 
 /// A thing that a tenant holds and that is not a slot or an extent of its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +43,13 @@ pub enum Held {
     HostPage,
     /// A 4 KiB page that a file grew by through an open descriptor: closing that may free it.
     FilePage,
+    /// The walk over the stack of a guest that is ended while it waits, on a cell with backtraces.
+    Backtrace,
 }
 
 impl Held {
     /// All of them, in the order of [`Held::index`].
-    pub const ALL: [Held; 10] = [
+    pub const ALL: [Held; 11] = [
         Held::Store,
         Held::Instance,
         Held::Memory,
@@ -48,6 +60,7 @@ impl Held {
         Held::WasiEntry,
         Held::HostPage,
         Held::FilePage,
+        Held::Backtrace,
     ];
 
     /// The name under which reports and profiles show it.
@@ -63,6 +76,7 @@ impl Held {
             Held::WasiEntry => "wasi_entry",
             Held::HostPage => "host_page",
             Held::FilePage => "file_page",
+            Held::Backtrace => "backtrace",
         }
     }
 
@@ -78,7 +92,8 @@ impl Held {
             | Held::MemoryPage
             | Held::PagedPage
             | Held::Descriptor
-            | Held::FilePage => &[],
+            | Held::FilePage
+            | Held::Backtrace => &[],
         }
     }
 

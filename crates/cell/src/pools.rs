@@ -3,10 +3,10 @@
 
 use crate::heap::Blocks;
 use crate::memory::{self, Left, Memories, Tenancy};
-use crate::range_pool::Claim;
-use crate::slot::SlotPool;
-use crate::stack::StackPool;
-use crate::stack_class::StackClass;
+use leasehold_slots::range_pool::Claim;
+use leasehold_slots::slot::SlotPool;
+use leasehold_slots::stack::StackPool;
+use leasehold_slots::stack_class::StackClass;
 use std::sync::{Arc, OnceLock};
 use wasmtime::Config;
 

@@ -36,7 +36,7 @@ const COST_MAX_PS: u64 = 1_000_000_000_000;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub const ASSUMED_FAULT_NS: u64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreemptionCosts {
-    /// How guests were preempted: a name of [`Mechanism`](crate::preempt::Mechanism).
+    /// How guests were preempted: a name of [`Mechanism`](leasehold_preempt::Mechanism).
     pub mechanism: String,
     /// Whether the measuring thread had real-time priority. If not, the numbers include the time of
     /// other threads.
@@ -253,7 +253,7 @@ pub enum ProfileError {
     Damaged {
         /// The profile.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// It belongs to another host or another version.

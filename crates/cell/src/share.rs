@@ -6,7 +6,7 @@
 //! elements and the host's memory as it limits linear memory: in total, whatever number of programs
 //! they are spread over.
 
-use crate::meter::Held;
+use crate::meter::{Held, Shared};
 use leasehold_kernel::Errno;
 use leasehold_lease::Memory;
 use leasehold_reclaim::GroupId;
@@ -14,17 +14,6 @@ use std::collections::HashMap;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
-
-/// The resources with shares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shared {
-    /// Places in the pools of memories and stacks.
-    Places,
-    /// Elements of tables.
-    TableElements,
-    /// Pages of the host's memory outside linear memories and the arena.
-    HostPages,
-}
 
 /// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

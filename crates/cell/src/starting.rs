@@ -15,11 +15,12 @@
 //! priority and uses no other tenant's reservation. They are not split: one takes as long as
 //! copying the arguments, opening one directory, or resolving the program's imports.
 
-use crate::cell::{Ended, StartError, budget_reason};
 use crate::drift::Price;
+use crate::ended::Ended;
 use crate::execution::{Blueprint, BuildError, Running, Surrounded, Surrounding};
 use crate::local;
 use crate::memory::{self, Joining};
+use crate::start_error::{StartError, budget_reason};
 use crate::steps::{begin, step};
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_lease::Nanoseconds;

@@ -1,6 +1,8 @@
 //! Where the files of this user are: the directories of the XDG specification.
 
+use leasehold_wasm::artifact::CodeCache;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The directory for what can be made again: `$XDG_CACHE_HOME/leasehold`, or `~/.cache/leasehold`.
 /// `None` if neither variable holds an absolute path.
@@ -23,4 +25,15 @@ fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     };
     let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))?;
     Some(base.join("leasehold"))
+}
+
+/// Opens the cache of this user: `$XDG_CACHE_HOME/leasehold`, or `~/.cache/leasehold`, with its
+/// secret in the [state directory](state). Returns `None` if there is no such directory, or
+/// if it cannot be trusted, which is logged: programs are then compiled every time.
+pub fn user_code_cache() -> Option<Arc<CodeCache>> {
+    let (directory, state) = (cache()?, state()?);
+    CodeCache::open(&directory, &state.join("cache.key"))
+        .inspect_err(|error| tracing::warn!(%error, "compiled programs are not kept"))
+        .ok()
+        .map(Arc::new)
 }

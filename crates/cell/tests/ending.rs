@@ -176,7 +176,7 @@ fn a_budget_smaller_than_an_empty_tenant_is_refused_with_nothing_left_behind() {
             .err()
             .expect("refused")
             .to_string();
-        assert!(refused.contains("does not pay"), "{refused}");
+        assert!(refused.contains("`reclaim.budget` is "), "{refused}");
     }
     let ended = cell
         .start_tenant(request(5_000))

@@ -4,7 +4,6 @@ use crate::exit::Failure;
 use leasehold::wave::{self, Call};
 use leasehold_cell::program::Code;
 use leasehold_cell::{ExportedFunction, PendingCall, Program, TenantHandle, Val};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// A call that a program can answer.
@@ -52,9 +51,14 @@ pub(crate) fn text(program: &Program, results: &[Val]) -> Result<String, Failure
         Code::Module(_) => {
             let mut lines = String::new();
             for number in results {
-                let number = wave::text(number).map_err(failed)?;
-                // A string takes all that is written to it.
-                let _ = writeln!(lines, "{number}");
+                let number = match number {
+                    // As `wasmtime run` prints them; the text of components writes `nan`.
+                    Val::Float32(float) => float.to_string(),
+                    Val::Float64(float) => float.to_string(),
+                    number => wave::text(number).map_err(failed)?,
+                };
+                lines += &number;
+                lines.push('\n');
             }
             Ok(lines)
         }

@@ -1,5 +1,5 @@
 //! `leasehold lockscope`: starts the program `lockscope`, which is a program of its own since its
-//! tracer needs a BPF compiler to build.
+//! tracer needs libelf to build.
 
 use crate::exit::Failure;
 use std::ffi::OsString;

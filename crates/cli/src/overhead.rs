@@ -79,6 +79,30 @@ pub(crate) struct HostSteps {
     /// Of each tenant, by its name.
     longest: HashMap<String, LongestStep>,
     fault: HostTime,
+    /// Why traps cannot have a backtrace, if a tenant is in the way.
+    no_backtraces: Option<String>,
+}
+
+/// The share of a reclamation budget that the walk for a backtrace may take at the most: one in so many.
+const BACKTRACE_SHARE: u64 = 10;
+
+/// Why the traps of this tenant can have no backtrace; `None` if they can, or if its program cannot be read.
+///
+/// Each execution is charged for a walk over its stack, so that tasks would soon be refused; and a budget that hardly
+/// pays for one is needed for other things.
+fn refuses_backtraces(tenant: &TenantSpec, reach: Option<&Reach>) -> Option<String> {
+    let name = &tenant.name;
+    if reach.is_some_and(Reach::starts_others) {
+        return Some(format!(
+            "tenant {name} can start tasks or child tenants, and each would take {} of its budget more",
+            Nanoseconds::new(BACKTRACE_NS)?
+        ));
+    }
+    let least = Nanoseconds::new(BACKTRACE_SHARE * BACKTRACE_NS)?;
+    let budget = tenant.lease.reclaim.budget;
+    (budget < least).then(|| {
+        format!("the `reclaim.budget` of tenant {name} is {budget}; allowed with backtraces: {least} or more")
+    })
 }
 
 /// The longest host step of a tenant.
@@ -102,6 +126,7 @@ impl HostSteps {
         let mut known = HashMap::new();
         let any = Reach::any();
         let mut longest = HashMap::new();
+        let mut no_backtraces = None;
         for tenant in tenants {
             let path = tenant.component.as_path();
             let (memory, reclaim) = (&tenant.lease.memory, &tenant.lease.reclaim);
@@ -120,8 +145,19 @@ impl HostSteps {
                 }
             });
             longest.insert(tenant.name.clone(), step);
+            let reach = reaches.get(path).and_then(Option::as_ref);
+            no_backtraces = no_backtraces.or_else(|| refuses_backtraces(tenant, reach));
         }
-        Self { longest, fault }
+        Self {
+            longest,
+            fault,
+            no_backtraces,
+        }
+    }
+
+    /// Why traps cannot have a backtrace; `None` if they can.
+    pub(crate) fn no_backtraces(&self) -> Option<&str> {
+        self.no_backtraces.as_deref()
     }
 
     /// The same on a cell that names the functions on the stack of a trap.

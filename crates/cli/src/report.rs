@@ -64,7 +64,7 @@ pub(crate) fn text(
 \x20 effect             {effect:>12}   until nothing of it ran any more: bound {effect_bound}\n\
 \x20 reusable           {reusable_wall:>12}\n\
          severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n\
-         {confined}\n",
+         {under_way}{confined}\n",
         name = tenant.name,
         exit = exit(&ended.exit),
         budget = nanos(budget),
@@ -84,6 +84,12 @@ pub(crate) fn text(
         pages = reclaimed.pages,
         steps = reclaimed.steps,
         pauses = reclaimed.pauses,
+        under_way = match reclaimed.calls_under_way {
+            0 => String::new(),
+            calls => format!(
+                "not returned: {calls} calls on I/O threads, each with its file, until the file system answers\n"
+            ),
+        },
     )
 }
 
@@ -125,6 +131,7 @@ pub(crate) fn json(
         "pages": reclaimed.pages,
         "steps": reclaimed.steps,
         "pauses": reclaimed.pauses,
+        "calls_under_way": reclaimed.calls_under_way,
         "confinement": confined,
     })
 }

@@ -172,12 +172,11 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     if arguments.budget.is_none() && arguments.lease.is_none() {
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
     }
-    let ends = ends(&tenant, &profile);
+    let (ends, backtraces) = ends(&tenant, &profile);
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
-    // There is no other tenant that the walk could delay.
-    config.backtraces = true;
+    config.backtraces = backtraces;
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
     config.ends = ends.reservation.or(config.ends);
     if let Some(mechanism) = arguments.preempt {
@@ -307,13 +306,19 @@ fn wait(
     }
 }
 
-/// How long the end of the only tenant of a cell takes at most.
-fn ends(tenant: &TenantSpec, profile: &Profile) -> Ends {
+/// How long the end of the only tenant of a cell takes at most, and whether its traps have a backtrace: there is no
+/// other tenant that the walk over its stack could delay.
+fn ends(tenant: &TenantSpec, profile: &Profile) -> (Ends, bool) {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let steps = HostSteps::of(tenants, fault, Some(profile)).with_backtraces();
-    Ends::of(tenants, &steps, preemption, Order::FixedPriority)
+    let mut steps = HostSteps::of(tenants, fault, Some(profile));
+    let backtraces = steps.no_backtraces().is_none();
+    if backtraces {
+        steps = steps.with_backtraces();
+    }
+    let ends = Ends::of(tenants, &steps, preemption, Order::FixedPriority);
+    (ends, backtraces)
 }
 
 /// Returns the tenant to run: the flags over the lease file over the defaults.

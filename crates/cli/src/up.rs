@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     unadmitted: bool,
 
-    /// Name the functions on the stack of a trap: the cell walks all of it, which takes up to 2.2 ms, in which
+    /// Name the functions on the stack of a trap: the cell walks all of it, which takes up to 4.4 ms, in which
     /// no other tenant runs. Admission allows for it.
     #[arg(long)]
     backtraces: bool,
@@ -141,8 +141,7 @@ struct Admitted {
     order: Order,
     overhead: HostTime,
     schedulable: bool,
-    /// The share of the processor that the host leaves a cell's thread, if the reservations may ask
-    /// for more.
+    /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
     /// The key of the first reservation that cannot be kept, and its value.
     unkept: Option<String>,
@@ -175,6 +174,10 @@ pub(crate) fn main(
     let fault = HostTime::of_fault(None, Some(&profile));
     let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile));
     if arguments.backtraces {
+        if let Some(reason) = steps.no_backtraces() {
+            let file = arguments.leases.display();
+            return Err(Failure::Refused(format!("{file}: --backtraces: {reason}")));
+        }
         steps = steps.with_backtraces();
     }
     let admitted = Admitted::of(&file, overhead, &steps);

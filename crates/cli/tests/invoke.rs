@@ -49,6 +49,7 @@ fn numbers_of_a_core_module_are_printed_a_line_each() {
     prints(NUMBERS, &["--invoke", "add_two"], &["40", "2"], "42\n");
     prints(NUMBERS, &["--invoke", "add_two(-1, 2)"], &[], "1\n");
     prints(NUMBERS, &["--invoke", "both(1.5)"], &[], "-7\n1.5\n");
+    prints(NUMBERS, &["--invoke", "both(nan)"], &[], "-7\nNaN\n");
     prints(NUMBERS, &["--invoke", "none"], &[], "");
 }
 

@@ -17,34 +17,12 @@
 //!
 //! Capabilities sent through channels carry no links of their own.
 
-use leasehold_reclaim::{Backing, Handle, Resource};
+use leasehold_reclaim::{Backing, Handle};
 
-use crate::capability::Place;
+use crate::capability::{Allowance, Source};
 use crate::errno::Errno;
 use crate::link::Objects;
 use crate::table;
-
-/// The links granted with one delegation. Lives in the group that pays for them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Allowance {
-    /// Links that can still be made.
-    pub(crate) left: u32,
-    /// Links delegated further and not in use.
-    pub(crate) delegated: u32,
-    pub(crate) source: Source,
-    /// The class of a link that is not in use; costs as much as a scrub entry.
-    pub(crate) unit: Resource,
-}
-
-/// Where an allowance's links came from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Source {
-    /// From the budget of the object's owner: its capability, whose `units` include these links
-    /// as long as its `derived` is still this.
-    Owner { place: Place, derived: u32 },
-    /// From the delegator's own allowance.
-    Allowance(Handle<Allowance>),
-}
 
 /// Takes one link out: its charge is free for the scrub entry that the caller makes next.
 /// O(depth of the delegation).

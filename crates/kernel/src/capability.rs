@@ -2,14 +2,16 @@
 
 use core::fmt;
 
-use leasehold_reclaim::{Handle, LinkId, RawHandle};
+use leasehold_reclaim::{Handle, LinkId, RawHandle, Resource};
 
-use crate::allowance::Allowance;
 use crate::rights::Rights;
-use crate::table::Leaf;
 
 /// Bits of a selector that tell the place in the table.
 pub(crate) const INDEX_BITS: u32 = 20;
+/// Bits of an index that a leaf resolves.
+pub(crate) const LEAF_BITS: u32 = 4;
+/// Places of a leaf.
+pub(crate) const LEAF: usize = 1 << LEAF_BITS;
 
 /// A guest's name of one of its capabilities: the place in its table (20 bits) and the number of
 /// reuses of the place (12 bits, wrapping).
@@ -131,4 +133,74 @@ pub(crate) struct Granted {
     pub(crate) allowance: Handle<Allowance>,
     /// Closes the allowance when the holder ends; `None` if they end together anyway.
     pub(crate) close: Option<LinkId>,
+}
+
+/// One place of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cell {
+    /// How often the place was vacated.
+    pub(crate) generation: u32,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content {
+    /// With the next vacant place, if it is on the list.
+    Vacant(Option<u32>),
+    Taken(Capability),
+}
+
+/// The lowest level of a table.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    pub(crate) cells: [Cell; LEAF],
+}
+
+impl Leaf {
+    pub(crate) const VACANT: Leaf = Leaf {
+        cells: [Cell {
+            generation: 0,
+            content: Content::Vacant(None),
+        }; LEAF],
+    };
+}
+
+/// The links granted with one delegation. Lives in the group that pays for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    /// Links that can still be made.
+    pub(crate) left: u32,
+    /// Links delegated further and not in use.
+    pub(crate) delegated: u32,
+    pub(crate) source: Source,
+    /// The class of a link that is not in use; costs as much as a scrub entry.
+    pub(crate) unit: Resource,
+}
+
+/// Where an allowance's links came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source {
+    /// From the budget of the object's owner: its capability, whose `units` include these links
+    /// as long as its `derived` is still this.
+    Owner { place: Place, derived: u32 },
+    /// From the delegator's own allowance.
+    Allowance(Handle<Allowance>),
+}
+
+/// What a capability gives access to, after all checks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) object: RawHandle,
+    pub(crate) allowance: Option<Handle<Allowance>>,
+}
+
+/// A capability on its way from one table to another (or to another place of the same).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transfer {
+    pub(crate) parent: Place,
+    /// The parent as it is when the transfer begins.
+    pub(crate) from: Capability,
+    pub(crate) rights: Rights,
+    /// The object, and what the parent's waits draw on.
+    pub(crate) target: Target,
 }

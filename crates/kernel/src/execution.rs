@@ -10,14 +10,11 @@ use leasehold_reclaim::{Backing, Handle, LinkId, RawHandle};
 
 use crate::allowance;
 use crate::errno::Errno;
+use crate::id::{ExecutionId, TenantId};
 use crate::link::Objects;
-use crate::object::task::Task;
-use crate::tenant::TenantId;
-use crate::wait::{List, Number, Side, Stranger, Turn, Wait};
-
-/// A running program, by a number that the cell chose and has not used before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExecutionId(pub u64);
+use crate::object::task::state::Task;
+use crate::queue::{List, Number};
+use crate::wait::{Side, Stranger, Turn, Wait};
 
 /// Why an execution continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,27 +1,31 @@
 //! The kernel of one cell: its state, and the resolution of call arguments.
 
 use leasehold_reclaim::{
-    Backing, Class, Config, CostModel, GroupId, Groups, Handle, Mode, RawHandle, Resource,
+    Backing, Class, Config, CostModel, Extent, GroupId, Groups, Mode, RawHandle, Resource,
     Statement,
 };
 
-use crate::allowance::{self, Allowance};
-use crate::capability::{Capability, Derivation, ObjectClass, Place, Selector};
-use crate::deadline::Rearmed;
+use crate::allowance;
+use crate::capability::{
+    Allowance, Capability, Derivation, LEAF, ObjectClass, Place, Selector, Target,
+};
+use crate::deadline::rearmed::Rearmed;
+use crate::derivation::trace;
 use crate::errno::Errno;
-use crate::execution::{ExecutionId, Executions, Role, Wake};
+use crate::execution::{Executions, Role, Wake};
+use crate::id::{ExecutionId, TenantId};
 use crate::link::{Link, Objects};
-use crate::object::channel::{Channel, Parcel};
-use crate::object::region::Region;
-use crate::object::semaphore::Semaphore;
-use crate::object::task::Task;
-use crate::object::tenant::Child;
-use crate::object::timer::Timer;
-use crate::revoke;
+use crate::object::channel::state::{Channel, Parcel};
+use crate::object::region::state::Region;
+use crate::object::semaphore::state::Semaphore;
+use crate::object::task::state::Task;
+use crate::object::tenant::state::Child;
+use crate::object::timer::state::Timer;
+use crate::queue::Number;
 use crate::rights::Rights;
 use crate::table::{self, TableClasses, Vacancy};
-use crate::tenant::{Tenant, TenantId};
-use crate::wait::{Number, Side, Stranger, Turn, Wait};
+use crate::tenant::record::Tenant;
+use crate::wait::{Side, Stranger, Turn, Wait};
 
 /// Set-up of a [`Kernel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,13 +132,6 @@ pub struct Kernel<B: Backing> {
     pub(crate) costs: KernelCosts,
 }
 
-/// The object of a capability, after all checks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Target {
-    pub(crate) object: RawHandle,
-    pub(crate) allowance: Option<Handle<Allowance>>,
-}
-
 /// The execution that makes a call which may block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
@@ -170,8 +167,8 @@ impl<B: Backing> Kernel<B> {
             derivation: groups.register("derivation", costs.capability_ps),
             allowance: groups.register("allowance", costs.capability_ps),
             table: TableClasses {
-                leaf: groups.register("capability table leaf", part(table::LEAF)),
-                node: groups.register("capability table node", part(table::LEAF * 4)),
+                leaf: groups.register("capability table leaf", part(LEAF)),
+                node: groups.register("capability table node", part(LEAF * 4)),
             },
             execution: groups.register_resource("execution", costs.execution_ps),
             grant: groups.register_resource("granted link", costs.model.scrub_ps),
@@ -269,25 +266,6 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Reports that an execution has exited in any way: it leaves its queue, and its waiters are
-    /// woken. Does nothing if the execution was stopped because its tenant ended. O(executions
-    /// woken).
-    pub fn execution_finished(&mut self, id: ExecutionId, exit_code: i32) {
-        let Some(link) = self.executions.stop_link(id) else {
-            return;
-        };
-        let group = link.group();
-        self.groups.unlink(link);
-        self.groups.refund(group, self.classes.execution, 1);
-        let Some(execution) = self.executions.remove(&mut self.groups, id) else {
-            return;
-        };
-        match execution.role {
-            Role::Task(task) => self.task_exited(task, exit_code),
-            Role::Program => self.program_exited(execution.tenant, exit_code),
-        }
-    }
-
     /// Takes an execution out of the queue that it waits in, or passes its turn on. It is not woken
     /// for this. Use it when the execution continues for another reason.
     pub fn cancel_wait(&mut self, id: ExecutionId) {
@@ -316,12 +294,12 @@ impl<B: Backing> Kernel<B> {
 
     #[inline]
     pub(crate) fn tenant(&self, tenant: TenantId) -> Result<&Tenant, Errno> {
-        self.groups.get(tenant.0).ok_or(Errno::Gone)
+        self.groups.get(tenant.record()).ok_or(Errno::Gone)
     }
 
     #[inline]
     pub(crate) fn tenant_mut(&mut self, tenant: TenantId) -> Result<&mut Tenant, Errno> {
-        self.groups.get_mut(tenant.0).ok_or(Errno::Gone)
+        self.groups.get_mut(tenant.record()).ok_or(Errno::Gone)
     }
 
     /// The capability that a selector names.
@@ -351,7 +329,7 @@ impl<B: Backing> Kernel<B> {
         if !capability.rights.contains(rights) {
             return Err(Errno::Rights);
         }
-        revoke::trace(&self.groups, capability)
+        trace(&self.groups, capability)
     }
 
     /// Finds a place for a new capability. If the table has to grow for it, the group must be
@@ -376,7 +354,7 @@ impl<B: Backing> Kernel<B> {
             group, mut table, ..
         } = self.tenant(tenant)?;
         let parts = u64::from(table.growth());
-        let part_ps = self.costs.capability_ps.saturating_mul(table::LEAF as u64);
+        let part_ps = self.costs.capability_ps.saturating_mul(LEAF as u64);
         self.afford(
             group,
             parts + 1,
@@ -393,7 +371,7 @@ impl<B: Backing> Kernel<B> {
         if self.config.reclaim.mode == Mode::Individual {
             return 0;
         }
-        let leaf_ps = self.costs.capability_ps.saturating_mul(table::LEAF as u64);
+        let leaf_ps = self.costs.capability_ps.saturating_mul(LEAF as u64);
         let chunks_ps = self.costs.model.chunk_ps.saturating_mul(2);
         leaf_ps
             .saturating_add(self.costs.tenant_ps)
@@ -462,6 +440,24 @@ impl<B: Backing> Kernel<B> {
                 Err(refused.into())
             }
         }
+    }
+
+    /// Allocates the bytes of a channel or region, if the caller can pay for the rest as well.
+    pub(crate) fn buffer(
+        &mut self,
+        caller: TenantId,
+        bytes: u64,
+        object_ps: u64,
+    ) -> Result<Extent, Errno> {
+        let group = self.group_of(caller)?;
+        let length = usize::try_from(bytes).map_err(|_| Errno::TooLarge)?;
+        let pages = bytes
+            .div_ceil(leasehold_reclaim::PAGE as u64)
+            .saturating_add(1);
+        let pages_ps = self.costs.model.page_ps.saturating_mul(pages);
+        self.vacancy(caller, pages_ps.saturating_add(object_ps))?;
+        self.afford(group, 2, pages_ps.saturating_add(object_ps))?;
+        Ok(self.groups.alloc_bytes(group, length)?)
     }
 
     /// Runs a call that may block.

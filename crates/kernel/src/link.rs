@@ -1,10 +1,9 @@
-//! The links that leave a group: the entries of its scrub list, and how each is severed.
+//! The links that leave a group: what its scrub list holds, to be severed when it ends.
 
-use leasehold_reclaim::{Backing, Groups, Handle, Sever};
+use leasehold_reclaim::{Groups, Handle};
 
-use crate::allowance::{self, Allowance};
-use crate::end::Host;
-use crate::execution::{ExecutionId, Executions};
+use crate::capability::Allowance;
+use crate::id::ExecutionId;
 
 /// The groups of one cell, with the kernel's scrub entries.
 pub(crate) type Objects<B> = Groups<B, Link>;
@@ -26,24 +25,3 @@ pub enum Link {
 /// The allowance that a [`Link::Close`] gives back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted(pub(crate) Handle<Allowance>);
-
-/// Severs the links of an ending group. O(1) each, except that one freed place in a channel may
-/// wake several senders.
-pub(crate) struct Severing<'a, H> {
-    pub(crate) executions: &'a mut Executions,
-    pub(crate) host: &'a mut H,
-}
-
-impl<B: Backing, H: Host> Sever<B, Link> for Severing<'_, H> {
-    fn sever(&mut self, groups: &mut Objects<B>, link: Link) {
-        match link {
-            Link::Stop(id) => {
-                if self.executions.remove(groups, id).is_some() {
-                    self.host.stop_execution(id);
-                }
-            }
-            Link::Wake(id) => self.executions.bereave(groups, id),
-            Link::Close(Granted(allowance)) => allowance::close(groups, allowance),
-        }
-    }
-}

@@ -8,69 +8,19 @@
 
 use leasehold_reclaim::{Backing, Handle};
 
-use crate::allowance::{self, Allowance, Source};
-use crate::capability::{Capability, Derivation, Granted, ObjectClass, Origin, Place, Selector};
+use crate::allowance;
+use crate::capability::{
+    Allowance, Capability, Derivation, Granted, ObjectClass, Origin, Place, Selector, Source,
+    Transfer,
+};
+use crate::derivation::{DERIVATION_DEPTH, trace};
 use crate::errno::Errno;
-use crate::kernel::{Kernel, KernelCosts, Target};
+use crate::id::TenantId;
+use crate::kernel::{Kernel, KernelCosts};
 use crate::link::{self, Link, Objects};
 use crate::rights::Rights;
 use crate::table;
-use crate::tenant::{Tenant, TenantId};
-
-/// How long a chain of derivations can be.
-pub const DERIVATION_DEPTH: u8 = 16;
-
-/// Follows a capability to its original: what it gives access to, if nothing on the way was
-/// revoked or dropped, and the allowance that waits through it draw on, which is the nearest one.
-/// At most [`DERIVATION_DEPTH`] steps.
-#[inline]
-pub(crate) fn trace<B: Backing>(
-    groups: &Objects<B>,
-    capability: &Capability,
-) -> Result<Target, Errno> {
-    match capability.origin {
-        Origin::Object(object) => Ok(Target {
-            object,
-            allowance: None,
-        }),
-        Origin::Derived(derivation) => trace_derivation(groups, derivation),
-    }
-}
-
-fn trace_derivation<B: Backing>(
-    groups: &Objects<B>,
-    mut derivation: Handle<Derivation>,
-) -> Result<Target, Errno> {
-    let mut allowance = None;
-    loop {
-        let &Derivation {
-            object,
-            parent,
-            derived,
-            granted,
-        } = groups.get(derivation).ok_or(Errno::Gone)?;
-        let parent = table::capability(groups, parent).ok_or(Errno::Gone)?;
-        if parent.derived != derived {
-            return Err(Errno::Gone);
-        }
-        allowance = allowance.or(granted.map(|granted| granted.allowance));
-        match parent.origin {
-            Origin::Object(_) => return Ok(Target { object, allowance }),
-            Origin::Derived(above) => derivation = above,
-        }
-    }
-}
-
-/// A capability on its way from one table to another (or to another place of the same).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Transfer {
-    parent: Place,
-    /// The parent as it is when the transfer begins.
-    from: Capability,
-    rights: Rights,
-    /// The object, and what the parent's waits draw on.
-    target: Target,
-}
+use crate::tenant::record::Tenant;
 
 impl<B: Backing> Kernel<B> {
     /// Makes a capability to the same object with at most the given rights. Needs

@@ -4,12 +4,11 @@ use leasehold_reclaim::Backing;
 
 use crate::capability::Selector;
 use crate::errno::Errno;
-use crate::execution::ExecutionId;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Account, Kernel, Outcome};
 use crate::object::channel::Received;
 use crate::object::region::RegionMapping;
 use crate::rights::Rights;
-use crate::tenant::TenantId;
 
 /// A call by a guest. The fields are named as in the methods of [`Kernel`] that do the work.
 #[derive(Debug)]

@@ -6,50 +6,18 @@
 
 use leasehold_reclaim::{Backing, Class, GroupId, Handle, RawHandle};
 
-use crate::capability::{Capability, INDEX_BITS, Place, Selector};
+use crate::capability::{
+    Capability, Cell, Content, INDEX_BITS, LEAF, LEAF_BITS, Leaf, Place, Selector,
+};
 use crate::errno::Errno;
 use crate::link::Objects;
 
-/// Bits of an index that a leaf resolves.
-const LEAF_BITS: u32 = 4;
 /// Bits of an index that each node resolves.
 const NODE_BITS: u32 = 7;
-/// Places of a leaf.
-pub(crate) const LEAF: usize = 1 << LEAF_BITS;
 /// Children of a node.
 pub(crate) const NODE: usize = 1 << NODE_BITS;
 /// How many capabilities a table can hold.
 pub(crate) const CAPACITY: u32 = 1 << INDEX_BITS;
-
-/// One place of a table.
-#[derive(Debug, Clone, Copy)]
-struct Cell {
-    /// How often the place was vacated.
-    generation: u32,
-    content: Content,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Content {
-    /// With the next vacant place, if it is on the list.
-    Vacant(Option<u32>),
-    Taken(Capability),
-}
-
-/// The lowest level of a table.
-#[derive(Debug)]
-pub(crate) struct Leaf {
-    cells: [Cell; LEAF],
-}
-
-impl Leaf {
-    const VACANT: Leaf = Leaf {
-        cells: [Cell {
-            generation: 0,
-            content: Content::Vacant(None),
-        }; LEAF],
-    };
-}
 
 /// An inner level of a table.
 #[derive(Debug)]

@@ -1,69 +1,17 @@
 //! Tenants: one reclamation group and one capability table each.
 
-use core::fmt;
+pub(crate) mod record;
 
-use leasehold_reclaim::{Backing, GroupId, Handle, Nanos};
+use leasehold_reclaim::{Backing, GroupId, Nanos};
 
 use crate::capability::{Capability, ObjectClass};
-use crate::deadline::Heap;
+use crate::deadline::heap::Heap;
 use crate::errno::Errno;
+use crate::id::TenantId;
 use crate::kernel::Kernel;
-use crate::object::tenant::Child;
-use crate::object::timer::Timer;
 use crate::rights::Rights;
 use crate::table::Table;
-
-/// How deep tenants can be nested: a top-level tenant has depth 0.
-pub const TENANT_DEPTH: u8 = 16;
-
-/// Names a tenant. One that outlives its tenant is detectably stale ([`Errno::Gone`]).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TenantId(pub(crate) Handle<Tenant>);
-
-impl fmt::Debug for TenantId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A tenant's record, in its own group.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tenant {
-    pub(crate) group: GroupId,
-    /// `None` for a top-level tenant.
-    pub(crate) parent: Option<Parent>,
-    pub(crate) depth: u8,
-    /// The reclamation budget that it was made with.
-    pub(crate) budget_ns: u64,
-    pub(crate) table: Table,
-    /// Its armed timers, and those of its children.
-    pub(crate) deadlines: Heap,
-    /// Of a top-level tenant: where it is among those whose earliest deadline has changed.
-    pub(crate) rearmed: Option<u32>,
-    /// The memory reservation, and what of it is in use or carved for children; bytes.
-    pub(crate) memory: Memory,
-    /// In [`Mode::Individual`](leasehold_reclaim::Mode::Individual): how far its end has come.
-    pub(crate) swept: u32,
-}
-
-/// The connection of a tenant with its parent: all in the parent's group.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Parent {
-    pub(crate) tenant: TenantId,
-    pub(crate) child: Handle<Child>,
-    /// Stands for the tenant's earliest deadline among the parent's.
-    pub(crate) alarm: Handle<Timer>,
-}
-
-/// A memory reservation. The kernel only keeps the account; the cell provides the memory and
-/// charges it before it is allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
-    /// Bytes reserved for the tenant, its children's included.
-    pub reserved: u64,
-    /// Bytes in use, or carved for children.
-    pub used: u64,
-}
+use crate::tenant::record::{Memory, Parent, Tenant};
 
 impl<B: Backing> Kernel<B> {
     /// Admits a top-level tenant with a reclamation budget and a memory reservation.
@@ -109,10 +57,11 @@ impl<B: Backing> Kernel<B> {
             memory,
             swept: 0,
         };
-        let tenant = TenantId(self.groups.alloc(group, self.classes.tenant, record)?);
+        let record = self.groups.alloc(group, self.classes.tenant, record)?;
+        let tenant = TenantId(record.raw());
         let own = Capability {
             rights: Rights::NONE,
-            ..Capability::original(tenant.0.raw(), ObjectClass::Tenant)
+            ..Capability::original(tenant.0, ObjectClass::Tenant)
         };
         let (_, vacancy) = self.vacancy(tenant, 0)?;
         self.install(tenant, vacancy, own)?;

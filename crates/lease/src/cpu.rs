@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
 /// How a used budget comes back (SPR §II).

@@ -1,7 +1,7 @@
 //! The limit on a tenant's additions to a disk, as a lease states it.
 
 use crate::byte_size::ByteSize;
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
 /// The limit on additions by a tenant, its tasks and its child tenants to the directories that they

@@ -1,6 +1,6 @@
 //! The limits on a tenant's use of files, as a lease states them.
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
 /// The files that a tenant, its tasks and its child tenants may have, in total.

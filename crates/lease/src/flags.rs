@@ -1,16 +1,11 @@
 //! The flag form of a lease.
 
-use std::borrow::Cow;
-
-use thiserror::Error;
-
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
-use crate::error::excerpt;
+use crate::flag_error::FlagError;
 use crate::lease::Lease;
 use crate::memory::{Memory, Paging};
 use crate::nanoseconds::Nanoseconds;
-use crate::quantity::QuantityError;
 
 /// The values that flags state: each replaces one value of a base lease, which is that of
 /// `--lease`, or else [`Lease::default`].
@@ -93,32 +88,5 @@ impl LeaseFlags {
             .flatten()
             .filter(|n| Memory::TABLE_ELEMENTS.contains(n))
             .ok_or_else(|| FlagError::new(text, Memory::TABLE_ELEMENTS_ALLOWED))
-    }
-}
-
-/// The value of a flag that is not accepted; displays what was found and what is allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("found {found}; allowed: {allowed}")]
-pub struct FlagError {
-    found: String,
-    allowed: Cow<'static, str>,
-}
-
-impl FlagError {
-    pub(crate) fn new(found: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            found: excerpt(found),
-            allowed: allowed.into(),
-        }
-    }
-}
-
-/// For the times and sizes inside a flag that has several values.
-impl From<QuantityError> for FlagError {
-    fn from(error: QuantityError) -> Self {
-        Self {
-            found: error.found(),
-            allowed: error.allowed().into(),
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::byte_size::ByteSize;
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 
 /// The reservation of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

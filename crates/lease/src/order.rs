@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 
 /// How a cell orders the reservations that are ready to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use crate::lease::Lease;
 
 /// The most arguments of a tenant, its program's name among them, and the most variables of its

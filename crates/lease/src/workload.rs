@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::flags::FlagError;
+use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
 /// The workload of a tenant in a simulation, and the number of its tasks.

@@ -1,6 +1,6 @@
 //! The costs of a host, which leases are charged by.
 
-use crate::Error;
+use crate::error::Error;
 use leasehold_cell::calibrate::{Effort, calibrate};
 use leasehold_cell::profile::Profile;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Costs {
     /// The same from a file.
     ///
     /// # Errors
-    /// When there is one that cannot be used here.
+    /// When the profile exists but cannot be used here.
     pub fn stored_in(path: &Path) -> Result<Option<Self>, Error> {
         let profile = Profile::load(path).map_err(|error| Error::Host(error.into()))?;
         Ok(profile.map(Self))

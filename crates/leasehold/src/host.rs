@@ -1,7 +1,13 @@
 //! The host: the tenants of one core.
 
-use crate::{Command, Costs, Error, Instance, Lease, Plugin, Start, Tenant};
+use crate::costs::Costs;
+use crate::error::Error;
+use crate::instance::Instance;
+use crate::program::{Command, Plugin};
+use crate::start::Start;
+use crate::tenant::Tenant;
 use leasehold_cell::{Cell, CellConfig, StartRequest, user_code_cache};
+use leasehold_lease::Lease;
 use std::path::Path;
 
 /// A thread that runs tenants, with everything that it needs. Dropping it ends them all.

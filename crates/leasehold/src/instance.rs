@@ -1,7 +1,9 @@
 //! A plug-in that runs: its exported functions are called.
 
-use crate::{Arguments, Error, ExportedFunction, Outcome, Results, Tenant, Value};
-use leasehold_cell::{PendingCall, Program};
+use crate::error::Error;
+use crate::tenant::{Outcome, Tenant};
+use crate::value::{Arguments, Results};
+use leasehold_cell::{ExportedFunction, PendingCall, Program, Val as Value};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

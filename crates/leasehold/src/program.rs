@@ -1,6 +1,8 @@
 //! A program that was loaded for a lease.
 
-use crate::{Error, ExportedFunction, Lease};
+use crate::error::Error;
+use leasehold_cell::ExportedFunction;
+use leasehold_lease::Lease;
 use std::path::Path;
 use std::sync::Arc;
 

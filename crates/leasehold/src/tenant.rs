@@ -1,9 +1,9 @@
 //! A tenant that runs.
 
+use crate::error::Error;
 use crate::start::Captured;
-use crate::{Ended, Error, Exit, Statement};
 use leasehold_cell::memory::MemoryUse;
-use leasehold_cell::{Processor, TenantHandle};
+use leasehold_cell::{Ended, Exit, Processor, Statement, TenantHandle};
 use std::time::Duration;
 
 /// A program that runs under its lease. Dropping this leaves it running until its [`Host`](crate::Host) is dropped.

@@ -1,6 +1,6 @@
 //! Rust's values as values of calls, and back.
 
-use crate::{Type, Value};
+use leasehold_cell::{Type, Val as Value};
 
 /// A type that can be an argument.
 pub trait IntoValue {
@@ -233,7 +233,7 @@ tuples!(
 #[cfg(test)]
 mod tests {
     use super::{Arguments, FromValue, IntoValue, Results};
-    use crate::Value;
+    use leasehold_cell::Val as Value;
 
     #[test]
     fn what_was_made_a_value_comes_back() {

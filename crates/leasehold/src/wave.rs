@@ -1,6 +1,7 @@
 //! Calls and values as text: WAVE, as `wasmtime run --invoke` has it.
 
-use crate::{Error, ExportedFunction, Type, Value};
+use crate::error::Error;
+use leasehold_cell::{ExportedFunction, Type, Val as Value};
 use std::borrow::Cow;
 use wasm_wave::untyped::UntypedFuncCall;
 use wasm_wave::wasm::{WasmType, WasmTypeKind, WasmValue, WasmValueError};

@@ -8,6 +8,8 @@
 #define CONTENTION_FLAGS 63
 /* Call chains are numbered from 0. */
 #define NO_STACK (~0ULL)
+/* What a wait takes that ends at once: its lock was free again before the stack was walked. */
+#define AT_ONCE_NS 500
 
 /* Locks that are taken in interrupts are told by their call chains, later (LockScope §5.2): a kernel
  * like this one may not say where its preemption count is. */
@@ -16,6 +18,7 @@ SEC("tp_btf/contention_begin")
 int wait_began(u64 *ctx)
 {
 	int workload = current_workload();
+	u64 began = bpf_ktime_get_ns();
 	u64 lock = ctx[0];
 	struct task *task;
 	struct wait *wait;
@@ -36,6 +39,7 @@ int wait_began(u64 *ctx)
 		wait->stack = stack < 0 ? NO_STACK : stack;
 	}
 	wait->since = bpf_ktime_get_ns();
+	wait->walk_ns = elapsed(began, wait->since, 0);
 	return 0;
 }
 
@@ -50,12 +54,17 @@ int wait_ended(u64 *ctx)
 	struct wait *wait;
 	struct use *use;
 	int workload;
+	u64 ns;
 
 	wait = task ? end_wait(task, lock) : 0;
 	if (!wait || error)
 		return 0;
+	ns = elapsed(wait->since, now, 0);
+	/* A lock that was still taken after the walk would have been waited for without it, too. */
+	if (ns > AT_ONCE_NS)
+		ns += wait->walk_ns;
 	if (lock == task->mmap_lock) {
-		task->mmap_wait_ns += now - wait->since;
+		task->mmap_wait_ns += ns;
 		return 0;
 	}
 	workload = current_workload();
@@ -65,11 +74,11 @@ int wait_ended(u64 *ctx)
 	key.site = wait->stack;
 	key.primitive = wait->flags & CONTENTION_FLAGS;
 	key.workload = workload;
-	use = row(ctx, &key, now, false);
+	use = row(ctx, &key, now, false, true);
 	if (!use)
 		return 0;
 	use->acquired += 1;
-	waited(use, now - wait->since);
+	waited(use, ns);
 	return 0;
 }
 
@@ -99,6 +108,7 @@ int mmap_lock_taken(u64 *ctx)
 	struct task *task = own_slot();
 	struct use_key key = {};
 	struct use *use;
+	struct held *held;
 	int workload;
 	u64 now;
 
@@ -116,21 +126,25 @@ int mmap_lock_taken(u64 *ctx)
 	key.generation = mm->context.ctx_id;
 	key.primitive = MMAP_LOCK + write;
 	key.workload = workload;
-	use = row(ctx, &key, now, true);
+	/* Which object this is, its name says. */
+	use = row(ctx, &key, now, true, false);
 	if (!use)
 		return 0;
 	use->acquired += 1;
 	if (task->mmap_wait_ns)
 		waited(use, task->mmap_wait_ns);
-	hold(task, &key, now, false, SLEEPS);
+	held = hold(task, &key, write ? 0 : READS, SLEEPS);
+	held->taken_ns = task->taken_ns;
+	held->since = bpf_ktime_get_ns();
 	return 0;
 }
 
 SEC("tp_btf/mmap_lock_released")
 int mmap_lock_released(u64 *ctx)
 {
+	u64 now = bpf_ktime_get_ns();
 	struct mm_struct *mm = (void *)ctx[0];
 
-	release((u64)&mm->mmap_lock);
+	release((u64)&mm->mmap_lock, now, config.probe_ns);
 	return 0;
 }

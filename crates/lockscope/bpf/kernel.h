@@ -62,6 +62,32 @@ struct mm_struct {
 	mm_context_t context;
 } RELOCATED;
 
+/* What is allocated in pieces: where an object begins follows from its slab. */
+struct page {
+	unsigned long flags;
+	unsigned long compound_head;
+	unsigned int page_type;
+} RELOCATED;
+
+struct kmem_cache {
+	unsigned int size;
+	/* Caches whose objects are of one size are merged. */
+	int refcount;
+	const char *name;
+} RELOCATED;
+
+struct slab {
+	struct kmem_cache *slab_cache;
+} RELOCATED;
+
+/* How a page says that it is a slab: by its type since 6.12, by a flag before 6.10. */
+enum pagetype {
+	PGTY_slab = 0xf5,
+};
+enum pageflags {
+	PG_slab = 9,
+};
+
 /* Where x86 keeps the preemption count: a variable of its own before 6.2 and since 6.15, a field of
  * this one between. */
 struct pcpu_hot {

@@ -25,6 +25,8 @@ struct config {
 	u32 targets;
 	/* Whether there are workloads that are given by their processes. */
 	u32 processes;
+	/* What an empty probe costs, by which each measured time is too long. */
+	u64 probe_ns;
 	struct target target[TARGETS];
 };
 
@@ -53,10 +55,30 @@ struct use {
 	u64 stack;
 };
 
+/* The object that a lock is in. */
+struct origin {
+	u64 object;
+	/* What its slab has objects of: a key of the table of caches. */
+	u64 cache;
+};
+
+#define NAME 40
+
+struct cache {
+	u64 users;
+	char name[NAME];
+};
+
 /* Of a probe on a lock function: its number in the low half, and these. */
 #define TRIES (1ULL << 16)
-#define BORN (1ULL << 17)
-#define SPINS (1ULL << 18)
+#define SPINS (1ULL << 17)
+/* Several may hold the lock at a time. */
+#define READS (1ULL << 18)
+/* The first word of the lock says which task has it. */
+#define OWNED (1ULL << 19)
+
+/* Times that a calibration keeps. */
+#define SAMPLES 1024
 
 /* Counters of what was lost. */
 enum {

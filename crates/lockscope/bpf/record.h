@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "layout.h"
+#include "object.h"
 
 const volatile struct config config;
 
@@ -45,11 +46,14 @@ struct {
 struct held {
 	u64 lock;
 	u64 since;
+	/* What the programs had taken of the task's time until then. */
+	u64 taken_ns;
 	u64 site;
 	u32 generation;
 	u16 primitive;
 	u8 workload;
-	u8 tries;
+	u8 zero;
+	u64 flags;
 	/* How often the task had been switched away from, if it must not be while it holds the lock. */
 	u64 switches;
 };
@@ -58,6 +62,9 @@ struct held {
 struct wait {
 	u64 lock;
 	u64 since;
+	u64 taken_ns;
+	/* How long the walk of the stack took, which came before. */
+	u64 walk_ns;
 	u64 stack;
 	u64 flags;
 };
@@ -73,6 +80,8 @@ struct task {
 	u32 waiting;
 	u64 mmap_lock;
 	u64 mmap_wait_ns;
+	/* What the programs have taken of the task's time. */
+	u64 taken_ns;
 	struct held held[HELD];
 	struct wait waits[WAITS];
 };
@@ -143,8 +152,10 @@ static __always_inline struct task *own_slot(void)
 	return task && task->tid == tid ? task : 0;
 }
 
-/* The row of `key`, made if it is new, with the call chain of `ctx` if that is wanted. */
-static __always_inline struct use *row(void *ctx, const struct use_key *key, u64 now, bool chain)
+/* The row of `key`, made if it is new, with the call chain of `ctx` and the object of the lock if these
+ * are wanted. */
+static __always_inline struct use *row(void *ctx, const struct use_key *key, u64 now, bool chain,
+				       bool object)
 {
 	struct use *use = bpf_map_lookup_elem(&uses, key);
 
@@ -159,6 +170,8 @@ static __always_inline struct use *row(void *ctx, const struct use_key *key, u64
 			else
 				lose(LOST_STACKS);
 		}
+		if (object)
+			note_origin(key->lock);
 		/* Another processor may have been first, which is as good. */
 		bpf_map_update_elem(&uses, key, &empty, BPF_NOEXIST);
 		use = bpf_map_lookup_elem(&uses, key);
@@ -171,6 +184,25 @@ static __always_inline struct use *row(void *ctx, const struct use_key *key, u64
 		use->first_ns = now - config.start_ns;
 	use->last_ns = now - config.start_ns;
 	return use;
+}
+
+/* The time from `since` to `now`, less what the programs took of it. Clocks of two processors may
+ * differ, and what an empty probe costs is an estimate: never below zero. */
+static __always_inline u64 elapsed(u64 since, u64 now, u64 taken_ns)
+{
+	u64 ns = now > since ? now - since : 0;
+
+	return ns > taken_ns ? ns - taken_ns : 0;
+}
+
+/* Accounts a program that began at `began` to the task, up to now, which is returned: the last
+ * thing that a program does which begins a time. */
+static __always_inline u64 end_program(struct task *task, u64 began, u64 probe_ns)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	task->taken_ns += elapsed(began, now, 0) + probe_ns;
+	return now;
 }
 
 static __always_inline void waited(struct use *use, u64 ns)
@@ -229,10 +261,40 @@ static __always_inline u64 switches(void)
 	return current->nvcsw + current->nivcsw;
 }
 
-/* Notes that the task has `key`'s lock from now on. A task takes a lock once at a time, so an entry
- * for it that is still there is of an attempt that failed. */
-static __always_inline void hold(struct task *task, const struct use_key *key, u64 now, bool tries,
-				 u64 switches)
+/* Whether an entry is of an attempt that failed: its lock is free, or another task's, or the task was
+ * switched away from since, which it is not while it holds a lock that spins. */
+static __always_inline bool has_failed(const struct held *held, u64 switched)
+{
+	u64 word = 0;
+
+	if (held->flags & SPINS && held->switches != switched)
+		return true;
+	if (!(held->flags & TRIES))
+		return false;
+	if (bpf_probe_read_kernel(&word, held->flags & SPINS ? 4 : 8, (void *)held->lock))
+		return true;
+	if (held->flags & OWNED)
+		return (word & ~7ULL) != (u64)bpf_get_current_task_btf();
+	return !word;
+}
+
+/* A place for a lock that is taken where every place is in use. */
+static __always_inline u32 free_place(struct task *task)
+{
+	u64 switched = switches();
+
+	for (u32 i = 0; i < HELD; i++) {
+		if (has_failed(&task->held[i], switched))
+			return i;
+	}
+	lose(LOST_TIMES);
+	return task->victim++ % HELD;
+}
+
+/* Notes that the task has `key`'s lock from now on. A task takes a lock once at a time, unless it
+ * reads; so another entry for it is of an attempt that failed. The caller says since when. */
+static __always_inline struct held *hold(struct task *task, const struct use_key *key, u64 flags,
+					 u64 switched)
 {
 	u32 depth = task->depth;
 	u32 at = depth;
@@ -240,26 +302,25 @@ static __always_inline void hold(struct task *task, const struct use_key *key, u
 	for (u32 i = 0; i < HELD; i++) {
 		if (i >= depth)
 			break;
-		if (task->held[i].lock == key->lock) {
+		if (task->held[i].lock == key->lock &&
+		    (task->held[i].flags & TRIES || !(flags & READS))) {
 			at = i;
 			break;
 		}
 	}
-	if (at >= HELD) {
-		at = task->victim++;
-		lose(LOST_TIMES);
-	} else if (at == depth) {
+	if (at >= HELD)
+		at = free_place(task);
+	else if (at == depth)
 		task->depth = depth + 1;
-	}
 	struct held *held = &task->held[at % HELD];
 	held->lock = key->lock;
-	held->since = now;
 	held->site = key->site;
 	held->generation = key->generation;
 	held->primitive = key->primitive;
 	held->workload = key->workload;
-	held->tries = tries;
-	held->switches = switches;
+	held->flags = flags;
+	held->switches = switched;
+	return held;
 }
 
 /* Where `lock` is among what the task holds, the latest first; HELD if it is not. */
@@ -301,35 +362,83 @@ static __always_inline struct use *row_of(const struct held *held)
 	return bpf_map_lookup_elem(&uses, &key);
 }
 
-/* Accounts the hold of `lock`, which ends now. */
-static __always_inline void release(u64 lock)
+/* When a lock was let go of last by a task that excluded all others. The next holder has it since
+ * then at the earliest: so a wait is seen that the kernel does not announce, such as that of the
+ * first one who spins. Two locks may meet in a place and lose each other's times. */
+struct release {
+	u64 lock;
+	u64 at;
+};
+
+#ifdef EVERY_RELEASE
+#define RELEASES 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RELEASES);
+	__type(key, u32);
+	__type(value, struct release);
+} releases SEC(".maps");
+
+static __always_inline struct release *release_of(u64 lock)
+{
+	u32 index = (lock * 0x9e3779b97f4a7c15ULL) >> 50;
+
+	return bpf_map_lookup_elem(&releases, &index);
+}
+#else
+static __always_inline struct release *release_of(u64 lock)
+{
+	(void)lock;
+	return 0;
+}
+#endif
+
+/* Accounts the hold of `lock`, which ended at `now`. */
+static __always_inline void release(u64 lock, u64 now, u64 probe_ns)
 {
 	struct task *task = own_slot();
+	u64 since, taken_ns;
 	u32 at;
 
 	if (!task)
 		return;
 	at = find_held(task, lock);
 	if (at >= HELD)
-		return;
+		goto out;
 	struct held *held = &task->held[at];
 	struct use *use = row_of(held);
+	struct release *last = release_of(lock);
 
 	/* The lock of a run queue is taken by one task and released by the next one. What this task
 	 * releases after it was switched to again is not what it took then. */
 	if (held->switches != SLEEPS && held->switches != switches())
 		use = 0;
+	since = held->since;
+	taken_ns = task->taken_ns - held->taken_ns + probe_ns;
 	if (use) {
-		u64 ns = bpf_ktime_get_ns() - held->since;
+		if (last && last->lock == lock && last->at > since && last->at < now) {
+			waited(use, elapsed(since, last->at, 0));
+			since = last->at;
+		}
+		u64 ns = elapsed(since, now, taken_ns);
 
 		use->held += 1;
 		use->hold_ns += ns;
 		if (ns > use->hold_max_ns)
 			use->hold_max_ns = ns;
-		if (held->tries)
+		if (held->flags & TRIES)
 			use->acquired += 1;
 	}
+	bool excludes = !(held->flags & READS);
 	let_go(task, at);
+	if (last && excludes) {
+		last->lock = lock;
+		last->at = end_program(task, now, probe_ns);
+		return;
+	}
+out:
+	end_program(task, now, probe_ns);
 }
 
 /* Processes inherit their workload. */

@@ -1,7 +1,7 @@
 //! Which objects the locks of a trace are, by the debug information and the source of the kernel
 //! that was traced (LockScope §4.2).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use leasehold_locksite::{Code, Error, Kernel, Lock, Site};
 
@@ -40,29 +40,43 @@ pub fn analyze(trace: &mut Trace, kernel: &Kernel) -> Result<(), AnalyzeError> {
     // How far the kernel was moved from where it was linked.
     let moved = kernel.symbol("_text").filter(|_| trace.kernel.text != 0);
     let moved = moved.map(|linked| trace.kernel.text.wrapping_sub(linked));
-    let mut known: HashMap<(&str, Vec<Code>), PlaceId> = HashMap::new();
-    let mut places = Vec::new();
+    let mut known: HashMap<(&str, Vec<Code>), Place> = HashMap::new();
+    let mut ids: BTreeMap<Place, PlaceId> = BTreeMap::new();
     let mut of_uses = Vec::with_capacity(trace.uses.len());
     for used in &trace.uses {
         let primitive = trace.primitives.get(usize::from(used.primitive.0));
         let primitive = primitive.map_or("", |primitive| primitive.name.as_str());
         let chain = chain(trace, used, moved);
-        let id = match known.get(&(primitive, chain.clone())) {
-            Some(&id) => id,
+        let found = match known.get(&(primitive, chain.clone())) {
+            Some(place) => place.clone(),
             None => {
-                let id = PlaceId(places.len() as u32);
-                places.push(place(kernel.site(primitive, &chain)?));
-                known.insert((primitive, chain), id);
-                id
+                let found = place(kernel.site(primitive, &chain)?);
+                known.insert((primitive, chain), found.clone());
+                found
             }
         };
-        of_uses.push(id);
+        let before = used.place.and_then(|id| trace.places.get(id.0 as usize));
+        let next = PlaceId(ids.len() as u32);
+        of_uses.push(*ids.entry(refined(found, before)).or_insert(next));
     }
+    let mut places: Vec<_> = ids.into_iter().collect();
+    places.sort_by_key(|(_, id)| *id);
     for (used, id) in trace.uses.iter_mut().zip(of_uses) {
         used.place = Some(id);
     }
-    trace.places = places;
+    trace.places = places.into_iter().map(|(place, _)| place).collect();
     Ok(())
+}
+
+/// What the source says, with the object that the tracer found where the source does not tell it.
+fn refined(found: Place, before: Option<&Place>) -> Place {
+    match (&found.object, before) {
+        (Object::Unknown { .. }, Some(before)) => Place {
+            object: before.object.clone(),
+            ..found
+        },
+        _ => found,
+    }
 }
 
 /// The return addresses of a use, from the function that takes the lock on.
@@ -140,8 +154,8 @@ fn place(site: Site) -> Place {
 mod tests {
     use leasehold_locksite::{Code, Lock, Site};
 
-    use super::{chain, place};
-    use crate::place::Object;
+    use super::{chain, place, refined};
+    use crate::place::{Object, Place};
     use crate::trace::{Stack, StackId, Symbol, Trace, Use};
 
     fn trace() -> Trace {
@@ -189,6 +203,26 @@ mod tests {
             ..used
         };
         assert_eq!(chain(&trace(), &alone, None), [named]);
+    }
+
+    #[test]
+    fn what_the_tracer_found_stays_where_the_source_does_not_tell() {
+        let place = |object, file: &str| Place {
+            function: String::new(),
+            file: file.into(),
+            line: 1,
+            object,
+        };
+        let unknown = || Object::Unknown {
+            reason: "no source".into(),
+        };
+        let variable = |name: &str| Object::Variable { name: name.into() };
+        let before = place(variable("a"), "");
+        let found = refined(place(unknown(), "fs/a.c"), Some(&before));
+        assert_eq!(found, place(variable("a"), "fs/a.c"));
+        let found = refined(place(variable("b"), "fs/a.c"), Some(&before));
+        assert_eq!(found.object, variable("b"));
+        assert_eq!(refined(place(unknown(), ""), None).object, unknown());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::report::Report;
 use crate::score::Score;
-use crate::trace::{Mode, Trace};
+use crate::trace::{Losses, Mode, Trace};
 
 /// Table 5: one row for each workload, one column for each platform.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,8 +31,10 @@ pub struct Cell {
     pub per_second: f64,
     /// The same: in the middle of the recordings, and how far these lie apart.
     pub spread: Spread,
-    /// Nines of isolation, of the worst recording.
-    pub score: f64,
+    /// Nines of isolation, of the worst recording that has some; `None` if none has.
+    pub score: Option<f64>,
+    /// What the recordings together did not see or not keep.
+    pub losses: Losses,
 }
 
 /// Rates per second of several recordings.
@@ -50,7 +52,8 @@ pub struct Spread {
 struct Recording {
     shared: f64,
     per_second: f64,
-    score: f64,
+    score: Option<f64>,
+    losses: Losses,
 }
 
 impl Comparison {
@@ -87,10 +90,12 @@ impl Comparison {
 impl Recording {
     fn of(trace: &Trace) -> Self {
         let shared = Report::of(trace).shared;
+        let score = Score::of(trace);
         Self {
             shared: shared.locks as f64,
             per_second: shared.per_second,
-            score: Score::of(trace).score,
+            score: score.measured.then_some(score.score),
+            losses: trace.losses,
         }
     }
 }
@@ -102,13 +107,15 @@ impl Cell {
             recordings.iter().map(value).sum::<f64>() / recordings.len() as f64
         };
         let rates = recordings.iter().map(|recording| recording.per_second);
-        let scores = recordings.iter().map(|recording| recording.score);
+        let scores = recordings.iter().filter_map(|recording| recording.score);
+        let losses = recordings.iter().map(|recording| recording.losses);
         Some(Self {
             recordings: recordings.len(),
             shared: mean(|recording| recording.shared),
             per_second: mean(|recording| recording.per_second),
             spread: Spread::of(rates.collect())?,
-            score: scores.min_by(f64::total_cmp)?,
+            score: scores.min_by(f64::total_cmp),
+            losses: losses.fold(Losses::default(), Losses::with),
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::trace::Trace;
 /// The first bytes of every trace file.
 const MAGIC: [u8; 8] = *b"LOCKSCPE";
 /// Version that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const HEADER: usize = 24;
 /// As many as a recording can have.
 const WORKLOADS: usize = 16;
@@ -47,7 +47,7 @@ pub enum TraceError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         fault: Malformed,
     },
 }
@@ -193,18 +193,31 @@ impl Trace {
             doing: "write",
             source,
         };
-        let directory = match file.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
         // As readable as other files: recording takes root, reading does not.
         let mut new = tempfile::Builder::new()
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)
+            .tempfile_in(directory_of(file))
             .map_err(failed)?;
         new.write_all(&self.encode()).map_err(failed)?;
         new.as_file().sync_all().map_err(failed)?;
         new.persist(file).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Whether a trace can be written to `file`, as far as can be told before there is one.
+    ///
+    /// # Errors
+    /// The directory does not exist or cannot be written to, or `file` is a directory.
+    pub fn check_writable(file: &Path) -> Result<(), TraceError> {
+        let failed = |source| TraceError::Io {
+            file: file.to_owned(),
+            doing: "write",
+            source,
+        };
+        if file.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        tempfile::tempfile_in(directory_of(file)).map_err(failed)?;
         Ok(())
     }
 
@@ -231,5 +244,12 @@ impl Trace {
             return Err(malformed(Malformed::TooLarge { found }));
         }
         Self::decode(&bytes).map_err(malformed)
+    }
+}
+
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
     }
 }

@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 /// The object that a lock is a part of.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Object {
     /// A field of a structure: `journal_s.j_list_lock`.

@@ -38,6 +38,10 @@ impl LockFunction {
         self.tries
     }
 
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
     pub(crate) fn primitive(&self) -> Primitive {
         Primitive {
             name: self.name.into(),

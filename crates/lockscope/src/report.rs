@@ -51,7 +51,7 @@ pub struct WorkloadRow {
     pub what: String,
     /// For how many seconds it ran.
     pub seconds: f64,
-    /// What it took.
+    /// The time that it took.
     pub taken: Total,
     /// The part of it that no other workload took.
     pub private: Total,
@@ -68,7 +68,9 @@ pub struct Total {
     pub per_second: f64,
     /// Of these, after a wait.
     pub contended_per_second: f64,
-    /// Time held, as a share of the recording.
+    /// Of all acquisitions, those per second whose hold was measured.
+    pub holds_per_second: f64,
+    /// Time held in these, as a share of the recording. It says nothing where there are none.
     pub held: f64,
     /// Time waited, likewise.
     pub waited: f64,
@@ -95,19 +97,20 @@ pub struct ObjectRow {
     pub private: Total,
 }
 
-/// How much is mapped to an object (LockScope §4.2 reports it for locks).
+/// How much is mapped to an object (LockScope §4.2 reports it for locks). `None` of nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Mapped {
     /// Share of all acquisitions.
-    pub acquisitions: f64,
+    pub acquisitions: Option<f64>,
     /// Share of the locks that are told apart by call site.
-    pub sites: f64,
+    pub sites: Option<f64>,
 }
 
 impl Total {
     fn add(&mut self, usage: &Usage, seconds: f64) {
         self.per_second += usage.acquired() as f64 / seconds;
         self.contended_per_second += usage.contended as f64 / seconds;
+        self.holds_per_second += usage.held() as f64 / seconds;
         self.held += usage.hold_ns() as f64 / 1e9 / seconds;
         self.waited += usage.wait_ns as f64 / 1e9 / seconds;
         self.hold_max_ns = self.hold_max_ns.max(usage.hold_max_ns);
@@ -223,7 +226,7 @@ fn objects(locks: &[Lock], seconds: f64) -> Vec<ObjectRow> {
 }
 
 fn mapped(trace: &Trace, locks: &[Lock]) -> Mapped {
-    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
+    let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     let acquired = |lock: &Lock| {
         lock.by
             .values()

@@ -55,6 +55,9 @@ pub struct Score {
     pub platform: String,
     /// Nines of isolation, from 0 to [`MOST`].
     pub score: f64,
+    /// Whether the recording saw anything to say so by: one without a lock did not, and one that saw
+    /// waits only did not if there were none for a shared lock.
+    pub measured: bool,
     /// Whether it is an upper bound only, because the recording saw waits and nothing else.
     pub upper_bound: bool,
     /// What the score is made of: for each direction.
@@ -120,6 +123,10 @@ impl Score {
             name: trace.name.clone(),
             platform: trace.platform.clone(),
             score: nines(most),
+            measured: match trace.mode {
+                Mode::Full => !trace.uses.is_empty(),
+                Mode::Contended => most > 0.0,
+            },
             upper_bound: trace.mode == Mode::Contended,
             exposures,
             worst,

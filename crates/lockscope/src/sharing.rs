@@ -87,6 +87,12 @@ impl Usage {
         self.exclusive.acquired.saturating_add(self.shared.acquired)
     }
 
+    /// Acquisitions whose hold was measured.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.exclusive.held.saturating_add(self.shared.held)
+    }
+
     /// Time that the lock was held, in nanoseconds.
     #[must_use]
     pub fn hold_ns(&self) -> u64 {
@@ -164,6 +170,9 @@ fn lock(trace: &Trace, uses: &[&Use]) -> Lock {
     }
 }
 
+/// What lies farther behind a symbol is of a variable that the kernel's table does not have.
+const LARGEST_VARIABLE: u64 = 64 << 10;
+
 /// Returns the name by the most frequent use that an analyzer could identify; else the symbol of a
 /// variable; else the function that takes it.
 fn name<'a>(trace: &'a Trace, uses: &[&Use]) -> (String, bool, Option<&'a Object>) {
@@ -183,6 +192,7 @@ fn name<'a>(trace: &'a Trace, uses: &[&Use]) -> (String, bool, Option<&'a Object
     let first = uses[0];
     if trace.is_variable(first.lock)
         && let Some(symbol) = trace.symbol(first.lock)
+        && symbol.offset < LARGEST_VARIABLE
     {
         let name = match symbol.offset {
             0 => symbol.name.clone(),

@@ -13,7 +13,9 @@ use plotters::style::{Color, IntoFont, RGBColor, WHITE};
 /// Height of the picture, of its title and of its legend, in pixels.
 const HEIGHT: u32 = 420;
 const TITLE: u32 = 36;
+/// A row of the legend, and what is beside its entries.
 const LEGEND: u32 = 26;
+const INDENT: i32 = 94;
 /// Width of a bar with the space around it, and of what is beside the bars.
 const BAR: u32 = 80;
 const MARGIN: u32 = 130;
@@ -24,16 +26,33 @@ const NARROWEST: u32 = 560;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
-/// Colours that are distinguishable with red–green colour blindness (Okabe and Ito), and a grey.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x56, 0xb4, 0xe9),
-    RGBColor(0x99, 0x99, 0x99),
+/// Each directory of the kernel's source has a colour of its own, the same in every picture. Those that
+/// lead are told apart by people who do not tell red from green (Okabe and Ito).
+const KNOWN: [(&str, RGBColor); 12] = [
+    ("fs", RGBColor(0x00, 0x72, 0xb2)),
+    ("mm", RGBColor(0xd5, 0x5e, 0x00)),
+    ("kernel", RGBColor(0x00, 0x9e, 0x73)),
+    ("net", RGBColor(0xcc, 0x79, 0xa7)),
+    ("lib", RGBColor(0xe6, 0x9f, 0x00)),
+    ("block", RGBColor(0x56, 0xb4, 0xe9)),
+    ("drivers", RGBColor(0x66, 0x45, 0x8c)),
+    ("security", RGBColor(0x7a, 0x3b, 0x12)),
+    ("arch", RGBColor(0xf0, 0xe4, 0x42)),
+    ("ipc", RGBColor(0x1b, 0x3a, 0x4b)),
+    ("io_uring", RGBColor(0xa6, 0xd8, 0x54)),
+    ("unknown", RGBColor(0x99, 0x99, 0x99)),
 ];
+/// For other names, in alphabetical order.
+const SPARE: [RGBColor; 6] = [
+    RGBColor(0x88, 0x22, 0x55),
+    RGBColor(0x44, 0xaa, 0x99),
+    RGBColor(0xdd, 0xcc, 0x77),
+    RGBColor(0x33, 0x22, 0x88),
+    RGBColor(0xcc, 0x66, 0x77),
+    RGBColor(0x11, 0x77, 0x33),
+];
+/// What there is no colour left for is one layer.
+const REST: (&str, RGBColor) = ("other", RGBColor(0xc8, 0xcc, 0xd0));
 
 /// Bars next to each other.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,39 +89,61 @@ impl StackedBars {
         let mut svg = String::new();
         let (_, bars) = self.places();
         let width = ((bars * f64::from(BAR)) as u32).saturating_add(MARGIN);
-        let size = (width.clamp(NARROWEST, 16_000), HEIGHT + TITLE + LEGEND);
+        let width = width.clamp(NARROWEST, 16_000);
+        let layers = self.layers();
+        let legend = Legend::of(&layers, width);
+        let size = (width, HEIGHT + TITLE + legend.height());
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        self.draw(&root).expect("a string takes every picture");
+        self.draw(&root, &layers, &legend)
+            .expect("a string takes every picture");
         drop(root);
         svg
     }
 
-    fn draw(&self, root: &Area<'_>) -> Result<(), Failure> {
+    fn draw(&self, root: &Area<'_>, layers: &[Layer<'_>], legend: &Legend) -> Result<(), Failure> {
         root.fill(&WHITE)?;
         let (title, rest) = root.split_vertically(TITLE);
         let font = (FONT, 17).into_font().color(&INK);
         title.draw(&Text::new(self.title.clone(), (16, 10), font))?;
-        let (legend, chart) = rest.split_vertically(LEGEND);
-        let layers = self.layers();
-        draw_legend(&legend, &layers)?;
-        self.draw_bars(&chart, &layers)?;
+        let (above, chart) = rest.split_vertically(legend.height());
+        legend.draw(&above, layers)?;
+        self.draw_bars(&chart, layers)?;
         root.present()?;
         Ok(())
     }
 
-    /// The names of all layers, the highest in total first.
-    fn layers(&self) -> Vec<&str> {
+    /// All layers, the highest in total first.
+    fn layers(&self) -> Vec<Layer<'_>> {
         let names: BTreeSet<_> = self.bars.iter().flat_map(|bar| bar.layers.keys()).collect();
-        let total = |name: &String| -> f64 { self.bars.iter().map(|bar| bar.height(name)).sum() };
-        let mut names: Vec<_> = names
-            .into_iter()
-            .map(|name| (total(name), name.as_str()))
-            .collect();
-        names.sort_by(|one, two| two.0.total_cmp(&one.0));
-        names.into_iter().map(|(_, name)| name).collect()
+        let total = |name: &str| -> f64 { self.bars.iter().map(|bar| bar.height(name)).sum() };
+        let mut spare = SPARE.iter();
+        let mut layers: Vec<Layer<'_>> = Vec::new();
+        let mut rest = Vec::new();
+        for name in names.into_iter().map(String::as_str) {
+            let known = KNOWN.iter().find(|(known, _)| *known == name);
+            match known.map(|(_, colour)| colour).or_else(|| spare.next()) {
+                Some(&colour) => layers.push(Layer {
+                    name,
+                    parts: vec![name],
+                    colour,
+                }),
+                None => rest.push(name),
+            }
+        }
+        let height = |layer: &Layer<'_>| -> f64 { layer.parts.iter().copied().map(total).sum() };
+        layers.sort_by(|one, two| height(two).total_cmp(&height(one)));
+        if !rest.is_empty() {
+            let (name, colour) = REST;
+            layers.push(Layer {
+                name,
+                parts: rest,
+                colour,
+            });
+        }
+        layers
     }
 
-    fn draw_bars(&self, area: &Area<'_>, layers: &[&str]) -> Result<(), Failure> {
+    fn draw_bars(&self, area: &Area<'_>, layers: &[Layer<'_>]) -> Result<(), Failure> {
         let total = |bar: &Bar| -> f64 { bar.layers.keys().map(|name| bar.height(name)).sum() };
         let tallest = self.bars.iter().map(total).fold(0.0, f64::max);
         let top = if tallest > 0.0 { tallest * 1.05 } else { 1.0 };
@@ -126,11 +167,12 @@ impl StackedBars {
         let mut group = "";
         for (bar, left) in self.bars.iter().zip(places) {
             let mut floor = 0.0;
-            for (layer, colour) in layers.iter().zip(COLOURS.iter().cycle()) {
-                let top = floor + bar.height(layer);
+            for layer in layers {
+                let heights = layer.parts.iter().map(|part| bar.height(part));
+                let top = floor + heights.sum::<f64>();
                 if top > floor {
                     let corners = [(left + 0.1, floor), (left + 0.9, top)];
-                    chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+                    chart.draw_series([Rectangle::new(corners, layer.colour.filled())])?;
                 }
                 floor = top;
             }
@@ -182,16 +224,55 @@ fn shortened(name: &str) -> String {
     }
 }
 
-fn draw_legend(area: &Area<'_>, layers: &[&str]) -> Result<(), Failure> {
-    let mut left = 94;
-    for (layer, colour) in layers.iter().zip(COLOURS.iter().cycle()) {
-        let corners = [(left, 6), (left + 12, 18)];
-        area.draw(&Rectangle::new(corners, colour.filled()))?;
-        let font = (FONT, 13).into_font().color(&INK);
-        area.draw(&Text::new((*layer).to_owned(), (left + 18, 6), font))?;
-        left += 32 + 8 * i32::try_from(layer.chars().count())?;
+/// What has a colour of its own.
+struct Layer<'a> {
+    name: &'a str,
+    /// The names in the bars that it stands for.
+    parts: Vec<&'a str>,
+    colour: RGBColor,
+}
+
+/// Where the names of the layers stand: in as many rows as they need.
+struct Legend {
+    places: Vec<(i32, i32)>,
+    rows: u32,
+}
+
+impl Legend {
+    fn of(layers: &[Layer<'_>], width: u32) -> Self {
+        let (mut left, mut row) = (INDENT, 0u32);
+        let mut places = Vec::new();
+        for layer in layers {
+            let length = 32 + 8 * layer.name.chars().count().min(200) as i32;
+            if left > INDENT && left + length > width as i32 {
+                (left, row) = (INDENT, row + 1);
+            }
+            places.push((left, (row * LEGEND) as i32));
+            left += length;
+        }
+        Self {
+            places,
+            rows: row + 1,
+        }
     }
-    Ok(())
+
+    fn height(&self) -> u32 {
+        self.rows * LEGEND
+    }
+
+    fn draw(&self, area: &Area<'_>, layers: &[Layer<'_>]) -> Result<(), Failure> {
+        for (layer, &(left, top)) in layers.iter().zip(&self.places) {
+            let corners = [(left, top + 6), (left + 12, top + 18)];
+            area.draw(&Rectangle::new(corners, layer.colour.filled()))?;
+            let font = (FONT, 13).into_font().color(&INK);
+            area.draw(&Text::new(
+                layer.name.to_owned(),
+                (left + 18, top + 6),
+                font,
+            ))?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -251,5 +332,42 @@ mod tests {
             "the legend"
         );
         assert!(!strange.to_svg().contains("NaN"));
+    }
+
+    /// The colours of the layers' legend, by name.
+    fn colours(bars: &StackedBars) -> BTreeMap<String, (u8, u8, u8)> {
+        let layers = bars.layers();
+        let entry = |layer: &Layer<'_>| {
+            let RGBColor(red, green, blue) = layer.colour;
+            (layer.name.to_owned(), (red, green, blue))
+        };
+        layers.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_subsystem_has_one_colour_in_every_picture_and_no_two_have_the_same() {
+        let names: Vec<_> = (0..30).map(|n| format!("new{n:02}")).collect();
+        let mut many: Vec<(&str, f64)> = KNOWN.iter().map(|(name, _)| (*name, 1.0)).collect();
+        many.extend(names.iter().map(|name| (name.as_str(), 2.0)));
+        let (all, one) = (colours(&bars(&[&many])), colours(&bars(&[&[("net", 1.0)]])));
+        assert_eq!(all["net"], one["net"]);
+        let distinct: BTreeSet<_> = all.values().collect();
+        assert_eq!(distinct.len(), all.len());
+        assert_eq!(all.len(), KNOWN.len() + SPARE.len() + 1);
+        assert!(all.contains_key(REST.0));
+    }
+
+    #[test]
+    fn the_legend_ends_before_the_picture_does() {
+        let many: Vec<(&str, f64)> = KNOWN.iter().map(|(name, _)| (*name, 1.0)).collect();
+        let picture = bars(&[&many]);
+        let layers = picture.layers();
+        let legend = Legend::of(&layers, NARROWEST);
+        assert!(legend.rows > 1);
+        for (layer, (left, top)) in layers.iter().zip(&legend.places) {
+            let right = left + 18 + 8 * layer.name.len() as i32;
+            assert!(right <= NARROWEST as i32, "{} ends at {right}", layer.name);
+            assert!(*top + (LEGEND as i32) <= legend.height() as i32);
+        }
     }
 }

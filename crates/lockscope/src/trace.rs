@@ -27,6 +27,9 @@ pub struct Trace {
     pub workloads: Vec<Workload>,
     /// What the tracer could not see or keep.
     pub losses: Losses,
+    /// What an empty probe cost, in nanoseconds: subtracted from each hold, and from one that others
+    /// are nested in, with what these cost, once for each. `None` where it was not measured.
+    pub probe_ns: Option<u64>,
     /// The functions (or tracepoints) that locks were taken through, in the order of
     /// [`PrimitiveId`].
     pub primitives: Vec<Primitive>,
@@ -248,6 +251,20 @@ impl Trace {
     #[must_use]
     pub fn is_variable(&self, lock: u64) -> bool {
         (self.kernel.data.0..self.kernel.data.1).contains(&lock)
+    }
+}
+
+impl Losses {
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            acquisitions: self.acquisitions.saturating_add(other.acquisitions),
+            stacks: self.stacks.saturating_add(other.stacks),
+            times: self.times.saturating_add(other.times),
+            skipped: self.skipped.saturating_add(other.skipped),
+            births: self.births.saturating_add(other.births),
+        }
     }
 }
 

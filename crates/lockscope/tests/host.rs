@@ -249,14 +249,60 @@ fn a_table_that_is_full_says_what_it_lost() {
 }
 
 #[test]
-fn a_tracer_that_is_killed_leaves_no_program_in_the_kernel() {
+fn a_tracer_that_is_killed_leaves_no_program_and_no_process() {
     let _turn = turn();
-    let tracer = kill_a_tracer("contended", "exec sleep 1000", "wait_began");
-    // Its workloads ended with it; the control groups can be removed.
-    let group = cgroups(tracer);
-    for group in [group.join("a"), group.join("b"), group] {
-        until(|| fs::remove_dir(&group).is_ok());
+    // Nor what its workloads forked: a group is gone only when no process is in it.
+    let busy = "sleep 1000 & (sleep 1000 & sleep 1000); wait";
+    let group = cgroups(kill_a_tracer("contended", busy, "wait_began"));
+    until(|| !group.exists());
+}
+
+#[test]
+fn what_is_fought_for_is_shown_while_it_runs() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let fifo = directory.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("started").success());
+    let mut fighters = [(); 2].map(|()| {
+        let fighter = Command::new(ground_truth())
+            .args(["fifo", "1000000000"])
+            .arg(&fifo)
+            .spawn();
+        fighter.expect("started")
+    });
+    let mut top = lockscope();
+    top.args(["top", "--interval", "1s", "--count", "2"]);
+    for fighter in &fighters {
+        top.args(["--pid", &fighter.id().to_string()]);
     }
+    let output = top.output().expect("started");
+    for fighter in &mut fighters {
+        fighter.kill().expect("killed");
+        fighter.wait().expect("waited for");
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let shared = |line: &str| line.contains("mutex taken by") && line.contains(" yes ");
+    assert!(said.lines().any(shared), "{said}");
+    assert_eq!(said.matches("waits/s").count(), 4, "{said}");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_anything_is_started() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mark = directory.path().join("started");
+    let command = format!("touch {}", mark.display());
+    let output = lockscope()
+        .args(["record", "--a", &command, "--b", &command])
+        .args(["--out", "/no/such/directory/trace"])
+        .output()
+        .expect("started");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert_eq!(error.matches("No such file").count(), 1, "{error}");
+    assert!(!mark.exists());
 }
 
 fn cgroups(tracer: u32) -> PathBuf {
@@ -464,7 +510,12 @@ fn a_platform_that_is_not_installed_is_refused_before_anything_is_started() {
     ] {
         let program = nothing.path().join("lockscope");
         if !program.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_lockscope"), &program).expect("copied");
+            // By another process: a file that is open for writing in a fork of a test cannot be started.
+            let copied = Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_lockscope"))
+                .arg(&program)
+                .status();
+            assert!(copied.expect("started").success());
         }
         let recording = Command::new(&program)
             .current_dir(nothing.path())

@@ -1,7 +1,7 @@
 //! What is shared, how isolated that makes, and what the tables say.
 
 use leasehold_lockscope::{
-    Access, Class, Comparison, Kernel, Kind, MOST, Mode, Object, Place, PlaceId, Primitive,
+    Access, Class, Comparison, Kernel, Kind, Losses, MOST, Mode, Object, Place, PlaceId, Primitive,
     PrimitiveId, Report, Score, Symbol, Trace, Use, Workload, WorkloadId, locks,
 };
 use proptest::prelude::{Strategy, any, prop_assert, proptest};
@@ -166,7 +166,8 @@ fn locks_are_named_by_object_then_by_symbol_then_by_who_takes_them() {
     let report = Report::of(&trace);
     assert_eq!(report.kinds[&Kind::Incidental].locks, 1);
     assert_eq!(report.subsystems["fs"].per_second, 18.0);
-    assert!((report.mapped.acquisitions - 32.0 / 33.0).abs() < 1e-9);
+    let mapped = report.mapped.acquisitions.unwrap();
+    assert!((mapped - 32.0 / 33.0).abs() < 1e-9);
 }
 
 #[test]
@@ -176,7 +177,46 @@ fn who_shares_nothing_is_as_isolated_as_can_be() {
         used(BUCKET, 1, 1_000_000),
     ]));
     assert_eq!(score.score, MOST);
-    assert_eq!(Score::of(&trace(vec![])).score, MOST);
+    assert!(score.measured);
+}
+
+#[test]
+fn what_was_not_measured_has_no_score_no_holds_and_is_not_mapped() {
+    let nothing = trace(vec![]);
+    assert!(!Score::of(&nothing).measured);
+    assert_eq!(Report::of(&nothing).mapped.acquisitions, None);
+    assert_eq!(
+        Comparison::of([&nothing]).rows["create"]["host"].score,
+        None
+    );
+    // Waits for a lock that is not shared say nothing of other ones.
+    let private = Use {
+        held: 0,
+        hold_ns: 0,
+        ..used(JOURNAL, 0, 10)
+    };
+    let contended = Trace {
+        mode: Mode::Contended,
+        ..trace(vec![private])
+    };
+    assert!(!Score::of(&contended).measured);
+    let taken = Report::of(&contended).workloads[0].taken;
+    assert_eq!((taken.per_second, taken.holds_per_second), (10.0, 0.0));
+}
+
+#[test]
+fn a_comparison_adds_up_what_was_lost() {
+    let lossy = |acquisitions| Trace {
+        losses: Losses {
+            acquisitions,
+            times: 1,
+            ..Losses::default()
+        },
+        ..trace(vec![])
+    };
+    let table = Comparison::of([&lossy(3), &lossy(4)]);
+    let losses = table.rows["create"]["host"].losses;
+    assert_eq!((losses.acquisitions, losses.times), (7, 2));
 }
 
 #[test]

@@ -713,6 +713,13 @@ impl Linux {
         }
         Ok(())
     }
+
+    /// Unmaps addresses of the crate's own.
+    pub(crate) fn unmap_unwanted(&mut self, span: Span) {
+        if !span.is_empty() && span.unmap().is_err() {
+            self.unwanted.push(span);
+        }
+    }
 }
 
 impl Drop for Linux {

@@ -9,7 +9,7 @@
 use crate::attached::Role;
 use crate::backend::Linux;
 use crate::bits::Bits;
-use crate::fault::Engine;
+use crate::engine::Engine;
 use crate::refusal::Reason;
 use crate::span::Span;
 

@@ -18,8 +18,8 @@ use leasehold_pager::{AttachmentId, Ending, Refused, ReservationId};
 
 use crate::attached::Role;
 use crate::backend::Linux;
-use crate::fault::Engine;
-use crate::paging::{Error, system};
+use crate::engine::Engine;
+use crate::error::{Error, system};
 use crate::present::TABLE;
 use crate::span::{BYTES, Span};
 
@@ -194,13 +194,6 @@ impl Linux {
         }
         self.file.settle();
         self.renew_spare();
-    }
-
-    /// Unmaps addresses of the crate's own.
-    pub(crate) fn unmap_unwanted(&mut self, span: Span) {
-        if !span.is_empty() && span.unmap().is_err() {
-            self.unwanted.push(span);
-        }
     }
 
     /// Records that the addresses of a detached attachment could not be made inaccessible. They

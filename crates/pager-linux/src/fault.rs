@@ -1,9 +1,9 @@
 //! Serving a fault: from an address to a page in the page table, or the reason why there is none.
 
-use leasehold_pager::{AttachmentId, Fault, PAGE, Pager, Refused};
+use leasehold_pager::{AttachmentId, Fault, PAGE, Refused};
 use rustix::io::Errno;
 
-use crate::backend::Linux;
+use crate::engine::Engine;
 use crate::refusal::Reason;
 
 /// An access that faulted.
@@ -26,18 +26,7 @@ pub(crate) enum Served {
     Denied(Option<AttachmentId>, Reason),
 }
 
-/// Policy and mechanism of a cell, together.
-pub(crate) struct Engine {
-    pub(crate) pager: Pager<Linux>,
-    /// Most pages mapped ahead of a stream of faults.
-    pub(crate) ahead: u32,
-}
-
 impl Engine {
-    pub(crate) fn linux(&mut self) -> &mut Linux {
-        self.pager.backend_mut()
-    }
-
     /// Serves a fault. Allocates nothing but a block at the first touch among 512 pages; reads and writes the store if it must.
     pub(crate) fn serve(&mut self, access: Access) -> Served {
         let Some((attached, page)) = self.linux().find(access.address) else {

@@ -6,7 +6,8 @@
 
 use leasehold_pager::PAGE;
 
-use crate::fault::{Access, Engine, Served};
+use crate::engine::Engine;
+use crate::fault::{Access, Served};
 use crate::refusal::{Denied, Reason};
 use crate::span::BYTES;
 

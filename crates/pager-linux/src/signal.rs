@@ -13,7 +13,8 @@ use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::door::{Call, pass};
-use crate::fault::{Access, Engine, Served};
+use crate::engine::Engine;
+use crate::fault::{Access, Served};
 use crate::refusal::{Answer, Denied};
 use crate::span::Span;
 

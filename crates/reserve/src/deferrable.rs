@@ -108,7 +108,7 @@ impl Deferrable {
         longest
     }
 
-    /// The budget that could be used at `now`.
+    /// Returns the budget that is available at `now`.
     pub(crate) fn left(&self, now: Nanos) -> Nanos {
         let mut then = *self;
         then.roll(now);

@@ -16,13 +16,13 @@ use leasehold_lease::Nanoseconds;
 use leasehold_reclaim::Mode;
 
 use crate::clock::monotonic_ns;
+use crate::experiment::{Options, Study};
 use crate::objects::{self, AMPLE_NS, BYTES, CHILD_NS, Class};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
-use crate::processes::processors;
+use crate::processor::processors;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Spread, interleaved};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The variants that are compared: with groups and the real profile, and without groups and for
@@ -399,8 +399,8 @@ const fn short(class: Class) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::{Alloc, measure};
+    use crate::experiment::Options;
     use crate::objects::Class;
-    use crate::study::Options;
 
     #[test]
     fn every_class_is_created_in_both_modes_by_guests_and_in_the_kernel() {

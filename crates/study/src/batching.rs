@@ -15,13 +15,13 @@ use anyhow::Result;
 use leasehold_reserve::{Nanos, Policy, SporadicAccount};
 
 use crate::cycles::Cycles;
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{CELL, MACHINES, Machine, contract, platform_keys, policy_name};
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// Capacities of the queue, each with the average cycles that SPR table II has for it.

@@ -21,12 +21,12 @@ use leasehold_kernel::{Errno, ExecutionId, Kernel, TenantId};
 use leasehold_reclaim::{Mode, Progress as Reclamation};
 
 use crate::clock::thread_cpu_ns;
+use crate::experiment::{Options, Study};
 use crate::objects::{self, AMPLE_NS, Class};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 const CACHE_LINE: usize = 64;
@@ -453,9 +453,9 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{Bulk, Scale, measure};
+    use crate::experiment::Options;
     use crate::objects::Class;
     use crate::report::Row;
-    use crate::study::Options;
 
     const SMALL: Scale = Scale {
         objects: &[1, 300],

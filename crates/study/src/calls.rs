@@ -17,12 +17,12 @@ use leasehold_cell::{
 };
 use serde_json::Value;
 
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).
@@ -124,7 +124,7 @@ struct Bench {
 
 impl Bench {
     fn new(profile: Profile, options: &Options) -> Result<Self> {
-        let cpu = crate::processes::processors()?.last().copied();
+        let cpu = crate::processor::processors()?.last().copied();
         let lease = Lease::default();
         let limits = Limits {
             memory_bytes: usize::try_from(lease.memory.reserve.get())?,

@@ -4,25 +4,14 @@
 //! holds nothing but its part. Re-executing the program needs no second binary to be installed
 //! and found. A child dies with the thread that started it, unless it is there to tidy up.
 
-use std::process::Command;
+pub(crate) mod command;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::{neighbour, processes};
 
-/// The hidden subcommand of the program; its arguments go to [`main`].
-pub const SUBCOMMAND: &str = "__child";
-
-/// A command that starts this program in `role`.
-///
-/// # Errors
-/// If the path of this program is not known.
-pub(crate) fn command(role: &str) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args([SUBCOMMAND, role]);
-    Ok(command)
-}
+pub use command::SUBCOMMAND;
 
 /// The life of a child: takes the arguments after [`SUBCOMMAND`] and returns when it is done.
 ///

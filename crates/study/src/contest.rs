@@ -20,8 +20,8 @@ use leasehold_cell::{
 use leasehold_lease::{ByteSize, Cpu};
 use leasehold_reserve::{Contract, Nanos};
 
+use crate::experiment::Options;
 use crate::objects;
-use crate::study::Options;
 
 /// Linear memory of a guest: more than any of them needs.
 const MEMORY: ByteSize = ByteSize::new(8 << 20).expect("8 MiB are in range");

@@ -20,12 +20,12 @@ use leasehold_cell::stack::STACK_PAGES;
 use leasehold_cell::{Cell, CellConfig, Ended, Exit, Held, StartError, Statement};
 use serde_json::Value;
 
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 use draw::{Draw, Guests};
 

@@ -26,6 +26,7 @@ use crate::clock;
 use crate::clocks::Clocks;
 use crate::contest::Contest;
 use crate::cycles::Cycles;
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
 use crate::progress::Progress;
@@ -35,7 +36,6 @@ use crate::reservation::{
     shielding_name,
 };
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// From one instant at which all tenants wake up to the next.

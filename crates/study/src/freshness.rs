@@ -14,12 +14,12 @@ use leasehold_cell::{
 };
 use serde_json::Value;
 
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Finding, Report, row};
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).

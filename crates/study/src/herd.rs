@@ -12,13 +12,13 @@ use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, TaskIndex}
 use leasehold_reserve::{Config, Nanos, Order, Policy};
 
 use crate::contest::{self, Contest};
+use crate::experiment::{Options, Study};
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
     MS, Machine, POLICIES, US, contract, note_on_machines, platform_keys, policy_name,
     shielding_name,
 };
 use crate::samples::Samples;
-use crate::study::{Options, Study};
 use crate::sweep::{self, Effect};
 use crate::unit::Unit;
 

@@ -13,12 +13,12 @@ use leasehold_reserve::simulate::{Behaviour, Event, Simulation, Sink, Step, Task
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
 use crate::contest::{self, Contest, Contestant};
+use crate::experiment::{Options, Study};
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{
     CELL, MS, Machine, US, contract, note_on_machines, platform_keys, policy_name, shielding_name,
 };
 use crate::samples::Samples;
-use crate::study::{Options, Study};
 use crate::sweep::{self, Effect};
 use crate::unit::Unit;
 

@@ -22,6 +22,7 @@ use leasehold_reserve::{Contract, Nanos, Order};
 
 use crate::bare_job;
 use crate::contest::{self, Contest};
+use crate::experiment::{Options, Study};
 use crate::objects;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
@@ -29,7 +30,6 @@ use crate::random::Random;
 use crate::report::{Finding, Report, row};
 use crate::reservation::{MS, US};
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).

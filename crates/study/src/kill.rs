@@ -25,12 +25,12 @@ use leasehold_reserve::{Contract, Order};
 use serde_json::Value;
 
 use crate::deadline::draw::{self, Draw, Guests};
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::taken::Taken;
 use crate::unit::Unit;
 

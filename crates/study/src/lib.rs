@@ -60,6 +60,7 @@ mod contest;
 mod cycles;
 pub mod deadline;
 pub mod decide;
+mod experiment;
 pub mod freshness;
 pub mod herd;
 pub mod host;
@@ -99,5 +100,6 @@ pub mod taken;
 pub mod teardown_pages;
 pub mod unit;
 
+pub use experiment::{Options, Outcome, Study};
 pub use report::{Finding, Report};
-pub use study::{Options, Outcome, Study, all, find, run, run_all};
+pub use study::{all, find, run, run_all};

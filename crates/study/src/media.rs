@@ -20,13 +20,13 @@ use leasehold_pager::{AreaId, Contract, Refused, Sharing, Technique, Usage};
 use leasehold_pager_linux::{Error, Features, Paging};
 use rustix::fs::OFlags;
 
+use crate::experiment::{Options, Study};
 use crate::paging::{Space, exactly};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority::on_a_thread_like_a_cells;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, row};
 use crate::samples::Samples;
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 use image::{Image, PAGE, Part};
 use player::{Decoder, Player, REACH};
@@ -472,7 +472,7 @@ fn figure(played: &[Played]) -> Figure {
 mod tests {
     use super::image::Image;
     use super::{FRAMES, Way, findings, measure};
-    use crate::study::Options;
+    use crate::experiment::Options;
     use leasehold_pager_linux::Features;
     use std::path::Path;
 

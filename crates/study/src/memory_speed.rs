@@ -17,13 +17,13 @@ use leasehold_cell::{Cell, CellConfig, Exit, Lease, Program, StartRequest, Surro
 use leasehold_lease::{ByteSize, MemoryKind, Nanoseconds, Paging, SharedPages};
 
 use crate::contest;
+use crate::experiment::{Options, Study};
 use crate::objects;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 use work::Work;
 
@@ -351,8 +351,8 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{ENOUGH, MemorySpeed, Mode, Point, Scale, Work, measure};
+    use crate::experiment::Options;
     use crate::samples::Samples;
-    use crate::study::Options;
 
     #[test]
     fn every_program_runs_in_every_mode() {

@@ -9,6 +9,7 @@
 mod load;
 mod log;
 mod memory_cgroup;
+mod operation;
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::child;
+use crate::child::command::command;
 use crate::clock::monotonic_ns;
 use crate::processor::pin;
 use crate::samples::Samples;
@@ -26,6 +27,7 @@ use log::Log;
 use memory_cgroup::MemoryCgroup;
 
 pub use load::Load;
+pub use operation::{Interval, Operation};
 
 /// Role of a neighbour that is a process.
 pub(crate) const ROLE: &str = "neighbour";
@@ -107,7 +109,7 @@ impl Neighbour {
                 Runner::Thread(thread::spawn(move || work(load, cpu, &log)))
             }
             Place::Process | Place::Container => {
-                let mut command = child::command(ROLE)?;
+                let mut command = command(ROLE)?;
                 command
                     .arg(load.name())
                     .arg(cpu.to_string())
@@ -194,30 +196,6 @@ fn work(load: Load, cpu: usize, log: &Log) -> Result<()> {
         });
     }
     Ok(())
-}
-
-/// A span of time on [`monotonic_ns`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval {
-    /// Its first nanosecond.
-    pub start_ns: u64,
-    /// The nanosecond after its last.
-    pub end_ns: u64,
-}
-
-/// One operation of a neighbour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operation {
-    /// When it began, on [`monotonic_ns`].
-    pub start_ns: u64,
-    /// How long it took.
-    pub duration_ns: u64,
-}
-
-impl Operation {
-    fn overlaps(&self, interval: &Interval) -> bool {
-        self.start_ns < interval.end_ns && interval.start_ns < self.start_ns + self.duration_ns
-    }
 }
 
 /// The record of a neighbour.

@@ -10,7 +10,7 @@ use leasehold_kernel::{Errno, Kernel, KernelConfig, Rights, Selector, TenantId};
 use leasehold_reclaim::{Config, Mode};
 use serde_json::Value;
 
-use crate::study::Options;
+use crate::experiment::Options;
 
 /// The reclamation budget of a tenant that is to be refused nothing, in nanoseconds.
 pub(crate) const AMPLE_NS: u64 = 10_000_000_000_000_000;

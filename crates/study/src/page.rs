@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::experiment::Outcome;
 use crate::host::Host;
 use crate::report::Report;
-use crate::study::Outcome;
 
 const STYLE: &str = include_str!("page.css");
 

@@ -14,6 +14,7 @@ use leasehold_pager_linux::Features;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::clock::monotonic_ns;
+use crate::experiment::{Options, Study};
 use crate::mapping::Mapping;
 use crate::paging::Space;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
@@ -21,7 +22,6 @@ use crate::priority::on_a_thread_like_a_cells;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).

@@ -10,35 +10,26 @@
 //! machine's part of it ([`model`]).
 
 mod arm;
+mod bounds;
 mod guests;
 mod model;
 mod timer_path;
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
+use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::priority;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::reservation::{CELL, platform_keys};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 use arm::{Arm, Ran, Way};
+use bounds::{CHOSEN, LATENCY_NS, QUANTUM, SLOWDOWN};
 use guests::Guest;
-
-/// How long a guest runs before it is preempted.
-const QUANTUM: Duration = Duration::from_millis(1);
-
-/// Most that a guest may lose, and most that the scheduler may wait beyond the host's own path.
-const SLOWDOWN: f64 = 1.05;
-const LATENCY_NS: f64 = 5_000.0;
-
-/// The mechanism that a cell uses.
-const CHOSEN: Way = Way::Cell(Mechanism::Injected);
 
 /// The study; see the [module](self).
 pub struct Preempt;
@@ -96,7 +87,7 @@ impl Study for Preempt {
         );
         report.notes.push(priority::note(first).into());
         report.notes.push(model::note());
-        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback()) {
+        if CHOSEN != Way::Cell(Mechanism::Injected.or_fallback(engine_config)) {
             report
                 .notes
                 .push("this host falls back to epochs: nothing can be injected here".into());

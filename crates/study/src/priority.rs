@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 
-use crate::processes::processors;
-use crate::processor::bound_to;
+use crate::processor::{bound_to, processors};
 
 /// Gives this thread precedence over all others of its processor, but not the threads that it
 /// starts; returns false if the host does not allow it.

@@ -10,22 +10,20 @@ mod victims;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::experiment::{Options, Study};
 use crate::neighbour::{Load, Neighbour, Place};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
+use crate::processor::processors;
 use crate::progress::Progress;
 use crate::report::{Finding, Report, row};
 use crate::samples::{Samples, Spread, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 use map_limit::MapLimit;
 use victims::Plan;
 
-/// Role of the process that makes victims.
-pub(crate) const ROLE: &str = "victims";
-/// Role of the process that keeps the limit of mappings raised.
-pub(crate) const LIMIT_ROLE: &str = "map-limit";
+pub(crate) use map_limit::LIMIT_ROLE;
+pub(crate) use victims::ROLE;
 
 /// How long the neighbour is watched undisturbed before each kill.
 const QUIET: Duration = Duration::from_millis(20);
@@ -180,14 +178,6 @@ fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
                 .filter_map(|death| diary.slowdown(death.dying, death.quiet, WORKLOAD)),
         ),
     })
-}
-
-/// The processors that this program may run on.
-pub(crate) fn processors() -> Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|cpu| allowed.is_set(*cpu))
-        .collect())
 }
 
 impl Point {

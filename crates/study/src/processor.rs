@@ -3,7 +3,7 @@
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Binds the calling thread to processor `cpu`.
 ///
@@ -14,6 +14,14 @@ pub fn pin(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus).with_context(|| format!("binding to processor {cpu}"))
+}
+
+/// The processors that this program may run on.
+pub(crate) fn processors() -> Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .collect())
 }
 
 /// Does `work` in a thread of its own, on processor `cpu` if one is given, and waits for it. What

@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use crate::host::Host;
 use crate::plot::Figure;
 use crate::provenance::Provenance;
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// One measured point. Keys carry their units (`exit_ns_p50`, see [`Unit::of_key`]) and keep the
@@ -136,22 +135,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of `study` on this host under the profile of `options`, with nothing in it yet.
-    pub fn new(study: &dyn Study, options: &Options) -> Self {
-        Self {
-            study: study.name(),
-            paper: study.paper(),
-            about: study.about(),
-            measured: Provenance::now(options.quick),
-            host: Host::probe(),
-            profile: options.profile.clone(),
-            rows: Vec::new(),
-            findings: Vec::new(),
-            notes: Vec::new(),
-            figure: Figure::default(),
-        }
-    }
-
     /// Whether every finding holds.
     pub fn holds(&self) -> bool {
         self.findings.iter().all(Finding::holds)
@@ -257,7 +240,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::{Finding, Report, row};
-    use crate::study::{Options, Study};
+    use crate::experiment::{Options, Study};
     use crate::unit::Unit;
     use serde_json::{Value, json};
 

@@ -10,6 +10,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use leasehold_pager::simulate::{Experiment, History, MB, MS, Nanos, REGION, Scheme};
 
+use crate::experiment::{Options, Study};
 use crate::paging::{
     LINUX, NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, duration, if_supported, play,
 };
@@ -17,7 +18,6 @@ use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).
@@ -318,8 +318,8 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{Point, QUICK, SIMULATOR, findings, measured, simulated};
+    use crate::experiment::Options;
     use crate::report::Finding;
-    use crate::study::Options;
     use leasehold_pager_linux::Features;
 
     fn of_simulator(finding: &Finding) -> bool {

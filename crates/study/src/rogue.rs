@@ -13,17 +13,17 @@ use anyhow::{Context, Result};
 use leasehold_cell::profile::Profile;
 use serde_json::Value;
 
+use crate::experiment::{Options, Study};
 use crate::neighbour::Place;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
-pub use attack::{Attack, Damage, Surroundings, When, hostile, require};
+pub use attack::{Attack, BUDGET, Damage, Runtime, Surroundings, When, hostile, require};
 pub use duel::Duel;
-pub use runtime::{BUDGET, Death, Runtime, lease};
+pub use runtime::{Death, lease};
 pub use together::{Ending, Pace, Round, Together, Unready};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 

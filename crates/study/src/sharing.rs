@@ -10,6 +10,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use leasehold_pager::simulate::{Experiment, History, Job, MB, MS, Nanos, REGION, Scheme};
 
+use crate::experiment::{Options, Study};
 use crate::paging::{
     LINUX, NOTE_ON_SIMULATOR, SIMULATOR, Tau, bytes, exactly, if_supported, play, technique,
 };
@@ -17,7 +18,6 @@ use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::Spread;
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).
@@ -393,8 +393,8 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{CONTENDED, Point, SIMULATOR, TECHNIQUES, findings, measured, simulated};
+    use crate::experiment::Options;
     use crate::report::Finding;
-    use crate::study::Options;
     use leasehold_pager_linux::Features;
 
     fn of_simulator(finding: &Finding) -> bool {

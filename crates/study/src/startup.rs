@@ -22,12 +22,12 @@ use leasehold_cell::{
 };
 use serde_json::Value;
 
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).
@@ -126,7 +126,7 @@ struct Guest {
 impl Bench {
     /// The hosts; the cell with leases is made before the plain one, or after it.
     fn new(profile: Profile, leased_first: bool) -> Result<Self> {
-        let cpu = crate::processes::processors()?.last().copied();
+        let cpu = crate::processor::processors()?.last().copied();
         let lease = Lease::default();
         let limits = Limits {
             memory_bytes: usize::try_from(lease.memory.reserve.get())?,

@@ -6,6 +6,7 @@
 //! of the epoch that makes the guest yield, and then the drop of the store. No contract covers the
 //! duration of the drop, which the comparison is about.
 
+mod guest;
 mod objects;
 
 use std::num::NonZero;
@@ -24,15 +25,16 @@ use wasmparser::Parser;
 use wasmtime::component::{Component, Linker as ComponentLinker};
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, InstancePre, Linker, Module,
-    PoolingAllocationConfig, Store, StoreLimits, StoreLimitsBuilder,
+    PoolingAllocationConfig, Store, StoreLimitsBuilder,
 };
-use wasmtime_wasi::p1::{self, WasiP1Ctx};
+use wasmtime_wasi::p1;
 use wasmtime_wasi::p2::bindings::CommandPre;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
-use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView};
 
 use crate::clock::monotonic_ns;
 use crate::processor::pin;
+use guest::Guest;
 
 /// Output that is kept of a program; writing more fails.
 const OUTPUT_BYTES: usize = 16 << 20;
@@ -96,18 +98,6 @@ pub struct Program(Linked);
 enum Linked {
     Module(InstancePre<Guest>),
     Component(CommandPre<Guest>),
-}
-
-/// The store's data.
-struct Guest {
-    wasi: WasiP1Ctx,
-    limits: StoreLimits,
-}
-
-impl WasiView for Guest {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        self.wasi.ctx()
-    }
 }
 
 impl Stock {

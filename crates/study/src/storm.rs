@@ -14,6 +14,7 @@ use leasehold_reserve::simulate::{Behaviour, CostModel, Simulation, Tally};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Shielding};
 
 use crate::contest::{self, Contest, Contestant};
+use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
@@ -22,7 +23,6 @@ use crate::reservation::{
     platform_keys, policy_name, shielding_name,
 };
 use crate::samples::{Spread, ratio_value};
-use crate::study::{Options, Study};
 use crate::unit::Unit;
 
 /// How long the attacker sleeps (SPR §V-C).

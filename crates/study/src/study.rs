@@ -1,11 +1,9 @@
-//! Studies: their interface, their list, and how they are run.
+//! Studies: which there are, and how they are run.
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use serde_json::{Map, Value};
 
 use crate::alloc::Alloc;
 use crate::batching::Batching;
@@ -32,51 +30,7 @@ use crate::startup::Startup;
 use crate::storm::Storm;
 use crate::teardown_pages::TeardownPages;
 
-/// One experiment, in a file named as on the command line.
-pub trait Study: Sync {
-    /// Name on the command line.
-    fn name(&self) -> &'static str;
-
-    /// The figure, table or section that it reproduces: `BRR fig. 8`.
-    fn paper(&self) -> &'static str;
-
-    /// The purpose of the study, in a sentence.
-    fn about(&self) -> &'static str;
-
-    /// Measures. Shows its progress on standard error.
-    ///
-    /// # Errors
-    /// If the host refuses something without which nothing can be measured. A claim that does not
-    /// hold is no error but a finding.
-    fn run(&self, options: &Options) -> Result<Report>;
-}
-
-/// How studies are run.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Seconds instead of minutes: fewer and smaller points, for continuous integration.
-    pub quick: bool,
-    /// Print the envelope for programs, one line per study, instead of text.
-    pub json: bool,
-    /// Where `NAME.json`, `NAME.svg` and `index.html` go.
-    pub out_dir: PathBuf,
-    /// Where the built guest programs are.
-    pub guests_dir: PathBuf,
-    /// The calibration profile in force, as reports state it.
-    pub profile: Map<String, Value>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            quick: false,
-            json: false,
-            out_dir: "target/study".into(),
-            guests_dir: "target/guests".into(),
-            profile: Map::new(),
-        }
-    }
-}
+pub use crate::experiment::{Options, Outcome, Study};
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
@@ -134,15 +88,6 @@ pub fn run(study: &dyn Study, options: &Options, out: &mut dyn Write) -> Result<
         writeln!(out, "{}", report.to_text())?;
     }
     Ok(report)
-}
-
-/// The outcome of a study in [`run_all`].
-#[derive(Debug)]
-pub struct Outcome {
-    /// Its name.
-    pub study: &'static str,
-    /// Its report, or why there is none.
-    pub report: Result<Report>,
 }
 
 /// Runs every study and writes the page `index.html` with all of them. A study that fails does not

@@ -12,6 +12,7 @@ mod tenant;
 use anyhow::Result;
 
 use crate::contest;
+use crate::experiment::{Options, Study};
 use crate::mapping::Mapping;
 use crate::objects;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
@@ -20,9 +21,8 @@ use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
 use crate::samples::{Samples, Spread, interleaved, ratio_value};
 use crate::stock::Allocation;
-use crate::study::{Options, Study};
 use crate::unit::Unit;
-use tenant::{InCell, InStock};
+use tenant::{End, InCell, InStock};
 
 /// The study; see the [module](self).
 pub struct TeardownPages;
@@ -82,22 +82,6 @@ impl Runtime {
             Runtime::Madvise => "madvise",
         }
     }
-}
-
-/// The time of one end.
-struct End {
-    reusable_ns: u64,
-    reclaimed_ns: u64,
-    /// The values that only a cell states.
-    charge: Option<Charge>,
-}
-
-/// The bound of an end, and what it came to.
-struct Charge {
-    /// Processor time that was charged in advance.
-    predicted_ns: u64,
-    /// Processor time until everything was given back.
-    cpu_ns: u64,
 }
 
 /// Everything known of one runtime and number of pages.
@@ -355,8 +339,8 @@ fn figure(points: &[Point]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::{Point, REUSABLE, Runtime, Scale, TeardownPages, findings, measure};
+    use crate::experiment::Options;
     use crate::samples::Samples;
-    use crate::study::Options;
 
     #[test]
     fn every_runtime_is_ended_at_every_number_of_pages() {

@@ -70,12 +70,13 @@ pub fn measure(
     effort: Effort,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BTreeMap<String, StepTime>> {
-    Ok(run_all(effort, progress)?.0)
+    Ok(run_all(effort, TIME, progress)?.0)
 }
 
-/// Also returns the programs that did not run to their end.
+/// Also says which programs did not run to their end; begins none when this time has passed.
 fn run_all(
     effort: Effort,
+    time: Duration,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(BTreeMap<String, StepTime>, Vec<String>)> {
     let mut config = CellConfig::new(Profile::free());
@@ -94,7 +95,7 @@ fn run_all(
     ] {
         progress(what);
         for measured in programs {
-            if began.elapsed() > TIME {
+            if began.elapsed() > time {
                 failed.push(format!("{}: no time left", measured.name));
                 continue;
             }
@@ -141,16 +142,24 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
             "HANDLERS",
             &"(catch $other $caught) ".repeat(HANDLERS.size() - 1),
         );
-    // Characters of two bytes each take longest, and in other encodings as many as are allowed.
-    let strings = |sent: &str, received: &str, characters: u32, units: u64| {
+    // The characters take longest that are two bytes each, and of other encodings as many as there may be. A string
+    // in Latin-1 is translated again when its last character turns out to be none of Latin-1.
+    let strings = |(sent, width, received): (&str, u64, &str), ends: [u32; 2], bytes: u64| {
+        let [all, last] = ends;
         include_str!("strings.wat")
             .replace("SENT", sent)
             .replace("RECEIVED", received)
-            .replace("CHARACTERS", &characters.to_string())
-            .replace("UNITS", &units.to_string())
+            .replace("CHARACTERS", &all.to_string())
+            .replace("LAST", &last.to_string())
+            .replace("END", &(bytes - 4).to_string())
+            .replace("UNITS", &(bytes / width).to_string())
     };
-    let narrow = strings("utf8", "utf8", 0xA9C3_A9C3, STRING.most);
-    let wide = strings("utf16", "utf8", 0x0071_0071, WIDE_STRING.most);
+    let narrow = strings(("utf8", 1, "utf8"), [0xA9C3_A9C3; 2], STRING.most);
+    let wide = strings(("utf16", 2, "utf8"), [0x0071_0071; 2], 2 * WIDE_STRING.most);
+    let compact = ("utf8", 1, "latin1+utf16");
+    let [latin, wider] = [0xA9C3_A9C3, 0x80C4_A9C3];
+    let latin_only = strings(compact, [latin; 2], WIDE_STRING.most);
+    let latin_first = strings(compact, [latin, wider], WIDE_STRING.most / 2);
     let heavy = include_str!("heavy.wat").replace("DATA", &"x".repeat(DATA.size()));
     let spin =
         r#"(module (memory (export "memory") 1) (func (export "_start") (loop $l (br $l))))"#;
@@ -161,6 +170,11 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
         strings: true,
         time: PATIENCE,
         times: false,
+    };
+    let timed = |name: &str, text: &str| Measured {
+        runs: 2,
+        times: true,
+        ..own(name, text)
     };
     vec![
         own("much", &heavy),
@@ -175,21 +189,11 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
             strings: false,
             ..own("waiters", include_str!("waiters.wat"))
         },
-        Measured {
-            runs: 2,
-            times: true,
-            ..own("instructions", &bulk)
-        },
-        Measured {
-            runs: 2,
-            times: true,
-            ..own("strings", &narrow)
-        },
-        Measured {
-            runs: 2,
-            times: true,
-            ..own("wide strings", &wide)
-        },
+        timed("instructions", &bulk),
+        timed("strings", &narrow),
+        timed("wide strings", &wide),
+        timed("strings in Latin-1", &latin_only),
+        timed("strings that begin in Latin-1", &latin_first),
         Measured {
             time: Duration::from_millis(3),
             runs: 10,
@@ -332,6 +336,7 @@ mod tests {
     use crate::offer::Offers;
     use leasehold_cell::calibrate::Effort;
     use leasehold_cell::steps::{Longest, RowId};
+    use std::time::Duration;
 
     #[test]
     fn everything_that_a_program_can_import_has_a_row() {
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn every_row_is_measured_that_says_so() {
-        let (times, failed) = run_all(Effort::Quick, &mut |_| {}).expect("measured");
+        let (times, failed) = run_all(Effort::Quick, Duration::MAX, &mut |_| {}).expect("measured");
         assert_eq!(failed, Vec::<String>::new());
         let missing: Vec<String> = RowId::all()
             .filter(|row| row.row().is_measured && row.row().longest == Longest::Ceiling)

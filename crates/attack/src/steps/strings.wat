@@ -70,6 +70,7 @@
         (loop $fill
           (i32.store offset=65536 (local.get $at) (i32.const CHARACTERS))
           (br_if $fill (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 4))) (i32.const 65536))))
+        (i32.store offset=65536 (i32.const END) (i32.const LAST))
         (local.set $at (i32.const 0))
         (loop $again
           (local.set $began (call $now))

@@ -36,7 +36,7 @@ async fn woken(execution: u64) {
     .await;
 }
 
-/// Lets the executor act on [`local::Local::requests`].
+/// Lets the executor act on what was asked for in [`crate::programs::Programs::requests`].
 pub(crate) async fn let_executor_act() {
     let mut asked = false;
     poll_fn(|context| {

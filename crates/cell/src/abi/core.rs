@@ -4,44 +4,23 @@
 //! number. The table of functions is in `docs/guest-abi.md`.
 
 mod buffer;
+mod call;
 mod data;
 mod region;
 
 use self::buffer::Buffer;
+use self::call::{Call, MODULE, answer, call, raw, selector};
 use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
-use crate::local::{self, CellKernel};
+use crate::local;
 use crate::steps::caps::MESSAGE;
 use crate::steps::{mark, step};
-use leasehold_kernel::{Errno, Received, Rights, Selector, TenantId};
-use wasmtime::{Caller, Linker, Result};
-
-const MODULE: &str = "leasehold_kernel";
+use leasehold_kernel::{Errno, Received, Rights, Selector};
+use wasmtime::{Linker, Result};
 
 /// Most capabilities in one message.
 const CAPABILITIES: usize = leasehold_kernel::MESSAGE_CAPABILITIES;
-
-type Call<'a> = Caller<'a, Guest>;
-
-/// Returns a call's value for the guest: the result, or the negated error number.
-fn answer(result: Result<i64, Errno>) -> i64 {
-    result.unwrap_or_else(|errno| -i64::from(errno.number()))
-}
-
-/// A call that does not block and uses no memory.
-fn call(caller: &Call<'_>, f: impl FnOnce(&mut CellKernel, TenantId) -> Result<i64, Errno>) -> i64 {
-    let tenant = caller.data().tenant;
-    answer(local::call(|kernel| f(kernel, tenant)))
-}
-
-fn selector(raw: i32) -> Selector {
-    Selector(raw as u32)
-}
-
-fn raw(selector: Selector) -> i64 {
-    i64::from(selector.0)
-}
 
 /// A list of selectors in guest memory.
 fn capabilities(caller: &mut Call<'_>, start: i32, count: i32) -> Result<Capabilities, Errno> {

@@ -6,68 +6,33 @@ mod component;
 mod core;
 mod spawn;
 
-use crate::guest::Guest;
 use crate::host;
-use crate::program::{Code, Entry};
+use crate::linkers::Linkers;
 use crate::wasi;
-use wasmtime::{Engine, InstancePre};
-use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime::Engine;
 
-/// A program whose imports have been resolved.
-#[derive(Clone)]
-pub(crate) enum Prepared {
-    Module(InstancePre<Guest>),
-    Component(CommandPre<Guest>),
-    /// A component whose exports are called.
-    Exports(wasmtime::component::InstancePre<Guest>),
-}
-
-/// Everything a guest can import, for the programs of one engine.
-pub(crate) struct Linkers {
-    module: wasmtime::Linker<Guest>,
-    component: wasmtime::component::Linker<Guest>,
-}
-
-impl Linkers {
-    /// Links WASI and the kernel for both kinds of program.
-    ///
-    /// # Errors
-    /// When something is linked twice, which is a defect.
-    pub(crate) fn new(engine: &Engine) -> wasmtime::Result<Self> {
-        let mut module = wasmtime::Linker::new(engine);
-        host::preview1::link(&mut module)?;
-        core::link(&mut module)?;
-        let mut component = wasmtime::component::Linker::new(engine);
-        wasi::link_component(&mut component)?;
-        component::link(&mut component)?;
-        Ok(Self { module, component })
-    }
-
-    /// Resolves the imports of a program: tens of microseconds, and more the more imports it has.
-    ///
-    /// # Errors
-    /// When it imports something with a type that is not the one offered.
-    pub(crate) fn prepare(&self, code: &Code, entry: Entry) -> wasmtime::Result<Prepared> {
-        let component = match code {
-            Code::Module(module) => {
-                return Ok(Prepared::Module(self.module.instantiate_pre(module)?));
-            }
-            Code::Component(component) => self.component.instantiate_pre(component)?,
-        };
-        Ok(match entry {
-            Entry::Command => Prepared::Component(CommandPre::new(component)?),
-            Entry::Exports => Prepared::Exports(component),
-        })
-    }
+/// Links WASI and the kernel for both kinds of program.
+///
+/// # Errors
+/// When something is linked twice, which is a defect.
+pub(crate) fn link(engine: &Engine) -> wasmtime::Result<Linkers> {
+    let mut module = wasmtime::Linker::new(engine);
+    host::preview1::link(&mut module)?;
+    core::link(&mut module)?;
+    let mut component = wasmtime::component::Linker::new(engine);
+    wasi::link_component(&mut component)?;
+    component::link(&mut component)?;
+    Ok(Linkers { module, component })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Linkers;
+    use super::link;
     use crate::engine_config::engine_config;
-    use crate::preempt::Mechanism;
+    use crate::linkers::Linkers;
     use crate::steps::RowId;
     use crate::steps::table::{CELL, ENGINE, KERNEL, PREVIEW1};
+    use leasehold_preempt::Mechanism;
     use wasmtime::Engine;
 
     /// Whether the linkers have a function or resource of this row: what is there cannot be defined
@@ -94,7 +59,7 @@ mod tests {
     #[test]
     fn every_row_of_an_import_is_linked() {
         let engine = Engine::new(&engine_config(Mechanism::Injected)).expect("an engine");
-        let mut linkers = Linkers::new(&engine).expect("linked once");
+        let mut linkers = link(&engine).expect("linked once");
         let rows = RowId::all().map(RowId::row);
         let imports = rows.filter(|row| !matches!(row.interface, ENGINE | CELL));
         let missing: Vec<String> = imports

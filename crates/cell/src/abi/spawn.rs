@@ -6,9 +6,9 @@
 
 use super::blocking::{let_executor_act, until_polled_again};
 use crate::execution;
-use crate::executor::Request;
 use crate::guest::Guest;
 use crate::local;
+use crate::programs::{self, Request};
 use leasehold_kernel::{Errno, ExecutionId, Selector, TenantId};
 
 /// Most bytes of arguments to a task or child tenant.
@@ -23,11 +23,12 @@ fn build(
     if args.iter().map(|arg| arg.len() + 1).sum::<usize>() > ARGUMENT_BYTES {
         return Err(Errno::TooLarge);
     }
-    let (id, blueprint) = local::with(|local| {
+    let id = local::with(|local| {
         let id = local.next_execution;
         local.next_execution += 1;
-        (id, local.blueprints.get(&guest.tenant).cloned())
+        id
     });
+    let blueprint = programs::with(|programs| programs.blueprints.get(&guest.tenant).cloned());
     let blueprint = blueprint.ok_or(Errno::Gone)?;
     let blueprint = blueprint.with_arguments(args);
     match blueprint.build(tenant, id) {
@@ -58,7 +59,7 @@ pub(crate) fn task(guest: &Guest, args: Vec<String>) -> Result<Selector, Errno> 
         });
         match created {
             Ok(_) => {
-                local.requests.push(Request::Run {
+                ask(Request::Run {
                     tenant,
                     execution: id,
                     running,
@@ -82,10 +83,12 @@ pub(crate) fn tenant(guest: &Guest, child: Selector, args: Vec<String>) -> Resul
         let registered = local.kernel.register_execution(child, ExecutionId(id));
         match registered {
             Ok(()) => {
-                if let Some(blueprint) = local.blueprints.get(&guest.tenant).cloned() {
-                    local.blueprints.insert(child, blueprint);
-                }
-                local.requests.push(Request::Run {
+                programs::with(|programs| {
+                    if let Some(blueprint) = programs.blueprints.get(&guest.tenant).cloned() {
+                        programs.blueprints.insert(child, blueprint);
+                    }
+                });
+                ask(Request::Run {
                     tenant: child,
                     execution: id,
                     running,
@@ -98,6 +101,11 @@ pub(crate) fn tenant(guest: &Guest, child: Selector, args: Vec<String>) -> Resul
     })
 }
 
+/// Leaves a request to the executor.
+fn ask(request: Request) {
+    programs::with(|programs| programs.requests.push(request));
+}
+
 /// Stops a task.
 ///
 /// # Errors
@@ -106,7 +114,7 @@ pub(crate) async fn stop(tenant: TenantId, task: Selector) -> Result<(), Errno> 
     let stopped = local::with(|local| {
         let stopped = local.kernel.task_stop(tenant, task)?;
         if let Some(ExecutionId(execution)) = stopped {
-            local.requests.push(Request::Stop(execution));
+            ask(Request::Stop(execution));
         }
         Ok(())
     });
@@ -121,7 +129,7 @@ pub(crate) async fn stop(tenant: TenantId, task: Selector) -> Result<(), Errno> 
 pub(crate) async fn end(tenant: TenantId, caller: u64, child: Selector) -> Result<(), Errno> {
     local::with(|local| {
         let child = local.kernel.tenant_end(tenant, child)?;
-        local.requests.push(Request::End { child, caller });
+        ask(Request::End { child, caller });
         Ok::<_, Errno>(())
     })?;
     until_polled_again().await;

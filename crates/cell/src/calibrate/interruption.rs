@@ -6,7 +6,7 @@
 //! piece above the median was added by the host. All processors are busy, because hostile tenants
 //! can keep them so, and because some hosts stop a machine for the total use of its processors.
 
-use super::{Effort, median};
+use super::effort::{Effort, median};
 use crate::clock::thread_cpu_ns;
 use crate::profile::Interruption;
 use anyhow::{Context as _, Result, anyhow};

@@ -1,10 +1,13 @@
 //! Measures the cost of a page of a paging tenant's linear memory.
 
-use super::{Effort, median};
-use crate::cell::{Cell, CellConfig, StartRequest};
-use crate::execution::{Exit, Surroundings};
+use super::effort::{Effort, median};
+use crate::cell::Cell;
+use crate::command::StartRequest;
+use crate::config::CellConfig;
+use crate::exit::Exit;
 use crate::memory::{HeldMemory, Swap, swap_for};
 use crate::profile::Profile;
+use crate::surroundings::Surroundings;
 use anyhow::{Context, Result, bail};
 use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging, SharedPages};
 

@@ -10,17 +10,17 @@
 //! Each is measured on the code of the cell, on a thread with real-time priority where the host
 //! grants it.
 
-use super::Effort;
+use super::effort::Effort;
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
 use crate::pools::Pools;
-use crate::preempt::{GuestContext, Mechanism, Preemption};
 use crate::profile::{Latency, PreemptionCosts};
 use crate::program::{Code, Program};
 use crate::realtime::{self, Realtime};
-use crate::stack_class::StackClass;
 use anyhow::{Context as _, Result, anyhow, bail};
+use leasehold_preempt::{GuestContext, Mechanism, Preemption};
 use leasehold_reserve::{Config, Contract, Order, Priority, Scheduler, Shielding};
+use leasehold_slots::stack_class::StackClass;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn samples(effort: Effort) -> usize {
 /// # Errors
 /// When the host refuses a timer, or a guest of the measurement does not run.
 pub(super) fn preemption(effort: Effort, mechanism: Mechanism) -> Result<PreemptionCosts> {
-    let mechanism = mechanism.or_fallback();
+    let mechanism = mechanism.or_fallback(engine_config);
     std::thread::Builder::new()
         .name("calibrate".into())
         .spawn(move || {
@@ -307,7 +307,7 @@ fn decisions(samples: usize) -> Result<Latency> {
 #[cfg(test)]
 mod tests {
     use super::{Effort, preemption};
-    use crate::preempt::Mechanism;
+    use leasehold_preempt::Mechanism;
 
     #[test]
     fn every_part_of_a_preemption_is_measured_by_either_mechanism() {

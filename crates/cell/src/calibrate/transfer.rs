@@ -1,7 +1,7 @@
 //! Measures how long a fault of a paging tenant blocks the cell's thread: the transfers of a page
 //! in and of a cluster out.
 
-use super::Effort;
+use super::effort::Effort;
 use crate::clock::monotonic_ns;
 use crate::profile::{Latency, TransferCosts};
 use anyhow::Result;

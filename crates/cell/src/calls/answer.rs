@@ -1,55 +1,16 @@
 //! A program that is called: its execution makes the instance, and then answers one call after the other.
 
 use super::function::Target;
-use super::{Call, CallError, Discarded};
-use crate::execution::Exit;
+use super::{Call, CallError, Discarded, with_waiting};
+use crate::exit::Exit;
 use crate::guest::Guest;
 use crate::host::way::make_way;
-use crate::local;
 use crate::steps::{mark, step};
+use leasehold_wasm::code::INITIALIZE;
 use std::future::poll_fn;
 use std::task::Poll;
 use wasmtime::component::Val;
 use wasmtime::{CallHook, Store, StoreContextMut};
-
-/// The values that the engine lifts for the host calls of a program that is called, and for the
-/// results of its functions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LiftBytes {
-    /// Bytes of a host call.
-    call: usize,
-    /// Bytes of the results of the function that is called.
-    results: usize,
-    /// How many calls of the guest are under way, one within the other.
-    depth: u32,
-}
-
-impl LiftBytes {
-    pub(crate) fn new(call_bytes: u64) -> Self {
-        let call = usize::try_from(call_bytes).unwrap_or(usize::MAX);
-        Self {
-            call,
-            results: call,
-            depth: 0,
-        }
-    }
-
-    /// Tracks transitions between guest and host, and returns the new limit of lifted bytes, if it
-    /// changes.
-    fn after(&mut self, what: CallHook) -> Option<usize> {
-        match what {
-            CallHook::CallingWasm => {
-                self.depth += 1;
-                (self.depth == 1).then_some(self.call)
-            }
-            CallHook::ReturningFromWasm => {
-                self.depth = self.depth.saturating_sub(1);
-                (self.depth == 0).then_some(self.results)
-            }
-            CallHook::CallingHost | CallHook::ReturningFromHost => None,
-        }
-    }
-}
 
 /// The same for the store of such a program.
 pub(crate) fn hook(context: &mut StoreContextMut<'_, Guest>, what: CallHook) {
@@ -93,9 +54,6 @@ pub(crate) async fn make_module(
     Ok(Answering::Module(instance))
 }
 
-/// The initialiser that a core module without an entry point may export.
-pub(crate) const INITIALIZE: &str = "_initialize";
-
 /// Answers calls until there will be no more.
 ///
 /// # Errors
@@ -123,7 +81,7 @@ pub(crate) async fn answer_calls(
 /// The next call; `None` if there will be none. A task has none: it waits for nothing.
 async fn next_call(execution: u64) -> Option<Discarded<Call>> {
     poll_fn(|_| {
-        local::with(|local| match local.calls.get_mut(&execution) {
+        with_waiting(|calls| match calls.get_mut(&execution) {
             None => Poll::Ready(None),
             Some(calls) => calls.poll_next(),
         })

@@ -1,15 +1,15 @@
 //! Calls of exported functions, on their way from the controller to the tenants that answer them.
 
 use super::Executor;
-use crate::calls::{Call, CallError, Calls, refuse};
-use crate::local;
+use crate::calls::{Call, CallError, Calls, refuse, with_waiting};
+use crate::programs;
 
 impl Executor {
     /// Has a tenant answer a call, after those that wait.
     pub(super) fn call(&mut self, key: u64, call: Box<Call>) {
         let is_own = self.alive(key).is_some_and(|tenant| {
-            local::with(|local| {
-                let blueprint = local.blueprints.get(&tenant);
+            programs::with(|programs| {
+                let blueprint = programs.blueprints.get(&tenant);
                 blueprint.is_some_and(|blueprint| call.is_of(&blueprint.program))
             })
         });
@@ -32,7 +32,7 @@ impl Executor {
     /// A tenant will have no more calls.
     pub(super) fn finish_calls(&mut self, key: u64) {
         if let Some(program) = self.answering(key) {
-            let calls = local::with(|local| local.calls.get_mut(&program).map(Calls::finish));
+            let calls = with_waiting(|calls| calls.get_mut(&program).map(Calls::finish));
             if calls == Some(true) {
                 self.go(key);
             }
@@ -43,13 +43,13 @@ impl Executor {
     fn answering(&self, key: u64) -> Option<u64> {
         self.alive(key)?;
         let program = self.roots.get(&key)?.controlled.as_ref()?.program;
-        local::with(|local| local.calls.contains_key(&program)).then_some(program)
+        with_waiting(|calls| calls.contains_key(&program)).then_some(program)
     }
 }
 
 /// Adds a call to those of an execution; returns whether that waits for one.
 fn push(execution: u64, call: Box<Call>) -> Result<bool, (Box<Call>, CallError)> {
-    local::with(|local| match local.calls.get_mut(&execution) {
+    with_waiting(|calls| match calls.get_mut(&execution) {
         Some(calls) => calls.push(call),
         None => Err((call, CallError::Ended)),
     })

@@ -3,65 +3,32 @@
 use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
 use crate::call_bytes::call_bytes;
-use crate::cell::{Command, Connect, StartError, StartRequest};
 use crate::clock::monotonic_ns;
-use crate::control_share::ControlKind;
+use crate::command::{Command, Connect, StartRequest};
 use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
-use crate::engines::EngineParts;
-use crate::execution::{Blueprint, Exit, HANDLE_BYTES, Limits};
+use crate::engine_parts::EngineParts;
+use crate::execution::{Blueprint, HANDLE_BYTES, Limits};
+use crate::exit::Exit;
 use crate::given::Given;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::Promise;
-use crate::inventory::Inventory;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
 use crate::pools::Leavings;
+use crate::start_error::StartError;
 use crate::starting::{Client, Starting};
 use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
 use leasehold_reclaim::Statement;
+use leasehold_wasm::inventory::Inventory;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Commands that wait for their share of the time: kills before all others, and each of them in the
-/// order in which they came.
-#[derive(Default)]
-pub(super) struct Commands {
-    kills: VecDeque<Command>,
-    others: VecDeque<Command>,
-}
-
-impl Commands {
-    pub(super) fn push(&mut self, command: Command) {
-        match command.kind() {
-            ControlKind::Kill => self.kills.push_back(command),
-            _ => self.others.push_back(command),
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.kills.is_empty() && self.others.is_empty()
-    }
-
-    /// The kinds of the commands that come next.
-    pub(super) fn next_kinds(&self) -> impl Iterator<Item = ControlKind> {
-        let next = [self.kills.front(), self.others.front()];
-        next.into_iter().flatten().map(Command::kind)
-    }
-
-    /// Takes the next command that `may` be obeyed now.
-    pub(super) fn pop(&mut self, may: impl Fn(ControlKind) -> bool) -> Option<Command> {
-        let mut queues = [&mut self.kills, &mut self.others].into_iter();
-        let queue = queues.find(|queue| queue.front().is_some_and(|next| may(next.kind())));
-        queue?.pop_front()
-    }
-}
 
 impl Executor {
     pub(super) fn obey(&mut self, command: Command) {

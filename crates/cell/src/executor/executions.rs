@@ -2,14 +2,17 @@
 
 use super::Executor;
 use super::roots::Death;
-use crate::cell::Command;
+use crate::calls::with_waiting;
 use crate::clock::monotonic_ns;
+use crate::command::Command;
 use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::ending::{Cause, Programs};
-use crate::execution::{Exit, Remains, Running};
+use crate::execution::{Remains, Running};
+use crate::exit::Exit;
 use crate::local;
 use crate::memory::{self, region};
 use crate::pools::Leavings;
+use crate::programs::{self, Request};
 use crate::standing::Standing;
 use crate::steps::{begin, step};
 use leasehold_crossing::{Urgent as _, WakeFlag};
@@ -18,21 +21,6 @@ use leasehold_reserve::TaskId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-
-/// A guest's request to the executor, made in a host call.
-pub(crate) enum Request {
-    /// Run this new execution; `main` is the one whose end ends its tenant.
-    Run {
-        tenant: TenantId,
-        execution: u64,
-        running: Running,
-        main: bool,
-    },
-    /// End this descendant of the caller's tenant, and then poll the caller again.
-    End { child: TenantId, caller: u64 },
-    /// Stop this task.
-    Stop(u64),
-}
 
 struct Execution {
     tenant: TenantId,
@@ -76,12 +64,13 @@ impl Programs for Executions {
         // It may have been the ready task that made the tenant's next dispatch certain.
         let woken = removed.flag.whose().deferral().end();
         woken.into_iter().for_each(|woken| self.wake(woken, now));
+        if removed.main {
+            programs::with(|programs| programs.blueprints.remove(&removed.tenant));
+        }
+        let calls = with_waiting(|calls| calls.remove(&execution));
         local::with(|local| {
             local.woken.remove(&execution);
-            if removed.main {
-                local.blueprints.remove(&removed.tenant);
-            }
-            if let Some(calls) = local.calls.remove(&execution) {
+            if let Some(calls) = calls {
                 local.io.reaper.drop_given(calls);
             }
         });
@@ -253,7 +242,7 @@ impl Executor {
 
     /// Acts on the requests of this top-level tenant's guests.
     fn act_on_requests(&mut self, root: u64) {
-        let requests = local::with(|local| std::mem::take(&mut local.requests));
+        let requests = programs::with(|programs| std::mem::take(&mut programs.requests));
         for request in requests {
             match request {
                 Request::Run {

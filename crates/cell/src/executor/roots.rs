@@ -2,13 +2,14 @@
 //! what has ended.
 
 use super::Executor;
-use crate::calls::Calls;
-use crate::cell::Ended;
+use crate::calls::{Calls, with_waiting};
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
+use crate::ended::Ended;
 use crate::ending::{Belongings, Cause, Ending};
-use crate::execution::{Exit, Remains, Running};
+use crate::execution::{Remains, Running};
+use crate::exit::Exit;
 use crate::given::Given;
 use crate::heap::keep_freed;
 use crate::local::{self, Holdings};
@@ -16,11 +17,12 @@ use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
 use crate::pools::Leavings;
-use crate::range_pool::STEP_PAGES;
+use crate::programs;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
+use leasehold_slots::range_pool::STEP_PAGES;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 
@@ -323,14 +325,13 @@ impl Executor {
         local::with(|local| {
             local
                 .kernel
-                .register_execution(tenant, ExecutionId(execution))?;
-            let blueprint = starting.blueprint();
-            if blueprint.program.is_called() {
-                local.calls.insert(execution, Calls::default());
-            }
-            local.blueprints.insert(tenant, blueprint);
-            Ok::<_, Errno>(())
+                .register_execution(tenant, ExecutionId(execution))
         })?;
+        let blueprint = starting.blueprint();
+        if blueprint.program.is_called() {
+            with_waiting(|calls| calls.insert(execution, Calls::default()));
+        }
+        programs::with(|programs| programs.blueprints.insert(tenant, blueprint));
         self.add_execution(key, tenant, execution, running, true)
     }
 
@@ -409,7 +410,7 @@ impl Executor {
     }
 }
 
-/// How a tenant uses its memory.
+/// To report how a tenant uses its memory.
 pub(super) fn memory_use(tenant: TenantId) -> MemoryUse {
     let (account, group) = local::with(|local| {
         let account = local.kernel.memory(tenant).unwrap_or_default();

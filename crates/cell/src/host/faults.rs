@@ -1,10 +1,13 @@
 //! Every error of the kernel for a guest's files reaches that guest only.
 
 use super::kernel::{Call, faults::Turn};
-use crate::cell::{Cell, CellConfig, StartRequest};
-use crate::execution::{Directory, Exit, Surroundings};
+use crate::cell::Cell;
+use crate::command::StartRequest;
+use crate::config::CellConfig;
+use crate::exit::Exit;
 use crate::profile::Profile;
 use crate::program::Program;
+use crate::surroundings::{Directory, Surroundings};
 use leasehold_lease::Lease;
 use rustix::io::Errno;
 use std::path::Path;
@@ -84,6 +87,10 @@ fn a_call_that_fails_is_an_errno_for_its_tenant_and_nothing_for_the_next() {
     for base in [std::env::temp_dir(), "/dev/shm".into()] {
         let directory = tempfile::tempdir_in(&base).expect("a directory");
         assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));
+        // Advice that the kernel does not take is no error of a guest's.
+        turn.fail(Call::Advise, Errno::NOMEM, u32::MAX);
+        assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));
+        turn.fail(Call::Advise, Errno::NOMEM, 0);
         for call in [
             Call::Status,
             Call::Read,

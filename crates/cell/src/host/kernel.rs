@@ -28,8 +28,10 @@ pub(crate) enum Call {
     List,
     /// `ftruncate`.
     Resize,
-    /// `fsync`, `fdatasync` and `posix_fadvise`.
+    /// `fsync` and `fdatasync`.
     Sync,
+    /// `posix_fadvise`, which the cell gives by itself, too.
+    Advise,
     /// Everything that changes a directory.
     Change,
 }
@@ -115,6 +117,9 @@ pub(super) fn status(file: BorrowedFd<'_>, fields: StatxFlags) -> Result<Statx> 
         rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, fields)
     })
 }
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
 
 /// Bytes of a block, by which file systems count what a file takes.
 pub(super) const BLOCK: u64 = 512;
@@ -242,7 +247,7 @@ pub(super) fn advise(
     advice: rustix::fs::Advice,
 ) -> Result<()> {
     let length = std::num::NonZeroU64::new(length);
-    persistently(Call::Sync, || {
+    persistently(Call::Advise, || {
         rustix::fs::fadvise(file, offset, length, advice)
     })
 }

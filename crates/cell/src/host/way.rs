@@ -8,7 +8,7 @@ use std::task::Poll;
 /// another step.
 pub(crate) async fn make_way() {
     watch::next();
-    if !crate::preempt::fired() {
+    if !leasehold_preempt::fired() {
         return;
     }
     let mut made = false;

@@ -3,9 +3,12 @@
 //! A guest maps a data set by growing its memory by it ([`super::growth`]). Tenants that map the same
 //! file share its pages ([`super::shared`]).
 
-use super::paged::{PagedMemory, Part};
-use super::shared::{Content, Joining, Source};
-use super::{CellMemory, growth};
+use super::areas::{Content, Identity};
+use super::growth;
+use super::paged::PagedMemory;
+use super::parts::Part;
+use super::shared::{Joining, Source};
+use super::state::CellMemory;
 use leasehold_pager::{PAGE, Sharing};
 use leasehold_pager_linux::{Error, Paging};
 use std::fs::File;
@@ -16,15 +19,6 @@ use std::sync::Arc;
 
 /// The longest data set that fits a linear memory beside other contents.
 const MOST_BYTES: u64 = 2 << 30;
-
-/// The identity of a file and of its version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
 
 /// A data set that a guest may map. Cloning is cheap.
 #[derive(Debug, Clone)]

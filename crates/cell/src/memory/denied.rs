@@ -6,8 +6,8 @@
 //! trap: it gets a page of zeros, and the guest yields before its next instruction. In both cases
 //! the executor learns of it ([`take_denied`](super::take_denied)), and ends the guest.
 
-use crate::preempt;
 use leasehold_pager_linux::{Answer, Denied};
+use leasehold_preempt as preempt;
 
 /// Decides for the signal handler of the fault: neither allocates nor locks.
 pub(super) fn on_denied(denied: &Denied) -> Answer {

@@ -6,7 +6,7 @@
 //! growth are therefore stored here right before the call.
 
 use super::paged::PagedMemory;
-use super::{CellMemory, with};
+use super::state::{CellMemory, with};
 use leasehold_pager_linux::Error;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

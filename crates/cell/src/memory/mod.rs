@@ -2,26 +2,30 @@
 //!
 //! A cell that is told how much of the host's memory it has ([`HeldMemory`]) holds that much from
 //! the start, and every top-level tenant takes its reservation out of it before it runs. Most
-//! tenants fit their reservation: their linear memories are anonymous [slots](crate::slot), as in a
+//! tenants fit their reservation: their linear memories are anonymous [slots](leasehold_slots::slot), as in a
 //! cell that holds nothing, and cost nothing more. Only a tenant whose limit exceeds its
 //! reservation *pages*: its linear memories are [attached areas](paged), and pages beyond its
 //! frames are in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
-//! Tenants that page share pages: the [initial memory](crate::image) of a program that several of
+//! Tenants that page share pages: the [initial memory](leasehold_wasm::image) of a program that several of
 //! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
 //! How the first two are kept in memory is up to their leases ([shared]).
 //!
 //! Everything here belongs to the cell's thread, like [`crate::local`]. It is a separate state
 //! because faults are served while the other is borrowed.
 
+mod areas;
 mod available;
 mod data;
 mod denied;
 mod growth;
 mod paged;
+mod parts;
+pub(crate) mod places;
 mod ranges;
 pub(crate) mod region;
 mod shared;
+mod state;
 mod tenancy;
 mod unheld;
 
@@ -32,21 +36,20 @@ pub use tenancy::{MemoryUse, swap_for};
 pub use unheld::Unheld;
 
 pub(crate) use data::{DataSet, Mapped, map_data};
-pub(crate) use paged::{Ahead, Left, Memories, claim, detach, make_ahead};
+pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
+pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
-pub(crate) use tenancy::{Tenancy, admit, end, lend, page_class, restore, usage};
+pub(crate) use state::Tenancy;
+pub(crate) use tenancy::{admit, end, lend, page_class, restore, usage};
 
-use crate::cell::StartError;
-use crate::image::Image;
 use crate::meter::Held;
 use crate::profile::Profile;
+use areas::Shared;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
-use leasehold_reclaim::GroupId;
+use places::Regions;
 use ranges::Ranges;
-use region::Regions;
-use shared::Shared;
-use std::cell::{Cell, RefCell};
+use state::{CellMemory, MEMORY, with};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -70,38 +73,6 @@ pub struct Swap {
     pub path: PathBuf,
     /// Its length: allocated when the cell starts, so that running out shows then.
     pub bytes: u64,
-}
-
-/// The memory of one cell.
-struct CellMemory {
-    paging: Paging,
-    for_all: bool,
-    ranges: Ranges,
-    /// By the group of the top-level tenant.
-    tenancies: HashMap<GroupId, Tenancy>,
-    /// Memories of dropped programs that are not claimed yet.
-    left: Vec<Left>,
-    shared: Shared,
-    regions: Regions,
-    /// Ended tenancies whose memory the kernel refused to unmap.
-    aside: Vec<Tenancy>,
-}
-
-/// The linear memory that the engine is about to make.
-struct Creating {
-    /// The top-level group that it is for.
-    root: GroupId,
-    /// The memory that it holds when it is made.
-    image: Option<Image>,
-    /// The memory, if it has been made already.
-    ahead: Option<Ahead>,
-}
-
-thread_local! {
-    static MEMORY: RefCell<Option<CellMemory>> = const { RefCell::new(None) };
-    /// The next linear memory that the engine makes. The engine does not identify it to a memory
-    /// creator, but asks the limiter right before ([`for_tenant`]).
-    static CREATING: Cell<Option<Creating>> = const { Cell::new(None) };
 }
 
 /// Gives this thread the memory of a cell with room for `memories` linear memories, until
@@ -164,18 +135,6 @@ pub(crate) fn leave() {
     drop(MEMORY.with(|cell| cell.borrow_mut().take()));
 }
 
-/// Runs `f` on the memory of this thread's cell, if it holds any. `f` must not touch guest memory:
-/// serving a fault would need the same state.
-fn with<R>(f: impl FnOnce(&mut CellMemory) -> R) -> Option<R> {
-    MEMORY.with(|cell| cell.borrow_mut().as_mut().map(f))
-}
-
-/// The next linear memory is for the tenant of this top-level group, and holds `image`; it is `ahead`, if
-/// that has been made. Some nanoseconds.
-pub(crate) fn for_tenant(root: GroupId, image: Option<Image>, ahead: Option<Ahead>) {
-    CREATING.set(Some(Creating { root, image, ahead }));
-}
-
 /// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
 /// step for an idle cell. Returns true if more is left.
 pub(crate) fn refill() -> bool {
@@ -206,8 +165,4 @@ pub(crate) fn take_denied() -> Option<String> {
     let denied = with(|memory| memory.paging.take_denied()).flatten()?;
     let reason = denied.reason;
     Some(format!("a page of its memory cannot be had: {reason}"))
-}
-
-fn refused(error: impl std::fmt::Display) -> StartError {
-    StartError::Memory(error.to_string())
 }

@@ -6,18 +6,19 @@
 //! file for all its pages from the start. A lack of places therefore refuses growth, and never a
 //! later fault.
 //!
-//! Some parts are shared with other tenants: the [image](crate::image) of the program, whose pages
+//! Some parts are shared with other tenants: the [image](leasehold_wasm::image) of the program, whose pages
 //! are copied when they are written to, and [data sets](super::data), which are read-only.
 //! [Regions](super::region) lie between parts, because their mappings may change.
 
+use super::parts::{Left, Part, Prepared};
 use super::ranges::Range;
-use super::{CREATING, CellMemory, Creating, with};
-use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
-use crate::image::Image;
-use crate::slot::SlotPool;
+use super::state::{CellMemory, with};
 use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
+use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION, SlotPool};
+use leasehold_wasm::image::Image;
+use std::cell::Cell;
 use std::io;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
@@ -64,37 +65,26 @@ unsafe impl MemoryCreator for Memories {
     }
 }
 
-/// An area of a linear memory.
-#[derive(Debug)]
-pub(super) struct Part {
-    attachment: AttachmentId,
-    /// Pages that the memory may come to have of it, and how many it has.
-    pages: u32,
-    accessible: u32,
+/// The linear memory that the engine is about to make.
+struct Creating {
+    /// The top-level group that it is for.
+    root: GroupId,
+    /// What it holds when it is made.
+    image: Option<Image>,
+    /// The memory, if it has been made already.
+    ahead: Option<Ahead>,
 }
 
-impl Part {
-    /// All of an area.
-    pub(super) fn whole(attachment: AttachmentId, pages: u32) -> Self {
-        Self {
-            attachment,
-            pages,
-            accessible: pages,
-        }
-    }
-
-    fn inaccessible(&self) -> u32 {
-        self.pages - self.accessible
-    }
+thread_local! {
+    /// The next linear memory that the engine makes. The engine does not identify it to a memory
+    /// creator, but asks the limiter right before ([`for_tenant`]).
+    static CREATING: Cell<Option<Creating>> = const { Cell::new(None) };
 }
 
-/// Where the first memory of a tenant will be, with the image of its program attached.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) range: Range,
-    /// The first page of the image.
-    pub(super) first: u32,
-    pub(super) part: Part,
+/// The next linear memory is for the tenant of this top-level group, and holds `image`; it is `ahead`, if
+/// that has been made. Some nanoseconds.
+pub(crate) fn for_tenant(root: GroupId, image: Option<Image>, ahead: Option<Ahead>) {
+    CREATING.set(Some(Creating { root, image, ahead }));
 }
 
 /// A linear memory that is made before the engine asks for it, so that the image of its program can be
@@ -192,14 +182,6 @@ impl PagedMemory {
     pub(super) fn end(&self) -> (*mut u8, usize) {
         ((self.start + self.bytes) as *mut u8, self.bytes)
     }
-}
-
-/// A linear memory whose program has gone.
-#[derive(Debug)]
-pub(crate) struct Left {
-    root: GroupId,
-    range: Range,
-    parts: Vec<Part>,
 }
 
 impl CellMemory {
@@ -441,10 +423,4 @@ pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
             }
         }
     });
-}
-
-/// The tenant of these memories is being [retired](super::Tenancy::retire_step): their addresses are
-/// its reservation's to give back.
-pub(super) fn ranges_of(left: &mut Vec<Left>) -> impl Iterator<Item = Range> {
-    left.drain(..).map(|gone| gone.range)
 }

@@ -1,19 +1,19 @@
 //! Addresses for linear memories that page.
 //!
-//! A range is 4 GiB and a guard, like a [slot](crate::slot), of which only what an area is attached
+//! A range is 4 GiB and a guard, like a [slot](leasehold_slots::slot), of which only what an area is attached
 //! to is accessible. Detaching leaves it inaccessible again, so that there is nothing to clean. The
 //! ranges are not those of the slots: an attachment replaces the mapping below it, and with it what
 //! the slots rely on, such as that it never becomes huge pages.
 
-use crate::engine_config::{MEMORY_GUARD, MEMORY_RESERVATION};
-use crate::reservation::Reservation;
+use leasehold_slots::address_range::AddressRange;
+use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION};
 use std::io;
 
 const STRIDE: usize = (MEMORY_RESERVATION + MEMORY_GUARD) as usize;
 
 /// Ranges of equal size, of which some are taken.
 pub(super) struct Ranges {
-    reservation: Reservation,
+    reservation: AddressRange,
     /// Used before.
     free: Vec<Range>,
     /// Ranges from this one on have never been used.
@@ -33,7 +33,7 @@ impl Ranges {
     pub(super) fn new(capacity: usize) -> io::Result<Self> {
         let bytes = capacity.max(1).checked_mul(STRIDE);
         Ok(Self {
-            reservation: Reservation::inaccessible(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
+            reservation: AddressRange::inaccessible(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
             free: Vec::with_capacity(capacity),
             unused: 0,
             capacity,

@@ -1,7 +1,7 @@
 //! Mapped regions: memory through which tenants communicate without a copy.
 //!
 //! 1. *It belongs to its creator.* The tenant that creates a region has it in its memory, and its
-//!    reservation keeps a frame for each page ([pinned](Paging::pin_step)). The pages stay in
+//!    reservation keeps a frame for each page ([pinned](leasehold_pager_linux::Paging::pin_step)). The pages stay in
 //!    memory as long as the creator has them, so that no tenant waits for a disk because of them.
 //! 2. *A tenant that maps it sets frames aside.* For every other tenant the pages are foreign, and
 //!    each of them conserves one of its own frames (SPC §IV-A). When its reservation is used up,
@@ -18,13 +18,12 @@
 
 use super::growth;
 use super::paged::{Detached, PagedMemory};
-use super::{CellMemory, with};
-use leasehold_kernel::{RegionId, RegionMapping, Selector, TenantId};
-use leasehold_pager::{AreaId, AttachmentId, Ending, PAGE, Refused, ReservationId, Sharing};
-use leasehold_pager_linux::{Error, Paging};
+use super::places::{Allowed, Created, PLACES, Place, Request, Shown};
+use super::state::{CellMemory, with};
+use leasehold_kernel::RegionId;
+use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing};
+use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
-use std::cell::Cell;
-use std::collections::HashMap;
 
 /// Places for regions that the memories of a top-level tenant and its descendants have at the most:
 /// each is looked at before the tenant runs.
@@ -32,56 +31,6 @@ const MOST: usize = 16;
 
 /// Pages that are pinned or removed between two checks for preemption.
 const STEP: u32 = 64;
-
-/// Returns the region that a capability allows to map, if any.
-type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
-
-/// The regions of a cell whose creators have them.
-#[derive(Debug, Default)]
-pub(super) struct Regions(HashMap<RegionId, Created>);
-
-#[derive(Debug)]
-struct Created {
-    area: AreaId,
-    /// The top-level group of its creator, and where it has it.
-    home: GroupId,
-    at: AttachmentId,
-}
-
-/// A request to map a region.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) region: RegionId,
-    /// Bytes.
-    pub(crate) length: u64,
-    /// The capability that allows it, and whether to write.
-    pub(crate) by: (TenantId, Selector),
-    pub(crate) writable: bool,
-}
-
-/// A place in a linear memory where a region is, or was.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// Where the memory starts, and where the place does in it.
-    memory: usize,
-    offset: usize,
-    pages: u32,
-    /// The attachment in that place.
-    at: AttachmentId,
-    shown: Shown,
-}
-
-/// The contents of a place.
-#[derive(Debug, Clone, Copy)]
-enum Shown {
-    /// This region, and afterwards these zeros.
-    Region(Request, AreaId),
-    /// The old contents are being removed. The region follows if it may still be mapped, otherwise
-    /// the zeros. If there are no zeros yet, they are made in the swap places of the removed pages.
-    Nothing(Option<Request>, Option<AreaId>),
-    /// Zeros, which are the program's to write to.
-    Zeros,
-}
 
 /// Why a region was not mapped.
 #[derive(Debug)]
@@ -109,11 +58,6 @@ impl From<Error> for Refusal {
             }
         }
     }
-}
-
-thread_local! {
-    /// The number of places in the memories of the cell: without any, no check is needed.
-    static PLACES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether any tenant of the cell has mapped a region. A nanosecond.
@@ -227,22 +171,6 @@ pub(crate) fn replace(
 pub(crate) fn withdraw(root: GroupId, allowed: Allowed<'_>) -> Result<bool, String> {
     let withdrawn = with(|cell| cell.withdraw(root, allowed)).unwrap_or(Ok(true));
     withdrawn.map_err(|error| format!("zeros in place of a region that has gone: {error}"))
-}
-
-impl Request {
-    fn pages(&self) -> u32 {
-        self.length.div_ceil(PAGE) as u32
-    }
-
-    /// Whether the capability allows it still.
-    fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
-        let (tenant, selector) = self.by;
-        // Without its creator's memory the region cannot be mapped, even with a valid capability.
-        regions.0.contains_key(&self.region)
-            && allowed(tenant, selector).is_some_and(|mapping| {
-                mapping.region == self.region && (mapping.writable || !self.writable)
-            })
-    }
 }
 
 impl CellMemory {
@@ -433,55 +361,5 @@ impl CellMemory {
             gone.forget(&self.paging);
         }
         Some(detached)
-    }
-}
-
-impl Regions {
-    /// Abandons a region that leaves the memory of its creator.
-    fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
-        if self.0.get(&region).is_some_and(|created| created.at == at)
-            && let Some(created) = self.0.remove(&region)
-        {
-            // The area exists as long as a tenant has it.
-            let _ = paging.abandon(created.area);
-        }
-    }
-
-    /// Abandons the regions of an ending top-level tenant. Takes a step for each region of the
-    /// cell.
-    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
-        let ending = self.0.extract_if(|_, created| created.home == root);
-        for (_, created) in ending {
-            // The area exists as long as a tenant has it.
-            let _ = paging.abandon(created.area);
-        }
-    }
-}
-
-impl Place {
-    fn start(&self) -> *mut u8 {
-        (self.memory + self.offset) as *mut u8
-    }
-
-    /// The region is there, or is about to be.
-    fn shows(&self, region: RegionId) -> bool {
-        match &self.shown {
-            Shown::Region(here, _) | Shown::Nothing(Some(here), _) => here.region == region,
-            Shown::Nothing(None, _) | Shown::Zeros => false,
-        }
-    }
-
-    /// The part of it that is shared with others.
-    pub(super) fn shared(&self) -> Option<AttachmentId> {
-        matches!(self.shown, Shown::Region(..)).then_some(self.at)
-    }
-
-    /// Forgets a place that is no longer in any memory.
-    pub(super) fn forget(self, paging: &Paging) {
-        PLACES.set(PLACES.get() - 1);
-        if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {
-            // They were never used.
-            let _ = paging.discard_area(zeros);
-        }
     }
 }

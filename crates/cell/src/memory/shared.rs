@@ -7,43 +7,17 @@
 //! A lock makes the whole area resident (SPC §IV-B), and a tenant joins it by mapping all of it.
 //! The joining tenant does this work, in steps between which it can be preempted ([`Joining`]).
 
-use super::data::Identity;
-use super::paged::{Part, Prepared};
-use super::{CellMemory, with};
-use crate::image::Image;
+use super::areas::{Content, Key, SharedArea};
+use super::parts::{Part, Prepared};
+use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
 use leasehold_pager_linux::{Error, Paging};
 use leasehold_reclaim::GroupId;
-use std::collections::HashMap;
+use leasehold_wasm::image::Image;
 
 /// Pages that are read and locked, or mapped, between two checks for preemption.
 const STEP: u32 = 16;
-
-/// The contents of an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Content {
-    /// The image with this digest.
-    Image([u8; 32]),
-    /// A file, as it was.
-    Data(Identity),
-}
-
-/// The contents of an area, and how its sharers keep it.
-type Key = (Content, SharedPages);
-
-/// The areas of a cell that can be shared.
-#[derive(Debug, Default)]
-pub(super) struct Shared(HashMap<Key, SharedArea>);
-
-#[derive(Debug)]
-struct SharedArea {
-    area: AreaId,
-    pages: u32,
-    /// Its name in reports.
-    name: String,
-    locked: bool,
-}
 
 /// The use of a shared area, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]

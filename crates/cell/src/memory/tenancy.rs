@@ -1,57 +1,15 @@
 //! The reservation of a top-level tenant in its cell's memory.
 
-use super::paged::{Left, Prepared, ranges_of};
-use super::ranges::Range;
-use super::region::Place;
-use super::{CellMemory, refused, with};
-use crate::cell::StartError;
+use super::parts::{Left, ranges_of};
+use super::places::Place;
+use super::state::{CellMemory, End, Tenancy, with};
 use crate::mappings::Mappings;
 use crate::meter::Held;
+use crate::start_error::StartError;
 use leasehold_lease::{ByteSize, Memory, MemoryKind, SharedPages};
-use leasehold_pager::{
-    Account, AreaId, AttachmentId, CLUSTER, Contract, Counts, Ending, Kind, PAGE, ReservationId,
-};
+use leasehold_pager::{Account, CLUSTER, Contract, Counts, Ending, Kind, PAGE};
 use leasehold_pager_linux::{Error, Limits, Paging};
 use leasehold_reclaim::GroupId;
-
-/// A tenant's part of the cell's memory.
-#[derive(Debug)]
-pub(crate) struct Tenancy {
-    pub(super) reservation: ReservationId,
-    frames: u32,
-    /// Pages that its linear memories may grow to, if it pages.
-    pub(super) limit: Option<u32>,
-    /// How it keeps pages that it shares.
-    pub(super) sharing: SharedPages,
-    /// The areas that it shares.
-    pub(super) shared: Vec<(AreaId, AttachmentId)>,
-    /// Where regions are in its memories, or were.
-    pub(super) regions: Vec<Place>,
-    /// The image of its program, where its memory will be made.
-    pub(super) prepared: Option<Prepared>,
-    /// Addresses of memories that could not be detached before it ends, and then of all of them.
-    pub(super) kept: Vec<Range>,
-    /// The kernel mappings that it may cause; `None` if it does not page.
-    #[expect(dead_code, reason = "held to be dropped")]
-    mappings: Option<Mappings>,
-    /// Frames of the cell's that its linear memories have, if it does not page.
-    lent: u32,
-    end: End,
-}
-
-/// How far the end of a tenancy has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum End {
-    /// Its addresses are still to be freed.
-    #[default]
-    Shown,
-    /// The kernel has refused so many steps in a row.
-    Refused(u32),
-    /// Its addresses are free.
-    Retired,
-    /// Nothing is left.
-    Done,
-}
 
 /// Steps that the kernel may refuse in a row before what is left is put aside.
 const PATIENCE: u32 = 4;
@@ -358,4 +316,8 @@ impl CellMemory {
         }
         Ok(ending)
     }
+}
+
+fn refused(error: impl std::fmt::Display) -> StartError {
+    StartError::Memory(error.to_string())
 }

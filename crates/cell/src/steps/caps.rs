@@ -1,61 +1,11 @@
 //! The largest arguments of host steps: what a row's longest step was measured at, and what the
 //! functions themselves enforce.
 
-use crate::bulk::{CHUNK, TABLE_CHUNK};
 use leasehold_lease::{STRINGS_BYTES, STRINGS_MOST};
-
-/// A limit on one argument of a host step, or on what one step of a longer operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cap {
-    /// The limited quantity.
-    pub what: &'static str,
-    /// How much of it.
-    pub most: u64,
-    /// The treatment of a call that exceeds it.
-    pub beyond: Beyond,
-}
-
-/// The treatment of a call whose argument exceeds its cap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beyond {
-    /// The guest traps with a message that names the cap.
-    Trap,
-    /// The call returns an error and changes nothing.
-    Error,
-    /// The call does a part, and its result says how much.
-    Part,
-    /// The call goes on in further steps, between which the guest can be preempted.
-    Steps,
-    /// The program, or its start, is refused.
-    Refused,
-    /// An I/O thread makes the call.
-    Elsewhere,
-}
-
-impl Beyond {
-    /// The word in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Trap => "trap",
-            Self::Error => "error",
-            Self::Part => "done in part",
-            Self::Steps => "further steps",
-            Self::Refused => "refused",
-            Self::Elsewhere => "on an I/O thread",
-        }
-    }
-}
-
-impl Cap {
-    const fn new(what: &'static str, most: u64, beyond: Beyond) -> Self {
-        Self { what, most, beyond }
-    }
-
-    /// The cap as a number of bytes or things in memory.
-    pub const fn size(&self) -> usize {
-        self.most as usize
-    }
-}
+use leasehold_wasm::bulk::{CHUNK, TABLE_CHUNK};
+pub use leasehold_wasm::limits::{
+    Beyond, COMPONENTS, Cap, DATA, ELEMENTS, GLOBALS, HANDLERS, NAME, SEGMENTS, STRING, WIDE_STRING,
+};
 
 const KIB: u64 = 1024;
 
@@ -154,32 +104,7 @@ pub const TABLE_ELEMENTS: Cap = Cap::new("elements of the table", 1024 * KIB, Be
 pub const TABLE_GROWTH: Cap = Cap::new("elements", 4 * KIB, Beyond::Error);
 
 /// Names of directory entries in the window that one step reads, bytes.
-pub const WINDOW: Cap = Cap::new(
-    "bytes of entries",
-    crate::host::fs::window::WINDOW as u64,
-    Beyond::Steps,
-);
-
-/// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
-pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
-
-/// Elements of active segments that the engine copies for one program.
-pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
-
-/// Most bytes for a string that one component passes to another one, in UTF-8: the engine copies it in one step.
-pub const STRING: Cap = Cap::new(
-    "bytes of a string between components",
-    64 * KIB,
-    Beyond::Trap,
-);
-
-/// The same of a program in which a component has strings in UTF-16 or Latin-1, which the engine translates
-/// character by character.
-pub const WIDE_STRING: Cap = Cap::new(
-    "bytes of a string between components that is not in UTF-8 everywhere",
-    16 * KIB,
-    Beyond::Trap,
-);
+pub const WINDOW: Cap = Cap::new("bytes of entries", 3 * KIB, Beyond::Steps);
 
 /// Strings and lists of a result that are not in a list: each may lie on a page of its own.
 pub const POINTERS: Cap = Cap::new("strings and lists", 32, Beyond::Refused);
@@ -194,38 +119,18 @@ pub const ALL_HANDLES: Cap = Cap::new("places for handles", 128 * KIB, Beyond::T
 /// in one step.
 pub const LENDS: Cap = Cap::new("handles that are lent", 4 * KIB, Beyond::Trap);
 
-/// Most instances of components inside of a program, which the engine makes one by one.
-pub const COMPONENTS: Cap = Cap::new("components", 256, Beyond::Refused);
-
-/// Globals of one program: the engine makes them one by one. Programs that are linked at run time have one for
-/// each function that they take from elsewhere.
-pub const GLOBALS: Cap = Cap::new("globals", 8192, Beyond::Refused);
-
-/// Segments of elements, and passive ones of data, of one program.
-pub const SEGMENTS: Cap = Cap::new(
-    "segments of elements, and passive ones of data",
-    1024,
-    Beyond::Refused,
-);
-
-/// Handlers of exceptions around one instruction: the engine looks at them one by one.
-pub const HANDLERS: Cap = Cap::new(
-    "handlers of exceptions around an instruction",
-    512,
-    Beyond::Refused,
-);
-
 /// Frames of a trap's backtrace.
 pub const FRAMES: Cap = Cap::new("frames", 20, Beyond::Part);
-
-/// Bytes of a function's or module's name.
-pub const NAME: Cap = Cap::new("bytes of a name", 256, Beyond::Part);
 
 /// Bytes of a trap's message.
 pub const TRAP_MESSAGE: Cap = Cap::new("bytes of message", 8 * KIB, Beyond::Part);
 
 /// Pages that one step gives back, pins or takes away.
-pub const PAGES: Cap = Cap::new("pages", crate::range_pool::STEP_PAGES as u64, Beyond::Steps);
+pub const PAGES: Cap = Cap::new(
+    "pages",
+    leasehold_slots::range_pool::STEP_PAGES as u64,
+    Beyond::Steps,
+);
 
 /// Timers that one step fires.
 pub const TIMERS: Cap = Cap::new("timers", 8, Beyond::Steps);

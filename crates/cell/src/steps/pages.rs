@@ -7,7 +7,7 @@
 
 use super::caps::{POINTERS, STRING};
 use super::table::{CELL, ENGINE, KERNEL, PREVIEW1, Row};
-use crate::bulk::PAGED_CHUNK;
+use leasehold_wasm::bulk::PAGED_CHUNK;
 
 const PAGE: u64 = 4096;
 

@@ -6,10 +6,11 @@ use super::raised::RaisedSteps;
 use super::table::{CELL, ENGINE, KERNEL, Longest, PREVIEW1, RowId, TABLE, step};
 use crate::call_bytes::call_bytes;
 use crate::engine_config::FEATURES;
-use crate::inventory::Inventory;
 use crate::profile::Profile;
-use crate::program::{Code, ProgramError};
 use leasehold_lease::Lease;
+use leasehold_wasm::code::Code;
+use leasehold_wasm::error::ProgramError;
+use leasehold_wasm::inventory::Inventory;
 use std::collections::BTreeSet;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{Parser, ValidPayload, Validator};
@@ -171,12 +172,13 @@ impl Reach {
         self
     }
 
-    /// Returns the reach of an unknown program that is not composed of components, and whose
-    /// instances take no longer than their row: the whole table except the rows between components.
+    /// Returns the reach of an unknown program that runs from its entry point, is not composed of
+    /// components, and whose instances take no longer than their row: the whole table except the rows
+    /// of calls and between components.
     pub fn any() -> Self {
-        let is_between = |id: &RowId| (id.row().interface, id.row().name) == (ENGINE, "string");
+        let others = [CALL, step!(ENGINE, "string")];
         Self {
-            rows: RowId::all().filter(|id| !is_between(id)).collect(),
+            rows: RowId::all().filter(|id| !others.contains(id)).collect(),
             making_ns: 0,
         }
     }
@@ -185,6 +187,19 @@ impl Reach {
     /// segments and instances one by one.
     pub const fn making_ns(&self) -> u64 {
         self.making_ns
+    }
+
+    /// Whether a tenant that runs the program can have more than one execution: tasks or child tenants.
+    pub fn starts_others(&self) -> bool {
+        const STARTS: [RowId; 4] = [
+            step!(KERNEL, "task_start"),
+            step!(KERNEL, "tenant_start"),
+            step!("leasehold:kernel/task", "start"),
+            step!("leasehold:kernel/tenant", "start"),
+        ];
+        STARTS
+            .iter()
+            .any(|row| self.rows.binary_search(row).is_ok())
     }
 
     /// The rows, in the order of the [`TABLE`].

@@ -16,6 +16,7 @@ use super::table::{CEILING_NS, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::{thread_blocks, thread_cpu_ns};
 use crate::profile::Profile;
+use leasehold_preempt::HostSteps;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -477,6 +478,12 @@ pub(crate) fn hook(what: CallHook) {
     });
 }
 
+/// The steps of preemption.
+pub(crate) const PREEMPTION: HostSteps = HostSteps {
+    yields: || mark(step!("engine", "yield")),
+    throws: || name_next(step!("engine", "throw")),
+};
+
 /// Names the row of the step that is under way. About a nanosecond.
 #[inline]
 pub(crate) fn mark(row: RowId) {
@@ -484,7 +491,7 @@ pub(crate) fn mark(row: RowId) {
 }
 
 /// Names the row of the engine's next host code, which cannot say it itself.
-pub(crate) fn name_next(row: RowId) {
+fn name_next(row: RowId) {
     WATCH.with(|watch| watch.next.set(row));
 }
 

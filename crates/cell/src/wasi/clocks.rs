@@ -3,8 +3,9 @@
 //!
 //! A subscription is an object of the tenant's arena that holds a deadline.
 
-use super::Wasi;
-use super::poll::{Source, subscribe};
+use super::objects::Source;
+use super::poll::subscribe;
+use super::view::Wasi;
 use crate::clock;
 use crate::steps::{mark, step};
 use wasmtime::component::Resource;

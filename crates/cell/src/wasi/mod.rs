@@ -15,38 +15,27 @@
 pub(crate) mod capture;
 pub(crate) mod clocks;
 pub(crate) mod filesystem;
+pub(crate) mod objects;
 pub(crate) mod poll;
 mod random;
 mod rep;
 pub(crate) mod stdio;
 pub(crate) mod streams;
 pub(crate) mod table;
+mod view;
+pub(crate) mod watched;
 
 use crate::guest::Guest;
 use crate::steps::{mark, step};
-use wasmtime::component::{HasData, Linker};
+use view::{OfGuest, Wasi};
+use wasmtime::component::Linker;
+use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, random as random_wit, sockets};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
-use wasmtime_wasi::{WasiCtxView, WasiView};
 use wasmtime_wasi_io::bindings::wasi::io;
-
-/// A guest, seen by the WASI interfaces that are implemented here.
-pub(crate) struct Wasi<'a>(pub(crate) &'a mut Guest);
-
-struct OfGuest;
-
-impl HasData for OfGuest {
-    type Data<'a> = Wasi<'a>;
-}
-
-impl WasiView for Guest {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        self.charged_wasi().ctx()
-    }
-}
 
 /// Links the `wasi:cli/imports` world. Steps of an interface that comes from `wasmtime-wasi` as a whole
 /// are counted under its longest row.

@@ -5,14 +5,15 @@
 //! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
 //! only state of a wait outside the arena is the execution's one deadline.
 
-use super::{Wasi, rep};
+use super::objects::Source;
+use super::rep;
+use super::view::Wasi;
+use super::watched::unpaid;
 use crate::clock;
 use crate::guest::Guest;
 use crate::local;
-use crate::meter::Held;
-use crate::steps::caps::{ENTRIES, POLL_LIST};
+use crate::steps::caps::POLL_LIST;
 use crate::steps::{mark, step};
-use leasehold_kernel::{Errno, TenantId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -23,77 +24,6 @@ use wasmtime::{Result, bail};
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable, Pollable as _};
 use wasmtime_wasi_io::bindings::wasi::io::poll;
-
-/// The event that a pollable waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// A point of the monotonic clock, ns.
-    Deadline(u64),
-    /// The input stream at this place of the resource table.
-    Input(u32),
-    /// The output stream at this place of the resource table.
-    Output(u32),
-}
-
-impl Source {
-    /// The place of the stream that it waits for.
-    fn stream(self) -> Option<u32> {
-        match self {
-            Self::Deadline(_) => None,
-            Self::Input(place) | Self::Output(place) => Some(place),
-        }
-    }
-}
-
-/// The number of pollables of each stream of an execution, by the stream's place in the resource
-/// table. A stream must not be dropped before them, because another stream would take its place.
-/// Takes a page of the host's memory from the first pollable on.
-#[derive(Debug, Default)]
-pub(crate) struct Watched(Option<Box<[u32; ENTRIES.size()]>>);
-
-impl Watched {
-    fn count_mut(&mut self, place: u32) -> Option<&mut u32> {
-        self.0.as_mut()?.get_mut(place as usize)
-    }
-
-    /// Counts one more pollable of the stream at `place`.
-    fn add(&mut self, (tenant, execution): (TenantId, u64), place: u32) -> Result<()> {
-        if self.0.is_none() {
-            local::with(|local| local.hold(tenant, execution, Held::HostPage, 1))
-                .map_err(unpaid)?;
-            self.0 = Some(Box::new([0; ENTRIES.size()]));
-        }
-        let count = self.count_mut(place).context("unknown stream")?;
-        *count = count.checked_add(1).context("too many pollables")?;
-        Ok(())
-    }
-
-    /// Counts one pollable less.
-    fn remove(&mut self, place: u32) {
-        if let Some(count) = self.count_mut(place) {
-            *count = count.saturating_sub(1);
-        }
-    }
-
-    /// Fails, which traps, unless the stream at `place` can be dropped.
-    ///
-    /// # Errors
-    /// When there is a pollable of it.
-    pub(crate) fn check_drop(&self, place: u32) -> Result<()> {
-        let count = self
-            .0
-            .as_ref()
-            .and_then(|counts| counts.get(place as usize));
-        if count.is_some_and(|count| *count > 0) {
-            bail!("a stream is dropped before a pollable of it: resource has children");
-        }
-        Ok(())
-    }
-}
-
-fn unpaid(errno: Errno) -> wasmtime::Error {
-    wasmtime::Error::new(errno).context("the lease does not pay for a pollable")
-}
 
 /// Makes a pollable in the guest's arena.
 ///

@@ -1,6 +1,6 @@
 //! Random numbers for components: a list is filled in blocks, where `wasmtime-wasi` asks for each byte.
 
-use super::Wasi;
+use super::view::Wasi;
 use crate::steps::caps::RANDOM_LIST;
 use crate::steps::{mark, step};
 use rand::Rng as _;

@@ -1,8 +1,9 @@
 //! `wasi:io/streams` and `wasi:io/error`: `wasmtime-wasi`'s own, except that a subscription is a
 //! pollable of ours ([`super::poll`]).
 
-use super::Wasi;
-use super::poll::{Source, subscribe};
+use super::objects::Source;
+use super::poll::subscribe;
+use super::view::Wasi;
 use crate::steps::caps::{PERMITTED, TRANSFER};
 use crate::steps::{mark, step};
 use wasmtime::Result;

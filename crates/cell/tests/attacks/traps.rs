@@ -2,7 +2,7 @@
 
 use super::common::{cell, cell_with_backtraces, lease, run};
 use leasehold_cell::steps::caps;
-use leasehold_cell::{Exit, Surroundings};
+use leasehold_cell::{Cell, Exit, StartRequest, Surroundings};
 
 /// A module of this name whose function of the same name calls itself until its stack is used up.
 fn named(name: &str) -> String {
@@ -55,4 +55,22 @@ fn a_trap_on_a_shared_cell_walks_no_stack() {
     };
     assert!(message.contains("stack"), "{message}");
     assert!(!message.contains("again"), "{message}");
+}
+
+#[test]
+fn an_execution_pays_for_the_walk_over_its_stack() {
+    // The engine walks the stack of a guest that waits, too, when it is dropped: twice 2.2 ms, as the profile has it.
+    let text = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
+    let ends = |cell: &Cell, budget_us| {
+        let program = cell.compile(text.as_bytes()).expect("a program");
+        let request = StartRequest {
+            program,
+            lease: lease(budget_us, 1024),
+            surroundings: Surroundings::default(),
+        };
+        cell.start_tenant(request).map(|tenant| tenant.wait())
+    };
+    assert!(ends(&cell(), 4_400).is_ok());
+    assert!(ends(&cell_with_backtraces(), 4_400).is_err());
+    assert!(ends(&cell_with_backtraces(), 8_800).is_ok());
 }

@@ -33,6 +33,7 @@ pub(crate) fn profile() -> Profile {
         ("wasi_entry", 1_000_000),
         ("host_page", 300_000),
         ("file_page", 600_000),
+        ("backtrace", 2_200_000_000),
     ] {
         let replaced = costs.held.insert(name.to_owned(), ps);
         assert!(replaced.is_some(), "no class {name}");

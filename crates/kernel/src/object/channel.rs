@@ -6,54 +6,23 @@
 //! owner's group. Each capability takes [`CAPABILITY_BYTES`] of the capacity, which bounds what
 //! foreign tenants can make the owner pay for parcels.
 
-use leasehold_reclaim::{Backing, Extent, Handle};
+pub(crate) mod state;
 
-use crate::capability::{ObjectClass, Selector};
+use leasehold_reclaim::{Backing, Handle};
+
+use crate::capability::{ObjectClass, Selector, Transfer};
 use crate::errno::Errno;
-use crate::execution::ExecutionId;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
-use crate::revoke::Transfer;
+use crate::object::channel::state::{Channel, MESSAGE_CAPABILITIES, Parcel, Parcels};
+use crate::queue::Queue;
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-use crate::wait::{Queue, Side};
+use crate::wait::Side;
 
-/// Most capabilities in one message.
-pub const MESSAGE_CAPABILITIES: usize = 4;
-/// The part of a channel's capacity that a message takes beside its bytes and capabilities.
+/// What a message takes of a channel's capacity beside its bytes and capabilities.
 pub const HEADER_BYTES: u32 = 8;
 /// The part of a channel's capacity that each capability in a message takes.
 pub const CAPABILITY_BYTES: u32 = 64;
-
-/// A bounded queue of messages.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Channel {
-    buffer: Extent,
-    /// Bytes of the buffer.
-    capacity: u32,
-    /// Where the first message starts, and how many bytes the messages take in the buffer.
-    first: u32,
-    filled: u32,
-    /// The part of the capacity that the messages take: `filled`, and their capabilities.
-    used: u32,
-    pub(crate) messages: u32,
-    /// Parcels of those messages that have capabilities, in order.
-    parcels: Option<Parcels>,
-    pub(crate) senders: Queue,
-    pub(crate) receivers: Queue,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Parcels {
-    first: Handle<Parcel>,
-    last: Handle<Parcel>,
-}
-
-/// The capabilities of one message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Parcel {
-    transfers: [Option<Transfer>; MESSAGE_CAPABILITIES],
-    next: Option<Handle<Parcel>>,
-}
 
 /// The size of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,17 +43,6 @@ struct Header {
 impl Header {
     const fn footprint(self) -> u32 {
         HEADER_BYTES + self.length + self.capabilities * CAPABILITY_BYTES
-    }
-}
-
-impl Channel {
-    /// The rest of the capacity.
-    pub(crate) const fn room(&self) -> u32 {
-        self.capacity - self.used
-    }
-
-    pub(crate) const fn buffer(&self) -> Extent {
-        self.buffer
     }
 }
 
@@ -221,25 +179,7 @@ impl<B: Backing> Kernel<B> {
             .ok_or(Errno::Empty)
     }
 
-    /// Allocates the bytes of a channel or region, if the caller can pay for the rest as well.
-    pub(crate) fn buffer(
-        &mut self,
-        caller: TenantId,
-        bytes: u64,
-        object_ps: u64,
-    ) -> Result<Extent, Errno> {
-        let group = self.group_of(caller)?;
-        let length = usize::try_from(bytes).map_err(|_| Errno::TooLarge)?;
-        let pages = bytes
-            .div_ceil(leasehold_reclaim::PAGE as u64)
-            .saturating_add(1);
-        let pages_ps = self.costs.model.page_ps.saturating_mul(pages);
-        self.vacancy(caller, pages_ps.saturating_add(object_ps))?;
-        self.afford(group, 2, pages_ps.saturating_add(object_ps))?;
-        Ok(self.groups.alloc_bytes(group, length)?)
-    }
-
-    /// The part of a channel's capacity that a message takes.
+    /// What a message takes of a channel's capacity.
     fn footprint(
         &self,
         channel: Handle<Channel>,
@@ -406,17 +346,6 @@ impl<B: Backing> Kernel<B> {
             }
         }
         Ok(())
-    }
-}
-
-impl<B: Backing> Kernel<B> {
-    /// Frees what a channel holds.
-    pub(crate) fn empty_channel(&mut self, channel: &Channel) {
-        let mut next = channel.parcels.map(|parcels| parcels.first);
-        while let Some(parcel) = next {
-            next = self.groups.free(parcel).and_then(|parcel| parcel.next);
-        }
-        self.groups.free_bytes(channel.buffer());
     }
 }
 

@@ -3,27 +3,16 @@
 //! The bytes of a region are in its creator's arena, and copied by calls. Or they are pages that
 //! tenants map, outside this crate: a region is then only an identity and a length.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, Extent, Handle, RawHandle};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
+use crate::id::TenantId;
 use crate::kernel::Kernel;
+use crate::object::region::state::{Bytes, Region};
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Region {
-    pub(crate) bytes: Bytes,
-}
-
-/// Where the bytes of a region are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Bytes {
-    /// In the arena.
-    Here(Extent),
-    /// In pages that the cell maps: so many.
-    Mapped(u64),
-}
 
 /// Names a region; no other one ever has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

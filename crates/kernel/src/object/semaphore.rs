@@ -1,20 +1,17 @@
 //! Counting semaphores.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
-use crate::execution::ExecutionId;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
+use crate::object::semaphore::state::Semaphore;
+use crate::queue::Queue;
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-use crate::wait::{Queue, Side};
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Semaphore {
-    pub(crate) value: u32,
-    pub(crate) waiters: Queue,
-}
+use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {
     /// Creates a semaphore.

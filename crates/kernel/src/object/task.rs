@@ -1,36 +1,18 @@
 //! Tasks: executions in the same tenant, seen as objects.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
-use crate::execution::{ExecutionId, Role};
+use crate::execution::Role;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
+use crate::object::task::state::{Stage, Task};
+use crate::queue::Queue;
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-use crate::wait::{Queue, Side};
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Task {
-    stage: Stage,
-    pub(crate) waiters: Queue,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Stage {
-    Created,
-    Running(ExecutionId),
-    Exited(i32),
-}
-
-impl Task {
-    pub(crate) const fn exit_code(&self) -> Option<i32> {
-        match self.stage {
-            Stage::Exited(code) => Some(code),
-            _ => None,
-        }
-    }
-}
+use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {
     /// Creates a task. It has nothing to run until [`register_task`](Self::register_task).

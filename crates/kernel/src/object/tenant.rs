@@ -3,33 +3,20 @@
 //! The object lives in the creator's group and stays when the child ends, so that its exit can
 //! still be queried.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, GroupId, Handle, Nanos};
 
 use crate::capability::{ObjectClass, Selector};
 use crate::errno::Errno;
-use crate::execution::ExecutionId;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
-use crate::object::timer::Timer;
+use crate::object::tenant::state::Child;
+use crate::object::timer::state::Timer;
+use crate::queue::Queue;
 use crate::rights::Rights;
-use crate::tenant::{Parent, TENANT_DEPTH, Tenant, TenantId};
-use crate::wait::{Queue, Side};
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Child {
-    pub(crate) tenant: Option<TenantId>,
-    pub(crate) alarm: Handle<Timer>,
-    /// How its program exited first.
-    exit: Option<i32>,
-    ended: bool,
-    pub(crate) waiters: Queue,
-}
-
-impl Child {
-    /// Whether a waiter can continue.
-    pub(crate) const fn has_news(&self) -> bool {
-        self.exit.is_some() || self.ended
-    }
-}
+use crate::tenant::record::{Parent, TENANT_DEPTH, Tenant};
+use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {
     /// Creates a child tenant with a reclamation budget and a memory reservation, both carved
@@ -193,10 +180,6 @@ impl<B: Backing> Kernel<B> {
             .ok_or(Errno::Gone)?;
         self.tenant(tenant)?;
         Ok(tenant)
-    }
-
-    pub(crate) fn child_lives(&self, child: Handle<Child>) -> bool {
-        self.groups.get(child).is_some_and(|child| !child.ended)
     }
 
     /// Records that the program of a tenant has exited.

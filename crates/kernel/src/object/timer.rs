@@ -1,54 +1,16 @@
 //! Timers: one-shot and periodic.
 
+pub(crate) mod state;
+
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector};
-use crate::deadline::Links;
 use crate::errno::Errno;
-use crate::execution::ExecutionId;
+use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
+use crate::object::timer::state::Timer;
 use crate::rights::Rights;
-use crate::tenant::TenantId;
-use crate::wait::{Queue, Side};
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Timer {
-    /// When it fires next, if it is armed.
-    pub(crate) deadline: Option<u64>,
-    /// Nanoseconds from one expiry to the next; 0 for a one-shot timer.
-    pub(crate) period: u64,
-    /// Expiries since the last wait.
-    pub(crate) fired: u64,
-    pub(crate) waiters: Queue,
-    /// The tenant whose deadlines include it.
-    pub(crate) owner: TenantId,
-    /// `Some` for one that stands for the earliest deadline of a child tenant.
-    pub(crate) stands_for: Option<TenantId>,
-    pub(crate) links: Links,
-}
-
-impl Timer {
-    const fn new(owner: TenantId) -> Self {
-        Timer {
-            deadline: None,
-            period: 0,
-            fired: 0,
-            waiters: Queue::EMPTY,
-            owner,
-            stands_for: None,
-            links: Links::NONE,
-        }
-    }
-
-    /// A timer without an object of its own, that stands for a child tenant's deadlines.
-    pub(crate) const fn alarm(owner: TenantId) -> Self {
-        Timer::new(owner)
-    }
-
-    pub(crate) const fn stand_for(&mut self, tenant: TenantId) {
-        self.stands_for = Some(tenant);
-    }
-}
+use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {
     /// Creates a timer that is not set.

@@ -12,8 +12,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use crate::command::duration::parse_duration;
-use crate::command::record::{self, Common, LOOK, stopped};
-use crate::command::render::{new_table, rate};
+use crate::command::record::{self, Common};
+use crate::command::render::{new_table, none, rate};
+use crate::command::stop::{LOOK, stop_on_signals, stopped};
 use crate::command::workloads::{Setting, Workloads};
 
 #[derive(Debug, clap::Args)]
@@ -70,7 +71,7 @@ struct Interference {
     /// Acquisitions per second of the locks that worker and one thrasher share.
     shared_per_second: f64,
     shared_locks: u64,
-    score: f64,
+    score: Option<f64>,
     contended_only: bool,
 }
 
@@ -87,7 +88,8 @@ struct Step {
 
 /// `lockscope interfere`.
 pub(crate) fn interfere(arguments: &Interfere) -> Result<()> {
-    record::stop_on_signals()?;
+    record::check(&arguments.common)?;
+    stop_on_signals()?;
     let steps = match arguments.setting.when_ready {
         true => steps_of_rounds(arguments)?,
         false => steps_of_runs(arguments)?,
@@ -234,7 +236,7 @@ fn with_sharing(arguments: &Interfere, steps: Vec<Step>) -> Result<Interference>
         steps,
         shared_per_second: report.shared.per_second,
         shared_locks: report.shared.locks,
-        score: score.score,
+        score: score.measured.then_some(score.score),
         contended_only: score.upper_bound,
     })
 }
@@ -252,7 +254,7 @@ fn print(result: &Interference) {
     }
     println!("{table}");
     println!(
-        "worker and one thrasher share {} locks, taken {} times per second{}; {:.2} nines of isolation",
+        "worker and one thrasher share {} locks, taken {} times per second{}; {} nines of isolation",
         result.shared_locks,
         rate(result.shared_per_second),
         if result.contended_only {
@@ -260,7 +262,9 @@ fn print(result: &Interference) {
         } else {
             ""
         },
-        result.score
+        result
+            .score
+            .map_or_else(none, |score| format!("{score:.2}"))
     );
 }
 

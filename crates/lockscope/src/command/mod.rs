@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tracer")]
 mod duration;
+mod html;
 #[cfg(feature = "tracer")]
 mod interfere;
 mod objects;
@@ -9,6 +10,10 @@ mod read;
 #[cfg(feature = "tracer")]
 mod record;
 mod render;
+#[cfg(feature = "tracer")]
+mod stop;
+#[cfg(feature = "tracer")]
+mod top;
 #[cfg(feature = "tracer")]
 mod workloads;
 
@@ -37,6 +42,9 @@ enum Command {
     /// Record workloads that are running already.
     #[cfg(feature = "tracer")]
     Attach(record::Attach),
+    /// Show, again and again, which locks running workloads fight for.
+    #[cfg(feature = "tracer")]
+    Top(top::Top),
     /// Measure a worker while more and more thrashers run beside it.
     #[cfg(feature = "tracer")]
     Interfere(interfere::Interfere),
@@ -51,6 +59,10 @@ enum Command {
     /// Say what this kernel lets the tracer see.
     #[cfg(feature = "tracer")]
     Probe,
+    /// The other half of `record`: ends a control group when standard input ends.
+    #[cfg(feature = "tracer")]
+    #[command(hide = true)]
+    Guard { group: PathBuf },
     /// One half of `record`: becomes a workload.
     #[cfg(feature = "tracer")]
     #[command(hide = true)]
@@ -73,6 +85,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
             let trace = record::attach(&arguments)?;
             read::print(&render::report(&Report::of(&trace)))?;
         }
+        #[cfg(feature = "tracer")]
+        Command::Top(arguments) => top::top(&arguments)?,
+        #[cfg(feature = "tracer")]
+        Command::Guard { group } => leasehold_lockscope::tracer::guard(&group)?,
         #[cfg(feature = "tracer")]
         Command::Interfere(arguments) => interfere::interfere(&arguments)?,
         Command::Objects(arguments) => objects::objects(&arguments)?,

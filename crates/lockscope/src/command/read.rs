@@ -7,13 +7,14 @@ use anyhow::{Context, Result};
 use leasehold_lockscope::{Bar, Comparison, Report, Score, StackedBars, Trace};
 use serde::Serialize;
 
-use crate::command::render;
+use crate::command::{html, render};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   lockscope report create.trace
   lockscope report host.trace runc.trace --svg subsystems.svg
+  lockscope report create.trace --html create.html
   lockscope report create.trace --json | jq .shared")]
 pub(crate) struct ReportArguments {
     /// Traces.
@@ -27,6 +28,10 @@ pub(crate) struct ReportArguments {
     /// Draw the shared locks by subsystem, one bar for each trace.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+
+    /// Write a page that needs no other file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,10 +47,17 @@ pub(crate) struct Traces {
 
 /// `lockscope report`.
 pub(crate) fn report(arguments: &ReportArguments) -> Result<()> {
-    let reports: Vec<_> = read(&arguments.traces)?.iter().map(Report::of).collect();
+    let traces = read(&arguments.traces)?;
+    let reports: Vec<_> = traces.iter().map(Report::of).collect();
     if let Some(file) = &arguments.svg {
         let svg = by_subsystem(&reports).to_svg();
         std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(file) = &arguments.html {
+        let scores = traces.iter().map(Score::of);
+        let pairs: Vec<_> = reports.iter().cloned().zip(scores).collect();
+        let page = html::page(&pairs, &by_subsystem(&reports));
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     for report in &reports {
         match arguments.json {

@@ -1,7 +1,7 @@
 //! `lockscope record` and `lockscope attach`: making a trace.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,13 +11,8 @@ use leasehold_lockscope::tracer::{
 use leasehold_lockscope::{Class, Mode, Trace, Workload};
 
 use crate::command::duration::parse_duration;
+use crate::command::stop::{LOOK, stop_on_signals, stopped};
 use crate::command::workloads::{Setting, Workloads};
-
-/// The interval between two checks whether a workload has ended, or a stop was requested.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
-
-/// Set by Ctrl-C and SIGTERM: what was recorded until then is kept.
-static STOP: AtomicBool = AtomicBool::new(false);
 
 /// What both ways to record have in common.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,6 +37,10 @@ pub(crate) struct Common {
     /// auto, full (every acquisition) or contended (those that had to wait).
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) mode: String,
+
+    /// Use the full mode outside the lab without asking: probes in lock functions have frozen machines.
+    #[arg(long)]
+    pub(crate) yes: bool,
 
     /// Size of the table of lock, call site and workload. What does not fit is lost, and counted.
     #[arg(long, value_name = "N", default_value_t = Options::ROWS,
@@ -89,13 +88,8 @@ Examples:
   lockscope attach --cgroup system.slice/db.service --cgroup system.slice/web.service --for 1m
   lockscope attach --pid 1200 --pid 1300          until Ctrl-C")]
 pub(crate) struct Attach {
-    /// A control group, with those below it: one workload. Absolute, or below the mount of cgroup2.
-    #[arg(long, value_name = "PATH")]
-    cgroup: Vec<PathBuf>,
-
-    /// A process, with those that it starts from now on: one workload.
-    #[arg(long, value_name = "PID")]
-    pid: Vec<u32>,
+    #[command(flatten)]
+    running: Running,
 
     /// For how long; until Ctrl-C if it is not given.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
@@ -105,8 +99,75 @@ pub(crate) struct Attach {
     common: Common,
 }
 
+/// Workloads that are running already.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Running {
+    /// A control group, with those below it: one workload. Absolute, or below the mount of cgroup2.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<PathBuf>,
+
+    /// A process, with those that it starts from now on: one workload.
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+}
+
+impl Running {
+    /// What each is, and what a tracer is to look at.
+    pub(crate) fn targets(&self) -> Result<Vec<(String, Target)>> {
+        let mut workloads = Vec::new();
+        if !self.cgroup.is_empty() {
+            let hierarchy = Hierarchy::mounted()?;
+            for path in &self.cgroup {
+                let cgroup = hierarchy.open(path)?;
+                let what = format!("cgroup {}", cgroup.path().display());
+                workloads.push((what, Target::Cgroup(cgroup)));
+            }
+        }
+        for pid in &self.pid {
+            if !PathBuf::from(format!("/proc/{pid}")).exists() {
+                return Err(TracerError::NoProcess(*pid).into());
+            }
+            workloads.push((format!("process {pid}"), Target::Process(*pid)));
+        }
+        if workloads.is_empty() {
+            bail!("nothing to attach to: give --cgroup or --pid, once for each workload");
+        }
+        Ok(workloads)
+    }
+}
+
+/// Whether recording is allowed, and its trace can be written: asked before anything is started.
+pub(crate) fn check(common: &Common) -> Result<()> {
+    let choice = parse_mode(&common.mode)?;
+    parse_classes(&common.class)?;
+    let offer = Offer::of_the_kernel()?;
+    let (mode, _) = offer.choose(choice)?;
+    Trace::check_writable(&common.out)?;
+    if mode == Mode::Full && !offer.is_lab() && !common.yes {
+        insist()?;
+    }
+    Ok(())
+}
+
+/// Asks whether the full mode is to be used here.
+fn insist() -> Result<()> {
+    const WARNING: &str = "the full mode puts probes into this machine's lock functions, which has \
+                           frozen machines";
+    if !io::stdin().is_terminal() {
+        bail!("{WARNING}; give --yes if it may");
+    }
+    eprint!("lockscope: {WARNING}. Go on? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!("stopped: --mode contended is safe everywhere"),
+    }
+}
+
 /// `lockscope record`.
 pub(crate) fn record(arguments: &Record) -> Result<Trace> {
+    check(&arguments.common)?;
     stop_on_signals()?;
     let commands = [("a", arguments.a.as_str()), ("b", arguments.b.as_str())];
     let trace = run_and_record(
@@ -123,24 +184,8 @@ pub(crate) fn record(arguments: &Record) -> Result<Trace> {
 /// `lockscope attach`.
 pub(crate) fn attach(arguments: &Attach) -> Result<Trace> {
     stop_on_signals()?;
-    let mut workloads = Vec::new();
-    if !arguments.cgroup.is_empty() {
-        let hierarchy = Hierarchy::mounted()?;
-        for path in &arguments.cgroup {
-            let cgroup = hierarchy.open(path)?;
-            let what = format!("cgroup {}", cgroup.path().display());
-            workloads.push((what, Target::Cgroup(cgroup)));
-        }
-    }
-    for pid in &arguments.pid {
-        if !PathBuf::from(format!("/proc/{pid}")).exists() {
-            return Err(TracerError::NoProcess(*pid).into());
-        }
-        workloads.push((format!("process {pid}"), Target::Process(*pid)));
-    }
-    if workloads.is_empty() {
-        bail!("nothing to attach to: give --cgroup or --pid, once for each workload");
-    }
+    let workloads = arguments.running.targets()?;
+    check(&arguments.common)?;
     let targets: Vec<_> = workloads
         .iter()
         .map(|(_, target)| vec![target.clone()])
@@ -148,8 +193,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<Trace> {
     let mut recorder = load(&arguments.common, &targets)?;
     recorder.attach()?;
     let begun = Instant::now();
-    while !STOP.load(Ordering::Relaxed) && arguments.time.is_none_or(|time| begun.elapsed() < time)
-    {
+    while !stopped() && arguments.time.is_none_or(|time| begun.elapsed() < time) {
         std::thread::sleep(LOOK);
     }
     let ran_ns = begun.elapsed().as_nanos() as u64;
@@ -246,15 +290,6 @@ fn save(trace: &Trace, file: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn stop_on_signals() -> Result<()> {
-    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)).context("cannot handle signals")
-}
-
-/// Whether a stop was requested.
-pub(crate) fn stopped() -> bool {
-    STOP.load(Ordering::Relaxed)
-}
-
 fn parse_mode(text: &str) -> Result<ModeChoice> {
     Ok(match text {
         "auto" => ModeChoice::Auto,
@@ -265,7 +300,7 @@ fn parse_mode(text: &str) -> Result<ModeChoice> {
 }
 
 /// No class stands for all.
-fn parse_classes(names: &[String]) -> Result<Vec<Class>> {
+pub(crate) fn parse_classes(names: &[String]) -> Result<Vec<Class>> {
     let mut classes = Vec::new();
     for name in names {
         if name == "all" {

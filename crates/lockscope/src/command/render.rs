@@ -98,7 +98,7 @@ pub(crate) fn report(report: &Report) -> String {
             row.shared.locks.to_string(),
             rate(row.shared.per_second),
             rate(row.shared.contended_per_second),
-            share(row.shared.held),
+            held(&row.shared),
             row.private.locks.to_string(),
             rate(row.private.per_second),
         ]);
@@ -124,15 +124,15 @@ pub(crate) fn report(report: &Report) -> String {
     line(String::new());
     line(format!(
         "mapped to an object and field: {} of acquisitions, {} of call sites",
-        share(report.mapped.acquisitions),
-        share(report.mapped.sites)
+        report.mapped.acquisitions.map_or_else(none, share),
+        report.mapped.sites.map_or_else(none, share)
     ));
     line(losses(&report.losses));
     out
 }
 
 /// What was lost, in one line; also when that is nothing.
-fn losses(losses: &Losses) -> String {
+pub(crate) fn losses(losses: &Losses) -> String {
     format!(
         "lost: {} acquisitions, {} call chains, {} times, {} initialisations; \
          {} events came while the tracer itself ran",
@@ -160,6 +160,14 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
         "shared locks, on average (acquisitions of them per second: median: least to most)  ",
     );
     out.push_str("nines of isolation, of the worst recording\n");
+    for (name, row) in &comparison.rows {
+        for (platform, cell) in row {
+            let losses_of = &cell.losses;
+            if *losses_of != Losses::default() {
+                let _ = writeln!(out, "{name} on {platform}: {}", losses(losses_of));
+            }
+        }
+    }
     if comparison.mixed_modes {
         out.push_str("warning: some traces are of the contended mode: numbers do not compare\n");
     }
@@ -177,10 +185,10 @@ fn comparison_cell(cell: &Cell) -> String {
         _ => format!(": {} to {}", rate(least), rate(most)),
     };
     format!(
-        "{:.2} ({}{apart})  {:.1}",
+        "{:.2} ({}{apart})  {}",
         cell.shared,
         rate(median),
-        cell.score
+        cell.score.map_or_else(none, |score| format!("{score:.1}")),
     )
 }
 
@@ -204,7 +212,10 @@ pub(crate) fn scores(scores: &[Score]) -> String {
         table.add_row([
             score.name.clone(),
             score.platform.clone(),
-            format!("{bound}{:.2}", score.score),
+            match score.measured {
+                true => format!("{bound}{:.2}", score.score),
+                false => none(),
+            },
             worst.map_or_else(String::new, |worst| share(worst.waiting)),
             worst.map_or_else(String::new, |worst| share(worst.moving)),
             score
@@ -236,7 +247,7 @@ fn total_row(name: &str, total: &Total) -> [String; 8] {
         total.locks.to_string(),
         rate(total.per_second),
         rate(total.contended_per_second),
-        share(total.held),
+        held(total),
         share(total.waited),
         time(total.hold_max_ns),
         time(total.wait_max_ns),
@@ -253,7 +264,22 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
-fn share(value: f64) -> String {
+/// The share of time held: at least so much where only some holds were measured, and nothing where
+/// none was.
+pub(crate) fn held(total: &Total) -> String {
+    match total.holds_per_second {
+        0.0 => none(),
+        measured if measured < total.per_second / 2.0 => format!("≥ {}", share(total.held)),
+        _ => share(total.held),
+    }
+}
+
+/// What was not measured.
+pub(crate) fn none() -> String {
+    "–".into()
+}
+
+pub(crate) fn share(value: f64) -> String {
     match value * 100.0 {
         0.0 => "0 %".into(),
         percent if percent >= 0.01 => format!("{percent:.2} %"),
@@ -261,7 +287,7 @@ fn share(value: f64) -> String {
     }
 }
 
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     match ns {
         0 => String::new(),
         ns if ns < 10_000 => format!("{ns} ns"),

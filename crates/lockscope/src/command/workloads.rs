@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use leasehold_lockscope::platform::{Platform, Prepared, Request};
-use leasehold_lockscope::tracer::{Cgroup, Hierarchy, Launched, Manners, Target, TracerError};
+use leasehold_lockscope::tracer::{
+    Cgroup, Guard, Hierarchy, Launched, Manners, Target, TracerError,
+};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::command::record::{LOOK, stopped};
+use crate::command::stop::{LOOK, stopped};
 
 /// How long a workload may take until it is ready: a sandbox that starts in an emulated machine takes
 /// a while.
@@ -229,14 +231,24 @@ struct Groups {
     parent: Cgroup,
     each: Vec<Cgroup>,
     ended: bool,
+    // Dropped last: it sees that the group is gone.
+    _guard: Guard,
 }
 
 impl Groups {
     fn create(setting: &Setting) -> Result<Self> {
         let hierarchy = Hierarchy::mounted()?;
         let parent = hierarchy.create(&format!("lockscope-{}", std::process::id()))?;
+        let guard = match Guard::of(&parent) {
+            Ok(guard) => guard,
+            Err(error) => {
+                parent.end()?;
+                return Err(error.into());
+            }
+        };
         let groups = Self {
             hierarchy,
+            _guard: guard,
             parent,
             each: Vec::new(),
             ended: false,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::platform::{PlatformError, Request, directory};
+use crate::platform::request::{PlatformError, Request, directory};
 
 /// What a container has of its own, or not at all.
 const OWN: [&str; 5] = ["proc", "sys", "dev", "run", "lost+found"];

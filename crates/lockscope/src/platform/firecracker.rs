@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::platform::guest_image::{self, Parts};
-use crate::platform::{Platform, PlatformError, Prepared, Request, directory, find};
+use crate::platform::request::{Platform, PlatformError, Prepared, Request, directory, find};
 
 /// Names a kernel image in ELF: Firecracker takes no compressed one.
 const KERNEL: &str = "LOCKSCOPE_VMLINUX";

@@ -1,20 +1,7 @@
 //! gVisor: a kernel that is a program of the host, the sentry, and a file server beside it.
 
 use crate::platform::bundle::Bundle;
-use crate::platform::{Platform, PlatformError, Prepared, Request, find};
-
-/// How the sentry gets hold of the system calls of what it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Interception {
-    /// By seccomp's signals.
-    #[default]
-    Systrap,
-    /// By `ptrace`.
-    Ptrace,
-    /// By running it as a virtual machine's guest; LockScope's choice (§5.1), and not possible in a
-    /// machine that has no `/dev/kvm`.
-    Kvm,
-}
+use crate::platform::request::{Interception, Platform, PlatformError, Prepared, Request, find};
 
 impl Interception {
     fn flag(self) -> &'static str {

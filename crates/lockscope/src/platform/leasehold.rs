@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use crate::platform::{Platform, PlatformError, Prepared, Request, find};
+use crate::platform::request::{Platform, PlatformError, Prepared, Request, find};
 
 /// What the tenant may take: enough for any workload of LockScope's; none of them is to be refused.
 const LEASE: &str = "--budget 5s --memory 1GiB";

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::platform::guest_image::{self, Parts};
-use crate::platform::{Platform, PlatformError, Prepared, Request, directory};
+use crate::platform::request::{Platform, PlatformError, Prepared, Request, directory};
 
 /// What the guest has.
 const MEMORY: &str = "512M";

@@ -1,7 +1,7 @@
 //! A container: namespaces and a control group, by `runc`, on the host's kernel.
 
 use crate::platform::bundle::Bundle;
-use crate::platform::{Platform, PlatformError, Prepared, Request, find};
+use crate::platform::request::{Platform, PlatformError, Prepared, Request, find};
 
 pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared, PlatformError> {
     let name = Platform::Runc.name();

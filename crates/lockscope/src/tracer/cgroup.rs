@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::tracer::TracerError;
+use crate::tracer::error::TracerError;
 
 /// How long the members of a group that was killed may take to go.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,8 +14,8 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_process, set_parent_process_death_signal, waitpid,
 };
 
-use crate::tracer::TracerError;
 use crate::tracer::cgroup::Cgroup;
+use crate::tracer::error::TracerError;
 use crate::tracer::output::Listener;
 
 /// What a workload is started with.

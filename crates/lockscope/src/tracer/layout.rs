@@ -7,10 +7,14 @@ pub(crate) const FRAMES: usize = 24;
 
 /// Of a probe on a lock function, beside its number: it may fail.
 pub(crate) const TRIES: u64 = 1 << 16;
-/// Its locks are seen to be initialised.
-pub(crate) const BORN: u64 = 1 << 17;
 /// No task is switched away from while it holds one.
-pub(crate) const SPINS: u64 = 1 << 18;
+pub(crate) const SPINS: u64 = 1 << 17;
+/// Several may hold one at a time.
+pub(crate) const READS: u64 = 1 << 18;
+/// The first word of a lock says which task has it.
+pub(crate) const OWNED: u64 = 1 << 19;
+/// Times that a calibration keeps.
+pub(crate) const SAMPLES: usize = 1024;
 
 /// A control group whose members are a workload.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +28,8 @@ pub(crate) struct Target {
 pub(crate) struct Config {
     pub(crate) start_ns: u64,
     pub(crate) processes: bool,
+    /// What an empty probe costs.
+    pub(crate) probe_ns: u64,
     pub(crate) targets: Vec<Target>,
 }
 
@@ -33,12 +39,13 @@ impl Config {
         bytes.extend(self.start_ns.to_ne_bytes());
         bytes.extend((self.targets.len() as u32).to_ne_bytes());
         bytes.extend(u32::from(self.processes).to_ne_bytes());
+        bytes.extend(self.probe_ns.to_ne_bytes());
         for target in &self.targets {
             bytes.extend(target.cgroup.to_ne_bytes());
             bytes.extend(target.level.to_ne_bytes());
             bytes.extend(target.workload.to_ne_bytes());
         }
-        bytes.resize(16 + 16 * TARGETS, 0);
+        bytes.resize(24 + 16 * TARGETS, 0);
         bytes
     }
 }
@@ -121,6 +128,33 @@ impl Row {
     }
 }
 
+/// The object that a lock is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) object: u64,
+    /// A key of the table of caches.
+    pub(crate) cache: u64,
+}
+
+impl Origin {
+    /// `None` if the length is not that of an origin.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 16] = bytes.try_into().ok()?;
+        Some(Self {
+            object: long(bytes, 0)?,
+            cache: long(bytes, 8)?,
+        })
+    }
+}
+
+/// The name of a cache of the slab allocator whose objects are all of one kind; `None` of one that the
+/// kernel merged with others, and of bytes that are none.
+pub(crate) fn cache_name(bytes: &[u8]) -> Option<String> {
+    let users = long(bytes, 0)?;
+    let name = bytes.get(8..)?.split(|byte| *byte == 0).next()?;
+    (users == 1).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
 /// The counters of what was lost, in their order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Loss {
@@ -156,7 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_that_was_merged_has_no_name() {
+        let named = |users: u64| [&users.to_ne_bytes()[..], b"dentry\0\0"].concat();
+        assert_eq!(cache_name(&named(1)).as_deref(), Some("dentry"));
+        assert_eq!(cache_name(&named(2)), None);
+    }
+
+    #[test]
     fn bytes_of_another_length_are_refused() {
+        assert_eq!(Origin::from_bytes(&[0; 15]), None);
+        assert_eq!(cache_name(&[1, 0, 0]), None);
         assert_eq!(Key::from_bytes(&[0; 23]), None);
         assert_eq!(Row::from_bytes(&[0; 88]), None);
     }

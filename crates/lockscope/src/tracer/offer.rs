@@ -8,8 +8,11 @@ use libbpf_rs::btf::types::{FuncProto, Typedef};
 
 use crate::primitive::{INIT_FUNCTIONS, LOCK_FUNCTIONS, UNLOCK_FUNCTIONS};
 use crate::trace::Mode;
-use crate::tracer::TracerError;
+use crate::tracer::error::TracerError;
 use crate::tracer::symbols::Symbols;
+
+/// The tracepoints that say that an object begins or ends.
+const ALLOCATOR: [&str; 4] = ["kmem_cache_alloc", "kmem_cache_free", "kmalloc", "kfree"];
 
 /// Which mode to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +31,9 @@ pub struct Offer {
     full: Result<HashSet<&'static str>, String>,
     contended: Result<(), String>,
     mmap_lock: bool,
-    virtual_machine: bool,
+    /// Tracepoints of the allocator that tell when an object begins or ends.
+    tracepoints: HashSet<&'static str>,
+    lab: bool,
 }
 
 impl Offer {
@@ -56,16 +61,30 @@ impl Offer {
         Ok(Self {
             full: contended.clone().and_then(|()| probeable(&symbols)),
             contended,
+            tracepoints: ALLOCATOR
+                .into_iter()
+                .filter(|name| arguments(name).is_some())
+                .collect(),
             // Before 6.13 it had the path of a memory control group as one more argument.
             mmap_lock: arguments("mmap_lock_acquire_returned") == Some(3),
-            virtual_machine: fs::read_to_string("/proc/cpuinfo")
-                .is_ok_and(|text| text.contains(" hypervisor")),
+            lab: fs::read_to_string("/proc/cmdline").is_ok_and(|text| text.contains("lab.share=")),
         })
+    }
+
+    /// Whether this is the lab's machine, which may hang: it is a workload's own.
+    #[must_use]
+    pub fn is_lab(&self) -> bool {
+        self.lab
     }
 
     /// Whether `mmap_lock` has the tracepoints that the contended mode understands.
     pub(crate) fn has_mmap_lock(&self) -> bool {
         self.mmap_lock
+    }
+
+    /// Whether the allocator announces `tracepoint`.
+    pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
+        self.tracepoints.contains(tracepoint)
     }
 
     /// Whether `function` can be probed.
@@ -88,13 +107,13 @@ impl Offer {
             (ModeChoice::Only(Mode::Contended), _, Ok(())) => {
                 Ok((Mode::Contended, "asked for".into()))
             }
-            (ModeChoice::Auto, Ok(_), _) if self.virtual_machine => Ok((
+            (ModeChoice::Auto, Ok(_), _) if self.lab => Ok((
                 Mode::Full,
-                "this kernel lets lock functions be probed, and it is a virtual machine's".into(),
+                "this kernel lets lock functions be probed, and it is the lab's".into(),
             )),
             (ModeChoice::Auto, Ok(_), Ok(())) => Ok((
                 Mode::Contended,
-                "this is no virtual machine, and probes in lock functions have frozen machines; \
+                "this is not the lab, and probes in lock functions have frozen machines; \
                  --mode full insists"
                     .into(),
             )),

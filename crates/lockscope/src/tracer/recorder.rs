@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
+use libbpf_rs::btf::Btf;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use libbpf_rs::{
     KprobeMultiOpts, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, Program,
@@ -16,17 +17,18 @@ use crate::primitive::{
     is_interrupt_text, is_lock_text,
 };
 use crate::trace::{
-    Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use, Workload,
-    WorkloadId,
+    Access, Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use,
+    Workload, WorkloadId,
 };
-use crate::tracer::TracerError;
-use crate::tracer::kernel;
+use crate::tracer::error::TracerError;
 use crate::tracer::layout::{
-    BORN, Config, FRAMES, Key, Loss, Row, SPINS, TARGETS, TRIES, Target as Entry,
+    Config, FRAMES, Key, Loss, OWNED, Origin, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
+    cache_name,
 };
 use crate::tracer::offer::Offer;
 use crate::tracer::symbols::Symbols;
 use crate::tracer::target::Target;
+use crate::tracer::{calibrate, kernel, objects};
 
 const FULL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/full.bpf.o"));
 const CONTENDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/contended.bpf.o"));
@@ -61,6 +63,7 @@ pub struct Recorder {
     symbols: Symbols,
     loaded_ns: u64,
     attached_ns: u64,
+    probe_ns: Option<u64>,
 }
 
 impl Recorder {
@@ -75,8 +78,14 @@ impl Recorder {
         workloads: &[Vec<Target>],
     ) -> Result<Self, TracerError> {
         let symbols = Symbols::of_the_kernel()?;
+        libbpf_rs::set_print(Some((PrintLevel::Warn, said)));
+        let probe_ns = match options.mode {
+            Mode::Full => calibrate::empty_probe_ns(),
+            Mode::Contended => None,
+        };
         let loaded_ns = now_ns();
-        let (config, processes) = config_of(workloads, loaded_ns)?;
+        let (mut config, processes) = config_of(workloads, loaded_ns)?;
+        config.probe_ns = probe_ns.unwrap_or(0);
         let (name, bytes) = match options.mode {
             Mode::Full => ("full", FULL),
             Mode::Contended => ("contended", CONTENDED),
@@ -88,7 +97,6 @@ impl Recorder {
                 source,
             }
         };
-        libbpf_rs::set_print(Some((PrintLevel::Warn, said)));
         let mut builder = ObjectBuilder::default();
         let mut open = builder.open_memory(bytes).map_err(failed("open"))?;
         for mut map in open.maps_mut() {
@@ -96,7 +104,7 @@ impl Recorder {
             if name.ends_with(".rodata") {
                 map.set_initial_value(&config.bytes())
                     .map_err(failed("configure"))?;
-            } else if name == "uses" {
+            } else if ["uses", "births", "objects", "origins"].contains(&&*name) {
                 map.set_max_entries(options.rows)
                     .map_err(failed("configure"))?;
             }
@@ -106,6 +114,10 @@ impl Recorder {
             let wanted = match name.as_str() {
                 "process_forked" | "process_exited" => config.processes,
                 name if name.starts_with("mmap_lock_") => offer.has_mmap_lock(),
+                "object_allocated" => offer.has_tracepoint("kmem_cache_alloc"),
+                "object_freed" => offer.has_tracepoint("kmem_cache_free"),
+                "memory_allocated" => offer.has_tracepoint("kmalloc"),
+                "memory_freed" => offer.has_tracepoint("kfree"),
                 _ => true,
             };
             program.set_autoload(wanted);
@@ -119,6 +131,7 @@ impl Recorder {
             symbols,
             loaded_ns,
             attached_ns: loaded_ns,
+            probe_ns,
         };
         let map = recorder.map("processes");
         for (process, workload) in processes {
@@ -178,7 +191,29 @@ impl Recorder {
         let missed = self.links.iter().map(missed_by).sum::<u64>();
         let skipped = missed + self.recursions();
         self.links.clear();
+        let trace = self.read(workloads, duration_ns, skipped)?;
+        Ok(Trace {
+            name,
+            platform,
+            ..trace
+        })
+    }
 
+    /// What was recorded until now, and goes on. For the contended mode: to read its tables does not
+    /// switch tracepoints off, as it does probes.
+    ///
+    /// # Errors
+    /// A table cannot be read.
+    pub fn so_far(&self, workloads: Vec<Workload>) -> Result<Trace, TracerError> {
+        self.read(workloads, now_ns() - self.attached_ns, self.recursions())
+    }
+
+    fn read(
+        &self,
+        workloads: Vec<Workload>,
+        duration_ns: u64,
+        skipped: u64,
+    ) -> Result<Trace, TracerError> {
         let primitives = self.primitives();
         let mut stacks = Stacks::new(self.map("stacks"), &self.symbols);
         let mut uses = Vec::new();
@@ -209,14 +244,15 @@ impl Recorder {
         };
         let kernel = kernel::running(&self.symbols);
         let mut trace = Trace {
-            name,
+            name: String::new(),
             mode: self.options.mode,
             kernel,
-            platform,
+            platform: String::new(),
             classes: self.classes(&primitives),
             duration_ns,
             workloads,
             losses,
+            probe_ns: self.probe_ns,
             primitives,
             stacks: stacks.list,
             symbols: Vec::new(),
@@ -233,22 +269,22 @@ impl Recorder {
 
     /// The lock functions that the kernel has, with what their probe is told.
     fn entries(&self) -> Vec<(&'static str, u64)> {
-        let born = |class| {
-            let of_class = INIT_FUNCTIONS.iter().filter(|(_, of)| *of == class);
-            of_class
-                .map(|(name, _)| name)
-                .any(|name| self.offer.has_function(name))
-        };
         let numbered = LOCK_FUNCTIONS.iter().zip(0u64..);
         let present = numbered.filter(|(function, _)| {
             self.wants(function.class()) && self.offer.has_function(function.name)
         });
         let told = present.map(|(function, number)| {
-            let tries = if function.tries() { TRIES } else { 0 };
-            let born = if born(function.class()) { BORN } else { 0 };
-            let spins = matches!(function.class(), Class::Spin | Class::Rw);
-            let spins = if spins { SPINS } else { 0 };
-            (function.name, number | tries | born | spins)
+            let when = |is: bool, flag: u64| if is { flag } else { 0 };
+            let flags = [
+                when(function.tries(), TRIES),
+                when(matches!(function.class(), Class::Spin | Class::Rw), SPINS),
+                when(function.access() == Access::Shared, READS),
+                when(function.class() == Class::Mutex, OWNED),
+            ];
+            (
+                function.name,
+                flags.iter().fold(number, |all, flag| all | flag),
+            )
         });
         told.collect()
     }
@@ -355,26 +391,63 @@ impl Recorder {
         }
     }
 
-    /// What is known without an analyzer: the tracepoints of `mmap_lock` say what it is.
+    /// What is known without an analyzer: the tracepoints of `mmap_lock` say what it is, and of a lock
+    /// in an object the slab and the kernel's types.
     fn known_places(&self, uses: &mut [Use]) -> Vec<Place> {
-        if self.options.mode == Mode::Full {
-            return Vec::new();
-        }
         let mut places = Vec::new();
-        for used in uses.iter_mut().filter(|used| used.primitive.0 >= MMAP_LOCK) {
-            used.place = Some(PlaceId(0));
-            places = vec![Place {
-                function: String::new(),
-                file: "mm/mmap_lock.c".into(),
-                line: 0,
-                object: LockObject::Member {
+        let mut known = HashMap::new();
+        let types = Btf::from_vmlinux().ok();
+        let mut place = |object: LockObject, file: &str| {
+            let id = known.entry(object.clone()).or_insert_with(|| {
+                places.push(Place {
+                    function: String::new(),
+                    file: file.into(),
+                    line: 0,
+                    object,
+                });
+                PlaceId(places.len() as u32 - 1)
+            });
+            Some(*id)
+        };
+        let mut fields = HashMap::new();
+        for used in uses.iter_mut() {
+            if self.options.mode == Mode::Contended && used.primitive.0 >= MMAP_LOCK {
+                let object = LockObject::Member {
                     structure: "mm_struct".into(),
                     field: "mmap_lock".into(),
                     offset: None,
-                },
-            }];
+                };
+                used.place = place(object, "mm/mmap_lock.c");
+                continue;
+            }
+            let (Some(types), Some((cache, offset))) = (&types, self.origin_of(used.lock)) else {
+                continue;
+            };
+            let field = fields
+                .entry((cache, offset))
+                .or_insert_with_key(|(cache, offset)| objects::field(types, cache, *offset));
+            if let Some((structure, field)) = field.clone() {
+                let offset = Some(offset);
+                let object = LockObject::Member {
+                    structure,
+                    field,
+                    offset,
+                };
+                used.place = place(object, "");
+            }
         }
         places
+    }
+
+    /// The name of the cache that the object of `lock` is from, and where in it the lock is.
+    fn origin_of(&self, lock: u64) -> Option<(String, u64)> {
+        let look_up = |map: &str, key: u64| {
+            let found = self.map(map).lookup(&key.to_ne_bytes(), MapFlags::ANY);
+            found.ok().flatten()
+        };
+        let origin = Origin::from_bytes(&look_up("origins", lock)?)?;
+        let name = cache_name(&look_up("caches", origin.cache)?)?;
+        Some((name, lock.checked_sub(origin.object)?))
     }
 
     /// Names of the code in the call chains and of the locks that are variables.
@@ -540,6 +613,7 @@ fn config_of(
     let config = Config {
         start_ns,
         processes: !processes.is_empty(),
+        probe_ns: 0,
         targets,
     };
     Ok((config, processes))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use crate::trace::{Module, Symbol};
-use crate::tracer::TracerError;
+use crate::tracer::error::TracerError;
 
 /// First address after the kernel's image on x86-64 (`Documentation/arch/x86/x86_64/mm.rst`):
 /// where modules and compiled BPF programs begin.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::Operation;
+use super::operation::Operation;
 
 /// Operations that are kept; older ones are overwritten and counted as lost. 64 MiB, of which
 /// only what is written is ever resident in a short run.

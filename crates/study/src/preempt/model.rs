@@ -12,7 +12,7 @@ use leasehold_reserve::simulate::{Behaviour, Cause, CostModel, Event, Simulation
 use leasehold_reserve::{Config, Nanos, Order, Shielding};
 
 use super::arm::Way;
-use super::{CHOSEN, LATENCY_NS, QUANTUM, SLOWDOWN};
+use super::bounds::{CHOSEN, LATENCY_NS, QUANTUM, SLOWDOWN};
 use crate::report::{Finding, Row, row};
 use crate::reservation::{MACHINES, MS, Machine, platform_keys};
 use crate::samples::{Samples, ratio_value};

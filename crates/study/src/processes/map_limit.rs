@@ -11,7 +11,10 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::child;
+use crate::child::command::command;
+
+/// Role of the process that keeps the limit of mappings raised.
+pub(crate) const LIMIT_ROLE: &str = "map-limit";
 
 const PATH: &str = "/proc/sys/vm/max_map_count";
 /// Mappings that a small process has besides those that it is measured by, with ample room.
@@ -30,7 +33,7 @@ impl MapLimit {
     /// # Errors
     /// If the limit cannot be read, or no process be started.
     pub(super) fn raise(mappings: usize) -> Result<Self> {
-        let mut keeper = child::command(super::LIMIT_ROLE)?
+        let mut keeper = command(LIMIT_ROLE)?
             .arg((mappings + OTHERS).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -18,11 +18,14 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
 
-use crate::child;
+use crate::child::command::command;
 use crate::clock::monotonic_ns;
 use crate::host::kibibytes;
 use crate::neighbour::Interval;
 use crate::processor::pin;
+
+/// Role of the process that makes victims.
+pub(crate) const ROLE: &str = "victims";
 
 const PAGE: usize = 4096;
 /// The time for the kernel's deferred work for a victim, and for recovering from the measurement.
@@ -57,7 +60,7 @@ pub(super) struct Death {
 
 /// Carries out `plan` in a process of its own.
 pub(super) fn kill(plan: Plan) -> Result<Vec<Death>> {
-    let output = child::command(super::ROLE)?
+    let output = command(ROLE)?
         .args([plan.mappings, plan.victims, plan.cpu, plan.workshop].map(|n| n.to_string()))
         .arg(plan.quiet.as_nanos().to_string())
         .stdin(Stdio::null())

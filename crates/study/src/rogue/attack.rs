@@ -8,8 +8,6 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use tempfile::TempDir;
 
-use super::runtime::{BUDGET, Runtime};
-
 /// Name, for the guest, of the directory that every guest gets.
 const DIRECTORY: &str = "/data";
 /// The file in it; a descriptor bomb opens it again and again.
@@ -18,6 +16,28 @@ const FILE: &str = "bomb";
 /// Executions that wait when their tenant, or the tenant that they wait for, is ended. Each takes
 /// two of the 256 places that a tenant may have in a cell of 1,024.
 const WAITERS: u32 = 100;
+
+/// Reclamation budget of a guest in Leasehold unless it is given another: more than any of them needs,
+/// so that the damage is the same in both runtimes.
+pub const BUDGET: Duration = Duration::from_secs(2);
+/// Which runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// A cell.
+    Leasehold,
+    /// Stock wasmtime on tokio.
+    Wasmtime,
+}
+
+impl Runtime {
+    /// Name in rows and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leasehold => "leasehold",
+            Self::Wasmtime => "wasmtime",
+        }
+    }
+}
 
 /// When a guest is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

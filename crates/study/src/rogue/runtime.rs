@@ -14,7 +14,7 @@ use leasehold_cell::{
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
 
-use super::attack::{Attack, Surroundings, When};
+use super::attack::{Attack, BUDGET, Runtime, Surroundings, When};
 use crate::clock::monotonic_ns;
 use crate::neighbour::Interval;
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
@@ -34,9 +34,6 @@ const LINKS: u32 = 64;
 /// The time that a service gets to receive its messages.
 const RECEIVE: Duration = Duration::from_millis(20);
 
-/// Reclamation budget of a guest in Leasehold unless it is given another: more than any of them needs,
-/// so that the damage is the same in both runtimes.
-pub const BUDGET: Duration = Duration::from_secs(2);
 /// The same limits in both runtimes.
 const LIMITS: Limits = Limits {
     memory_bytes: 2 << 30,
@@ -59,25 +56,6 @@ const OVERHEAD: [&str; 13] = [
     "memory_page",
     "host_page",
 ];
-
-/// Which runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Runtime {
-    /// A cell.
-    Leasehold,
-    /// Stock wasmtime on tokio.
-    Wasmtime,
-}
-
-impl Runtime {
-    /// Name in rows and figures.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Leasehold => "leasehold",
-            Self::Wasmtime => "wasmtime",
-        }
-    }
-}
 
 /// A runtime whose guests run on one processor.
 pub(super) enum Host {

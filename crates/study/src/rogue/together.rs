@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use leasehold_cell::CellConfig;
 
-use super::attack::{Attack, Surroundings, When};
-use super::runtime::{Death, Host, Living, Runtime};
+use super::attack::{Attack, Runtime, Surroundings, When};
+use super::runtime::{Death, Host, Living};
 use super::trial::two_processors;
 use crate::clock::monotonic_ns;
 use crate::neighbour::Interval;

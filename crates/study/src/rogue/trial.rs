@@ -14,8 +14,8 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::{CellConfig, Statement};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::attack::{Attack, Surroundings};
-use super::runtime::{Death, Host, Program, Runtime};
+use super::attack::{Attack, Runtime, Surroundings};
+use super::runtime::{Death, Host, Program};
 use crate::clock::monotonic_ns;
 use crate::neighbour::{Diary, Interval, Load, Neighbour, Place};
 use crate::priority::before_everybody;

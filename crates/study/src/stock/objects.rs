@@ -12,7 +12,7 @@ use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Caller, Linker, Module, StoreLimitsBuilder, Val};
 use wasmtime_wasi::WasiView as _;
 
-use super::Guest;
+use super::guest::Guest;
 
 /// The import module of the interface, as `docs/guest-abi.md` describes it.
 const MODULE: &str = "leasehold_kernel";

@@ -11,7 +11,6 @@ use leasehold_cell::{
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
 
-use super::{Charge, End};
 use crate::stock::{self, Allocation, Invocation, Limits, Stock};
 
 /// Pages of 4 KiB in a page of WebAssembly.
@@ -29,6 +28,22 @@ const OUTPUT_BYTES: usize = 1 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two checks whether the program is ready.
 const LOOK: Duration = Duration::from_micros(200);
+
+/// What one end took.
+pub(super) struct End {
+    pub(super) reusable_ns: u64,
+    pub(super) reclaimed_ns: u64,
+    /// What only a cell states.
+    pub(super) charge: Option<Charge>,
+}
+
+/// The bound of an end, and what it came to.
+pub(super) struct Charge {
+    /// Processor time that was charged in advance.
+    pub(super) predicted_ns: u64,
+    /// Processor time until everything was given back.
+    pub(super) cpu_ns: u64,
+}
 
 /// A module that writes to `pages` pages of its memory, says so, and sleeps.
 pub(super) fn program(pages: usize) -> String {

@@ -1,6 +1,6 @@
 //! Ranges of guest memory that calls copy from and to.
 
-use super::Call;
+use super::call::Call;
 use crate::guest::Guest;
 use crate::host::way::make_way;
 use leasehold_kernel::Errno;

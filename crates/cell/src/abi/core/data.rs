@@ -4,7 +4,7 @@
 //! their caller.
 
 use super::buffer::Buffer;
-use super::{Call, MODULE, answer};
+use super::call::{Call, MODULE, answer};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
 use crate::memory::{self, DataSet, Mapped};

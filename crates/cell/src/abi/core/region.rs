@@ -4,11 +4,12 @@
 //! caller.
 
 use super::buffer::Buffer;
-use super::{Call, MODULE, answer, call, raw, selector};
+use super::call::{Call, MODULE, answer, call, raw, selector};
 use crate::abi::blocking::let_executor_act;
 use crate::guest::Guest;
 use crate::local;
-use crate::memory::region::{self, Refusal, Request};
+use crate::memory::places::Request;
+use crate::memory::region::{self, Refusal};
 use crate::meter::Held;
 use crate::steps::caps::{COPIED_REGION, REGION_COPY};
 use crate::steps::{mark, step};

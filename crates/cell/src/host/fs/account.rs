@@ -2,17 +2,13 @@
 //! threads for them.
 
 use super::disk::Disk;
-use super::limit::Promise;
+use super::limit::{CLOSING, Promise};
 use crate::host::io::{Io, pool};
 use crate::refusals::{Refusals, Reservation};
 use leasehold_lease::Lease;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use wasmtime_wasi::p1::types::Errno;
-
-/// Descriptors of a tenant that may wait to be closed while it opens others, in addition to its
-/// limit.
-pub(crate) const CLOSING: u32 = 32;
 
 /// The files of one top-level tenant. Its executions and the threads that work for it share it.
 #[derive(Debug)]
@@ -24,6 +20,8 @@ pub(crate) struct Account {
     open: AtomicU32,
     /// Descriptors that the reaper has not closed yet.
     closing: AtomicU32,
+    /// Calls that a thread has begun and not finished.
+    calls: AtomicU32,
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
     closing_cpu_ns: AtomicU64,
@@ -57,6 +55,7 @@ impl Account {
             is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
             closing_cpu_ns: AtomicU64::new(0),
             io,
@@ -138,6 +137,21 @@ impl Account {
     /// Whether closing any file of the tenant's may take for ever.
     pub(super) fn has_slow_files(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// A thread begins a call.
+    pub(crate) fn call_begins(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A thread has finished a call.
+    pub(crate) fn call_ends(&self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Calls that threads have begun and not finished: nothing can take them back before the file system answers.
+    pub(crate) fn calls_under_way(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Whether everything that the tenant had open is closed.

@@ -2,10 +2,11 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::descriptor::{Class, Node, is_cheap_to_close};
+use super::class::{Class, Site, is_cheap_to_close};
+use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
-use super::path::{self, Site, parent, without_slashes};
+use super::path::{self, parent, without_slashes};
 use crate::host::kernel;
 use crate::steps::caps::LINK;
 use rustix::fs::{AtFlags, Statx, Timespec};

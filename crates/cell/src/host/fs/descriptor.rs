@@ -1,53 +1,21 @@
 //! The open files of a guest.
 
 use super::attempt::Try;
+use super::class::{Class, SMALL, Site};
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
-use super::pages::{Lent, PAGE};
-use super::path::{Site, status_of};
+use super::pages::Lent;
 use super::read_ahead::ReadAhead;
 use super::shrinks::{Shrinks, State, Window};
+use super::status::status_of;
 use super::table::Files;
-use crate::host::kernel;
-use crate::steps::caps::FREED;
+use crate::host::kernel::{self, PAGE};
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The behaviour of a file system for calls that must not wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Everything is in memory: nothing waits for a device.
-    Memory,
-    /// Cached data is found without waiting, and the kernel reports what is not cached.
-    Cached,
-    /// The same, but the first change of a file may copy all of it from a lower layer.
-    Layered,
-    /// Any call may wait for ever: a network, a program.
-    Slow,
-}
-
-impl Class {
-    /// The class of the file system that a file is on.
-    pub(crate) fn of(file: BorrowedFd<'_>) -> Result<Self> {
-        const TMPFS: u64 = 0x0102_1994;
-        const RAMFS: u64 = 0x8584_58f6;
-        const EXT: u64 = 0xef53;
-        const XFS: u64 = 0x5846_5342;
-        const BTRFS: u64 = 0x9123_683e;
-        const F2FS: u64 = 0xf2f5_2010;
-        const OVERLAY: u64 = 0x794c_7630;
-        Ok(match kernel::file_system(file)? {
-            TMPFS | RAMFS => Self::Memory,
-            EXT | XFS | BTRFS | F2FS => Self::Cached,
-            OVERLAY => Self::Layered,
-            _ => Self::Slow,
-        })
-    }
-}
 
 /// An open file of the host's. Its last reference is never dropped on the cell's thread, unless the file
 /// is [small](Node::is_cheap_to_close).
@@ -93,20 +61,6 @@ impl Drop for Node {
             files.account().disk().closing(identity, self.fd.as_fd());
         }
     }
-}
-
-/// A file that is no larger frees few pages if its last name has gone.
-const SMALL: u64 = FREED.most;
-
-/// Whether closing a file of this status takes a bounded time, even if it was removed: it is no
-/// regular file, or a small one.
-pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
-    kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
-}
-
-/// The kind of file that a status is of.
-pub(crate) fn kind_of(status: &Statx) -> FileType {
-    FileType::from_raw_mode(status.stx_mode.into())
 }
 
 impl Node {

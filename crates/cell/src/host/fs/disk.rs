@@ -8,17 +8,14 @@
 //! Writes of one tenant may be concurrent. Calls that shrink or remove files are exclusive, so that
 //! they never overlap the measurement of a write.
 
-use super::descriptor::{Node, kind_of};
-use super::pages::{Lent, PAGE};
-use super::path::Site;
+use super::class::{Site, kind_of};
 use super::status::device;
-use super::table::Files;
-use crate::host::kernel;
+use crate::host::kernel::{self, PAGE};
 use crate::refusals::{Refusals, Reservation};
 use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
@@ -62,7 +59,7 @@ struct Seen {
 pub(crate) struct Disk {
     limit: leasehold_lease::Disk,
     refusals: Arc<Refusals>,
-    bytes: AtomicU64,
+    pub(super) bytes: AtomicU64,
     files: AtomicU64,
     /// Taken shared by calls that grow or open files, exclusively by calls that shrink them.
     order: RwLock<()>,
@@ -78,7 +75,7 @@ fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
     }
 }
 
-fn give(counter: &AtomicU64, count: u64) {
+pub(super) fn give(counter: &AtomicU64, count: u64) {
     let sub = |taken: u64| Some(taken.saturating_sub(count));
     // It has always something to answer.
     let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, sub);
@@ -139,7 +136,7 @@ impl Disk {
     ///
     /// # Errors
     /// `DQUOT` when the tenant has added as many as it may.
-    fn take(&self, bytes: u64) -> Result<()> {
+    pub(super) fn take(&self, bytes: u64) -> Result<()> {
         take(&self.bytes, bytes, self.limit.bytes.get()).inspect_err(|_| {
             let enough = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
             self.refusals.record(Reservation::DiskBytes, enough);
@@ -257,92 +254,6 @@ impl Disk {
             // It was of this size a moment ago.
             let _ = kernel::resize(file, before.bytes);
         })
-    }
-}
-
-/// The disk space that a write may take, charged before the write. Dropping it refunds the unused
-/// part.
-#[must_use = "what is taken is for a write"]
-pub(crate) struct Growth {
-    /// Nothing is limited of a file that is not the tenant's.
-    taken: Option<Taken>,
-}
-
-struct Taken {
-    files: Arc<Files>,
-    bytes: u64,
-    lent: Lent,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        give(&self.files.account().disk().bytes, self.bytes);
-    }
-}
-
-impl Growth {
-    /// Takes what writing `bytes` to a file may need. To be called on the cell's thread.
-    ///
-    /// # Errors
-    /// `DQUOT` when the lease does not allow for it.
-    pub(crate) fn take(node: &Node, bytes: usize) -> Result<Self> {
-        let Some(files) = node.files() else {
-            return Ok(Self { taken: None });
-        };
-        // It may begin and end in the middle of a page.
-        let most = (bytes.div_ceil(PAGE) + 1) * PAGE;
-        let lent = files.grown().lend(most);
-        let lent = lent.map_err(|_| Errno::DQUOT)?;
-        let most = most as u64;
-        files.account().disk().take(most)?;
-        Ok(Self {
-            taken: Some(Taken {
-                files: files.clone(),
-                bytes: most,
-                lent,
-            }),
-        })
-    }
-
-    /// Makes a write and counts what it took; `None` if that cannot be done here and now.
-    ///
-    /// # Errors
-    /// When it is not known what the file takes; nothing is written then.
-    pub(super) fn write<T>(
-        self,
-        site: Site,
-        node: &Node,
-        write: impl FnOnce() -> T,
-    ) -> Option<Result<T>> {
-        let Some(mut taken) = self.taken else {
-            return Some(Ok(write()));
-        };
-        let files = taken.files.clone();
-        let disk = files.account().disk();
-        let _together = disk.together(site)?;
-        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
-        let before = match size() {
-            Ok(before) => before,
-            Err(errno) => return Some(Err(errno)),
-        };
-        let written = write();
-        let grown = match size() {
-            Ok(after) if after >= before => after - before,
-            // Another tenant may have made it smaller: what this one took is not known.
-            Ok(_) | Err(_) => taken.bytes,
-        };
-        match taken.bytes.checked_sub(grown) {
-            // It is given back with the rest.
-            Some(rest) => taken.bytes = rest,
-            // A file system may take more than it was given. It is taken already.
-            None => {
-                disk.bytes.fetch_add(grown - taken.bytes, Ordering::AcqRel);
-                taken.bytes = 0;
-            }
-        }
-        let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
-        taken.lent.move_to(&mut node.grown(), pages);
-        Some(Ok(written))
     }
 }
 

@@ -10,7 +10,7 @@
 //! File systems that may never answer ([`Class::Slow`]) are left out: nothing of theirs is done on the cell's
 //! thread, and none of their locks is another's.
 
-use super::descriptor::Class;
+use super::class::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -3,9 +3,11 @@
 use super::account::Account;
 use super::attempt::Try;
 use super::change::{self, Effect, PairChange};
-use super::descriptor::{Class, Mode as OpenMode, Node};
+use super::class::{Class, Site};
+use super::descriptor::{Mode as OpenMode, Node};
 use super::open::Request;
-use super::path::{Site, attempt_status};
+use super::pace::Permit;
+use super::path::attempt_status;
 use super::table::Table;
 use crate::host::io::Io;
 use crate::host::kernel;
@@ -169,7 +171,10 @@ fn names_that_are_known_are_made_and_removed_without_another_thread() {
     bench.look(c"h");
     assert!(bench.pairs(c"g", c"h", PairChange::Link));
     assert!(bench.unlinks(c"g") && bench.unlinks(c"h"));
-    assert!(bench.removes_directory(c"d"));
+    assert!(
+        !bench.removes_directory(c"d"),
+        "of a directory it is never known how much it frees"
+    );
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn names_that_the_disk_would_have_to_be_asked_for_are_left_to_another_thread() {
     let Some(bench) = bench() else { return };
     let name = std::ffi::CString::new(format!("never-{}", std::process::id())).expect("a name");
     assert!(!bench.makes_directory(&name));
-    assert!(bench.removes_directory(&name));
+    assert!(!bench.removes_directory(&name));
 }
 
 #[test]
@@ -264,6 +269,31 @@ fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller
         .expect("at once")
         .expect("resized");
     assert!(is_measured(Some(5), 1));
+}
+
+#[test]
+fn nothing_waits_here_for_what_another_thread_has_locked() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    for name in [c"f", c"g"] {
+        bench.look(name);
+    }
+    let (file, _) = bench.open(WRITE, c"f");
+    let (other, _) = bench.open(WRITE, c"g");
+    bench.look(c"d");
+    let writes = |node: &Node| {
+        bench.rest();
+        Permit::for_write(node, 10).is_some()
+    };
+    assert!(writes(&file) && writes(&other));
+    let cut = file.elsewhere();
+    assert!(!writes(&file) && writes(&other));
+    assert!(!bench.makes_directory(c"d"));
+    assert!(!bench.unlinks(c"g"));
+    drop(cut);
+    assert!(writes(&file));
+    bench.look(c"e");
+    assert!(bench.makes_directory(c"e"));
 }
 
 #[test]

@@ -8,12 +8,15 @@
 //! every processor (`synchronize_rcu`, 4 to 17 ms). So it is made large enough when descriptors are promised, on the
 //! controller's thread.
 
-use super::account::CLOSING;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::pipe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
+
+/// Descriptors of a tenant that may wait to be closed while it opens others, in addition to its
+/// limit.
+pub(crate) const CLOSING: u32 = 32;
 
 /// Descriptors that no tenant gets: those of cells, programs, the swap file, and the controller.
 const RESERVE: u64 = 256;

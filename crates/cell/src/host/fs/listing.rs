@@ -3,7 +3,8 @@
 //! A cookie is the host kernel's number of a position in the directory. Any number that a guest
 //! passes is used in its own directory only.
 
-use super::descriptor::{Class, Node};
+use super::class::Class;
+use super::descriptor::Node;
 use super::status::{device, file_type, number};
 use crate::host::kernel;
 use rustix::fs::{FileType, RawDir, StatxFlags};
@@ -136,7 +137,7 @@ fn listed_type(kind: FileType) -> Filetype {
 fn identity(directory: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<(Filetype, u64)>> {
     match kernel::status_at(directory, name, StatxFlags::BASIC_STATS) {
         Ok(status) => {
-            let kind = listed_type(super::descriptor::kind_of(&status));
+            let kind = listed_type(super::class::kind_of(&status));
             Ok(Some((kind, number(device(&status), status.stx_ino))))
         }
         Err(Errno::NOENT) => Ok(None),
@@ -161,7 +162,8 @@ impl Text for std::ffi::CStr {
 #[cfg(test)]
 mod tests {
     use super::{MOST_BYTES, Window, last_cookie};
-    use crate::host::fs::descriptor::{Class, Node};
+    use crate::host::fs::class::Class;
+    use crate::host::fs::descriptor::Node;
     use rustix::fs::FileType;
     use std::fs::File;
 

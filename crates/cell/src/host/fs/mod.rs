@@ -10,9 +10,11 @@
 pub(crate) mod account;
 pub(crate) mod attempt;
 pub(crate) mod change;
+pub(crate) mod class;
 pub(crate) mod descriptor;
 pub(crate) mod disk;
 pub(crate) mod elsewhere;
+pub(crate) mod growth;
 #[cfg(test)]
 mod here;
 pub(crate) mod limit;
@@ -29,5 +31,5 @@ pub(crate) mod table;
 pub(crate) mod transfer;
 pub(crate) mod window;
 
-/// Most bytes that are read or written in one step: some 15 µs on the file systems of [`descriptor::Class`].
+/// Most bytes that are read or written in one step: some 15 µs on the file systems of [`class::Class`].
 pub(crate) const STEP: usize = 64 << 10;

@@ -1,10 +1,11 @@
 //! Opening files beneath a directory.
 
 use super::attempt::Try;
-use super::descriptor::{Class, Mode, Node};
+use super::class::{Class, Site};
+use super::descriptor::{Mode, Node};
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
-use super::path::{self, Site};
+use super::path;
 use super::table::Files;
 use rustix::fs::{FileType, OFlags, Statx};
 use rustix::io::{Errno, Result};

@@ -6,7 +6,8 @@
 //! a step that took long, other threads make the changes for a while. Writes and changes of names
 //! are paced apart: making a directory takes some file systems longer than a step may.
 
-use super::descriptor::{Class, Node};
+use super::class::Class;
+use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
 use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
 use crate::steps::CEILING_NS;
@@ -217,7 +218,7 @@ pub(super) fn start_again() {
 mod tests {
     use super::{Began, Kind, Pace, Permit};
     use crate::clock::monotonic_ns;
-    use crate::host::fs::descriptor::Class;
+    use crate::host::fs::class::Class;
     use std::thread::sleep;
     use std::time::Duration;
 

@@ -5,15 +5,13 @@
 //! descriptor is closed, because closing a file without a name frees its pages. Charges are at high
 //! water: returned pages are used again.
 
+use crate::host::kernel::PAGE;
 use crate::local;
 use crate::meter::Held;
 use leasehold_kernel::TenantId;
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
 
 /// The pages of one execution.
 #[derive(Debug)]

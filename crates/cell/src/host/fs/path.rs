@@ -2,11 +2,12 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::descriptor::{Class, Node, is_cheap_to_close, kind_of};
+use super::class::{Class, Site, is_cheap_to_close, kind_of};
+use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
+use super::status::FIELDS;
 use crate::host::answer::Answer;
 use crate::host::kernel;
-use crate::steps::caps::CHANGED_PATH;
 use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
@@ -38,46 +39,6 @@ pub(crate) fn with_c_str<R>(path: &[u8], with: impl FnOnce(&CStr) -> Answer<R>) 
         return with(path.map_err(|_| GuestErrno::Inval)?);
     }
     with(&CString::new(path).map_err(|_| GuestErrno::Inval)?)
-}
-
-/// The thread of a call, which determines whether it may wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Site {
-    /// On the cell's thread, in a directory of this class.
-    Cell(Class),
-    /// On a thread that may block.
-    Blocking,
-}
-
-impl Site {
-    /// Whether a change of what this path leads to may be made here.
-    pub(super) fn takes(self, path: &CStr) -> bool {
-        self == Self::Blocking || path.count_bytes() as u64 <= CHANGED_PATH.most
-    }
-
-    fn resolve(self) -> ResolveFlags {
-        // A file system that is mounted below may be of another class. A chain of 39 links of 4 KiB
-        // each turns the shortest path into a walk of 30,000 names.
-        let short = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        match self {
-            Self::Cell(Class::Memory) => short,
-            Self::Cell(Class::Cached | Class::Layered | Class::Slow) => {
-                short | ResolveFlags::CACHED
-            }
-            Self::Blocking => ResolveFlags::empty(),
-        }
-    }
-
-    /// Whether an error means that a thread that may block has to repeat the call.
-    pub(crate) fn is_undecided(self, errno: Errno) -> bool {
-        match self {
-            Self::Cell(Class::Memory) => matches!(errno, Errno::XDEV | Errno::LOOP),
-            Self::Cell(Class::Cached | Class::Layered | Class::Slow) => {
-                matches!(errno, Errno::AGAIN | Errno::XDEV | Errno::LOOP)
-            }
-            Self::Blocking => false,
-        }
-    }
 }
 
 /// Opens what `path` leads to; the file and its status.
@@ -125,9 +86,6 @@ fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
     };
     Ok((Node::new(fd, kind_of(&status), class), status))
 }
-
-/// The fields of a status that guests see.
-const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// The status of what `path` leads to. The second part is the file, if closing it could take long.
 pub(crate) fn status(
@@ -187,11 +145,6 @@ pub(crate) fn attempt_status(
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
         Ok(status(Site::Blocking, start.as_fd(), &path, follow)?.0)
     })
-}
-
-/// The status of an open file.
-pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
-    kernel::status(file, FIELDS)
 }
 
 /// Finds what `path` leads to, without opening it.

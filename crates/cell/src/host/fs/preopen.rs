@@ -1,6 +1,7 @@
 //! The directories of a lease.
 
-use super::descriptor::{Class, Mode, Node, Open};
+use super::class::Class;
+use super::descriptor::{Mode, Node, Open};
 use super::table::Table;
 use crate::host::kernel;
 use leasehold_kernel::Errno;
@@ -20,7 +21,7 @@ impl Preopen {
     /// Opens a directory of the host's.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist or cannot be opened.
     pub(crate) fn open(path: &Path, name: &str, may_change: bool) -> rustix::io::Result<Self> {
         let fd = kernel::open_ambient(path)?;
         let class = Class::of(fd.as_fd())?;

@@ -42,7 +42,7 @@ impl ReadAhead {
     pub(super) fn go_on(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset.saturating_add(bytes);
-        let goes_on = window.contains(&offset) || window.end == offset;
+        let goes_on = window.contains(&offset) || (window.end == offset && offset > 0);
         if bytes == 0 || !goes_on {
             *window = offset..end;
             return;
@@ -59,7 +59,8 @@ impl ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::{AHEAD, ReadAhead};
-    use crate::host::fs::descriptor::{Class, Node};
+    use crate::host::fs::class::Class;
+    use crate::host::fs::descriptor::Node;
     use crate::host::fs::transfer::{Tried, read_now};
     use rustix::fs::FileType;
     use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};

@@ -1,13 +1,23 @@
 //! The status of a file, as a guest sees it.
 
+use super::class::kind_of;
 use crate::host::answer::Answer;
-use crate::host::fs::descriptor::kind_of;
+use crate::host::kernel;
 use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::io::Result;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::fd::BorrowedFd;
 use wasmtime_wasi::p1::types::{Errno, Filetype};
 
-/// The number that a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same
-/// file.
+/// The fields of a status that guests see.
+pub(super) const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// The status of an open file.
+pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
+    kernel::status(file, FIELDS)
+}
+
+/// What a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same file.
 pub(crate) fn number(device: u64, inode: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (device, inode).hash(&mut hasher);

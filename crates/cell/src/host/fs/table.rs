@@ -4,8 +4,10 @@
 //! water, [`CHUNK`] at a time, before they exist.
 
 use super::account::Account;
-use super::descriptor::{Class, Descriptor, Node, Open};
-use super::pages::{Lent, PAGE, Pages};
+use super::class::Class;
+use super::descriptor::{Descriptor, Node, Open};
+use super::pages::{Lent, Pages};
+use crate::host::kernel::PAGE;
 use crate::local;
 use crate::meter::Held;
 use leasehold_kernel::TenantId;

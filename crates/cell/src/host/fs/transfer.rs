@@ -1,10 +1,10 @@
 //! Moving bytes between files and the memory of a guest, a step at a time.
 
 use super::STEP;
-use super::descriptor::{Class, Node};
-use super::disk::Growth;
+use super::class::{Class, Site};
+use super::descriptor::Node;
+use super::growth::Growth;
 use super::pace::Permit;
-use super::path::Site;
 use crate::host::answer::{Answer, Fail};
 use crate::host::kernel;
 use rustix::io::{Errno, Result};

@@ -4,8 +4,9 @@
 //! directory is read as a whole: a listing keeps the kernel's number of the position where its
 //! window ends, and reads the next window from there.
 
-use super::descriptor::kind_of;
+use super::class::kind_of;
 use crate::host::kernel;
+use crate::steps::caps;
 use rustix::fs::{FileType, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
@@ -13,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes that are read at once: some hundred entries.
-pub(crate) const WINDOW: usize = 3 << 10;
+pub(crate) const WINDOW: usize = caps::WINDOW.size();
 
 /// A position in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

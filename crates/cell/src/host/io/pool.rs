@@ -410,13 +410,20 @@ impl Job {
     fn run(self) {
         let began = thread_cpu_ns();
         let work = self.work;
+        let is_call = self.closes == 0;
+        if is_call {
+            self.account.call_begins();
+        }
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
         let took = thread_cpu_ns() - began;
-        match self.closes {
-            0 => self.account.called_for(took),
-            _ => self.account.closed_for(took),
+        match is_call {
+            true => {
+                self.account.call_ends();
+                self.account.called_for(took);
+            }
+            false => self.account.closed_for(took),
         }
         self.account.closed(self.closes);
     }
@@ -483,6 +490,24 @@ mod tests {
             assert!(began.elapsed() < SOON);
             std::thread::sleep(Duration::from_millis(1));
         }
+        io.stop();
+    }
+
+    #[test]
+    fn an_account_knows_the_calls_that_have_not_returned() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let tenant = account(&io).expect("a promise");
+        let wait_for = |calls: u32| {
+            let began = std::time::Instant::now();
+            while tenant.calls_under_way() != calls {
+                assert!(began.elapsed() < SOON);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (begun, _waiting) = hang(&tenant, MOST_PER_TENANT);
+        wait_for(MOST_PER_TENANT as u32);
+        drop(begun);
+        wait_for(0);
         io.stop();
     }
 

@@ -1,15 +1,17 @@
 //! Functions that move data: between files or streams and the guest's memory, and directories to it.
 
+use super::call::{Call, Finish, answered};
 use super::memory::parts;
-use super::{Call, Finish, answered, make_way};
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::STEP;
-use crate::host::fs::descriptor::{Class, Descriptor, Open};
-use crate::host::fs::disk::Growth;
+use crate::host::fs::class::Class;
+use crate::host::fs::descriptor::{Descriptor, Open};
+use crate::host::fs::growth::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
+use crate::host::way::make_way;
 use rustix::fs::StatxFlags;
 use std::future::poll_fn;
 use std::os::fd::AsFd as _;
@@ -246,7 +248,7 @@ fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     loop {
         let result = read_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => {}
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -435,7 +437,7 @@ fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answe
     loop {
         let result = write_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !crate::preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => {}
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -554,7 +556,7 @@ async fn read_window_elsewhere(caller: &mut Caller<'_, Guest>, listing: &Listing
         });
         finish
     });
-    super::elsewhere(caller, Box::new(list)).await
+    super::call::elsewhere(caller, Box::new(list)).await
 }
 
 /// Lists until the call would wait or the guest is to be preempted; returns true when the listing
@@ -574,7 +576,7 @@ fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<b
         if list_step(caller, listing)? {
             return Ok(true);
         }
-        if crate::preempt::fired() || !read_window(caller, listing)? {
+        if leasehold_preempt::fired() || !read_window(caller, listing)? {
             return Ok(false);
         }
     }

@@ -1,10 +1,11 @@
 //! Functions on descriptors that move no data.
 
+use super::call::{Attempt, respond, respond_plainly};
 use super::memory::parts;
-use super::{Attempt, respond, respond_plainly};
 use crate::guest::Guest;
 use crate::host::answer::Answer;
-use crate::host::fs::descriptor::{Class, Descriptor, Open};
+use crate::host::fs::class::Class;
+use crate::host::fs::descriptor::{Descriptor, Open};
 use crate::host::fs::status::{file_type, of_file, of_stream};
 use crate::host::kernel;
 use rustix::fs::{Advice, FileType, StatxFlags, Timespec, UTIME_NOW, UTIME_OMIT};

@@ -5,105 +5,24 @@
 //! `EMFILE`, and a FIFO is opened without waiting for its other end.
 //!
 //! Functions that never wait are linked as such: no future is made for them. The others try without
-//! waiting first ([`Attempt`]).
+//! waiting first ([`call::Attempt`]).
 
+mod call;
 mod data;
 mod descriptors;
 mod memory;
 mod paths;
 mod poll;
 mod process;
-mod state;
+pub(crate) mod state;
 
-pub(crate) use state::{Environment, State};
-
-use super::answer::{Answer, to_guest};
-use super::fs::attempt::Try;
-use super::io;
-use super::way::make_way;
+use super::answer::to_guest;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use call::after;
 use wasmtime::{Caller, Linker, Result};
 
 const MODULE: &str = "wasi_snapshot_preview1";
-
-/// The rest of a call on the cell's thread, after its job is done.
-type Finish = Box<dyn FnOnce(&mut Caller<'_, Guest>) -> Answer + Send>;
-
-/// The work of a thread that may block.
-type Work = Box<dyn FnOnce() -> Finish + Send>;
-
-/// The result of a first try.
-enum Attempt {
-    /// It was done.
-    Done,
-    /// It might wait: another thread does it.
-    Elsewhere(Work),
-}
-
-/// Delivers an answer to the guest, now or when the job is done.
-fn respond<T: Send + 'static>(
-    caller: &mut Caller<'_, Guest>,
-    tried: Try<T>,
-    finish: impl FnOnce(&mut Caller<'_, Guest>, T) -> Answer + Send + 'static,
-) -> Answer<Attempt> {
-    match tried {
-        Try::Done(result) => {
-            finish(caller, result?)?;
-            Ok(Attempt::Done)
-        }
-        Try::Elsewhere(work) => Ok(Attempt::Elsewhere(Box::new(move || {
-            let result = work();
-            Box::new(move |caller| finish(caller, result?))
-        }))),
-    }
-}
-
-/// The same for answers without a value.
-fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
-    respond(caller, tried, |_, ()| Ok(()))
-}
-
-/// The future of a call.
-type Call<'a> = Box<dyn Future<Output = Result<i32>> + Send + 'a>;
-
-/// The future of a call that was done: it has no size, so that it takes no memory.
-struct Success;
-
-impl Future for Success {
-    type Output = Result<i32>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<i32>> {
-        Poll::Ready(Ok(0))
-    }
-}
-
-/// The future of a call that was answered.
-fn answered<'a>(answer: Answer) -> Call<'a> {
-    match answer {
-        Ok(()) => Box::new(Success),
-        Err(fail) => Box::new(std::future::ready(to_guest(Err(fail)))),
-    }
-}
-
-/// The rest of a call after its first try.
-fn after<'a>(mut caller: Caller<'a, Guest>, attempt: Answer<Attempt>) -> Call<'a> {
-    match attempt {
-        Ok(Attempt::Done) => answered(Ok(())),
-        Err(fail) => answered(Err(fail)),
-        Ok(Attempt::Elsewhere(work)) => {
-            Box::new(async move { to_guest(elsewhere(&mut caller, work).await) })
-        }
-    }
-}
-
-async fn elsewhere(caller: &mut Caller<'_, Guest>, work: Work) -> Answer {
-    let account = caller.data_mut().preview1()?.account().clone();
-    let finish = io::run(&account, work).await;
-    finish(caller)
-}
 
 /// Links functions that never wait.
 macro_rules! prompt {

@@ -4,15 +4,16 @@
     reason = "the functions of preview 1 have those that its interface says"
 )]
 
+use super::call::{Attempt, respond, respond_plainly};
 use super::descriptors::{flags, times};
 use super::memory::parts;
-use super::{Attempt, respond, respond_plainly};
 use crate::guest::Guest;
 use crate::host::answer::Answer;
 use crate::host::fs::change::{self, Effect, PairChange};
+use crate::host::fs::class::Site;
 use crate::host::fs::descriptor::{Descriptor, Mode, Open};
 use crate::host::fs::open::Request;
-use crate::host::fs::path::{self, Site, with_c_str};
+use crate::host::fs::path::{self, with_c_str};
 use crate::host::fs::status::of_file;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;

@@ -3,13 +3,14 @@
 //! A set of clocks is the earliest of them; files are always ready; standard input is the one descriptor
 //! that can make a guest wait.
 
+use super::call::Call;
 use super::descriptors::size_of;
 use super::memory::parts;
-use super::{Call, make_way};
 use crate::clock;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, to_guest};
 use crate::host::fs::descriptor::Descriptor;
+use crate::host::way::make_way;
 use crate::steps::caps;
 use crate::wasi::poll::sleep_until;
 use std::future::poll_fn;

@@ -1,9 +1,11 @@
 //! Arguments, clocks, random numbers, and the end.
 
+use super::call::{Call, answered};
 use super::memory::parts;
-use super::{Call, State, answered, make_way};
+use super::state::State;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
+use crate::host::way::make_way;
 use crate::steps::{caps, mark, step};
 use rand::Rng as _;
 use rustix::time::{ClockId, clock_getres, clock_gettime};

@@ -1,6 +1,6 @@
 //! Conversions between the host kernel's values and those of the interface.
 
-use crate::host::fs::descriptor::kind_of;
+use crate::host::fs::class::kind_of;
 use crate::host::fs::status::{device, number};
 use rustix::fs::{
     Advice as HostAdvice, FileType, Statx, StatxFlags, StatxTimestamp, Timespec, UTIME_NOW,

@@ -1,20 +1,21 @@
 //! The functions on descriptors.
 
 use super::convert::{advice, identity, metadata_hash, stat, times};
+use super::directory;
+use super::files::{Streamed, fail};
 use super::input::FileInput;
 use super::output::{FileOutput, Place};
-use super::{Streamed, directory, fail};
 use crate::host::fs::change::{self, Effect, PairChange};
 use crate::host::fs::descriptor::{Mode, Open};
-use crate::host::fs::disk::Growth;
+use crate::host::fs::growth::Growth;
 use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, MOST_BYTES};
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io;
 use crate::steps::caps::TRANSFER;
 use crate::steps::{mark, step};
-use crate::wasi::Wasi;
 use crate::wasi::table::TableCharge;
+use crate::wasi::view::Wasi;
 use std::ffi::CString;
 use std::sync::Arc;
 use wasmtime::component::Resource;

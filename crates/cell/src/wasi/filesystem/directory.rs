@@ -5,15 +5,17 @@
 //! fixed size on the directory, charged before anything is read into it, and refilled when the
 //! guest has reached its end.
 
-use super::fail;
+use super::files::fail;
 use crate::guest::Guest;
-use crate::host::fs::descriptor::{Class, Node};
+use crate::host::fs::class::Class;
+use crate::host::fs::descriptor::Node;
 use crate::host::fs::window::{self, Place, Verdict, WINDOW};
 use crate::host::io;
 use crate::local;
+use crate::wasi::objects::Listing;
 use crate::wasi::rep;
 use leasehold_kernel::Errno;
-use leasehold_reclaim::{Extent, Handle};
+use leasehold_reclaim::Handle;
 use rustix::fs::FileType;
 use std::os::fd::AsFd as _;
 use wasmtime::Result;
@@ -23,18 +25,6 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
-
-/// A listing: entries of (kind, length of the name, name) in `window`, of which `next` is the
-/// next, and where in the directory the next window begins.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Listing {
-    window: Extent,
-    used: usize,
-    next: usize,
-    place: Place,
-    /// The directory's number in the guest's table, which no other descriptor has.
-    directory: u32,
-}
 
 /// Begins to list the directory with this number; nothing is read yet.
 pub(super) fn open(guest: &mut Guest, directory: u32) -> FsResult<Resource<DirectoryEntryStream>> {

@@ -3,11 +3,13 @@
 //! Cached data is read when the guest requests it. Other data is read ahead by another thread, a
 //! page at a time, or, when the guest waits for it, as much as it requested.
 
-use super::Streamed;
-use crate::host::fs::descriptor::{Class, Node};
-use crate::host::fs::pages::{Lent, PAGE};
+use super::files::Streamed;
+use crate::host::fs::class::Class;
+use crate::host::fs::descriptor::Node;
+use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
+use crate::host::kernel::PAGE;
 use crate::host::way::make_way;
 use bytes::Bytes;
 use rustix::io::{Errno, Result};

@@ -4,26 +4,25 @@
 //! most 4,095 bytes, a call moves at most 64 KiB, a descriptor beyond the lease's limit is
 //! `insufficient-memory`, and a FIFO is opened without waiting for its other end.
 //!
-//! A descriptor is a number in the execution's [table](Table), as in preview 1. Streams are in the engine's
+//! A descriptor is a number in the execution's [table](crate::host::fs::table), as in preview 1. Streams are in the engine's
 //! resource table, and hold no bytes between calls but for what waits ([`pages`](crate::host::fs::pages)).
 
 mod convert;
 mod descriptor;
 pub(crate) mod directory;
+pub(crate) mod files;
 mod input;
 mod output;
 
-use super::Wasi;
+use super::view::{OfGuest, Wasi};
 use crate::guest::Guest;
 use crate::host::fs::account::Account;
 use crate::host::fs::attempt::Try;
-use crate::host::fs::descriptor::{Descriptor as Entry, Node, Open};
-use crate::host::fs::preopen::Preopen;
-use crate::host::fs::table::{Files, Table};
-use crate::steps::caps::TRANSFER;
+use crate::host::fs::descriptor::{Node, Open};
 use crate::steps::{mark, step};
-use convert::{code, io_code};
-use leasehold_kernel::{Errno, TenantId};
+use convert::io_code;
+use files::{FileSystem, fail};
+use leasehold_kernel::Errno;
 use std::sync::Arc;
 use wasmtime::component::Resource;
 use wasmtime::error::Context as _;
@@ -31,91 +30,6 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::p2::{FsError, FsResult, IoError};
-
-/// The files of a component.
-pub(crate) struct FileSystem {
-    table: Table,
-    /// The directories of the lease: their numbers in the table, which no guest is given.
-    preopens: Vec<u32>,
-    /// Most bytes of a transfer.
-    most: usize,
-}
-
-impl FileSystem {
-    /// The files of an execution that begins with these directories, and one of whose calls may hold
-    /// `call_bytes` of the host's memory.
-    ///
-    /// # Errors
-    /// When the lease does not pay for their descriptors.
-    pub(crate) fn new(
-        (tenant, execution): (TenantId, u64),
-        account: Arc<Account>,
-        preopens: Vec<Preopen>,
-        call_bytes: u64,
-    ) -> Result<Self, Errno> {
-        let mut table = Table::new(tenant, execution, account);
-        let put = preopens
-            .into_iter()
-            .map(|preopen| preopen.put_into(&mut table));
-        let preopens = put.collect::<Result<_, _>>()?;
-        Ok(Self {
-            table,
-            preopens,
-            // At most 64 KiB.
-            most: call_bytes.clamp(1, TRANSFER.most) as usize,
-        })
-    }
-
-    fn entry(&self, number: u32) -> wasmtime::Result<&Open> {
-        match self.table.get(number) {
-            Ok(Entry::Open(open)) => Ok(open),
-            _ => Err(wasmtime::Error::msg("unknown descriptor")),
-        }
-    }
-
-    fn account(&self) -> &Arc<Account> {
-        self.table.account()
-    }
-}
-
-/// A file that a stream holds.
-struct Streamed {
-    /// There until it is dropped.
-    node: Option<Arc<Node>>,
-    files: Arc<Files>,
-    /// Most bytes of a transfer.
-    most: usize,
-    writes: bool,
-}
-
-impl Streamed {
-    fn new(system: &FileSystem, node: &Arc<Node>, writes: bool) -> Self {
-        node.hold();
-        Self {
-            node: Some(node.clone()),
-            files: system.table.files().clone(),
-            most: system.most,
-            writes,
-        }
-    }
-
-    fn account(&self) -> &Arc<Account> {
-        self.files.account()
-    }
-}
-
-impl Drop for Streamed {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.take() {
-            self.files.let_go(node, self.writes);
-        }
-    }
-}
-
-/// An errno of the host's, as the functions of the interface return it.
-fn fail(errno: rustix::io::Errno) -> FsError {
-    code(errno).into()
-}
 
 impl Wasi<'_> {
     fn system(&mut self) -> wasmtime::Result<&mut FileSystem> {
@@ -208,6 +122,6 @@ impl types::Host for Wasi<'_> {
 /// # Errors
 /// When a function is linked twice, which is a defect.
 pub(super) fn link(linker: &mut wasmtime::component::Linker<Guest>) -> wasmtime::Result<()> {
-    types::add_to_linker::<Guest, super::OfGuest>(linker, |guest| Wasi(guest))?;
-    preopens::add_to_linker::<Guest, super::OfGuest>(linker, |guest| Wasi(guest))
+    types::add_to_linker::<Guest, OfGuest>(linker, |guest| Wasi(guest))?;
+    preopens::add_to_linker::<Guest, OfGuest>(linker, |guest| Wasi(guest))
 }

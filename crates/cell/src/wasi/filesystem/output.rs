@@ -3,9 +3,9 @@
 //! A write that does not wait is made in the guest's call. A write that would wait is made by
 //! another thread, and its bytes are charged until it is done.
 
-use super::Streamed;
+use super::files::Streamed;
 use super::input::failed;
-use crate::host::fs::disk::Growth;
+use crate::host::fs::growth::Growth;
 use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};

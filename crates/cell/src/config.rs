@@ -1,0 +1,83 @@
+//! How a cell is set up.
+
+use crate::kill_bound::ends_contract;
+use crate::memory::HeldMemory;
+use crate::profile::Profile;
+use leasehold_preempt::Mechanism;
+use leasehold_reclaim::Mode;
+use leasehold_reserve::{Contract, Order, Shielding};
+use leasehold_wasm::artifact::CodeCache;
+use std::sync::Arc;
+
+/// How a cell is set up.
+#[derive(Debug, Clone)]
+pub struct CellConfig {
+    /// The core to pin the cell's thread to, if any.
+    pub cpu: Option<usize>,
+    /// The costs of reclaiming on this host.
+    pub profile: Profile,
+    /// Grouped, or object by object: the baseline of BRR fig. 7 and 8.
+    pub mode: Mode,
+    /// Most reclamation groups (tenants and their descendants) at a time.
+    pub max_groups: u32,
+    /// Most linear memories at a time; each is 4 GiB of address space.
+    pub max_memories: usize,
+    /// Address range of a top-level tenant's arena, bytes.
+    pub arena_bytes: usize,
+    /// How guests are preempted; by default as the environment variable `LEASEHOLD_PREEMPT` says.
+    pub preemption: Mechanism,
+    /// Most top-level tenants at a time.
+    pub max_tenants: u32,
+    /// The order of dispatch: fixed priorities, or the earliest deadline first.
+    pub order: Order,
+    /// Whether the cell's thread asks for real-time priority, so that no other program of the host
+    /// takes time from reservations ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
+    pub realtime: bool,
+    /// Whether admission is tested: a tenant is refused if its reservation, or that of any other
+    /// tenant, could then not be kept.
+    pub admission: bool,
+    /// How timeouts are handled: shielded, or eager, the naive way that attacks exploit, as a
+    /// baseline.
+    pub shielding: Shielding,
+    /// The processor reservation for ends of background tenants, which bounds these ends too. It
+    /// exists as long as the tenants' reservations leave room for it. `None`: background tenants
+    /// end in time that no reservation uses.
+    pub ends: Option<Contract>,
+    /// The host memory that the cell holds. `None`: the cell holds no memory, memory reservations
+    /// are limits only, and no tenant pages.
+    pub memory: Option<HeldMemory>,
+    /// Whether the cell keeps how long each host step took, for calibration
+    /// ([`Cell::take_step_samples`](crate::Cell::take_step_samples)).
+    pub sample_steps: bool,
+    /// Whether the message of a trap names the functions on the stack. The engine walks the whole
+    /// stack for it, in a step of up to 2 ms that no tenant is charged for. Only a cell without
+    /// isolation requirements among its tenants sets this.
+    pub backtraces: bool,
+    /// Where compiled programs are kept between runs; `None` compiles every time.
+    pub code_cache: Option<Arc<CodeCache>>,
+}
+
+impl CellConfig {
+    /// A cell of up to 1,024 tenants that charges what `profile` says.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            cpu: None,
+            profile,
+            mode: Mode::Grouped,
+            max_groups: 1 << 16,
+            max_memories: 1024,
+            arena_bytes: 1 << 30,
+            preemption: Mechanism::from_environment(),
+            max_tenants: 4096,
+            order: Order::FixedPriority,
+            realtime: false,
+            admission: true,
+            shielding: Shielding::Shielded,
+            ends: Some(ends_contract()),
+            memory: None,
+            sample_steps: false,
+            backtraces: false,
+            code_cache: None,
+        }
+    }
+}

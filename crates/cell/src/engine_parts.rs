@@ -1,0 +1,15 @@
+//! An engine, and what was made for it.
+
+use crate::linkers::Linkers;
+use crate::mappings::Mappings;
+use leasehold_preempt::Companion;
+use wasmtime::Engine;
+
+/// An engine, and what its programs need.
+pub(crate) struct EngineParts {
+    pub(crate) engine: Engine,
+    pub(crate) linkers: Linkers,
+    pub(crate) companion: Companion,
+    /// What its pool of stacks may take.
+    pub(crate) _mappings: Mappings,
+}

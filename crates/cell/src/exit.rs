@@ -1,0 +1,29 @@
+//! How a program ends.
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned, or called exit, with this code.
+    Code(i32),
+    /// It trapped; the message says where.
+    Trap(String),
+    /// It requested something beyond its lease, and the interface has no other way to refuse it.
+    Lease(String),
+    /// A page of its memory could not be fetched or backed; the message says why.
+    Memory(String),
+    /// It was ended from outside.
+    Killed,
+}
+
+impl Exit {
+    /// The code that a waiting tenant receives: the exit code, 134 for a trap, 135 for memory that
+    /// failed, 137 for a kill.
+    pub fn code(&self) -> i32 {
+        match self {
+            Exit::Code(code) => *code,
+            Exit::Trap(_) | Exit::Lease(_) => 134,
+            Exit::Memory(_) => 135,
+            Exit::Killed => 137,
+        }
+    }
+}

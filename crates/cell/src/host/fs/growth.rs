@@ -1,0 +1,98 @@
+//! What a write may add to a disk, taken before it is made.
+
+use super::class::Site;
+use super::descriptor::Node;
+use super::disk::give;
+use super::pages::Lent;
+use super::table::Files;
+use crate::host::kernel::{self, PAGE};
+use rustix::io::{Errno, Result};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The disk space that a write may take, charged before the write. Dropping it refunds the unused
+/// part.
+#[must_use = "what is taken is for a write"]
+pub(crate) struct Growth {
+    /// Nothing is limited of a file that is not the tenant's.
+    taken: Option<Taken>,
+}
+
+struct Taken {
+    files: Arc<Files>,
+    bytes: u64,
+    lent: Lent,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        give(&self.files.account().disk().bytes, self.bytes);
+    }
+}
+
+impl Growth {
+    /// Takes what writing `bytes` to a file may need. To be called on the cell's thread.
+    ///
+    /// # Errors
+    /// `DQUOT` when the lease does not allow for it.
+    pub(crate) fn take(node: &Node, bytes: usize) -> Result<Self> {
+        let Some(files) = node.files() else {
+            return Ok(Self { taken: None });
+        };
+        // It may begin and end in the middle of a page.
+        let most = (bytes.div_ceil(PAGE) + 1) * PAGE;
+        let lent = files.grown().lend(most);
+        let lent = lent.map_err(|_| Errno::DQUOT)?;
+        let most = most as u64;
+        files.account().disk().take(most)?;
+        Ok(Self {
+            taken: Some(Taken {
+                files: files.clone(),
+                bytes: most,
+                lent,
+            }),
+        })
+    }
+
+    /// Makes a write and counts what it took; `None` if that cannot be done here and now.
+    ///
+    /// # Errors
+    /// When it is not known what the file takes; nothing is written then.
+    pub(super) fn write<T>(
+        self,
+        site: Site,
+        node: &Node,
+        write: impl FnOnce() -> T,
+    ) -> Option<Result<T>> {
+        let Some(mut taken) = self.taken else {
+            return Some(Ok(write()));
+        };
+        let files = taken.files.clone();
+        let disk = files.account().disk();
+        let _together = disk.together(site)?;
+        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
+        let before = match size() {
+            Ok(before) => before,
+            Err(errno) => return Some(Err(errno)),
+        };
+        let written = write();
+        let grown = match size() {
+            Ok(after) if after >= before => after - before,
+            // Another tenant may have made it smaller: what this one took is not known.
+            Ok(_) | Err(_) => taken.bytes,
+        };
+        match taken.bytes.checked_sub(grown) {
+            // It is given back with the rest.
+            Some(rest) => taken.bytes = rest,
+            // A file system may take more than it was given. It is taken already.
+            None => {
+                disk.bytes.fetch_add(grown - taken.bytes, Ordering::AcqRel);
+                taken.bytes = 0;
+            }
+        }
+        let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
+        taken.lent.move_to(&mut node.grown(), pages);
+        Some(Ok(written))
+    }
+}

@@ -1,0 +1,39 @@
+//! The areas of a cell that can be shared.
+
+use leasehold_lease::SharedPages;
+use leasehold_pager::AreaId;
+use std::collections::HashMap;
+
+/// The identity of a file and of its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) bytes: u64,
+    pub(super) modified: (i64, i64),
+}
+
+/// What an area holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Content {
+    /// The image with this digest.
+    Image([u8; 32]),
+    /// A file, as it was.
+    Data(Identity),
+}
+
+/// What an area holds, and how its sharers keep it.
+pub(super) type Key = (Content, SharedPages);
+
+/// The areas of a cell that can be shared.
+#[derive(Debug, Default)]
+pub(super) struct Shared(pub(super) HashMap<Key, SharedArea>);
+
+#[derive(Debug)]
+pub(super) struct SharedArea {
+    pub(super) area: AreaId,
+    pub(super) pages: u32,
+    /// Its name in reports.
+    pub(super) name: String,
+    pub(super) locked: bool,
+}

@@ -1,0 +1,129 @@
+//! Where regions are in linear memories, or were.
+
+use leasehold_kernel::{RegionId, RegionMapping, Selector, TenantId};
+use leasehold_pager::{AreaId, AttachmentId, PAGE};
+use leasehold_pager_linux::Paging;
+use leasehold_reclaim::GroupId;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+thread_local! {
+    /// The number of places in the memories of the cell: without any, no check is needed.
+    pub(super) static PLACES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the region that a capability allows to map, if any.
+pub(super) type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMapping>;
+
+/// The regions of a cell whose creators have them.
+#[derive(Debug, Default)]
+pub(super) struct Regions(pub(super) HashMap<RegionId, Created>);
+
+#[derive(Debug)]
+pub(super) struct Created {
+    pub(super) area: AreaId,
+    /// The top-level group of its creator, and where it has it.
+    pub(super) home: GroupId,
+    pub(super) at: AttachmentId,
+}
+
+/// A request to map a region.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) region: RegionId,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// The capability that allows it, and whether to write.
+    pub(crate) by: (TenantId, Selector),
+    pub(crate) writable: bool,
+}
+
+/// A place in a linear memory where a region is, or was.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Where the memory starts, and where the place does in it.
+    pub(super) memory: usize,
+    pub(super) offset: usize,
+    pub(super) pages: u32,
+    /// What is there.
+    pub(super) at: AttachmentId,
+    pub(super) shown: Shown,
+}
+
+/// The contents of a place.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shown {
+    /// This region, and afterwards these zeros.
+    Region(Request, AreaId),
+    /// The old contents are being removed. The region follows if it may still be mapped, otherwise
+    /// the zeros. If there are no zeros yet, they are made in the swap places of the removed pages.
+    Nothing(Option<Request>, Option<AreaId>),
+    /// Zeros, which are the program's to write to.
+    Zeros,
+}
+
+impl Request {
+    pub(super) fn pages(&self) -> u32 {
+        self.length.div_ceil(PAGE) as u32
+    }
+
+    /// Whether the capability allows it still.
+    pub(super) fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
+        let (tenant, selector) = self.by;
+        // Without its creator's memory the region cannot be mapped, even with a valid capability.
+        regions.0.contains_key(&self.region)
+            && allowed(tenant, selector).is_some_and(|mapping| {
+                mapping.region == self.region && (mapping.writable || !self.writable)
+            })
+    }
+}
+
+impl Regions {
+    /// Abandons a region that leaves the memory of its creator.
+    pub(super) fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
+        if self.0.get(&region).is_some_and(|created| created.at == at)
+            && let Some(created) = self.0.remove(&region)
+        {
+            // The area exists as long as a tenant has it.
+            let _ = paging.abandon(created.area);
+        }
+    }
+
+    /// Abandons the regions of an ending top-level tenant. Takes a step for each region of the
+    /// cell.
+    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
+        let ending = self.0.extract_if(|_, created| created.home == root);
+        for (_, created) in ending {
+            // The area exists as long as a tenant has it.
+            let _ = paging.abandon(created.area);
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn start(&self) -> *mut u8 {
+        (self.memory + self.offset) as *mut u8
+    }
+
+    /// The region is there, or is about to be.
+    pub(super) fn shows(&self, region: RegionId) -> bool {
+        match &self.shown {
+            Shown::Region(here, _) | Shown::Nothing(Some(here), _) => here.region == region,
+            Shown::Nothing(None, _) | Shown::Zeros => false,
+        }
+    }
+
+    /// What of it is shared with others.
+    pub(super) fn shared(&self) -> Option<AttachmentId> {
+        matches!(self.shown, Shown::Region(..)).then_some(self.at)
+    }
+
+    /// Forgets a place that is no longer in any memory.
+    pub(super) fn forget(self, paging: &Paging) {
+        PLACES.set(PLACES.get() - 1);
+        if let Shown::Region(_, zeros) | Shown::Nothing(_, Some(zeros)) = self.shown {
+            // They were never used.
+            let _ = paging.discard_area(zeros);
+        }
+    }
+}

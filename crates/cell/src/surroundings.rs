@@ -1,0 +1,62 @@
+//! What a program is given.
+
+use crate::steps::caps::{PATH, STRING_COUNT, STRINGS};
+use crate::wasi::stdio::{Input, Output};
+use leasehold_kernel::Errno;
+use std::path::PathBuf;
+
+/// Most arguments of an execution, and most variables: a program copies either in one step.
+const MOST_STRINGS: usize = STRING_COUNT.size();
+
+/// A directory of the host that a tenant may use.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    /// Path on the host.
+    pub host: PathBuf,
+    /// Path as the guest sees it.
+    pub guest: String,
+    /// Whether the guest may change it.
+    pub write: bool,
+}
+
+/// What a program is given by its embedder.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Arguments; the first is by custom the program's name.
+    pub args: Vec<String>,
+    /// Environment variables.
+    pub env: Vec<(String, String)>,
+    /// Directories.
+    pub dirs: Vec<Directory>,
+    /// Data sets that it can map, by name; only for tenants that page.
+    pub data: Vec<(String, PathBuf)>,
+    /// The directory, as the guest sees it, at which a component's relative paths begin by custom
+    /// (`wasi:cli/environment` `initial-cwd`); at most 4,096 bytes.
+    pub cwd: Option<String>,
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+}
+
+impl Surroundings {
+    /// Checks that arguments, variables and names of directories can be copied in a step.
+    pub(crate) fn check_strings(&self) -> Result<(), Errno> {
+        let args = self.args.iter().map(|arg| arg.len() + 1);
+        let env = self.env.iter();
+        let env = env.map(|(name, value)| name.len() + value.len() + 2);
+        let dirs = self.dirs.iter().map(|directory| directory.guest.len() + 1);
+        let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
+        let is_path = |cwd: &String| cwd.len() <= PATH.size();
+        match self.cwd.as_ref().is_none_or(is_path)
+            && fits(self.args.len(), args.sum())
+            && fits(self.env.len(), env.sum())
+            && fits(self.dirs.len(), dirs.sum())
+        {
+            true => Ok(()),
+            false => Err(Errno::Limit),
+        }
+    }
+}

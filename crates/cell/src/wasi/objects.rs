@@ -1,0 +1,37 @@
+//! What is in the arena of a tenant for WASI.
+
+use crate::host::fs::window::Place;
+use leasehold_reclaim::Extent;
+
+/// What a pollable waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A point of the monotonic clock, ns.
+    Deadline(u64),
+    /// The input stream at this place of the resource table.
+    Input(u32),
+    /// The output stream at this place of the resource table.
+    Output(u32),
+}
+
+impl Source {
+    /// The place of the stream that it waits for.
+    pub(super) fn stream(self) -> Option<u32> {
+        match self {
+            Self::Deadline(_) => None,
+            Self::Input(place) | Self::Output(place) => Some(place),
+        }
+    }
+}
+
+/// A listing: entries of (kind, length of the name, name) in `window`, of which `next` is the
+/// next, and where in the directory the next window begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listing {
+    pub(super) window: Extent,
+    pub(super) used: usize,
+    pub(super) next: usize,
+    pub(super) place: Place,
+    /// The directory's number in the guest's table, which no other descriptor has.
+    pub(super) directory: u32,
+}

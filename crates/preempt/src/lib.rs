@@ -1,0 +1,42 @@
+//! Preemption of guests: one interface for both mechanisms.
+//!
+//! The executor sets a deadline ([`Preemption::set_timer`]), names the guest that it is about to
+//! poll ([`Preemption::enter`]), and polls. At the deadline, or when another thread asks for it
+//! ([`Preemption::interrupter`]), the guest yields: its future returns `Pending`, ready to be
+//! polled again. Host calls are not interrupted; the guest yields when the one it is in returns.
+//!
+//! Principles:
+//!
+//! 1. **One door.** An executor knows [`Preemption`]; whether a signal changes where the guest continues or compiled
+//!    code looks at a counter is a [`Mechanism`].
+//! 2. **Never lost.** An alarm that is due comes again until the guest yields (`alarm`).
+//! 3. **What is known of the engine is verified** when a process begins (`layout`); where it is not as expected,
+//!    guests are compiled with checks.
+//! 4. **The handler neither allocates nor locks** (`alarm`, `guest_code`, `injected_yield`).
+//!
+//! Of programs it needs to know where their function bodies are, and no more ([`GuestProgram`]).
+
+mod alarm;
+pub mod clock;
+mod epoch;
+mod guest_code;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    path = "no_injection.rs"
+)]
+mod injected_yield;
+mod layout;
+mod mechanism;
+mod preemption;
+#[cfg(test)]
+mod reentry;
+#[cfg(test)]
+mod stress;
+#[cfg(test)]
+mod testing;
+mod timer;
+
+pub use alarm::{Interrupter, RETRY_NS, fired, is_guest_code, no_later_than, request};
+pub use guest_code::{Bodies, GuestProgram};
+pub use mechanism::{Mechanism, configure};
+pub use preemption::{Companion, Entered, GuestContext, HostSteps, INSTANCES, Preemption};

@@ -1,0 +1,219 @@
+//! An address range reserved as a whole, of which parts are made accessible.
+//!
+//! All raw calls for guest memory and stacks are here; the pools above decide *when* to make
+//! them. The range never moves and is unmapped when the owner drops it.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
+
+/// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
+pub const PAGE: usize = 4096;
+
+/// What one page of page-table entries covers. Discarding a whole aligned block lets the kernel
+/// free its page table too (Linux 6.14 and later).
+pub const BLOCK: usize = 2 << 20;
+
+/// A reserved range. Pages are inaccessible until [`allow`](AddressRange::allow)ed, and read as
+/// zero until written.
+#[derive(Debug)]
+pub struct AddressRange {
+    mapping: NonNull<u8>,
+    mapped: usize,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a `AddressRange` owns its mapping; its methods are system calls on ranges, which the
+// kernel serialises, and the unsafe ones require of the caller that the memory is unused.
+unsafe impl Send for AddressRange {}
+// SAFETY: as above.
+unsafe impl Sync for AddressRange {}
+
+impl AddressRange {
+    /// Reserves `bytes`, a multiple of the page size, aligned to [`BLOCK`].
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is exhausted or limited.
+    pub fn new(bytes: usize) -> io::Result<AddressRange> {
+        let reservation = Self::inaccessible(bytes)?;
+        // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
+        // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
+        let (start, mapped) = (reservation.mapping, reservation.mapped);
+        // SAFETY: advice that changes no contents, on the mapping just made.
+        let _ = unsafe { madvise(start.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) };
+        Ok(reservation)
+    }
+
+    /// Reserves a range that is never [`allow`](AddressRange::allow)ed: other code maps something
+    /// there and unmaps it again. The inaccessible part is then one mapping, regardless of its
+    /// origin.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is exhausted or limited.
+    pub fn inaccessible(bytes: usize) -> io::Result<AddressRange> {
+        debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
+        let mapped = bytes.checked_add(BLOCK).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new anonymous mapping where the kernel likes; no memory in use is affected.
+        let mapping = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                mapped,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?
+        .cast::<u8>();
+        let aligned = mapping.addr().next_multiple_of(BLOCK) - mapping.addr();
+        let mapping = NonNull::new(mapping).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: `aligned` is less than BLOCK, by which the mapping is longer than `bytes`.
+        let base = unsafe { mapping.add(aligned) };
+        Ok(AddressRange {
+            mapping,
+            mapped,
+            base,
+            bytes,
+        })
+    }
+
+    /// Address of the byte at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If `offset` is not in the range.
+    #[inline]
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.bytes,
+            "offset {offset} is outside the reservation"
+        );
+        // SAFETY: within the mapping, by the assertion.
+        unsafe { self.base.add(offset) }
+    }
+
+    fn range(&self, offset: usize, bytes: usize) -> *mut c_void {
+        let start = self.at(offset);
+        self.at(offset + bytes);
+        start.as_ptr().cast()
+    }
+
+    /// Makes pages readable and writable. Never takes anything away, so that it is safe to call
+    /// at any time; the contents stay.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings, or no memory to commit.
+    pub fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping, which is private to this reservation.
+        unsafe {
+            mprotect(
+                self.range(offset, bytes),
+                bytes,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Makes pages inaccessible; the contents stay.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings.
+    ///
+    /// # Safety
+    ///
+    /// These pages are unused.
+    pub unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping; unused, by contract.
+        unsafe { mprotect(self.range(offset, bytes), bytes, MprotectFlags::empty()) }?;
+        Ok(())
+    }
+
+    /// Gives the memory of pages back to the system; they read as zero afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The system's; none is expected of an anonymous mapping.
+    ///
+    /// # Safety
+    ///
+    /// These pages are unused.
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: within the mapping; unused, by contract.
+        unsafe { madvise(self.range(offset, bytes), bytes, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
+    /// Makes pages read as zero and keeps their memory where they have any. Never faults: pages
+    /// without memory are left without, and of those that have some only what is not zero
+    /// already is written to, so that a page that was only read keeps sharing the system's zero
+    /// page. About 0.1 µs per resident page, and a system call per run of others.
+    ///
+    /// # Errors
+    ///
+    /// The system's; none is expected of an anonymous mapping.
+    ///
+    /// # Safety
+    ///
+    /// These pages are unused and accessible.
+    pub unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        const MOST: usize = 64;
+        let mut resident = [0_u8; MOST];
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(MOST * PAGE);
+            let start = self.range(offset + done, now);
+            // SAFETY: within the mapping, and the vector has a byte for each of its pages.
+            if unsafe { libc::mincore(start, now, resident.as_mut_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut at = offset + done;
+            for run in resident[..now / PAGE].chunk_by(|a, b| a & 1 == b & 1) {
+                let length = run.len() * PAGE;
+                if run[0] & 1 == 1 {
+                    // SAFETY: resident, accessible and unused, by contract; aligned to a page.
+                    let words = unsafe {
+                        let start = self.range(at, length).cast::<u64>();
+                        std::slice::from_raw_parts_mut(start, length / size_of::<u64>())
+                    };
+                    for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
+                        if page.iter().any(|&word| word != 0) {
+                            page.fill(0);
+                        }
+                    }
+                } else {
+                    // Without memory, but perhaps in the swap area.
+                    // SAFETY: unused, by contract.
+                    unsafe { self.discard(at, length) }?;
+                }
+                at += length;
+            }
+            done += now;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for AddressRange {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, whose owner goes away. An error would mean that the
+        // range was not mapped, and leaves nothing to undo.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+    }
+}

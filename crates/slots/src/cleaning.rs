@@ -1,0 +1,92 @@
+//! Makes dirty memory read as zero again, in bounded steps.
+
+use std::io;
+use std::ops::Range;
+
+use crate::address_range::{AddressRange, BLOCK, PAGE};
+
+/// A range that its last user wrote to, and that is unused now.
+///
+/// Most of it is given back to the system; a part is overwritten with zeros instead, which costs
+/// less than the faults of the next user would.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    /// Still to be given back. Shrinks from its end, so that what has been made inaccessible
+    /// behind it stays one mapping.
+    discard: Range<usize>,
+    /// Still to be overwritten. Shrinks from its start.
+    clear: Range<usize>,
+    /// Where pages are inaccessible from, if given-back pages are to become so; `None` leaves
+    /// them accessible.
+    forbidden: Option<usize>,
+}
+
+impl Dirty {
+    /// Memory that stays accessible when it is clean. All bounds are multiples of the page size.
+    pub(crate) fn staying(discard: Range<usize>, clear: Range<usize>) -> Dirty {
+        Dirty {
+            discard,
+            clear,
+            forbidden: None,
+        }
+    }
+
+    /// Memory of which only the overwritten part stays accessible. Everything from `discard.end`
+    /// to the next multiple of [`BLOCK`] must belong to the same user.
+    pub(crate) fn leaving(discard: Range<usize>, clear: Range<usize>) -> Dirty {
+        let forbidden = Some(discard.end);
+        Dirty {
+            discard,
+            clear,
+            forbidden,
+        }
+    }
+
+    /// Pages that steps have still to visit.
+    pub(crate) fn pages(&self) -> usize {
+        (self.discard.len() + self.clear.len()) / PAGE
+    }
+
+    /// Cleans at most `pages` pages, at least one if any is left: two system calls, or one per
+    /// run of pages that are to be overwritten but are not resident.
+    ///
+    /// # Errors
+    ///
+    /// The system's; the range must then not be used again.
+    ///
+    /// # Safety
+    ///
+    /// The range is unused, and the part that is overwritten is accessible.
+    pub(crate) unsafe fn step(
+        &mut self,
+        reservation: &AddressRange,
+        pages: usize,
+    ) -> io::Result<()> {
+        let most = pages.max(1).saturating_mul(PAGE);
+        if self.discard.is_empty() {
+            let bytes = self.clear.len().min(most);
+            // SAFETY: the caller's promise.
+            unsafe { reservation.clear(self.clear.start, bytes) }?;
+            self.clear.start += bytes;
+            return Ok(());
+        }
+        let end = self.discard.end;
+        let block = (end - 1) / BLOCK * BLOCK;
+        let start = end.saturating_sub(most).max(block).max(self.discard.start);
+        self.discard.end = start;
+        let Some(forbidden) = self.forbidden else {
+            // SAFETY: the caller's promise.
+            return unsafe { reservation.discard(start, end - start) };
+        };
+        // The last slice of a block covers the block again: its page table goes too.
+        let covered = if start == block { block + BLOCK } else { end };
+        // SAFETY: the caller's promise; the rest of the block is the same user's.
+        unsafe { reservation.discard(start, covered - start) }?;
+        if start == block || self.discard.is_empty() {
+            // SAFETY: the caller's promise.
+            unsafe { reservation.forbid(start, forbidden - start) }?;
+            self.forbidden = Some(start);
+        }
+        Ok(())
+    }
+}

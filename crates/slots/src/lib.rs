@@ -1,0 +1,23 @@
+//! Linear memories and stacks that outlive their tenants.
+//!
+//! The pools of a cell are reserved when it starts. A tenant that ends detaches what it used, at a cost that does not
+//! depend on what is in it; pages are cleaned afterwards, under whichever reservation should pay.
+//!
+//! Principles:
+//!
+//! 1. **Detaching is constant.** A dropped memory or stack is put at the end of a queue of dirty ranges
+//!    ([`range_pool`]); no page is touched, nothing is allocated.
+//! 2. **Cleaning is stepped.** A step visits a bounded number of pages, and each page that was accessible once.
+//! 3. **A clean range reads as zero**, whatever its last user left there.
+//!
+//! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as zero,
+//! [`range_pool`] holds equal ranges, and on that stand [`slot`] for linear memories (`linear_memory` offers them to
+//! the engine) and [`stack`] for fibers, in the sizes of [`stack_class`].
+
+pub mod address_range;
+mod cleaning;
+mod linear_memory;
+pub mod range_pool;
+pub mod slot;
+pub mod stack;
+pub mod stack_class;

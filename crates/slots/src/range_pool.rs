@@ -1,0 +1,288 @@
+//! Equal address ranges that are taken, detached, and cleaned later.
+//!
+//! The common part of slots for linear memories and stacks for fibers. Unmapping a range when its
+//! user ends would cost time for every page that the user touched. A pool only appends the range to
+//! a queue of dirty ranges, in constant time, and the next user takes a clean one. Dirty ranges are
+//! cleaned in steps of a bounded number of pages, under the reservation that pays for them.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::address_range::AddressRange;
+use crate::cleaning::Dirty;
+
+/// Pages that one cleaning step visits unless the caller wants otherwise.
+pub const STEP_PAGES: usize = 64;
+
+/// The result of a cleaning step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Pages visited: given back or overwritten.
+    pub pages: usize,
+    /// Pages that are still dirty, in the whole pool.
+    pub remaining: usize,
+}
+
+/// How the ranges of a pool stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolState {
+    /// Can be taken at once.
+    pub clean: usize,
+    /// In use.
+    pub taken: usize,
+    /// Waiting to be cleaned, claimed or not.
+    pub dirty: usize,
+    /// Pages that cleaning has still to visit.
+    pub dirty_pages: usize,
+    /// Given up because the system refused a call on them. Zero unless the host is out of
+    /// mappings or memory.
+    pub lost: usize,
+}
+
+/// A clean range: all of it reads as zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CleanRange {
+    /// Offset of the range in the reservation.
+    pub(crate) start: usize,
+    /// Bytes that cleaning left accessible; 0 if it has never been used.
+    pub(crate) accessible: usize,
+    /// Bytes from the start beyond which no page is resident, as far as the user keeps account.
+    pub(crate) resident: usize,
+}
+
+#[derive(Debug)]
+struct Ranges {
+    /// Used before; the most recently cleaned last, whose kept pages are the likeliest to be in
+    /// the processor's caches.
+    clean: Vec<CleanRange>,
+    /// Ranges from this one on have never been used.
+    unused: usize,
+    /// The parts to be cleaned, by the number of the range.
+    dirty: Vec<Option<DirtyRange>>,
+    /// Detached, and not claimed yet.
+    unclaimed: Queue,
+    state: PoolState,
+}
+
+/// A dirty range in its queue.
+#[derive(Debug)]
+struct DirtyRange {
+    then: CleanRange,
+    dirty: Dirty,
+    next: Option<u32>,
+}
+
+/// Dirty ranges in the order in which they were detached, linked through [`Ranges::dirty`]: so
+/// that detaching and claiming take constant time and allocate nothing.
+#[derive(Debug, Default)]
+struct Queue {
+    ends: Option<(u32, u32)>,
+}
+
+/// Dirty ranges that one tenant left behind and that are cleaned at its expense.
+///
+/// Ranges of a claim that is dropped before it [is empty](Claim::is_empty) stay dirty for ever.
+#[derive(Debug, Default)]
+#[must_use = "the ranges of a claim are cleaned by whoever holds it"]
+pub struct Claim(Queue);
+
+impl Claim {
+    /// Whether all of it has been cleaned.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.ends.is_none()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct RangePool {
+    reservation: AddressRange,
+    stride: usize,
+    capacity: usize,
+    /// The engine shares pools between threads. A cell has one thread, so that the lock is never
+    /// waited for; uncontended it costs less than any system call it precedes.
+    ranges: Mutex<Ranges>,
+}
+
+impl RangePool {
+    /// Reserves `capacity` ranges of `stride` bytes, a multiple of the page size.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the address space is limited.
+    pub(crate) fn new(capacity: usize, stride: usize) -> io::Result<RangePool> {
+        let bytes = capacity
+            .max(1)
+            .checked_mul(stride)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(RangePool {
+            reservation: AddressRange::new(bytes)?,
+            stride,
+            capacity,
+            // Sized once, so that detaching never allocates.
+            ranges: Mutex::new(Ranges {
+                clean: Vec::with_capacity(capacity),
+                unused: 0,
+                dirty: (0..capacity).map(|_| None).collect(),
+                unclaimed: Queue::default(),
+                state: PoolState {
+                    clean: capacity,
+                    ..PoolState::default()
+                },
+            }),
+        })
+    }
+
+    pub(crate) fn reservation(&self) -> &AddressRange {
+        &self.reservation
+    }
+
+    pub(crate) fn state(&self) -> PoolState {
+        self.ranges().state
+    }
+
+    /// Takes a clean range after `prepare` has made accessible what its user needs; returns it as
+    /// it was before.
+    ///
+    /// # Errors
+    ///
+    /// `QuotaExceeded` if no range is clean; those of `prepare`, and then nothing is taken.
+    pub(crate) fn take(
+        &self,
+        prepare: impl FnOnce(&AddressRange, CleanRange) -> io::Result<()>,
+    ) -> io::Result<CleanRange> {
+        let mut ranges = self.ranges();
+        let range = match ranges.clean.pop() {
+            Some(range) => range,
+            None if ranges.unused < self.capacity => {
+                ranges.unused += 1;
+                CleanRange {
+                    start: (ranges.unused - 1) * self.stride,
+                    accessible: 0,
+                    resident: 0,
+                }
+            }
+            None => return Err(io::ErrorKind::QuotaExceeded.into()),
+        };
+        if let Err(error) = prepare(&self.reservation, range) {
+            ranges.clean.push(range);
+            return Err(error);
+        }
+        ranges.state.clean -= 1;
+        ranges.state.taken += 1;
+        Ok(range)
+    }
+
+    /// Puts a range that was taken at the end of the queue, in constant time and without a
+    /// system call. `range` is what it will be when it is clean.
+    ///
+    /// # Safety
+    ///
+    /// The range is unused, it is accessible wherever `dirty` is to be overwritten, and `dirty`
+    /// covers all that its user could write to.
+    pub(crate) unsafe fn detach(&self, range: CleanRange, dirty: Dirty) {
+        let mut ranges = self.ranges();
+        ranges.state.taken -= 1;
+        if dirty.pages() == 0 {
+            ranges.state.clean += 1;
+            ranges.clean.push(range);
+            return;
+        }
+        ranges.state.dirty += 1;
+        ranges.state.dirty_pages += dirty.pages();
+        let number = (range.start / self.stride) as u32;
+        let last = ranges.unclaimed.ends;
+        ranges.unclaimed.ends = Some((last.map_or(number, |(first, _)| first), number));
+        if let Some((_, last)) = last
+            && let Some(last) = &mut ranges.dirty[last as usize]
+        {
+            last.next = Some(number);
+        }
+        ranges.dirty[number as usize] = Some(DirtyRange {
+            then: range,
+            dirty,
+            next: None,
+        });
+    }
+
+    /// Adds to a claim all that was detached since the last one, in constant time: its holder
+    /// cleans it.
+    pub(crate) fn claim(&self, claim: &mut Claim) {
+        let mut ranges = self.ranges();
+        let Some((first, last)) = ranges.unclaimed.ends.take() else {
+            return;
+        };
+        let claimed = claim.0.ends;
+        if let Some((_, end)) = claimed
+            && let Some(end) = &mut ranges.dirty[end as usize]
+        {
+            end.next = Some(first);
+        }
+        claim.0.ends = Some((claimed.map_or(first, |(first, _)| first), last));
+    }
+
+    /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
+        self.ranges()
+            .clean_first(&self.reservation, &mut claim.0, pages)
+    }
+
+    /// Cleans at most `pages` pages of the unclaimed range that has been dirty for the longest
+    /// time.
+    pub(crate) fn clean_step(&self, pages: usize) -> Cleaned {
+        let mut ranges = self.ranges();
+        let mut queue = std::mem::take(&mut ranges.unclaimed);
+        let pages = ranges.clean_first(&self.reservation, &mut queue, pages);
+        ranges.unclaimed = queue;
+        Cleaned {
+            pages,
+            remaining: ranges.state.dirty_pages,
+        }
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        // Every update leaves the lists consistent, so that a panic elsewhere does no harm.
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ranges {
+    fn clean_first(
+        &mut self,
+        reservation: &AddressRange,
+        queue: &mut Queue,
+        pages: usize,
+    ) -> usize {
+        let Some((first, last)) = queue.ends else {
+            return 0;
+        };
+        let Some(mut range) = self.dirty[first as usize].take() else {
+            debug_assert!(false, "a queued range is dirty");
+            queue.ends = None;
+            return 0;
+        };
+        let before = range.dirty.pages();
+        // SAFETY: the promises made when the range was detached; it is in a queue since.
+        let step = unsafe { range.dirty.step(reservation, pages) };
+        let visited = before - range.dirty.pages();
+        if step.is_ok() && range.dirty.pages() > 0 {
+            self.state.dirty_pages -= visited;
+            self.dirty[first as usize] = Some(range);
+            return visited;
+        }
+        queue.ends = range.next.map(|next| (next, last));
+        self.state.dirty_pages -= before;
+        self.state.dirty -= 1;
+        match step {
+            Ok(()) => {
+                self.state.clean += 1;
+                self.clean.push(range.then);
+            }
+            Err(error) => {
+                tracing::warn!(%error, start = range.then.start, "an address range is lost");
+                self.state.lost += 1;
+            }
+        }
+        visited
+    }
+}

@@ -1,0 +1,131 @@
+//! Compiled code, the forms in which a program is compiled, and the ways in which it is entered.
+
+use leasehold_lease::{Lease, SharedPages};
+use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
+use wasmtime::{Engine, ExternType, Module, component::Component};
+
+use crate::bulk;
+use crate::error::ProgramError;
+use crate::limits::DATA;
+
+/// The initialiser that a core module without an entry point may export.
+pub const INITIALIZE: &str = "_initialize";
+
+/// Start of the name of the interface that a command component exports.
+pub(crate) const RUN: &str = "wasi:cli/run@0.2.";
+
+/// Compiled code of a program.
+#[derive(Clone)]
+#[allow(missing_debug_implementations)]
+pub enum Code {
+    /// A core module for WASI preview 1: entry point `_start`.
+    Module(Module),
+    /// A command component for WASI preview 2: entry point `run` of `wasi:cli/run`.
+    Component(Component),
+}
+
+impl Code {
+    /// The engine that compiled it.
+    pub fn engine(&self) -> &Engine {
+        match self {
+            Code::Module(module) => module.engine(),
+            Code::Component(component) => component.engine(),
+        }
+    }
+}
+
+/// Where the initial contents of a program's memory are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In the code, which copies them when it is started.
+    Whole,
+    /// The same, for tenants that page: any page may have to be fetched from the disk, so that no
+    /// instruction touches many.
+    Paged,
+    /// In an [image](crate::image::Image), if they are worth it: for tenants that page, who share it.
+    ImageApart,
+}
+
+impl Form {
+    /// The form in which a tenant with this lease can page, and share what the lease lets it share.
+    pub fn under(lease: &Lease) -> Self {
+        match lease.memory.paging.map(|paging| paging.shared) {
+            None => Self::Whole,
+            Some(SharedPages::None) => Self::Paged,
+            Some(SharedPages::Conserve | SharedPages::Lock | SharedPages::Auto) => Self::ImageApart,
+        }
+    }
+
+    /// Bytes of active data segments that the engine may copy when it makes an instance.
+    pub(crate) fn data_bytes(self) -> usize {
+        match self {
+            Self::Whole => DATA.size(),
+            Self::Paged | Self::ImageApart => 0,
+        }
+    }
+
+    /// Bytes of linear memory that an instruction may touch.
+    pub(crate) fn bulk_bytes(self) -> u32 {
+        match self {
+            Self::Whole => bulk::CHUNK,
+            Self::Paged | Self::ImageApart => bulk::PAGED_CHUNK,
+        }
+    }
+}
+
+/// How a tenant runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// From its entry point, once: `_start`, or `run` of `wasi:cli/run`.
+    Command,
+    /// Its exported functions are called, any number of times. A core module that exports
+    /// `_initialize` is initialised first.
+    Exports,
+}
+
+/// Whether the entry point has the type with which a cell calls it.
+pub(crate) fn check_entry_type(
+    entry: Entry,
+    engine: &Engine,
+    code: &Code,
+) -> Result<(), ProgramError> {
+    let is_entry = |export: Option<ExternType>| {
+        let ty = export.as_ref().and_then(ExternType::func);
+        ty.is_some_and(|ty| ty.params().len() == 0 && ty.results().len() == 0)
+    };
+    match (code, entry) {
+        (Code::Module(module), Entry::Command) => is_entry(module.get_export("_start"))
+            .then_some(())
+            .ok_or(ProgramError::EntryType("the function _start", "nothing")),
+        (Code::Module(module), Entry::Exports) => module
+            .get_export(INITIALIZE)
+            .is_none_or(|export| is_entry(Some(export)))
+            .then_some(())
+            .ok_or(ProgramError::EntryType(
+                "the function _initialize",
+                "nothing",
+            )),
+        (Code::Component(_), Entry::Exports) => Ok(()),
+        (Code::Component(component), Entry::Command) => {
+            let ty = component.component_type();
+            let mut commands = ty.exports(engine).filter(|(name, _)| name.starts_with(RUN));
+            let is_entry = commands.any(|(_, export)| match export.ty {
+                ComponentItem::ComponentInstance(instance) => {
+                    let run = instance.get_export(engine, "run");
+                    matches!(run.map(|run| run.ty), Some(ComponentItem::ComponentFunc(run)) if is_run(&run))
+                }
+                _ => false,
+            });
+            is_entry.then_some(()).ok_or(ProgramError::EntryType(
+                "run of wasi:cli/run@0.2",
+                "a result",
+            ))
+        }
+    }
+}
+
+fn is_run(run: &ComponentFunc) -> bool {
+    let results: Vec<Type> = run.results().collect();
+    run.params().len() == 0
+        && matches!(&results[..], [Type::Result(result)] if result.ok().is_none() && result.err().is_none())
+}

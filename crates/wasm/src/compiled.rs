@@ -1,0 +1,365 @@
+//! A program that was checked and compiled, before it is known what of a cell it reaches.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use wasmparser::{BinaryReaderError, Parser};
+use wasmtime::{Engine, Module, component::Component};
+
+use crate::artifact::{CodeCache, Key};
+use crate::atomics::wait_for_none;
+use crate::bulk::chunk_bulk_operations;
+use crate::code::{Code, Entry, Form, RUN, check_entry_type};
+use crate::compile_threads;
+use crate::composed::bound_strings;
+use crate::data_segments::merge_data_segments;
+use crate::data_start::copy_data_at_start;
+use crate::error::ProgramError;
+use crate::exceptions::catch_in_every_frame;
+use crate::image::{Image, take_image};
+use crate::inventory::{Inventory, Survey, survey};
+use crate::limits::{
+    COMPONENTS, ELEMENTS, GLOBALS, MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES,
+    MAX_TEXT_BYTES, SEGMENTS,
+};
+use crate::load_limits::{
+    LoadSize, MAX_ADAPTED_PARTS, MAX_INLINED_BYTES, check_load_limits, check_outline_limits,
+};
+use crate::long_names::drop_long_names;
+use crate::refused::{validate, validate_outline};
+
+/// Module of WASI preview 1 functions.
+const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
+
+/// Module of the kernel's functions for core modules.
+const KERNEL_MODULE: &str = "leasehold_kernel";
+
+/// Packages whose interfaces a component may import, each with the version prefix that is
+/// compatible with ours.
+const PACKAGES: [(&str, &str); 7] = [
+    ("wasi:cli/", "0.2."),
+    ("wasi:clocks/", "0.2."),
+    ("wasi:filesystem/", "0.2."),
+    ("wasi:io/", "0.2."),
+    ("wasi:random/", "0.2."),
+    ("wasi:sockets/", "0.2."),
+    ("leasehold:kernel/", "0.1."),
+];
+
+/// A program that was checked and compiled.
+#[allow(missing_debug_implementations)]
+pub struct Compiled {
+    /// Its code.
+    pub code: Code,
+    /// The form in which it was compiled.
+    pub form: Form,
+    /// What a run takes before its first instruction.
+    pub inventory: Inventory,
+    /// What its memory holds before its first instruction, if that is not in the code.
+    pub image: Option<Image>,
+}
+
+impl Compiled {
+    /// Reads, checks and compiles a file: a module, a component, or the text of either. With a
+    /// cache, a program that was compiled before is read from there; an entry that cannot be used
+    /// costs the time to compile, and is not an error. What `check` refuses is not kept there; what it returns
+    /// is returned with the program.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`].
+    pub fn load<T>(
+        entry: Entry,
+        form: Form,
+        engine: &Engine,
+        path: &Path,
+        cache: Option<&CodeCache>,
+        check: impl FnOnce(&Compiled) -> Result<T, ProgramError>,
+    ) -> Result<(Compiled, T), ProgramError> {
+        let bytes = read(path)?;
+        let Some(cache) = cache else {
+            let program = Compiled::from_bytes(entry, form, engine, &bytes)?;
+            let checked = check(&program)?;
+            return Ok((program, checked));
+        };
+        let key = Key::new(engine, &bytes, form);
+        // It may have been compiled for the other entry: the checks before compilation report what
+        // it lacks.
+        let cached = cache.get(engine, &key);
+        let cached = cached.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
+        if let Some((code, inventory)) = cached {
+            let image = match form {
+                Form::Whole | Form::Paged => None,
+                Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
+            };
+            let program = Compiled {
+                code,
+                form,
+                inventory,
+                image,
+            };
+            let checked = check(&program)?;
+            return Ok((program, checked));
+        }
+        let program = Compiled::from_bytes(entry, form, engine, &bytes)?;
+        let checked = check(&program)?;
+        if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
+            tracing::warn!(%error, "a compiled program was not kept");
+        }
+        Ok((program, checked))
+    }
+
+    /// Checks and compiles a module, a component, or the text of either.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`] but `Read`.
+    pub fn from_bytes(
+        entry: Entry,
+        form: Form,
+        engine: &Engine,
+        bytes: &[u8],
+    ) -> Result<Compiled, ProgramError> {
+        let _turn = compile_threads::turn();
+        let (binary, survey) = checked(bytes)?;
+        let component = Parser::is_component(&binary);
+        check_imports(component, &survey.imports)?;
+        if entry == Entry::Command {
+            check_entry(component, &survey.exports)?;
+        }
+        let count = survey.inventory.instances;
+        if count > MAX_INSTANCES {
+            return Err(ProgramError::TooManyInstances { count });
+        }
+        let count = survey.inlined_bytes;
+        if count > MAX_INLINED_BYTES {
+            let what = "bytes of component sections, as often as they are instantiated";
+            let most = MAX_INLINED_BYTES;
+            return Err(ProgramError::TooManyParts { what, count, most });
+        }
+        let count = survey.adapted_parts;
+        if count > MAX_ADAPTED_PARTS {
+            let what =
+                "parts of what components pass each other, as often as they are instantiated";
+            let most = MAX_ADAPTED_PARTS;
+            return Err(ProgramError::TooManyParts { what, count, most });
+        }
+        let bytes = survey.inventory.data_bytes;
+        if bytes > MAX_DATA_BYTES {
+            return Err(ProgramError::TooMuchData { bytes });
+        }
+        let count = survey.inventory.elements;
+        if count > ELEMENTS.most {
+            return Err(ProgramError::TooManyElements { count });
+        }
+        for (cap, count) in [
+            (GLOBALS, survey.inventory.globals),
+            (SEGMENTS, survey.inventory.segments),
+            (COMPONENTS, survey.inventory.components),
+        ] {
+            if count > cap.most {
+                let (what, most) = (cap.what, cap.most);
+                return Err(ProgramError::TooManyParts { what, count, most });
+            }
+        }
+        let (binary, image) = match form {
+            Form::Whole | Form::Paged => (binary, None),
+            Form::ImageApart => {
+                let (rest, image) = separated(&binary, &survey.inventory)?;
+                (Cow::Owned(rest.into_owned()), image)
+            }
+        };
+        let binary = drop_long_names(&binary)?;
+        let binary = match survey.awaits {
+            true => wait_for_none(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
+        let binary = match survey.throws {
+            true => catch_in_every_frame(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
+        let binary = merge_data_segments(&binary)?;
+        let binary = copy_data_at_start(&binary, form.data_bytes())?;
+        let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
+        let code = if component {
+            Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
+        } else {
+            Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
+        };
+        check_entry_type(entry, engine, &code)?;
+        Ok(Compiled {
+            code,
+            form,
+            inventory: survey.inventory,
+            image,
+        })
+    }
+
+    /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// `Read`, and what keeps the file from being WebAssembly.
+    pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
+        let bytes = read(path)?;
+        let (binary, survey) = checked(&bytes)?;
+        Ok(separated(&binary, &survey.inventory)?.1)
+    }
+
+    /// Counts the parts of a program that determine its loading time. The program is not validated.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyParts`](ProgramError::TooManyParts), and what keeps the bytes from being parsed.
+    pub fn load_size(bytes: &[u8]) -> Result<LoadSize, ProgramError> {
+        check_load_limits(&to_binary(bytes)?)
+    }
+}
+
+/// The binary form of the program in a file, and what a run of it takes, without compiling it. Its function bodies are
+/// not looked at: it may be refused for them yet.
+///
+/// # Errors
+///
+/// `Read`, and what keeps the file from being WebAssembly.
+pub fn outline_in(path: &Path) -> Result<(Vec<u8>, Inventory), ProgramError> {
+    let bytes = read(path)?;
+    let (binary, survey) = outlined(&bytes)?;
+    Ok((binary.into_owned(), survey.inventory))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
+    let failed = |source| ProgramError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    // A pipe may never answer, and a device has no end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // One byte more than is allowed tells a file that is too large, a device included.
+    file.take(MAX_PROGRAM_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_PROGRAM_BYTES {
+        return Err(ProgramError::TooLarge);
+    }
+    Ok(bytes)
+}
+
+/// The program without its image, and the image, if it is one that has one memory.
+fn separated<'a>(
+    binary: &'a [u8],
+    inventory: &Inventory,
+) -> Result<(Cow<'a, [u8]>, Option<Image>), BinaryReaderError> {
+    match inventory.memories {
+        1 => take_image(binary),
+        _ => Ok((binary.into(), None)),
+    }
+}
+
+/// The binary form of a program that is within the limits of loading and valid, with bounded strings where
+/// its components may call each other, and what it takes.
+fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
+    let binary = to_binary(bytes)?;
+    let size = check_load_limits(&binary)?;
+    validate(&binary)?;
+    let (binary, mut survey) = surveyed(binary, &size)?;
+    survey.throws = size.throws();
+    survey.awaits = size.awaits();
+    Ok((binary, survey))
+}
+
+/// The same without a check of function bodies: the program may still be refused for them.
+fn outlined(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
+    let binary = to_binary(bytes)?;
+    let size = check_outline_limits(&binary)?;
+    validate_outline(&binary)?;
+    surveyed(binary, &size)
+}
+
+fn surveyed<'a>(
+    binary: Cow<'a, [u8]>,
+    size: &LoadSize,
+) -> Result<(Cow<'a, [u8]>, Survey), ProgramError> {
+    let (binary, parts) = match size.is_composed() {
+        true => {
+            let composed = bound_strings(&binary)?;
+            (Cow::Owned(composed.binary), composed.parts)
+        }
+        false => (binary, Vec::new()),
+    };
+    let survey = survey(&binary, &parts)?;
+    Ok((binary, survey))
+}
+
+/// Translates text; passes the binary format through.
+fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
+    if bytes.starts_with(b"\0asm") {
+        return Ok(bytes.into());
+    }
+    // `wat` reads UTF-8: a file in another encoding is not WebAssembly text.
+    let text = std::str::from_utf8(bytes).map_err(|_| ProgramError::NotWasm)?;
+    if !text.trim_start().starts_with(['(', ';']) {
+        return Err(ProgramError::NotWasm);
+    }
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(ProgramError::TextTooLarge);
+    }
+    wat::parse_str(text)
+        .map(Into::into)
+        .map_err(|error| ProgramError::Text(error.to_string()))
+}
+
+fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError> {
+    let offered = |name: &str| {
+        if component {
+            PACKAGES.iter().any(|&(package, version)| {
+                name.starts_with(package)
+                    && name
+                        .split_once('@')
+                        .is_some_and(|(_, v)| v.starts_with(version))
+            })
+        } else {
+            name.split_once("::")
+                .is_some_and(|(module, _)| module == WASI_PREVIEW1 || module == KERNEL_MODULE)
+        }
+    };
+    let imports: Vec<String> = imports
+        .iter()
+        .filter(|name| !offered(name))
+        .cloned()
+        .collect();
+    if imports.is_empty() {
+        Ok(())
+    } else {
+        Err(ProgramError::World { imports })
+    }
+}
+
+fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> {
+    let (found, entry) = if component {
+        (
+            exports.iter().any(|name| name.starts_with(RUN)),
+            "wasi:cli/run@0.2",
+        )
+    } else {
+        (
+            exports.iter().any(|name| name == "_start"),
+            "the function _start",
+        )
+    };
+    if found {
+        Ok(())
+    } else {
+        Err(ProgramError::NoEntry(entry))
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a program is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use wasmparser::BinaryReaderError;
+
+use crate::limits::{self, MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES, MAX_TEXT_BYTES};
+use crate::refused::{self, Place};
+
+/// Why a program was refused. Each is one line that says what is wrong with the file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// More than [`MAX_PROGRAM_BYTES`].
+    #[error("the program has more than {MAX_PROGRAM_BYTES} bytes")]
+    TooLarge,
+    /// More than [`MAX_TEXT_BYTES`] of text.
+    #[error("the program's text has more than {MAX_TEXT_BYTES} bytes")]
+    TextTooLarge,
+    /// Neither the binary format nor its text.
+    #[error("not WebAssembly: the file starts neither with the magic number nor with text")]
+    NotWasm,
+    /// Text that does not parse.
+    #[error("invalid WebAssembly text: {0}")]
+    Text(String),
+    /// Truncated, damaged or invalid.
+    #[error("invalid WebAssembly at byte {offset}: {message}")]
+    Corrupt {
+        /// Where, in bytes from the start of the file (of the translated binary, for text).
+        offset: u64,
+        /// What the validator said.
+        message: String,
+    },
+    /// Valid, with features that are switched off.
+    #[error(
+        "uses WebAssembly features that Leasehold does not offer: {}{}{}",
+        names.join(", "),
+        place.as_ref().map_or_else(String::new, |place| format!(", {place}")),
+        refused::advice(names)
+    )]
+    Features {
+        /// Names of the features.
+        names: Vec<String>,
+        /// Where they are used first.
+        place: Option<Place>,
+    },
+    /// Imports what Leasehold does not offer.
+    #[error("made for another world: nothing here offers {}", imports.join(", "))]
+    World {
+        /// The unknown imports.
+        imports: Vec<String>,
+    },
+    /// Has no entry point.
+    #[error("not a command: it does not export {0}")]
+    NoEntry(&'static str),
+    /// Its entry point cannot be called as one.
+    #[error("{0} is not the entry point of a command, which takes nothing and returns {1}")]
+    EntryType(&'static str, &'static str),
+    /// More core instances than [`MAX_INSTANCES`].
+    #[error("makes {count} core instances; the limit is {MAX_INSTANCES}")]
+    TooManyInstances {
+        /// How many; saturates.
+        count: u64,
+    },
+    /// More bytes of active data segments than [`MAX_DATA_BYTES`].
+    #[error("copies {bytes} bytes of data when it starts; the limit is {MAX_DATA_BYTES}")]
+    TooMuchData {
+        /// How many, over all instances; saturates.
+        bytes: u64,
+    },
+    /// More elements of active segments that the engine copies than it may in one step.
+    #[error(
+        "copies {count} elements to tables of which the compiler does not know the contents; the limit is {}",
+        limits::ELEMENTS.most
+    )]
+    TooManyElements {
+        /// How many, over all instances; saturates.
+        count: u64,
+    },
+    /// More of something than a program may have: of what the engine makes one by one in the step that
+    /// makes the instances, or of what takes time to [load](crate::load_limits).
+    #[error("has {count} {what}; the limit is {most}")]
+    TooManyParts {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many; for loading, at least how many. Saturates.
+        count: u64,
+        /// How many there may be.
+        most: u64,
+    },
+    /// Instantiates something that the program does not contain.
+    #[error("instantiates a module or component that it does not contain")]
+    Opaque,
+    /// It imports something with a type that is not the one offered.
+    #[error("{0:#}")]
+    Link(wasmtime::Error),
+    /// The engine refused a program that had passed validation.
+    #[error("the engine refused the program: {0:#}")]
+    Engine(wasmtime::Error),
+}
+
+impl From<BinaryReaderError> for ProgramError {
+    fn from(error: BinaryReaderError) -> ProgramError {
+        ProgramError::Corrupt {
+            offset: error.offset() as u64,
+            message: error.message().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The initial contents of a program's linear memory, apart from its code.
+//!
+//! A language engine has 10 to 40 MB of them, the same for every tenant that runs it. Data segments
+//! are copied when an instance is made, so that each tenant has a copy of all of them. Outside the
+//! program, in a file in memory, they can be an area: tenants page it in when they touch it, share
+//! it, and copy pages when they write to them.
+//!
+//! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
+//!    linear memory, and all of them or none ([`segments`]): the code that makes the memory copies
+//!    them before the program runs.
+//! 2. *Only where it pays.* The first access to a shared page is a fault. Contents of less than
+//!    [`LEAST`] bytes are copied as before, and so are contents that are scattered over much more
+//!    memory than their size.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::MemfdFlags;
+use sha2::{Digest, Sha256};
+use wasm_encoder::RawSection;
+use wasmparser::{BinaryReaderError, Parser, Payload};
+
+use crate::core_modules::rewrite_core_modules;
+use crate::data_segments::{Segment, segments};
+use crate::limits::MAX_DATA_BYTES;
+
+/// Fewer bytes are not worth an area of their own.
+pub const LEAST: usize = 64 << 10;
+
+const PAGE: usize = 4096;
+
+/// The contents of a program's linear memory before its first instruction. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Image(Arc<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    /// The first page of the memory that it covers.
+    first: u32,
+    pages: u32,
+    file: File,
+    digest: [u8; 32],
+}
+
+impl Image {
+    /// The image of a program, given as the bytes of a module or component; `None` if it has none
+    /// that can be shared.
+    ///
+    /// # Errors
+    /// The parser's, if they are not well-formed.
+    pub fn of(wasm: &[u8]) -> Result<Option<Image>, BinaryReaderError> {
+        Ok(take_image(wasm)?.1)
+    }
+
+    /// Pages of linear memory that it covers.
+    pub fn pages(&self) -> u32 {
+        self.0.pages
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> u32 {
+        self.0.first
+    }
+
+    /// The identity of the image: a digest of its contents and their place.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
+    /// Returns the pages, as a file that is never written to.
+    ///
+    /// # Errors
+    /// The system's, when there are too many descriptors.
+    pub fn file(&self) -> io::Result<File> {
+        self.0.file.try_clone()
+    }
+
+    /// One of its pages; `None` behind the last one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn page(&self, page: u32) -> io::Result<Option<[u8; PAGE]>> {
+        if page >= self.0.pages {
+            return Ok(None);
+        }
+        let mut bytes = [0; PAGE];
+        let from = u64::from(page) * PAGE as u64;
+        self.0.file.read_exact_at(&mut bytes, from)?;
+        Ok(Some(bytes))
+    }
+
+    /// The image that these segments make, if it is worth sharing.
+    fn from_segments(segments: &[Segment<'_>]) -> Option<io::Result<Image>> {
+        let bytes: usize = segments.iter().map(|segment| segment.data.len()).sum();
+        let start = segments.iter().map(|segment| segment.start).min()?;
+        let end = segments.iter().map(Segment::end).max()?;
+        let (first, last) = (start / PAGE, end.div_ceil(PAGE));
+        let covered = (last - first) * PAGE;
+        let worth = bytes >= LEAST && covered <= 2 * bytes && covered as u64 <= MAX_DATA_BYTES;
+        worth.then(|| Self::write(segments, first, last - first))
+    }
+
+    fn write(segments: &[Segment<'_>], first: usize, pages: usize) -> io::Result<Image> {
+        let file: File = rustix::fs::memfd_create("leasehold-image", MemfdFlags::CLOEXEC)?.into();
+        file.set_len((pages * PAGE) as u64)?;
+        let mut digest = Sha256::new();
+        // In the order of the module: where segments overlap, the last one stays.
+        for segment in segments {
+            file.write_all_at(segment.data, (segment.start - first * PAGE) as u64)?;
+            digest.update((segment.start as u64).to_le_bytes());
+            digest.update((segment.data.len() as u64).to_le_bytes());
+            digest.update(segment.data);
+        }
+        Ok(Image(Arc::new(Contents {
+            first: first as u32,
+            pages: pages as u32,
+            file,
+            digest: digest.finalize().into(),
+        })))
+    }
+}
+
+/// The program without its image, and the image; the program as it is if it has none. Valid for
+/// programs that make one linear memory: with several, the one that it belongs to could not be
+/// determined.
+///
+/// # Errors
+/// The parser's, if `wasm` is not well-formed.
+pub(crate) fn take_image(wasm: &[u8]) -> Result<(Cow<'_, [u8]>, Option<Image>), BinaryReaderError> {
+    let mut images = Vec::new();
+    let rewritten = rewrite_core_modules(wasm, &mut |module| {
+        let segments = segments(module)?;
+        let image = segments.as_deref().and_then(Image::from_segments);
+        match image {
+            Some(Ok(image)) => {
+                images.push(image);
+                without_segments(module)
+            }
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the initial memory of a program is not shared");
+                Ok(module.into())
+            }
+            None => Ok(module.into()),
+        }
+    })?;
+    // With two images, the instantiated one could not be determined either.
+    match (images.pop(), images.is_empty()) {
+        (Some(image), true) => Ok((rewritten, Some(image))),
+        _ => Ok((wasm.into(), None)),
+    }
+}
+
+fn without_segments(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    let mut module = wasm_encoder::Module::new();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        let is_data = matches!(
+            payload,
+            Payload::DataSection(_) | Payload::DataCountSection { .. }
+        );
+        if let Some((id, range)) = payload.as_section()
+            && !is_data
+        {
+            let data = &wasm[range];
+            module.section(&RawSection { id, data });
+        }
+    }
+    Ok(module.finish().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Image, LEAST, take_image};
+
+    /// A module whose memory holds these texts at these places, each followed by `bytes` bytes.
+    fn module(places: &[(usize, char)], bytes: usize) -> Vec<u8> {
+        let segments: String = places
+            .iter()
+            .map(|(at, byte)| {
+                let data = byte.to_string().repeat(bytes);
+                format!("(data (i32.const {at}) \"{data}\")")
+            })
+            .collect();
+        wat::parse_str(format!("(module (memory 64) {segments})")).expect("a module")
+    }
+
+    fn contents(image: &Image) -> Vec<u8> {
+        (0..)
+            .map_while(|page| image.page(page).expect("read"))
+            .flatten()
+            .collect()
+    }
+
+    #[test]
+    fn an_image_is_what_the_segments_would_have_written() {
+        let wasm = module(&[(5000, 'a'), (5000 + LEAST, 'b'), (6000, 'c')], LEAST);
+        let (rest, image) = take_image(&wasm).expect("well-formed");
+        let image = image.expect("worth sharing");
+        assert_eq!((image.first(), image.pages()), (1, 33));
+        let all = contents(&image);
+        let at = |address: usize| all[address - 4096];
+        assert_eq!([at(4999), at(5000), at(5999)], [0, b'a', b'a']);
+        assert_eq!(
+            [at(6000), at(5999 + LEAST)],
+            [b'c', b'c'],
+            "the last one stays"
+        );
+        assert_eq!(at(6000 + LEAST), b'b');
+        let (again, none) = take_image(&rest).expect("well-formed");
+        assert!(none.is_none() && again == rest, "nothing of it is left");
+        wasmparser::Validator::new()
+            .validate_all(&rest)
+            .expect("valid");
+    }
+
+    #[test]
+    fn what_is_small_or_scattered_stays_in_the_program() {
+        for wasm in [
+            module(&[(0, 'a')], LEAST - 1),
+            module(&[(0, 'a'), (8 * LEAST, 'b')], LEAST / 2),
+        ] {
+            let (same, image) = take_image(&wasm).expect("well-formed");
+            assert!(image.is_none() && same == wasm);
+        }
+    }
+
+    #[test]
+    fn equal_contents_are_one_image_and_others_are_not() {
+        let digest = |wasm: &[u8]| Image::of(wasm).expect("well-formed").expect("one").digest();
+        let first = digest(&module(&[(0, 'a')], LEAST));
+        assert_eq!(first, digest(&module(&[(0, 'a')], LEAST)));
+        assert_ne!(first, digest(&module(&[(0, 'b')], LEAST)));
+        assert_ne!(first, digest(&module(&[(1, 'a')], LEAST)));
+    }
+
+    #[test]
+    fn two_modules_with_data_have_no_image_that_could_be_told_apart() {
+        let one = "(memory 4) (data (i32.const 0) \"DATA\")".replace("DATA", &"x".repeat(LEAST));
+        let text = format!(
+            "(component (core module $a {one}) (core module $b {one}) (core instance (instantiate \
+             $a)))"
+        );
+        let wasm = wat::parse_str(text).expect("a component");
+        let (same, image) = take_image(&wasm).expect("well-formed");
+        assert!(image.is_none() && same == wasm);
+    }
+}

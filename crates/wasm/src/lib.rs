@@ -1,0 +1,37 @@
+//! Reading programs: what never needs a cell.
+//!
+//! A file becomes a [`Compiled`](compiled::Compiled) program in this order. Text is translated; everything is counted
+//! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
+//! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
+//! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
+//! [`data_segments`], [`data_start`], [`bulk`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
+//!
+//! Principles:
+//!
+//! 1. **A limit comes before the work that it limits.** Nothing is validated or compiled before it was counted
+//!    ([`load_limits`], [`limits`]).
+//! 2. **A rewritten program means the same**, but for where it can be stopped.
+//! 3. **Compiled code is trusted**, so that it is read only from where no other user can write ([`artifact`]).
+//!
+//! Which host steps a program reaches, and how long they take, is not known here.
+
+pub mod artifact;
+mod atomics;
+pub mod bulk;
+pub mod code;
+pub mod compile_threads;
+pub mod compiled;
+mod composed;
+mod core_modules;
+pub mod data_segments;
+pub mod data_start;
+pub mod error;
+pub mod exceptions;
+pub mod features;
+mod handlers;
+pub mod image;
+pub mod inventory;
+pub mod limits;
+pub mod load_limits;
+mod long_names;
+pub mod refused;
