@@ -29,7 +29,7 @@ pub struct StartRequest {
     pub surroundings: Surroundings,
 }
 
-/// What controllers send to a cell.
+/// A message from a controller to a cell.
 pub(crate) enum Command {
     Start {
         key: u64,
@@ -38,7 +38,7 @@ pub(crate) enum Command {
         engine: Arc<EngineParts>,
         /// The processor reservation that it requests.
         promised: Option<Promised>,
-        /// What it may open, if it has a directory.
+        /// The number of files that it may open, if it has a directory.
         files: Option<limit::Promise>,
         client: Client,
     },

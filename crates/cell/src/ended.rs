@@ -54,7 +54,7 @@ pub struct Ended {
     pub memory: MemoryUse,
     /// Requests of the tenant and its descendants that its lease refused.
     pub refusals: Vec<Refusal>,
-    /// What ending it cost.
+    /// The cost of its end.
     pub reclaimed: Reclaimed,
     /// Processor time that it received, its end included.
     pub supply: Supply,

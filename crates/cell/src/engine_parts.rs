@@ -10,6 +10,6 @@ pub(crate) struct EngineParts {
     pub(crate) engine: Engine,
     pub(crate) linkers: Linkers,
     pub(crate) companion: Companion,
-    /// What its pool of stacks may take.
+    /// The limit on its pool of stacks.
     pub(crate) _mappings: Mappings,
 }

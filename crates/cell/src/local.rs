@@ -56,7 +56,7 @@ pub(crate) struct Local {
     /// The prices of leases, as factors on the profile.
     pub(crate) prices: Prices,
     pub(crate) sleeps: Sleeps,
-    /// What top-level tenants have taken of their limited shares.
+    /// The parts of their limited shares that top-level tenants have taken.
     pub(crate) shares: Shares,
     /// The threads that may block.
     pub(crate) io: Arc<Io>,

@@ -19,7 +19,7 @@ pub struct Directory {
     pub write: bool,
 }
 
-/// What a program is given by its embedder.
+/// The parts that the embedder gives a program.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Arguments; the first is by custom the program's name.

@@ -187,7 +187,7 @@ pub(crate) enum Source {
     Allowance(Handle<Allowance>),
 }
 
-/// What a capability gives access to, after all checks.
+/// The object of a capability, after all checks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) object: RawHandle,

@@ -19,9 +19,9 @@ pub enum Error {
     /// The kernel refused it.
     #[error("{doing}: {source}")]
     System {
-        /// What was done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The store has too few unpromised places.

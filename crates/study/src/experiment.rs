@@ -18,7 +18,7 @@ pub trait Study: Sync {
     /// The figure, table or section that it reproduces: `BRR fig. 8`.
     fn paper(&self) -> &'static str;
 
-    /// What it measures, in a sentence.
+    /// The purpose of the study, in a sentence.
     fn about(&self) -> &'static str;
 
     /// Measures. Shows its progress on standard error.

@@ -2,7 +2,8 @@
 
 use wasmtime::CallHook;
 
-/// What the engine lifts for the host calls of a program that is called, and for the results of its functions.
+/// The values that the engine lifts for the host calls of a program that is called, and for the
+/// results of its functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiftBytes {
     /// Bytes of a host call.

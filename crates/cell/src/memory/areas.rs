@@ -13,7 +13,7 @@ pub(super) struct Identity {
     pub(super) modified: (i64, i64),
 }
 
-/// What an area holds.
+/// The contents of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Content {
     /// The image with this digest.
@@ -22,7 +22,7 @@ pub(super) enum Content {
     Data(Identity),
 }
 
-/// What an area holds, and how its sharers keep it.
+/// The contents of an area, and how its sharers keep it.
 pub(super) type Key = (Content, SharedPages);
 
 /// The areas of a cell that can be shared.

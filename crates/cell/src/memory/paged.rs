@@ -69,7 +69,7 @@ unsafe impl MemoryCreator for Memories {
 struct Creating {
     /// The top-level group that it is for.
     root: GroupId,
-    /// What it holds when it is made.
+    /// The memory that it holds when it is made.
     image: Option<Image>,
     /// The memory, if it has been made already.
     ahead: Option<Ahead>,

@@ -45,7 +45,7 @@ pub(super) struct Place {
     pub(super) memory: usize,
     pub(super) offset: usize,
     pub(super) pages: u32,
-    /// What is there.
+    /// The contents of the place.
     pub(super) at: AttachmentId,
     pub(super) shown: Shown,
 }
@@ -113,7 +113,7 @@ impl Place {
         }
     }
 
-    /// What of it is shared with others.
+    /// The part of it that is shared with others.
     pub(super) fn shared(&self) -> Option<AttachmentId> {
         matches!(self.shown, Shown::Region(..)).then_some(self.at)
     }

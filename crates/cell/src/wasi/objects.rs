@@ -3,7 +3,7 @@
 use crate::host::fs::window::Place;
 use leasehold_reclaim::Extent;
 
-/// What a pollable waits for.
+/// The event that a pollable waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A point of the monotonic clock, ns.

@@ -19,7 +19,7 @@ use crate::queue::Queue;
 use crate::rights::Rights;
 use crate::wait::Side;
 
-/// What a message takes of a channel's capacity beside its bytes and capabilities.
+/// The part of a channel's capacity that a message takes beside its bytes and capabilities.
 pub const HEADER_BYTES: u32 = 8;
 /// The part of a channel's capacity that each capability in a message takes.
 pub const CAPABILITY_BYTES: u32 = 64;
@@ -179,7 +179,7 @@ impl<B: Backing> Kernel<B> {
             .ok_or(Errno::Empty)
     }
 
-    /// What a message takes of a channel's capacity.
+    /// The part of a channel's capacity that a message takes.
     fn footprint(
         &self,
         channel: Handle<Channel>,

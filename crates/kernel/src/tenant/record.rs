@@ -31,7 +31,7 @@ pub(crate) struct Tenant {
     pub(crate) swept: u32,
 }
 
-/// What connects a tenant with its parent: all in the parent's group.
+/// The connection of a tenant with its parent: all in the parent's group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parent {
     pub(crate) tenant: TenantId,

@@ -29,11 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two checks whether the program is ready.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What one end took.
+/// The time of one end.
 pub(super) struct End {
     pub(super) reusable_ns: u64,
     pub(super) reclaimed_ns: u64,
-    /// What only a cell states.
+    /// The values that only a cell states.
     pub(super) charge: Option<Charge>,
 }
 

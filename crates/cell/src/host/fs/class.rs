@@ -88,7 +88,7 @@ pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
 }
 
-/// What kind of file a status is of.
+/// The kind of file that a status is of.
 pub(crate) fn kind_of(status: &Statx) -> FileType {
     FileType::from_raw_mode(status.stx_mode.into())
 }

@@ -17,7 +17,8 @@ pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
     kernel::status(file, FIELDS)
 }
 
-/// What a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same file.
+/// The number that a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same
+/// file.
 pub(crate) fn number(device: u64, inode: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (device, inode).hash(&mut hasher);

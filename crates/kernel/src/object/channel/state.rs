@@ -17,7 +17,7 @@ pub(crate) struct Channel {
     /// Where the first message starts, and how many bytes the messages take in the buffer.
     pub(super) first: u32,
     pub(super) filled: u32,
-    /// What the messages take of the capacity: `filled`, and their capabilities.
+    /// The part of the capacity that the messages take: `filled`, and their capabilities.
     pub(super) used: u32,
     pub(crate) messages: u32,
     /// Parcels of those messages that have capabilities, in order.
@@ -40,7 +40,7 @@ pub(crate) struct Parcel {
 }
 
 impl Channel {
-    /// What is left of the capacity.
+    /// The rest of the capacity.
     pub(crate) const fn room(&self) -> u32 {
         self.capacity - self.used
     }
