@@ -104,7 +104,7 @@ fn futexes(count: u64) -> Result<(), Box<dyn Error>> {
 fn mappings(count: u64) -> Result<(), Box<dyn Error>> {
     let size = 4096;
     for _ in 0..count {
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+        // SAFETY: a new mapping at an address of the kernel's choice, without a reference to it.
         let mapping = unsafe {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
             mmap_anonymous(std::ptr::null_mut(), size, flags, MapFlags::PRIVATE)?
@@ -173,12 +173,12 @@ const COPY: Opcode = opcode::read_write::<Copy>(FAULTS, 0x03);
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// Who writes to a pipe has its mutex while the page is waited for that the bytes come from.
+/// A writer to a pipe has its mutex while it waits for the page that the bytes come from.
 fn holds(count: u64, time: Duration, file: &Path) -> Result<(), Box<dyn Error>> {
     // SAFETY: it stays in this process, and is asked for its own mapping only.
     let faults = unsafe { userfaultfd(UserfaultfdFlags::CLOEXEC)? };
     let flags = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody refers to.
+    // SAFETY: a new mapping at an address of the kernel's choice, without a reference to it.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, flags, MapFlags::PRIVATE)? };
     let mut api = Api {
         api: 0xaa,
