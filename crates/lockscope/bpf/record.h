@@ -364,7 +364,7 @@ static __always_inline struct use *row_of(const struct held *held)
 
 /* When a lock was let go of last by a task that excluded all others. The next holder has it since
  * then at the earliest: so a wait is seen that the kernel does not announce, such as that of the
- * first one who spins. Two locks may meet in a place and lose each other's times. */
+ * first task that spins. Two locks may meet in a place and lose each other's times. */
 struct release {
 	u64 lock;
 	u64 at;

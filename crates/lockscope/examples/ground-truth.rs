@@ -173,7 +173,7 @@ const COPY: Opcode = opcode::read_write::<Copy>(FAULTS, 0x03);
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// Who writes to a pipe has its mutex while the page is waited for that the bytes come from.
+/// A writer to a pipe has its mutex while it waits for the page that the bytes come from.
 fn holds(count: u64, time: Duration, file: &Path) -> Result<(), Box<dyn Error>> {
     // SAFETY: it stays in this process, and is asked for its own mapping only.
     let faults = unsafe { userfaultfd(UserfaultfdFlags::CLOEXEC)? };

@@ -213,6 +213,25 @@ fn a_hold_contains_nothing_of_the_tracer() {
     assert!(nested < 1.5 * alone, "{nested} of {alone}");
 }
 
+/// A task that spins for a lock which another one holds does not hold it yet, also where the kernel does
+/// not announce that it waits: together they hold it for no longer than there is time.
+#[test]
+#[ignore = "needs a kernel whose lock functions can be probed, such as the lab"]
+fn a_task_that_spins_for_a_lock_does_not_hold_it() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let files = format!("directory {COUNT} {}", directory.path().display());
+    let trace = record(&files, &files, &["--class", "spin", "--rows", "262144"]);
+    let all = locks(&trace);
+    for lock in &all {
+        let held: u64 = lock.by.values().map(|usage| usage.exclusive.hold_ns).sum();
+        assert!(held <= trace.duration_ns, "{held} ns: {}", lock.name);
+    }
+    let waited = |lock: &&leasehold_lockscope::Lock| {
+        lock.shared && lock.by.values().any(|usage| usage.contended > 0)
+    };
+    assert!(all.iter().filter(waited).count() > 3);
+}
+
 /// Inodes that one workload frees and the other one gets are other locks each time, also those that
 /// only the constructor of the slab initialises.
 #[test]
@@ -226,18 +245,22 @@ fn files_that_are_made_in_turns_share_no_lock_of_an_inode() {
     };
     let trace = record(&arguments(0), &arguments(1), &["--rows", "262144"]);
     let all = locks(&trace);
-    let renewed = all.iter().filter(|lock| lock.generation > 0).count();
-    assert!(renewed > 1_000, "{renewed} of {}", all.len());
-    // What is shared was there all the time: programs, a super block, the kernel's variables.
-    let wrong = all
+    let of_files = |lock: &&leasehold_lockscope::Lock| {
+        lock.name.starts_with("shmem_inode_info.") || lock.name.starts_with("dentry.")
+    };
+    let renewed = all.iter().filter(|lock| lock.generation > 0);
+    let renewed: Vec<_> = renewed.filter(of_files).collect();
+    println!(
+        "{} locks, {} of files at the address of another one before",
+        all.len(),
+        renewed.len()
+    );
+    assert!(renewed.len() > 1_000);
+    let wrong = renewed
         .iter()
-        .filter(|lock| lock.shared && lock.generation > 0)
+        .filter(|lock| lock.shared)
         .map(|lock| format!("{} {:#x} {}", lock.name, lock.address, lock.generation));
     let wrong: Vec<_> = wrong.collect();
-    println!(
-        "{} locks, {renewed} at the address of another one before",
-        all.len()
-    );
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -256,6 +256,11 @@ fn load(common: &Common, targets: &[Vec<Target>]) -> Result<Recorder> {
         Mode::Contended => "contended",
     };
     eprintln!("lockscope: {name} mode: {why}");
+    let inlined = offer.inlined();
+    if mode == Mode::Full && !inlined.is_empty() {
+        let inlined = inlined.join(", ");
+        eprintln!("lockscope: no holds that end in what this kernel inlines: {inlined}");
+    }
     let classes = parse_classes(&common.class)?;
     if mode == Mode::Full && classes == [Class::PercpuRwsem] {
         return Err(TracerError::NoClass {

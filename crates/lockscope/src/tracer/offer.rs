@@ -14,6 +14,22 @@ use crate::tracer::symbols::Symbols;
 /// The tracepoints that say that an object begins or ends.
 const ALLOCATOR: [&str; 4] = ["kmem_cache_alloc", "kmem_cache_free", "kmalloc", "kfree"];
 
+/// Functions that take locks, and those that release them, of which kernels inline some.
+const PAIRS: [(&str, &str); 12] = [
+    ("_raw_spin_lock", "_raw_spin_unlock"),
+    ("_raw_spin_lock_irq", "_raw_spin_unlock_irq"),
+    ("_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore"),
+    ("_raw_spin_lock_bh", "_raw_spin_unlock_bh"),
+    ("_raw_read_lock", "_raw_read_unlock"),
+    ("_raw_read_lock_irq", "_raw_read_unlock_irq"),
+    ("_raw_write_lock", "_raw_write_unlock"),
+    ("_raw_write_lock_irq", "_raw_write_unlock_irq"),
+    ("mutex_lock", "mutex_unlock"),
+    ("rt_mutex_lock", "rt_mutex_unlock"),
+    ("down_read", "up_read"),
+    ("down_write", "up_write"),
+];
+
 /// Which mode to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ModeChoice {
@@ -122,6 +138,19 @@ impl Offer {
         }
     }
 
+    /// The functions that release locks and cannot be probed here, though those that take them can: of
+    /// such locks acquisitions are counted, and no holds are measured.
+    #[must_use]
+    pub fn inlined(&self) -> Vec<&'static str> {
+        let Ok(functions) = &self.full else {
+            return Vec::new();
+        };
+        let missing = PAIRS
+            .iter()
+            .filter(|(takes, releases)| functions.contains(takes) && !functions.contains(releases));
+        missing.map(|(_, releases)| *releases).collect()
+    }
+
     /// Lines for a person: each mode, and what is missing for it.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -134,10 +163,16 @@ impl Offer {
             (Ok(()), true) => "offered, and every mmap_lock".into(),
             (Ok(()), false) => "offered".into(),
         };
-        vec![
-            format!("full       {full}"),
-            format!("contended  {contended}"),
-        ]
+        let mut lines = vec![format!("full       {full}")];
+        let inlined = self.inlined();
+        if !inlined.is_empty() {
+            let inlined = inlined.join(", ");
+            lines.push(format!(
+                "           no holds that end in what this kernel inlines: {inlined}"
+            ));
+        }
+        lines.push(format!("contended  {contended}"));
+        lines
     }
 }
 
@@ -191,4 +226,55 @@ fn all_functions() -> impl Iterator<Item = &'static str> {
     let locks = LOCK_FUNCTIONS.iter().map(|function| function.name);
     let others = UNLOCK_FUNCTIONS.iter().chain(INIT_FUNCTIONS);
     locks.chain(others.map(|(name, _)| *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(full: Result<HashSet<&'static str>, String>, lab: bool) -> Offer {
+        Offer {
+            full,
+            contended: Ok(()),
+            mmap_lock: true,
+            tracepoints: HashSet::new(),
+            lab,
+        }
+    }
+
+    #[test]
+    fn the_full_mode_is_chosen_in_the_lab_only() {
+        let all = || Ok(all_functions().collect());
+        let chosen = |offer: &Offer| offer.choose(ModeChoice::Auto).map(|(mode, _)| mode).ok();
+        assert_eq!(chosen(&offer(all(), true)), Some(Mode::Full));
+        assert_eq!(chosen(&offer(all(), false)), Some(Mode::Contended));
+        assert_eq!(
+            chosen(&offer(Err("none".into()), true)),
+            Some(Mode::Contended)
+        );
+    }
+
+    #[test]
+    fn what_a_kernel_inlines_is_said() {
+        assert!(
+            offer(Ok(all_functions().collect()), true)
+                .inlined()
+                .is_empty()
+        );
+        let some = ["_raw_spin_lock", "mutex_lock", "mutex_unlock"];
+        let inlines = offer(Ok(some.into()), true);
+        assert_eq!(inlines.inlined(), ["_raw_spin_unlock"]);
+        assert!(inlines.lines()[1].contains("inlines: _raw_spin_unlock"));
+    }
+
+    #[test]
+    fn every_pair_is_of_functions_that_are_probed() {
+        let all: HashSet<_> = all_functions().collect();
+        for (takes, releases) in PAIRS {
+            assert!(
+                all.contains(takes) && all.contains(releases),
+                "{takes}, {releases}"
+            );
+        }
+    }
 }
