@@ -20,10 +20,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use wasm_encoder::{Encode, Instruction, MemArg, RawSection};
+use wasm_encoder::{Encode, Instruction, MemArg};
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
 use crate::core_modules::rewrite_core_modules;
+use crate::sections::with_sections;
 
 /// Whether an instruction waits for another thread or notifies one.
 pub(crate) fn awaits(operator: &Operator<'_>) -> bool {
@@ -102,22 +103,10 @@ fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     if bodies.iter().all(|(_, sites)| sites.is_empty()) {
         return Ok(wasm.into());
     }
-    let mut module = wasm_encoder::Module::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload?;
-        let Some((id, range)) = payload.as_section() else {
-            continue;
-        };
-        let data = match payload {
-            Payload::CodeSectionStart { .. } => Cow::Owned(encode_code(wasm, &bodies)),
-            Payload::CustomSection(section) if section.name().starts_with("metadata.code.") => {
-                continue;
-            }
-            _ => Cow::Borrowed(&wasm[range]),
-        };
-        module.section(&RawSection { id, data: &data });
-    }
-    Ok(module.finish().into())
+    with_sections(wasm, |section, _| match section {
+        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies)),
+        _ => None,
+    })
 }
 
 /// The content of the code section.

@@ -21,13 +21,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use wasm_encoder::{BlockType, Encode, Function, Instruction, RawSection, RefType, ValType};
+use wasm_encoder::{BlockType, Encode, Function, Instruction, RefType, ValType};
 use wasmparser::{
     BinaryReaderError, DataKind, ElementItems, ElementKind, FunctionBody, Operator, Parser,
     Payload, TypeRef,
 };
 
 use crate::core_modules::rewrite_core_modules;
+use crate::sections::{grown, with_sections};
 
 /// Most bytes of linear memory that one instruction touches after rewriting.
 pub const CHUNK: u32 = 16 * 1024;
@@ -37,10 +38,6 @@ pub const PAGED_CHUNK: u32 = 4 * 1024;
 
 /// Most table elements that one instruction touches after rewriting.
 pub const TABLE_CHUNK: u32 = 4 * 1024;
-
-const TYPE_SECTION: u8 = 1;
-const FUNCTION_SECTION: u8 = 3;
-const CODE_SECTION: u8 = 10;
 
 /// A bulk instruction with its immediates: one function is appended per distinct one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,58 +215,26 @@ fn rewrite_module(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, BinaryReader
     let mut appended: Vec<(u32, Bulk)> = calls.iter().map(|(&bulk, &at)| (at, bulk)).collect();
     appended.sort_unstable();
 
-    let mut module = wasm_encoder::Module::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload?;
-        let Some((id, range)) = payload.as_section() else {
-            continue;
-        };
-        let data = match payload {
-            Payload::TypeSection(section) => {
-                let mut data = grown(wasm, range, section.count(), appended.len());
-                for &(_, bulk) in &appended {
-                    encode_type(outline.middle_operand(bulk), &mut data);
-                }
-                Cow::Owned(data)
+    with_sections(wasm, |section, content| match section {
+        Payload::TypeSection(section) => {
+            let mut data = grown(content, section.count(), appended.len());
+            for &(_, bulk) in &appended {
+                encode_type(outline.middle_operand(bulk), &mut data);
             }
-            Payload::FunctionSection(section) => {
-                let mut data = grown(wasm, range, section.count(), appended.len());
-                for at in 0..appended.len() as u32 {
-                    (outline.types + at).encode(&mut data);
-                }
-                Cow::Owned(data)
-            }
-            Payload::CodeSectionStart { .. } => {
-                Cow::Owned(encode_code(wasm, &outline, &bodies, &calls, &appended))
-            }
-            Payload::CustomSection(section) if section.name().starts_with("metadata.code.") => {
-                continue;
-            }
-            _ => Cow::Borrowed(&wasm[range]),
-        };
-        debug_assert!(
-            matches!(data, Cow::Borrowed(_))
-                || matches!(id, TYPE_SECTION | FUNCTION_SECTION | CODE_SECTION)
-        );
-        module.section(&RawSection { id, data: &data });
-    }
-    Ok(module.finish().into())
-}
-
-/// A section's content, announcing `more` items that the caller appends.
-fn grown(wasm: &[u8], section: Range<usize>, count: u32, more: usize) -> Vec<u8> {
-    let mut data = Vec::new();
-    (count + more as u32).encode(&mut data);
-    let mut content = &wasm[section];
-    // Skips the old count, a LEB128 number.
-    while let [byte, rest @ ..] = content {
-        content = rest;
-        if byte & 0x80 == 0 {
-            break;
+            Some(data)
         }
-    }
-    data.extend_from_slice(content);
-    data
+        Payload::FunctionSection(section) => {
+            let mut data = grown(content, section.count(), appended.len());
+            for at in 0..appended.len() as u32 {
+                (outline.types + at).encode(&mut data);
+            }
+            Some(data)
+        }
+        Payload::CodeSectionStart { .. } => {
+            Some(encode_code(wasm, &outline, &bodies, &calls, &appended))
+        }
+        _ => None,
+    })
 }
 
 /// Type of an appended function: `(i32, middle, i32) -> ()`.

@@ -34,11 +34,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use wasm_encoder::{BlockType, Catch, Encode, Instruction, RawSection, RefType, ValType};
+use wasm_encoder::{BlockType, Catch, Encode, Instruction, RefType, ValType};
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload, TypeRef};
 
 use crate::core_modules::rewrite_core_modules;
 use crate::handlers::{HandlerCount, Scopes};
+use crate::sections::{grown, with_sections};
 
 /// Whether an instruction throws, in a program in which only guests do.
 pub(crate) fn throws(operator: &Operator<'_>) -> bool {
@@ -269,46 +270,25 @@ fn rewrite_module(wasm: &[u8], from_host: bool) -> Result<Cow<'_, [u8]>, BinaryR
     if !is_changed {
         return Ok(wasm.into());
     }
-    let mut module = wasm_encoder::Module::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload?;
-        let Some((id, range)) = payload.as_section() else {
-            continue;
-        };
-        let data = match payload {
-            Payload::TypeSection(section) => {
-                let mut data = Vec::new();
-                let own = &wasm[range];
-                (section.count() + outline.appended as u32).encode(&mut data);
-                data.extend_from_slice(&own[number_bytes(own)..]);
-                let first = outline.types.len() - outline.appended;
-                for (params, results) in &outline.types[first..] {
-                    data.push(FUNCTION_TYPE);
-                    params.encode(&mut data);
-                    results.encode(&mut data);
-                }
-                Cow::Owned(data)
+    with_sections(wasm, |section, content| match section {
+        Payload::TypeSection(section) => {
+            let mut data = grown(content, section.count(), outline.appended);
+            let first = outline.types.len() - outline.appended;
+            for (params, results) in &outline.types[first..] {
+                data.push(FUNCTION_TYPE);
+                params.encode(&mut data);
+                results.encode(&mut data);
             }
-            Payload::CodeSectionStart { .. } => {
-                let mut data = Vec::new();
-                (bodies as u32).encode(&mut data);
-                data.extend_from_slice(&code);
-                Cow::Owned(data)
-            }
-            Payload::CustomSection(section) if section.name().starts_with("metadata.code.") => {
-                continue;
-            }
-            _ => Cow::Borrowed(&wasm[range]),
-        };
-        module.section(&RawSection { id, data: &data });
-    }
-    Ok(module.finish().into())
-}
-
-/// Bytes of the LEB128 number at the start of a section.
-fn number_bytes(section: &[u8]) -> usize {
-    let more = section.iter().take_while(|byte| *byte & 0x80 != 0).count();
-    (more + 1).min(section.len())
+            Some(data)
+        }
+        Payload::CodeSectionStart { .. } => {
+            let mut data = Vec::new();
+            (bodies as u32).encode(&mut data);
+            data.extend_from_slice(&code);
+            Some(data)
+        }
+        _ => None,
+    })
 }
 
 /// A function's body with a handler around it.

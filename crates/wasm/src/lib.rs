@@ -35,3 +35,4 @@ pub mod limits;
 pub mod load_limits;
 mod long_names;
 pub mod refused;
+mod sections;
