@@ -118,7 +118,7 @@ fuzz_target!(|script: Script| {
     };
     let mut scheduler = Scheduler::new(config)
         .with_interrupt(u64::from(script.interrupt))
-        .with_way_back(u64::from(script.interrupt) / 2);
+        .with_redispatch(u64::from(script.interrupt) / 2);
     let mut servers: Vec<ServerId> = Vec::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     let mut now = 0;

@@ -83,12 +83,12 @@ pub struct TenantHandle {
 
 /// A tenant that is being started. Dropping it lets the start go on.
 #[allow(missing_debug_implementations)]
-pub struct Beginning {
+pub struct PendingStart {
     handle: TenantHandle,
     started: Receiver<Result<(), StartError>>,
 }
 
-impl Beginning {
+impl PendingStart {
     /// Waits until the tenant has been started.
     ///
     /// # Errors
@@ -340,11 +340,11 @@ impl Cell {
     ///
     /// # Errors
     /// When its reservation cannot be kept.
-    pub fn begin(&self, request: StartRequest) -> Result<Beginning, StartError> {
+    pub fn begin(&self, request: StartRequest) -> Result<PendingStart, StartError> {
         self.admit(request, false)
     }
 
-    fn admit(&self, request: StartRequest, held: bool) -> Result<Beginning, StartError> {
+    fn admit(&self, request: StartRequest, held: bool) -> Result<PendingStart, StartError> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let (started_sender, started) = channel();
@@ -378,7 +378,7 @@ impl Cell {
             client,
         });
         let inbox = self.inbox.clone();
-        Ok(Beginning {
+        Ok(PendingStart {
             handle: TenantHandle {
                 key,
                 call_bytes,

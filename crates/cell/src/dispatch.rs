@@ -8,7 +8,7 @@
 use crate::config::CellConfig;
 use crate::profile::PreemptionCosts;
 use crate::promises::Promise;
-use crate::standing::Standing;
+use crate::wake_priority::WakePriority;
 use leasehold_crossing::Urgency;
 use leasehold_lease::{Cpu, Lease};
 use leasehold_reserve::admission::{Overhead, while_ending};
@@ -28,7 +28,7 @@ pub(crate) enum Work {
     /// Poll this execution.
     Execution(u64),
     /// Fire the timers of the top-level tenant with this key, and take back what of it ended.
-    Upkeep(u64),
+    Maintenance(u64),
     /// Take back what ended background tenants left, under the reservation for ends.
     Ends,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Work {
 pub(crate) struct Share {
     server: ServerId,
     reserved: bool,
-    standing: Standing,
+    wake_priority: WakePriority,
 }
 
 /// A tenant's processor request that has passed the admission test.
@@ -54,8 +54,8 @@ pub(crate) struct Promised {
 
 impl Share {
     /// The urgency of wake-ups of this tenant, and whether they are deferred.
-    pub(crate) const fn standing(&self) -> &Standing {
-        &self.standing
+    pub(crate) const fn wake_priority(&self) -> &WakePriority {
+        &self.wake_priority
     }
 }
 
@@ -94,7 +94,7 @@ impl Dispatcher {
             seed: RandomState::new().hash_one(()),
         })
         .with_interrupt(interrupt_ns(config))
-        .with_way_back(way_back_ns(config));
+        .with_redispatch(redispatch_ns(config));
         Self {
             scheduler,
             tasks: vec![None; tasks as usize],
@@ -116,18 +116,18 @@ impl Dispatcher {
             return Ok(Share {
                 server: self.scheduler.add_background(slice)?,
                 reserved: false,
-                standing: Standing::fixed(Urgency::BACKGROUND),
+                wake_priority: WakePriority::fixed(Urgency::BACKGROUND),
             });
         };
         let server = self.scheduler.add_server(contract, now)?;
-        let standing = match self.scheduler.deadline(server)? {
-            None => Standing::fixed(Urgency::of_priority(contract.priority().0.into())),
-            Some(deadline) => Standing::by_deadline(deadline, contract.period()),
+        let wake_priority = match self.scheduler.deadline(server)? {
+            None => WakePriority::fixed(Urgency::of_priority(contract.priority().0.into())),
+            Some(deadline) => WakePriority::by_deadline(deadline, contract.period()),
         };
         Ok(Share {
             server,
             reserved: true,
-            standing,
+            wake_priority,
         })
     }
 
@@ -218,14 +218,14 @@ impl Dispatcher {
             && *owner == task
             && self.scheduler.state(share.server) == Ok(State::Depleted)
         {
-            share.standing.deferral().begin();
+            share.wake_priority.deferral().begin();
         }
     }
 
     /// Returns the executions of a turn's tenant whose wake-ups were deferred.
     pub(crate) fn deferred(&self, turn: &Turn) -> Vec<u64> {
         let deferral = match &self.tasks[turn.task.index()] {
-            Some((.., share)) => share.standing.deferral(),
+            Some((.., share)) => share.wake_priority.deferral(),
             None => return Vec::new(),
         };
         match deferral.is_on() {
@@ -245,12 +245,12 @@ impl Dispatcher {
     ) -> Option<Urgency> {
         let _ = self.scheduler.block(task, now, until);
         let (owner, _, share) = self.tasks[task.index()].as_ref()?;
-        let standing = share.standing.deadline()?;
+        let wake_priority = share.wake_priority.deadline()?;
         let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
         if *owner != task {
             return None;
         }
-        standing.publish(deadline);
+        wake_priority.publish(deadline);
         Some(Urgency::of_deadline(deadline))
     }
 
@@ -284,7 +284,7 @@ impl Dispatcher {
             let (_, work, share) = self.tasks[task.index()]
                 .as_ref()
                 .filter(|(owner, ..)| *owner == task)?;
-            let urgency = match share.standing.always() {
+            let urgency = match share.wake_priority.always() {
                 Some(urgency) => urgency,
                 None => {
                     let deadline = self.scheduler.deadline(share.server).ok().flatten()?;
@@ -339,7 +339,7 @@ fn interrupt_ns(config: &CellConfig) -> Nanos {
 
 /// The measured usual time between a decision and the resumption of its guest, which the server
 /// pays that preempted the guest; zero if it was not measured.
-fn way_back_ns(config: &CellConfig) -> Nanos {
+fn redispatch_ns(config: &CellConfig) -> Nanos {
     let measured = config.profile.preemption.as_ref();
     measured.map_or(0, |costs| costs.decision.p50_ns + costs.switch.p50_ns)
 }
@@ -439,7 +439,7 @@ mod tests {
     use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
-    fn what_the_controller_asks_for_is_charged_to_nobody() {
+    fn work_that_the_controller_asks_for_is_charged_to_no_tenant() {
         let config = CellConfig::new(Profile::free());
         let mut dispatcher = Dispatcher::new(&config, 2);
         let mut share = |now| {
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_preempted_another_pays_for_the_way_back_as_it_was_measured() {
+    fn the_preempting_server_pays_for_the_redispatch_as_it_was_measured() {
         let part = |p50_ns| Latency { p50_ns, p99_ns: 90 };
         let mut config = CellConfig::new(Profile::free());
         config.profile.preemption = Some(PreemptionCosts {
@@ -504,7 +504,9 @@ mod tests {
             let contract = Contract::new(100, 1_000).expect("a contract");
             let contract = contract.with_replenishments(16).expect("a contract");
             let share = dispatcher.share(Some(&contract), 0).expect("it fits");
-            let task = dispatcher.add(&share, Work::Upkeep(1)).expect("a place");
+            let task = dispatcher
+                .add(&share, Work::Maintenance(1))
+                .expect("a place");
             // It cuts its budget into pieces of 2.
             for at in (0..100).step_by(10) {
                 dispatcher.wake(task, at);
@@ -549,7 +551,7 @@ mod tests {
                     .add(&share, Work::Execution(key))
                     .expect("a place")
             });
-            let defers = |execution| share.standing().defers(execution);
+            let defers = |execution| share.wake_priority().defers(execution);
             let turn = |dispatcher: &mut Dispatcher, now| {
                 let turn = dispatcher.decide(now).0;
                 turn.inspect(|turn| dispatcher.entered(turn))
@@ -598,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_for_a_later_deadline_interrupts_nobody() {
+    fn a_wake_up_for_a_later_deadline_interrupts_no_task() {
         let mut config = CellConfig::new(Profile::free());
         config.order = Order::EarliestDeadline;
         let mut dispatcher = Dispatcher::new(&config, 2);
@@ -618,11 +620,11 @@ mod tests {
             assert_eq!(turn.task, running.1);
             assert_eq!(timer, Some(now + 1_000_000_000));
             let is_sooner = other.0.server == short.0.server;
-            let message = other.0.standing().urgency();
+            let message = other.0.wake_priority().urgency();
             assert_eq!(message >= turn.interrupted_from, is_sooner);
             // A wake-up of equal urgency preempts once, because it may be for another task of the
             // same tenant.
-            let own = running.0.standing().urgency();
+            let own = running.0.wake_priority().urgency();
             assert!(own >= turn.interrupted_from);
             dispatcher.entered(&turn);
             let (turn, _) = dispatcher.decide(now);
@@ -633,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_past_a_deadline_hears_everybody_with_a_reservation() {
+    fn a_server_past_its_deadline_hears_all_that_have_a_reservation() {
         let mut config = CellConfig::new(Profile::free());
         config.order = Order::EarliestDeadline;
         let mut dispatcher = Dispatcher::new(&config, 2);

@@ -14,13 +14,13 @@
 use crate::clock::{Elapsed, monotonic_ns, thread_cpu_ns};
 use crate::drift::{CostClass, Price};
 use crate::ended::{Ended, Reclaimed};
-use crate::execution::Remains;
+use crate::execution::StoppedProgram;
 use crate::exit::Exit;
 use crate::heap::keep_freed;
 use crate::host::fs::account::Account;
 use crate::local::{self, Holdings};
 use crate::memory::{MemoryUse, Tenancy};
-use crate::pools::{Leavings, Pools};
+use crate::pools::{DirtyRanges, Pools};
 use crate::refusals::{Refusal, Reservation};
 use crate::steps::{begin, caps, step};
 use leasehold_kernel::{End, ExecutionId, TenantId};
@@ -68,11 +68,11 @@ pub(crate) struct Ending {
     /// Executions severed in the current step.
     severed: Vec<u64>,
     /// Programs that were severed and are still to be dropped.
-    stopped: Vec<Remains>,
+    stopped: Vec<StoppedProgram>,
     /// The holdings of the severed executions.
     held: Holdings,
     /// The remains of dropped programs, to be cleaned.
-    leavings: Leavings,
+    dirty: DirtyRanges,
     /// The memory reservation of a top-level tenant.
     tenancy: Option<Tenancy>,
     /// The files of a top-level tenant, until all are closed.
@@ -114,7 +114,7 @@ fn taken_over(execution: u64) -> Holdings {
 /// The executor's operations for an ending tenant.
 pub(crate) trait Programs {
     /// Takes an execution out of the executor's hands.
-    fn remove(&mut self, execution: u64) -> Option<Remains>;
+    fn remove(&mut self, execution: u64) -> Option<StoppedProgram>;
 }
 
 impl Ending {
@@ -125,7 +125,7 @@ impl Ending {
     pub(crate) fn begin(
         tenant: TenantId,
         cause: Cause,
-        program: Option<(u64, Remains)>,
+        program: Option<(u64, StoppedProgram)>,
         reply: Option<Sender<Ended>>,
         Belongings {
             class,
@@ -171,8 +171,8 @@ impl Ending {
                 .as_ref()
                 .map(|(id, _)| taken_over(*id))
                 .unwrap_or_default(),
-            stopped: Vec::from_iter(program.map(|(_, remains)| remains)),
-            leavings: Leavings::default(),
+            stopped: Vec::from_iter(program.map(|(_, stopped)| stopped)),
+            dirty: DirtyRanges::default(),
             tenancy,
             files,
             refusals,
@@ -214,7 +214,7 @@ impl Ending {
             let _step = begin(step!("engine", "store drop"));
             // Outside `local::with`, because dropping runs the destructors of host calls.
             keep_freed(|| drop(program));
-            pools.claim(&mut self.leavings);
+            pools.claim(&mut self.dirty);
             return;
         }
         if !self.is_severed {
@@ -225,7 +225,7 @@ impl Ending {
         }
         if let Some(tenancy) = &mut self.tenancy {
             let _step = begin(step!("cell", "detach"));
-            self.leavings.leave_paged_to(tenancy);
+            self.dirty.leave_paged_to(tenancy);
             if !tenancy.retire_step() {
                 return;
             }
@@ -241,8 +241,8 @@ impl Ending {
 
     fn give_back(&mut self, programs: &mut impl Programs, pools: &Pools) {
         let _step = begin(step!("cell", "end: give back"));
-        if !self.leavings.is_clean() {
-            self.pages += pools.clean(&mut self.leavings, STEP_PAGES) as u64;
+        if !self.dirty.is_clean() {
+            self.pages += pools.clean(&mut self.dirty, STEP_PAGES) as u64;
         } else if let Some(tenancy) = &mut self.tenancy {
             if tenancy.step(STEP_PAGES as u32)
                 && let Some(tenancy) = self.tenancy.take()
@@ -264,7 +264,7 @@ impl Ending {
     /// Whether nothing can be done before another thread has closed the tenant's files.
     pub(crate) fn waits_for_files(&self) -> bool {
         matches!(self.phase, Phase::Return)
-            && self.leavings.is_clean()
+            && self.dirty.is_clean()
             && self.tenancy.is_none()
             && self.files.as_ref().is_some_and(|files| !files.is_closed())
     }

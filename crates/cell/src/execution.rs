@@ -88,7 +88,7 @@ pub(crate) struct Finished {
 }
 
 /// A program that will not run again. Dropping it frees its store.
-pub(crate) enum Remains {
+pub(crate) enum StoppedProgram {
     /// It was stopped at an arbitrary point.
     Stopped(#[expect(dead_code, reason = "held to be dropped")] Running),
     /// It had ended by itself.
@@ -97,14 +97,14 @@ pub(crate) enum Remains {
 
 impl Finished {
     /// Splits it into its exit and its remaining store.
-    pub(crate) fn into_parts(self) -> (Exit, Remains) {
-        (self.exit, Remains::Finished(self.store))
+    pub(crate) fn into_parts(self) -> (Exit, StoppedProgram) {
+        (self.exit, StoppedProgram::Finished(self.store))
     }
 }
 
 /// The parameters from which executions of a tenant's program are built.
 #[derive(Clone)]
-pub(crate) struct Blueprint {
+pub(crate) struct ExecutionTemplate {
     /// The program's.
     pub(crate) engine: Arc<EngineParts>,
     pub(crate) preemption: Rc<Preemption>,
@@ -121,13 +121,13 @@ fn root_of(tenant: TenantId) -> Result<GroupId, Errno> {
     })
 }
 
-impl Blueprint {
+impl ExecutionTemplate {
     /// Returns a copy with other arguments; the program's name stays.
     pub(crate) fn with_arguments(&self, args: Vec<String>) -> Self {
-        let mut blueprint = self.clone();
-        blueprint.surroundings.args.truncate(1);
-        blueprint.surroundings.args.extend(args);
-        blueprint
+        let mut template = self.clone();
+        template.surroundings.args.truncate(1);
+        template.surroundings.args.extend(args);
+        template
     }
 
     /// Charges `tenant` for an execution and builds it; it has not run yet. For the tasks and
@@ -139,9 +139,9 @@ impl Blueprint {
     /// among the execution's holdings ([`local::Local::release_all`]).
     pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
         self.charge(tenant, execution)?;
-        let mut surrounding = self.surround();
-        while surrounding.open_next()? {}
-        self.assemble(tenant, execution, surrounding.finish())
+        let mut env_builder = self.surround();
+        while env_builder.open_next()? {}
+        self.assemble(tenant, execution, env_builder.finish())
     }
 
     /// Charges `tenant` for the initial holdings of an execution.
@@ -210,8 +210,8 @@ impl Blueprint {
     }
 
     /// The surroundings of an execution, without its directories. Copies arguments and variables.
-    pub(crate) fn surround(&self) -> Surrounding {
-        Surrounding::of(&self.surroundings, self.program.code())
+    pub(crate) fn surround(&self) -> EnvBuilder {
+        EnvBuilder::of(&self.surroundings, self.program.code())
     }
 
     /// Makes the store of an execution that was [charged](Self::charge) for.
@@ -330,7 +330,7 @@ impl Blueprint {
 
 /// The state that WASI offers to an execution, while its directories and data sets are being
 /// opened.
-pub(crate) struct Surrounding {
+pub(crate) struct EnvBuilder {
     wasi: WasiCtxBuilder,
     environment: Environment,
     preopens: Vec<Preopen>,
@@ -348,7 +348,7 @@ pub(crate) struct Surrounded {
     data: Vec<DataSet>,
 }
 
-impl Surrounding {
+impl EnvBuilder {
     fn of(surroundings: &Surroundings, code: &Code) -> Self {
         let mut wasi = WasiCtxBuilder::new();
         let mut environment = Environment::default();

@@ -195,7 +195,7 @@ impl Executor {
         self.executions.dispatcher.entered(&turn);
         match turn.work {
             Work::Execution(execution) => self.poll(execution, &turn),
-            Work::Upkeep(root) => {
+            Work::Maintenance(root) => {
                 let inbox = self.inbox.clone();
                 self.keep_up(root, &mut || {
                     inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)

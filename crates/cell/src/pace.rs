@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_back_much_leaves_out_as_much_time_as_it_takes() {
+    fn giving_back_much_pauses_for_as_much_time_as_it_takes() {
         let mut pace = Pace::default();
         let mut now = 5 * AT_ONCE_NS;
         for _ in 0..10 {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_of_somebody_else_is_a_pause() {
+    fn a_turn_of_another_task_is_a_pause() {
         let mut pace = Pace::default();
         let mut now = 0;
         for _ in 0..10 {

@@ -28,7 +28,7 @@ pub(crate) struct Pools {
 
 /// The remains of one tenant in the pools, to be cleaned at its expense.
 #[derive(Debug, Default)]
-pub(crate) struct Leavings {
+pub(crate) struct DirtyRanges {
     slots: Claim,
     stacks: [Claim; StackClass::COUNT],
     /// Memories of a tenant that pages.
@@ -37,7 +37,7 @@ pub(crate) struct Leavings {
     blocks: Blocks,
 }
 
-impl Leavings {
+impl DirtyRanges {
     /// Whether all of it is clean.
     pub(crate) fn is_clean(&self) -> bool {
         self.slots.is_empty()
@@ -90,28 +90,28 @@ impl Pools {
     ///
     /// All programs of a cell run and are dropped on its thread, one tenant's at a time: so what
     /// was left behind meanwhile is that tenant's.
-    pub(crate) fn claim(&self, leavings: &mut Leavings) {
-        self.slots.claim(&mut leavings.slots);
-        for (stacks, claim) in self.stacks(&mut leavings.stacks) {
+    pub(crate) fn claim(&self, dirty: &mut DirtyRanges) {
+        self.slots.claim(&mut dirty.slots);
+        for (stacks, claim) in self.stacks(&mut dirty.stacks) {
             stacks.claim(claim);
         }
-        memory::claim(&mut leavings.paged);
-        leavings.blocks.claim();
+        memory::claim(&mut dirty.paged);
+        dirty.blocks.claim();
     }
 
     /// Cleans up to `pages` pages, slots first; returns how many.
-    pub(crate) fn clean(&self, leavings: &mut Leavings, pages: usize) -> usize {
-        if !leavings.paged.is_empty() {
-            memory::detach(&mut leavings.paged, pages as u32);
+    pub(crate) fn clean(&self, dirty: &mut DirtyRanges, pages: usize) -> usize {
+        if !dirty.paged.is_empty() {
+            memory::detach(&mut dirty.paged, pages as u32);
             pages
-        } else if !leavings.blocks.is_empty() {
-            leavings.blocks.clean(pages)
-        } else if leavings.slots.is_empty() {
-            let mut stacks = self.stacks(&mut leavings.stacks);
+        } else if !dirty.blocks.is_empty() {
+            dirty.blocks.clean(pages)
+        } else if dirty.slots.is_empty() {
+            let mut stacks = self.stacks(&mut dirty.stacks);
             let dirty = stacks.find(|(_, claim)| !claim.is_empty());
             dirty.map_or(0, |(stacks, claim)| stacks.clean_claimed(claim, pages))
         } else {
-            self.slots.clean_claimed(&mut leavings.slots, pages)
+            self.slots.clean_claimed(&mut dirty.slots, pages)
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Apart from [`crate::local`], which knows nothing of executions.
 
-use crate::execution::{Blueprint, Running};
+use crate::execution::{ExecutionTemplate, Running};
 use leasehold_kernel::TenantId;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(crate) enum Request {
 #[derive(Default)]
 pub(crate) struct Programs {
     /// How to build more executions of a tenant that runs.
-    pub(crate) blueprints: HashMap<TenantId, Rc<Blueprint>>,
+    pub(crate) templates: HashMap<TenantId, Rc<ExecutionTemplate>>,
     /// Requests of guests to the executor, which acts on them after the current poll.
     pub(crate) requests: Vec<Request>,
 }

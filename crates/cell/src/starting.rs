@@ -17,7 +17,7 @@
 
 use crate::drift::Price;
 use crate::ended::Ended;
-use crate::execution::{Blueprint, BuildError, Running, Surrounded, Surrounding};
+use crate::execution::{BuildError, EnvBuilder, ExecutionTemplate, Running, Surrounded};
 use crate::local;
 use crate::memory::{self, Joining};
 use crate::start_error::{StartError, budget_reason};
@@ -31,7 +31,7 @@ use std::sync::mpsc::Sender;
 pub(crate) struct Starting {
     tenant: TenantId,
     execution: u64,
-    blueprint: Rc<Blueprint>,
+    template: Rc<ExecutionTemplate>,
     budget: Nanoseconds,
     price: Price,
     next: Step,
@@ -54,7 +54,7 @@ pub(crate) struct Client {
 enum Step {
     Charge,
     Share(Option<Joining>),
-    Surround(Box<Surrounding>),
+    Surround(Box<EnvBuilder>),
     Assemble(Box<Surrounded>),
     /// A step failed, or the last one was taken.
     Nothing,
@@ -73,14 +73,14 @@ impl Starting {
     pub(crate) fn new(
         tenant: TenantId,
         execution: u64,
-        blueprint: Rc<Blueprint>,
+        template: Rc<ExecutionTemplate>,
         (budget, price): (Nanoseconds, Price),
         client: Client,
     ) -> Self {
         Self {
             tenant,
             execution,
-            blueprint,
+            template,
             budget,
             price,
             next: Step::Charge,
@@ -95,8 +95,8 @@ impl Starting {
     }
 
     /// The parameters from which it, its tasks and its children are built.
-    pub(crate) fn blueprint(&self) -> Rc<Blueprint> {
-        self.blueprint.clone()
+    pub(crate) fn template(&self) -> Rc<ExecutionTemplate> {
+        self.template.clone()
     }
 
     /// Takes the next step.
@@ -117,8 +117,8 @@ impl Starting {
         self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
             Step::Charge => {
                 let _step = begin(step!("cell", "start: charge"));
-                self.blueprint.charge(tenant, execution)?;
-                Step::Share(self.blueprint.share(tenant)?)
+                self.template.charge(tenant, execution)?;
+                Step::Share(self.template.share(tenant)?)
             }
             Step::Share(Some(mut joining)) => {
                 let _step = begin(step!("cell", "start: share"));
@@ -127,18 +127,18 @@ impl Starting {
             }
             Step::Share(None) => {
                 let _step = begin(step!("cell", "start: surround"));
-                Step::Surround(Box::new(self.blueprint.surround()))
+                Step::Surround(Box::new(self.template.surround()))
             }
-            Step::Surround(mut surrounding) => {
+            Step::Surround(mut env_builder) => {
                 let _step = begin(step!("cell", "start: open a directory"));
-                match surrounding.open_next()? {
-                    true => Step::Surround(surrounding),
-                    false => Step::Assemble(Box::new(surrounding.finish())),
+                match env_builder.open_next()? {
+                    true => Step::Surround(env_builder),
+                    false => Step::Assemble(Box::new(env_builder.finish())),
                 }
             }
             Step::Assemble(surrounded) => {
                 let _step = begin(step!("cell", "start: assemble"));
-                let running = self.blueprint.assemble(tenant, execution, *surrounded)?;
+                let running = self.template.assemble(tenant, execution, *surrounded)?;
                 return Ok(Stepped::Built(running));
             }
             Step::Nothing => Step::Nothing,
@@ -171,7 +171,7 @@ impl Starting {
 
     /// The error for the client when the lease does not pay for the program's initial holdings.
     fn lease_refusal(&self, errno: Errno) -> StartError {
-        let (kib, call_bytes) = self.blueprint.host_kib();
+        let (kib, call_bytes) = self.template.host_kib();
         let reason = match (errno, self.opens_files) {
             (Errno::Limit, true) => {
                 "`files.open` is too small: the program begins with its standard streams and its \

@@ -497,7 +497,7 @@ fn a_program_that_declares_more_table_elements_than_its_lease_allows_is_refused(
 }
 
 #[test]
-fn who_ends_a_child_goes_on_when_nobody_else_runs() {
+fn a_task_that_ends_a_child_goes_on_when_no_other_runs() {
     let cell = cell();
     let program = cell.compile(ENDS_A_CHILD.as_bytes()).expect("compiles");
     for _ in 0..20 {

@@ -367,7 +367,7 @@ fn swap_file(directory: &Path) -> std::fs::File {
 }
 
 #[test]
-fn a_swap_file_that_fails_ends_the_tenant_concerned_and_nobody_else() {
+fn a_swap_file_that_fails_ends_the_tenant_concerned_and_no_other() {
     for storm in [STORM, BULK_STORM] {
         let held = held(2 * MIB, 8 * MIB);
         let storm = start(&held.cell, storm, paging(MIB, 4 * MIB));

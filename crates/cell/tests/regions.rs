@@ -240,7 +240,7 @@ fn when_the_creator_is_killed_the_others_go_on_with_zeros() {
 }
 
 #[test]
-fn who_creates_a_region_and_returns_takes_it_along() {
+fn a_region_goes_with_its_creator_when_that_returns() {
     let held = held(512);
     let first = creator(&format!(
         "{} (call $until (i32.add (local.get $at) (i32.const 4)) (i32.const 1))",
@@ -257,7 +257,7 @@ fn who_creates_a_region_and_returns_takes_it_along() {
 }
 
 #[test]
-fn who_is_revoked_sees_nothing_that_is_written_afterwards() {
+fn a_revoked_holder_sees_nothing_that_is_written_afterwards() {
     let held = held(512);
     for (take_back, last) in [
         ("(call $revoke (local.get $it))", "(i32.const 9)"),
@@ -287,7 +287,7 @@ fn who_is_revoked_sees_nothing_that_is_written_afterwards() {
 }
 
 #[test]
-fn who_is_killed_leaves_the_region_to_its_creator() {
+fn a_killed_holder_leaves_the_region_to_its_creator() {
     let held = held(512);
     let count = "(loop $on
         (i32.store (local.get $at) (i32.add (i32.load (local.get $at)) (i32.const 1)))

@@ -62,7 +62,7 @@ fn a_tenant_that_spins_gets_its_budget_in_every_period_and_no_more() {
 }
 
 #[test]
-fn whoever_has_no_reservation_gets_what_is_left_and_shares_it() {
+fn tenants_without_a_reservation_share_what_is_left() {
     let cell = cell();
     let tenant = spin(&cell, reserved("budget=5ms,period=10ms"));
     let others = [spin(&cell, background()), spin(&cell, background())];
@@ -322,7 +322,7 @@ fn a_tenant_that_waited_for_its_output_preempts_one_of_lower_priority_when_it_is
 }
 
 #[test]
-fn host_calls_are_charged_to_whom_they_are_made_for() {
+fn host_calls_are_charged_to_the_tenant_that_makes_them() {
     let cell = cell();
     let other = spin(&cell, background());
     let began = Instant::now();
@@ -362,7 +362,7 @@ fn a_cell_runs_out_of_places_for_tenants_without_harm() {
 }
 
 #[test]
-fn whoever_is_woken_by_a_guest_that_runs_on_gets_a_turn() {
+fn a_task_woken_by_a_guest_that_runs_on_gets_a_turn() {
     let cell = cell();
     let client = common::start_held(&cell, "delegator.wasm", &["10", "spin"], background());
     let service = common::start_held(&cell, "service.wasm", &["keep"], background());

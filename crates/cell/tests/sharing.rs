@@ -133,7 +133,7 @@ fn refused(cell: &Cell, text: &str, lease: Lease) -> String {
 }
 
 #[test]
-fn who_evicts_a_shared_image_takes_it_from_nobody_else() {
+fn evicting_a_shared_image_takes_it_from_no_other_tenant() {
     let held = held(1024);
     let roomy = start(
         &held.cell,
@@ -159,7 +159,7 @@ fn who_evicts_a_shared_image_takes_it_from_nobody_else() {
 }
 
 #[test]
-fn who_writes_to_a_shared_image_pays_for_a_copy_that_nobody_else_sees() {
+fn a_write_to_a_shared_image_makes_a_copy_that_its_writer_pays_for_and_no_other_sees() {
     let held = held(2048);
     let keep = start(
         &held.cell,
@@ -198,7 +198,7 @@ fn who_writes_to_a_shared_image_pays_for_a_copy_that_nobody_else_sees() {
 }
 
 #[test]
-fn the_end_of_an_owner_hands_its_pages_to_who_shares_them() {
+fn the_end_of_an_owner_hands_its_pages_to_the_tenants_that_share_them() {
     let held = held(1024);
     let first = start(
         &held.cell,
@@ -310,7 +310,7 @@ fn the_rule_locks_what_everybody_uses_and_conserves_what_few_do() {
 }
 
 #[test]
-fn who_shares_nothing_has_a_copy_of_its_own() {
+fn a_tenant_that_shares_nothing_has_a_copy_of_its_own() {
     let held = held(1024);
     let own = || start(&held.cell, &reader(None), paging(400, SharedPages::None));
     for tenant in [own(), own()] {
@@ -482,7 +482,7 @@ fn a_tenant_has_a_shared_data_set_once() {
 }
 
 #[test]
-fn who_writes_to_a_data_set_is_ended_and_nobody_else_sees_it() {
+fn a_tenant_that_writes_to_a_data_set_is_ended_and_no_other_sees_it() {
     let held = held(600);
     let roomy = start_mapper(&held, ON, 40 * 4096, paging(300, SharedPages::Conserve));
     let reason = "a page of its memory cannot be had: it is read-only data";

@@ -177,7 +177,7 @@ impl Stage<'_> {
         let stock = duel(Runtime::Wasmtime, ONE, AFTER)?;
         let threads = duel(Runtime::Wasmtime, ONE.saturating_add(1), AFTER)?;
         // The neighbour is watched for as long in both.
-        let span_ns = stock.death.end_ns;
+        let span_ns = stock.guest_end.end_ns;
         let leased = duel(
             Runtime::Leasehold,
             ONE,
@@ -194,13 +194,13 @@ impl Stage<'_> {
         let in_stock = |duel: &Duel| {
             Ok::<_, anyhow::Error>(StockEnd {
                 made: made(duel)?,
-                end_ns: duel.death.end_ns,
+                end_ns: duel.guest_end.end_ns,
                 stall_ns: slowest(duel),
                 p99_ratio: p99_ratio(duel)?,
             })
         };
-        let cost = leased.death.reclaimed.context("an end in a cell")?;
-        let verdict = deadlines.verdict(&leased.death, BUDGET);
+        let cost = leased.guest_end.reclaimed.context("an end in a cell")?;
+        let verdict = deadlines.verdict(&leased.guest_end, BUDGET);
         let headline = Headline {
             asked: scale.timers,
             wasmtime: in_stock(&stock)?,
@@ -245,7 +245,7 @@ impl Stage<'_> {
         let together = |runtime| self.together(runtime, &deadlines, crowd);
         let rehearsal = together(Runtime::Leasehold)?.round(&guests, &self.neighbour)?;
         for (guest, ending) in guests.iter_mut().zip(&rehearsal.endings) {
-            let predicted_ns = ending.death.predicted_ns();
+            let predicted_ns = ending.guest_end.predicted_ns();
             guest.budget = predicted_ns.map_or(guest.budget, table::binding);
         }
         progress.step();

@@ -354,7 +354,7 @@ fn more_than_a_processor_is_not_schedulable_in_any_order() {
 }
 
 #[test]
-fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
+fn a_tenant_that_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
     let cpu = |budget: &str, priority: u8| {
         format!("cpu = {{ budget = \"{budget}\", period = \"10ms\", priority = {priority} }}")
     };

@@ -173,7 +173,7 @@ fn row<'a>(screen: &'a str, tenant: &str) -> Option<Vec<&'a str>> {
 }
 
 #[test]
-fn a_live_table_shows_who_runs_stays_in_its_place_and_gives_way_to_the_report() {
+fn a_live_table_shows_the_tenants_that_run_stays_in_its_place_and_gives_way_to_the_report() {
     const SUMMARY: &str = "1 of 3 have ended; Ctrl-C kills the others and reports";
     let leases = Leases::of_three();
     let seen = terminal::watch(leases.command(&["--for", "3s"]));

@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wakes_asks_how_urgent_it_is_then() {
+    fn a_waking_thread_asks_how_urgent_the_task_is_then() {
         struct Deadline(AtomicU32);
         impl Urgent for Arc<Deadline> {
             fn urgency(&self) -> Urgency {

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_fails_is_an_error_to_the_writer_and_blocks_nobody() {
+    fn a_destination_that_fails_is_an_error_to_the_writer_and_blocks_no_thread() {
         let pipe = Pipe::new();
         assert_eq!(pipe.write(b"lost"), Some(4));
         let drain = pipe.clone();

@@ -47,7 +47,7 @@ impl<B: Backing, H: Host> Sever<B, Link> for Severing<'_, H> {
                     self.host.stop_execution(id);
                 }
             }
-            Link::Wake(id) => self.executions.bereave(groups, id),
+            Link::Wake(id) => self.executions.wake_foreign(groups, id),
             Link::Close(Granted(allowance)) => allowance::close(groups, allowance),
         }
     }

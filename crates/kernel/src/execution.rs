@@ -14,7 +14,7 @@ use crate::id::{ExecutionId, TenantId};
 use crate::link::Objects;
 use crate::object::task::state::Task;
 use crate::queue::{List, Number};
-use crate::wait::{Side, Stranger, Turn, Wait};
+use crate::wait::{ForeignWait, Side, Turn, Wait};
 
 /// Why an execution continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -251,12 +251,12 @@ impl Executions {
             State::Waiting(Wait {
                 object,
                 side,
-                stranger,
+                foreign,
                 ..
             }) => {
                 let queue = side.look(groups, object).map(|(queue, _)| &mut queue.list);
                 self.unlist(queue, number);
-                give_back(groups, stranger);
+                give_back(groups, foreign);
                 self.settle(groups, object, side);
                 None
             }
@@ -292,7 +292,7 @@ impl Executions {
             }
             queue.reserved += wait.need;
             self.unlist(Some(&mut queue.list), first);
-            give_back(groups, wait.stranger);
+            give_back(groups, wait.foreign);
             let Wait { need, .. } = wait;
             self.wake(first, State::Turn(Turn { object, side, need }), Wake::Ready);
         }
@@ -311,14 +311,14 @@ impl Executions {
             };
             self.unlist(Some(&mut queue.list), first);
             if let Some(State::Waiting(wait)) = self.get(first).map(|first| first.state) {
-                give_back(groups, wait.stranger);
+                give_back(groups, wait.foreign);
             }
             self.wake(first, State::Running, Wake::Gone);
         }
     }
 
     /// Wakes a foreign tenant because the object that it waits for went with its group.
-    pub(crate) fn bereave<B: Backing>(&mut self, groups: &mut Objects<B>, id: ExecutionId) {
+    pub(crate) fn wake_foreign<B: Backing>(&mut self, groups: &mut Objects<B>, id: ExecutionId) {
         let Some(number) = self.find(id) else { return };
         let Some(State::Waiting(wait)) = self.get(number).map(|waiter| waiter.state) else {
             return;
@@ -395,8 +395,8 @@ const fn place(number: Number) -> usize {
 }
 
 /// A foreign tenant's wait is over: its link goes back to the allowance that it was taken from.
-fn give_back<B: Backing>(groups: &mut Objects<B>, stranger: Option<Stranger>) {
-    if let Some(Stranger { link, allowance }) = stranger
+fn give_back<B: Backing>(groups: &mut Objects<B>, foreign: Option<ForeignWait>) {
+    if let Some(ForeignWait { link, allowance }) = foreign
         && groups.unlink(link).is_some()
     {
         allowance::put_back(groups, allowance);

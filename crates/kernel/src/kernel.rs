@@ -25,7 +25,7 @@ use crate::queue::Number;
 use crate::rights::Rights;
 use crate::table::{self, TableClasses, Vacancy};
 use crate::tenant::record::Tenant;
-use crate::wait::{Side, Stranger, Turn, Wait};
+use crate::wait::{ForeignWait, Side, Turn, Wait};
 
 /// Set-up of a [`Kernel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -495,13 +495,13 @@ impl<B: Backing> Kernel<B> {
         need: u32,
     ) -> Result<Outcome<T>, Errno> {
         let owner = target.object.group();
-        let stranger = if self.ends_with(self.group_of(caller)?, owner) {
+        let foreign = if self.ends_with(self.group_of(caller)?, owner) {
             None
         } else {
             let allowance = target.allowance.ok_or(Errno::Allowance)?;
             allowance::take(&mut self.groups, allowance)?;
             match self.groups.link(owner, Link::Wake(execution)) {
-                Ok(link) => Some(Stranger { link, allowance }),
+                Ok(link) => Some(ForeignWait { link, allowance }),
                 Err(_) => {
                     allowance::put_back(&mut self.groups, allowance);
                     return Err(Errno::Allowance);
@@ -512,7 +512,7 @@ impl<B: Backing> Kernel<B> {
             object: target.object,
             side,
             need,
-            stranger,
+            foreign,
         };
         self.executions
             .enqueue(&mut self.groups, call.number, wait)?;

@@ -81,12 +81,12 @@ pub(crate) struct Wait {
     pub(crate) side: Side,
     pub(crate) need: u32,
     /// The scrub entry in the object's group, if the waiter is a foreign tenant of it.
-    pub(crate) stranger: Option<Stranger>,
+    pub(crate) foreign: Option<ForeignWait>,
 }
 
 /// The link by which a foreign tenant waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stranger {
+pub(crate) struct ForeignWait {
     pub(crate) link: LinkId,
     pub(crate) allowance: Handle<Allowance>,
 }

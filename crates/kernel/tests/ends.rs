@@ -18,7 +18,7 @@ fn kernel(mode: Mode) -> K {
 fn ignore(_: ExecutionId) {}
 
 /// A client with a semaphore, and a service in another tree that was granted `links` waits.
-fn stranger(kernel: &mut K, links: u32) -> (TenantId, Selector, TenantId, Selector) {
+fn foreign(kernel: &mut K, links: u32) -> (TenantId, Selector, TenantId, Selector) {
     let client = kernel.admit(BUDGET_NS, 0).expect("client");
     let service = kernel.admit(BUDGET_NS, 0).expect("service");
     let own = kernel.semaphore_create(client, 0).expect("semaphore");
@@ -52,10 +52,10 @@ fn run(kernel: &mut K, tenant: TenantId, ids: core::ops::Range<u64>) -> Vec<Exec
 }
 
 #[test]
-fn ending_a_client_wakes_a_strangers_waiter_with_gone() {
+fn ending_a_client_wakes_a_foreign_waiter_with_gone() {
     for mode in MODES {
         let mut kernel = kernel(mode);
-        let (client, _, service, theirs) = stranger(&mut kernel, 1);
+        let (client, _, service, theirs) = foreign(&mut kernel, 1);
         let waiter = run(&mut kernel, service, 1..2)[0];
         assert_eq!(
             kernel.semaphore_down(service, waiter, theirs),
@@ -73,10 +73,10 @@ fn ending_a_client_wakes_a_strangers_waiter_with_gone() {
 }
 
 #[test]
-fn ending_a_stranger_takes_it_out_of_the_queue() {
+fn ending_a_foreign_tenant_takes_it_out_of_the_queue() {
     for mode in MODES {
         let mut kernel = kernel(mode);
-        let (client, own, service, theirs) = stranger(&mut kernel, 1);
+        let (client, own, service, theirs) = foreign(&mut kernel, 1);
         let before = run(&mut kernel, client, 1..2)[0];
         let waiter = run(&mut kernel, service, 2..3)[0];
         let after = run(&mut kernel, client, 3..4)[0];
@@ -111,7 +111,7 @@ fn ending_a_stranger_takes_it_out_of_the_queue() {
 fn a_hostile_service_cannot_spend_more_than_its_allowance() {
     for mode in MODES {
         let mut kernel = kernel(mode);
-        let (client, _, service, theirs) = stranger(&mut kernel, 3);
+        let (client, _, service, theirs) = foreign(&mut kernel, 3);
         let waiters = run(&mut kernel, service, 0..10);
         let granted = left(&kernel, client);
         let mut blocked = 0;
@@ -202,7 +202,7 @@ fn links_passed_on_are_taken_from_ones_own() {
 #[test]
 fn a_revocation_gives_the_charge_of_all_granted_links_back() {
     let mut kernel = kernel(Mode::Grouped);
-    let (client, own, service, theirs) = stranger(&mut kernel, 5);
+    let (client, own, service, theirs) = foreign(&mut kernel, 5);
     let waiters = run(&mut kernel, service, 0..3);
     for &waiter in &waiters[..2] {
         assert_eq!(
@@ -249,7 +249,7 @@ fn a_revocation_gives_the_charge_of_all_granted_links_back() {
 #[test]
 fn a_wait_cancelled_while_the_objects_owner_ends_is_not_mistaken_for_the_next_one() {
     let mut kernel = kernel(Mode::Grouped);
-    let (client, _, service, theirs) = stranger(&mut kernel, 1);
+    let (client, _, service, theirs) = foreign(&mut kernel, 1);
     let here = kernel.semaphore_create(service, 0).expect("semaphore");
     let [first, second] = run(&mut kernel, service, 1..3)[..] else {
         panic!("two")
@@ -404,7 +404,7 @@ fn a_child_that_ends_gives_its_lease_back_and_can_still_be_asked_how() {
 }
 
 #[test]
-fn nobody_waits_for_a_child_that_ended_without_exiting() {
+fn no_task_waits_for_a_child_that_ended_without_exiting() {
     let mut kernel = kernel(Mode::Grouped);
     let parent = kernel.admit(BUDGET_NS, 0).expect("parent");
     let waiter = run(&mut kernel, parent, 1..2)[0];
@@ -446,7 +446,7 @@ fn every_execution_of_a_tree_is_stopped_once() {
 }
 
 #[test]
-fn a_call_that_wakes_somebody_urgent_can_be_told_from_one_that_does_not() {
+fn a_call_that_wakes_an_urgent_task_can_be_told_from_one_that_does_not() {
     let mut kernel = sized(Mode::Grouped, 1 << 20, 8);
     let tenant = kernel.admit(1_000_000, 0).expect("admitted");
     run(&mut kernel, tenant, 1..4);

@@ -465,11 +465,11 @@ impl Model {
             .filter(|grant| grant.live && below(grant.payer));
         let unused = unused.map(|grant| u64::from(grant.left)).sum();
         let executions = self.executions.values().filter(|of| below(**of)).count();
-        let strangers = self
+        let foreigners = self
             .objects
             .iter()
             .filter(|object| object.alive && below(object.owner));
-        let strangers = strangers
+        let foreigners = foreigners
             .flat_map(|object| &object.queues)
             .flat_map(|queue| &queue.waiting)
             .filter(|wait| wait.2.is_some())
@@ -482,7 +482,7 @@ impl Model {
                     .allowance
                     .is_some_and(|grant| self.allowances[grant].payer != capability.holder)
         });
-        (unused, (executions + strangers + closers.count()) as u64)
+        (unused, (executions + foreigners + closers.count()) as u64)
     }
 }
 

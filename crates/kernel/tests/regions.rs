@@ -73,7 +73,7 @@ fn a_region_is_mapped_or_copied() {
 }
 
 #[test]
-fn who_may_not_read_may_not_map() {
+fn a_holder_that_may_not_read_may_not_map() {
     let mut kernel = kernel(Mode::Grouped);
     let [creator, other] = [0; 2].map(|_| kernel.admit(1_000_000, 0).expect("a tenant"));
     let own = kernel.region_create_mapped(creator, 100).expect("a region");

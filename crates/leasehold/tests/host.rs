@@ -66,7 +66,7 @@ fn a_tenant_can_be_looked_at_and_killed_while_it_runs() {
 }
 
 #[test]
-fn errors_say_whose_they_are() {
+fn errors_say_which_side_caused_them() {
     let host = host();
     let library = br#"(module (func (export "f") (param i32)))"#;
     assert!(matches!(

@@ -131,7 +131,7 @@ fn an_address_that_is_given_away_is_not_shared() {
 }
 
 #[test]
-fn locks_are_named_by_object_then_by_symbol_then_by_who_takes_them() {
+fn locks_are_named_by_object_then_by_symbol_then_by_the_function_that_takes_them() {
     let journal = |workload| Use {
         place: Some(PlaceId(0)),
         ..used(JOURNAL, workload, 9)
@@ -171,7 +171,7 @@ fn locks_are_named_by_object_then_by_symbol_then_by_who_takes_them() {
 }
 
 #[test]
-fn who_shares_nothing_is_as_isolated_as_can_be() {
+fn workloads_that_share_nothing_are_as_isolated_as_can_be() {
     let score = Score::of(&trace(vec![
         used(JOURNAL, 0, 1_000_000),
         used(BUCKET, 1, 1_000_000),

@@ -484,7 +484,7 @@ fn once(after: u64, errno: i32) -> Plan {
 }
 
 #[test]
-fn any_call_may_fail_once_and_nobody_else_loses_anything() {
+fn any_call_may_fail_once_and_no_other_tenant_loses_anything() {
     let _alone = alone();
     let space = Space::reserve();
     for access in [Access::Direct, Access::Asked] {
@@ -501,7 +501,7 @@ fn any_call_may_fail_once_and_nobody_else_loses_anything() {
 }
 
 #[test]
-fn any_kind_of_call_may_fail_for_good_and_nobody_else_loses_anything() {
+fn any_kind_of_call_may_fail_for_good_and_no_other_tenant_loses_anything() {
     let _alone = alone();
     let space = Space::reserve();
     for only in Call::ALL {
@@ -521,7 +521,7 @@ fn any_kind_of_call_may_fail_for_good_and_nobody_else_loses_anything() {
 }
 
 #[test]
-fn all_calls_may_fail_for_a_while_and_nobody_else_loses_anything() {
+fn all_calls_may_fail_for_a_while_and_no_other_tenant_loses_anything() {
     let _alone = alone();
     let space = Space::reserve();
     let plan = |after, failures| Plan {

@@ -71,7 +71,7 @@ fn what_is_kept_is_seen_by_all_and_never_written_out() {
 }
 
 #[test]
-fn who_may_only_read_sees_what_others_write() {
+fn a_holder_that_may_only_read_sees_what_others_write() {
     let (paging, _) = open(128, 0);
     let (area, keeper, _other) = pair(&paging);
     let id = paging.reserve(&Contract::hard(8)).expect("frames");
@@ -123,7 +123,7 @@ fn stale(error: Error) -> bool {
 }
 
 #[test]
-fn nobody_keeps_more_than_its_reservation() {
+fn no_tenant_keeps_more_than_its_reservation() {
     let (paging, _) = open(128, 0);
     let area = paging.create_resident_area(PAGES, Sharing::Conserve);
     let area = area.expect("an area");

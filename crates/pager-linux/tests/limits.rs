@@ -136,7 +136,7 @@ fn a_memory_that_grows_page_by_page_stays_one_mapping() {
 }
 
 #[test]
-fn places_are_promised_when_a_tenant_starts_and_nobody_takes_them() {
+fn places_are_promised_when_a_tenant_starts_and_no_other_takes_them() {
     let (paging, _store) = open(64, 256);
     let limits = |places| Limits {
         mappings: MANY,

@@ -46,7 +46,7 @@ fn readers<const N: usize>(paging: &Paging, frames: [u32; N]) -> [Reader; N] {
 }
 
 #[test]
-fn who_evicts_data_takes_it_from_nobody_else() {
+fn evicting_data_takes_it_from_no_other_tenant() {
     // No room in a store at all: it takes none.
     let (paging, store) = open(128, 0);
     let [roomy, tight] = readers(&paging, [PAGES, 8]);
@@ -101,7 +101,7 @@ fn a_page_can_be_had_for_reading_and_not_for_writing() {
 }
 
 #[test]
-fn a_lock_is_prepared_in_steps_and_joined_by_who_comes_later() {
+fn a_lock_is_prepared_in_steps_and_joined_by_later_tenants() {
     let (paging, _store) = open(200, 0);
     let area = paging.create_image(data(), Sharing::Conserve);
     let area = area.expect("an area");

@@ -279,7 +279,7 @@ impl<B: Backend> Pager<B> {
     /// Takes a locked page from one sharer, which gets a frame back for it: the area's own if no
     /// other sharer has it mapped, else one of the node's, which were required before.
     pub(crate) fn leave_lock(&mut self, at: u32) -> Result<(), Refused> {
-        if self.is_wanted_by_nobody_else(at) {
+        if self.is_wanted_by_no_other(at) {
             self.save(at)?;
         }
         let reservation = self.holder(at);
@@ -292,7 +292,7 @@ impl<B: Backend> Pager<B> {
 
     /// The same for an ending sharer, which does not get back the frames that it gave up.
     pub(crate) fn leave_lock_at_any_price(&mut self, at: u32) {
-        let lost = self.is_wanted_by_nobody_else(at) && self.save(at).is_err();
+        let lost = self.is_wanted_by_no_other(at) && self.save(at).is_err();
         let left = if lost { State::Lost } else { State::Absent };
         if let Some(frame) = self.leave_locked_page(at, left) {
             self.frames.push(&mut self.unreserved, frame);
@@ -301,7 +301,7 @@ impl<B: Backend> Pager<B> {
 
     /// Returns whether others have attached the area but not mapped this page, so that its contents
     /// must be saved.
-    fn is_wanted_by_nobody_else(&self, at: u32) -> bool {
+    fn is_wanted_by_no_other(&self, at: u32) -> bool {
         let area = self.attachments.at(self.mappings.at(at).attachment).area;
         self.sharers_of(at) == 1 && self.areas.at(area).attachments.len() > 1
     }

@@ -89,7 +89,7 @@ fn with_conservation_tau1_never_waits_however_slow_the_disk() {
 }
 
 #[test]
-fn with_a_lock_nobody_faults() {
+fn with_a_lock_no_tenant_faults() {
     // SPC fig. 9, bottom.
     let history = run(&[TAU1, TAU2.with(11 * MB)], Scheme::Spel);
     for task in 0..2 {
@@ -110,7 +110,7 @@ fn a_lock_of_the_region_needs_more_than_tau2_has() {
 }
 
 #[test]
-fn by_first_touch_it_matters_who_came_first() {
+fn by_first_touch_the_order_of_tenants_matters() {
     let mut experiment = Experiment::new(vec![TAU1, TAU2], REGION, Scheme::FirstTouch);
     assert_eq!(experiment.run(END).expect("no lock").missed(0), 0);
     // With τ2 first, its 2 MB decide what is resident, until τ1 has read all of it again.
@@ -157,7 +157,7 @@ fn the_same_experiment_has_the_same_history() {
 }
 
 #[test]
-fn nobody_runs_at_the_same_time_and_slices_add_up_to_the_work_done() {
+fn no_two_tasks_run_at_the_same_time_and_slices_add_up_to_the_work_done() {
     let history = run(&[TAU1, TAU2], Scheme::Plain);
     let mut slices: Vec<_> = history.slices.concat();
     slices.sort_unstable();

@@ -300,7 +300,7 @@ fn a_hard_reservation_never_uses_unreserved_frames() {
 }
 
 #[test]
-fn a_firm_reservation_borrows_and_gives_back_when_somebody_reserves() {
+fn a_firm_reservation_borrows_and_gives_back_when_another_is_admitted() {
     let mut pager = Pager::new(20, MemoryBackend::new(20));
     let (firm, own) = tenant(&mut pager, Contract::firm(5), 18);
     touch_all(&mut pager, own, 18);
@@ -518,7 +518,7 @@ fn a_page_that_cannot_be_saved_when_its_holder_ends_is_lost_and_said_to_be() {
 }
 
 #[test]
-fn frames_come_without_what_somebody_else_left_in_them() {
+fn frames_come_without_what_another_tenant_left_in_them() {
     let mut pager = Pager::new(4, MemoryBackend::new(4));
     let (first, own) = tenant(&mut pager, Contract::hard(4), 4);
     for page in 0..4 {

@@ -38,7 +38,7 @@ thread_local! {
 
 /// The way in which a running guest is made to yield.
 #[derive(Debug)]
-pub(super) enum Tell {
+pub(super) enum YieldBy {
     /// By advancing the epoch of these engines.
     Epoch(Epochs),
     /// By changing where it continues, if it is in one of these functions.
@@ -49,7 +49,7 @@ pub(super) enum Tell {
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: Timer,
-    tell: Tell,
+    yield_by: YieldBy,
     /// How often its signal has come.
     #[cfg(test)]
     signals: AtomicU64,
@@ -85,7 +85,7 @@ impl Alarm {
     ///
     /// # Errors
     /// When the system refuses a timer or a signal handler.
-    pub(super) fn new(tell: Tell) -> io::Result<Box<Self>> {
+    pub(super) fn new(yield_by: YieldBy) -> io::Result<Box<Self>> {
         static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
         INSTALLED
             .get_or_init(|| {
@@ -94,7 +94,7 @@ impl Alarm {
             .map_err(io::Error::from_raw_os_error)?;
         let alarm = Box::new(Self {
             timer: Timer::new()?,
-            tell,
+            yield_by,
             #[cfg(test)]
             signals: AtomicU64::new(0),
             wanted: AtomicU64::new(NEVER),
@@ -170,8 +170,8 @@ impl Alarm {
 
     /// The way in which guests are made to yield.
     #[inline]
-    pub(super) fn tell(&self) -> &Tell {
-        &self.tell
+    pub(super) fn yield_by(&self) -> &YieldBy {
+        &self.yield_by
     }
 
     /// Makes it due from other threads.
@@ -201,10 +201,10 @@ impl Alarm {
             self.arm(wanted, false);
             return;
         }
-        let certain = match &self.tell {
-            Tell::Epoch(epochs) => epochs.tick(),
+        let certain = match &self.yield_by {
+            YieldBy::Epoch(epochs) => epochs.tick(),
             // SAFETY: the context that the signal handler of this thread was given.
-            Tell::Inject(code) => unsafe { injected_yield::interrupt(context, code) },
+            YieldBy::Inject(code) => unsafe { injected_yield::interrupt(context, code) },
         };
         if certain {
             self.arm(NEVER, false);
@@ -235,9 +235,9 @@ pub fn request() {
 #[inline]
 pub fn is_guest_code(pc: usize) -> bool {
     // SAFETY: as in `fired`.
-    match unsafe { ALARM.get().as_ref() }.map(Alarm::tell) {
-        Some(Tell::Inject(code)) => code.contains(pc),
-        Some(Tell::Epoch(_)) | None => false,
+    match unsafe { ALARM.get().as_ref() }.map(Alarm::yield_by) {
+        Some(YieldBy::Inject(code)) => code.contains(pc),
+        Some(YieldBy::Epoch(_)) | None => false,
     }
 }
 
@@ -288,14 +288,14 @@ extern "C" fn on_signal(
 
 #[cfg(test)]
 mod tests {
-    use super::{Alarm, Epochs, Ordering, Tell};
+    use super::{Alarm, Epochs, Ordering, YieldBy};
     use crate::clock::monotonic_ns;
 
     const SHORT: u64 = 1_000_000;
     const LONG: u64 = 3_600_000_000_000;
 
     fn alarm() -> Box<Alarm> {
-        Alarm::new(Tell::Epoch(Epochs::default())).expect("the system has a timer")
+        Alarm::new(YieldBy::Epoch(Epochs::default())).expect("the system has a timer")
     }
 
     fn wait_until_due(alarm: &Alarm) {

@@ -1,6 +1,6 @@
 //! The preemption of one cell.
 
-use crate::alarm::{Alarm, Interrupter, Tell};
+use crate::alarm::{Alarm, Interrupter, YieldBy};
 use crate::epoch::{self, Epochs};
 use crate::guest_code::{GuestCode, GuestProgram};
 use crate::injected_yield;
@@ -109,9 +109,9 @@ impl Preemption {
         let tell = match companion.module {
             Some(_) => {
                 injected_yield::name_throws(steps.throws);
-                Tell::Inject(GuestCode::new())
+                YieldBy::Inject(GuestCode::new())
             }
-            None => Tell::Epoch(Epochs::default()),
+            None => YieldBy::Epoch(Epochs::default()),
         };
         let preemption = Self {
             alarm: Alarm::new(tell)?,
@@ -131,7 +131,7 @@ impl Preemption {
         if companions.iter().any(is_same) {
             return;
         }
-        if let Tell::Epoch(epochs) = self.alarm.tell() {
+        if let YieldBy::Epoch(epochs) = self.alarm.yield_by() {
             epochs.add(&companion.engine);
         }
         companions.push(companion.clone());
@@ -154,8 +154,8 @@ impl Preemption {
             .iter()
             .find(|known| Engine::same(&known.engine, store.engine()))
             .ok_or_else(|| wasmtime::format_err!("the program is of another cell"))?;
-        let vmctx = match (self.alarm.tell(), &own.module) {
-            (Tell::Inject(code), Some(companion)) => {
+        let vmctx = match (self.alarm.yield_by(), &own.module) {
+            (YieldBy::Inject(code), Some(companion)) => {
                 code.add(&program);
                 let vmctx = layout::companion(store, companion)?;
                 store.epoch_deadline_callback(move |_| {

@@ -48,7 +48,7 @@ impl Watch<'_> {
     }
 
     #[inline]
-    const fn is_anybody(&self) -> bool {
+    const fn is_any_left(&self) -> bool {
         matches!(self, Watch::Timers(..))
     }
 }
@@ -227,7 +227,7 @@ impl Ring {
     /// Lets go of the first `count` entries; the next becomes the head, with `amount`.
     #[inline]
     fn drop_front(&mut self, count: u32, amount: Nanos, watch: &mut Watch<'_>) {
-        if watch.is_anybody() {
+        if watch.is_any_left() {
             for i in 0..count {
                 watch.gone(self.slot(i) as u32);
             }

@@ -91,7 +91,7 @@ impl Scheduler {
     /// timestamp and the first instruction of the dispatched task. By default, 0, the preempted
     /// server pays for it, as in SPR.
     #[must_use]
-    pub const fn with_way_back(mut self, takes: Nanos) -> Self {
+    pub const fn with_redispatch(mut self, takes: Nanos) -> Self {
         self.billing.set_dispatch(takes);
         self
     }

@@ -30,7 +30,7 @@ impl Scheduler {
         // An interrupt for another server is a dispatch of that server, never the resumption of a
         // preempted one.
         if interrupt == 0 {
-            self.charge_way_back(previous, next);
+            self.charge_redispatch(previous, next);
         }
         self.dispatch(previous, next, &mut decision);
         // The server that runs now pays for it, even if it is the interrupted one.
@@ -63,7 +63,7 @@ impl Scheduler {
     /// Charges the preempting server, which has stopped, for the dispatch of the server that it
     /// preempted. The decision, the timer and the switch are part of the preemption's cost, like
     /// its interrupt, and not of the preempted server's execution.
-    fn charge_way_back(&mut self, previous: Option<Index>, next: Option<Index>) {
+    fn charge_redispatch(&mut self, previous: Option<Index>, next: Option<Index>) {
         let is_return = |next: Index| {
             let next = self.servers.at(next);
             next.is_preempted && !next.is_background()

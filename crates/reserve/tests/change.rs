@@ -221,7 +221,7 @@ proptest! {
             changes: changes.into_iter().map(|(at, _, new)| (at, 0, top(new, policy))).collect(),
             latencies: Vec::new(),
             interrupt: 0,
-            way_back: 0,
+            redispatch: 0,
         };
         let all = || load.changes.iter().map(|change| change.2).chain([top(first, policy)]);
         let least = all().map(|contract| contract.budget()).min().unwrap();

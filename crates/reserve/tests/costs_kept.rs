@@ -138,7 +138,7 @@ impl Machine {
             seed: 0,
         })
         .with_interrupt(set.costs.usual_interrupt)
-        .with_way_back(set.costs.usual_dispatch);
+        .with_redispatch(set.costs.usual_dispatch);
         let mut tenants = Vec::new();
         for &(contract, behaviour) in &set.tenants {
             let server = scheduler.add_server(&contract, 0).expect("there is room");

@@ -23,7 +23,7 @@ impl Pair {
     fn new(shielding: Shielding, policy: Policy, region: Nanos, wake: Nanos) -> Self {
         let mut scheduler = Scheduler::new(common::config(shielding))
             .with_interrupt(INTERRUPT)
-            .with_way_back(WAY_BACK);
+            .with_redispatch(WAY_BACK);
         let below = contract(50, 200, 1).with_nonpreemptive(region).unwrap();
         let above = contract(20, 200, 2).with_policy(policy);
         let low = scheduler.add_server(&below, 0).unwrap();
@@ -48,7 +48,7 @@ impl Pair {
 }
 
 #[test]
-fn a_preemption_is_charged_to_whom_it_is_for_from_the_instant_that_its_timer_expires() {
+fn the_preempting_server_is_charged_from_the_instant_that_its_timer_expires() {
     for policy in [Policy::Sporadic, Policy::Deferrable] {
         let mut pair = Pair::new(Shielding::Shielded, policy, 0, 10);
         let decision = pair.scheduler.schedule(14);
@@ -67,7 +67,7 @@ fn a_preemption_is_charged_to_whom_it_is_for_from_the_instant_that_its_timer_exp
 }
 
 #[test]
-fn a_region_that_ends_is_an_interrupt_for_whoever_has_waited() {
+fn a_region_that_ends_is_an_interrupt_for_the_server_that_waited() {
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 30, 10);
     assert_eq!(pair.scheduler.schedule(33).run, Some(pair.sleeper));
     pair.scheduler.block(pair.sleeper, 34, None).unwrap();
@@ -75,7 +75,7 @@ fn a_region_that_ends_is_an_interrupt_for_whoever_has_waited() {
 }
 
 #[test]
-fn what_an_interrupt_does_not_take_is_charged_to_whom_it_kept_from_stopping() {
+fn what_an_interrupt_does_not_take_is_charged_to_the_server_that_it_kept_from_stopping() {
     // A call of the running guest defers the interrupt by 40.
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
     pair.scheduler.schedule(50);
@@ -84,7 +84,7 @@ fn what_an_interrupt_does_not_take_is_charged_to_whom_it_kept_from_stopping() {
 }
 
 #[test]
-fn the_end_of_a_budget_is_an_interrupt_for_whom_it_stops() {
+fn the_end_of_a_budget_is_an_interrupt_for_the_server_that_it_stops() {
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 150);
     assert_eq!(pair.scheduler.schedule(0).timer, Some(50));
     assert_eq!(pair.scheduler.schedule(54).run, None);
@@ -224,7 +224,7 @@ fn a_budget_that_comes_back_while_another_pays_for_the_interrupt_is_there_after_
 }
 
 #[test]
-fn the_way_back_to_a_preempted_server_is_charged_to_whom_it_was_preempted_for() {
+fn the_redispatch_of_a_preempted_server_is_charged_to_the_preempting_one() {
     for policy in [Policy::Sporadic, Policy::Deferrable] {
         let mut pair = Pair::new(Shielding::Shielded, policy, 8, 10);
         assert_eq!(pair.scheduler.schedule(14).run, Some(pair.sleeper));
@@ -244,7 +244,7 @@ fn the_way_back_to_a_preempted_server_is_charged_to_whom_it_was_preempted_for() 
 }
 
 #[test]
-fn a_way_back_that_is_cut_short_is_paid_for_once() {
+fn a_redispatch_that_is_cut_short_is_paid_for_once() {
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
     pair.scheduler.schedule(10);
     pair.scheduler.block(pair.sleeper, 17, Some(18)).unwrap();
@@ -263,7 +263,7 @@ fn a_way_back_that_is_cut_short_is_paid_for_once() {
 }
 
 #[test]
-fn nobody_pays_for_the_way_to_a_server_that_was_not_preempted() {
+fn no_server_pays_for_the_dispatch_of_one_that_was_not_preempted() {
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 10);
     let other = pair.scheduler.add_server(&contract(20, 200, 0), 0).unwrap();
     let task = pair.scheduler.add_task(other).unwrap();
@@ -278,8 +278,9 @@ fn nobody_pays_for_the_way_to_a_server_that_was_not_preempted() {
 }
 
 #[test]
-fn a_way_back_beyond_the_budget_is_an_overrun_of_who_has_stopped() {
-    let mut scheduler = Scheduler::new(common::config(Shielding::Shielded)).with_way_back(WAY_BACK);
+fn a_redispatch_beyond_the_budget_is_an_overrun_of_the_server_that_stopped() {
+    let mut scheduler =
+        Scheduler::new(common::config(Shielding::Shielded)).with_redispatch(WAY_BACK);
     let low = scheduler.add_server(&contract(50, 200, 1), 0).unwrap();
     let high = scheduler.add_server(&contract(5, 200, 2), 0).unwrap();
     let [busy, greedy] = [low, high].map(|server| scheduler.add_task(server).unwrap());
@@ -301,7 +302,7 @@ fn an_eager_scheduler_charges_the_interrupted() {
 }
 
 #[test]
-fn a_storm_takes_from_the_budget_of_whoever_makes_it() {
+fn a_storm_takes_from_the_budget_of_the_tenant_that_makes_it() {
     let used = |interrupt| {
         let config = Config {
             tasks: 2,

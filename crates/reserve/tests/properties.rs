@@ -66,11 +66,11 @@ proptest! {
 
     #[test]
     fn shielded_every_timer_that_fires_switches(
-        load in loads(), interrupt in 1..15u64, way_back in 1..15u64,
+        load in loads(), interrupt in 1..15u64, redispatch in 1..15u64,
     ) {
-        let costs = [(0, 0), (0, way_back), (interrupt, way_back)];
-        for (order, (interrupt, way_back)) in ORDERS.into_iter().flat_map(|order| costs.map(|costs| (order, costs))) {
-            let load = Load { interrupt, way_back, ..load.clone() };
+        let costs = [(0, 0), (0, redispatch), (interrupt, redispatch)];
+        for (order, (interrupt, redispatch)) in ORDERS.into_iter().flat_map(|order| costs.map(|costs| (order, costs))) {
+            let load = Load { interrupt, redispatch, ..load.clone() };
             let config = config(Shielding::Shielded, order);
             let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
             for (at, switched) in history.fired {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_gets_more_than_a_budget_for_every_period_that_began(load in loads()) {
+    fn no_server_gets_more_than_a_budget_for_every_period_that_began(load in loads()) {
         for shielding in SHIELDINGS {
             let config = config(shielding, Order::FixedPriority);
             let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
@@ -200,7 +200,7 @@ proptest! {
                 .unwrap(),
             programs: vec![busy()],
         });
-        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new(), interrupt: 0, way_back: 0 };
+        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new(), interrupt: 0, redispatch: 0 };
         let [eager, shielded] = SHIELDINGS.map(|shielding| {
             let config = config(shielding, Order::FixedPriority);
             world::run(&load, config, HORIZON, |_, _, _| {}).1
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn every_instant_in_which_somebody_ran_is_charged_once(
+    fn every_instant_in_which_a_task_ran_is_charged_once(
         load in loads(), latency in 0..20u64, interrupt in 0..15u64,
     ) {
         let load = Load { latencies: vec![latency, 0, latency / 2], interrupt, ..load };
@@ -227,11 +227,11 @@ proptest! {
     }
 
     #[test]
-    fn the_way_back_is_charged_once_and_in_the_time_that_it_takes(
-        load in loads(), latency in 0..20u64, interrupt in 0..15u64, way_back in 1..15u64,
+    fn the_redispatch_is_charged_once_and_in_the_time_that_it_takes(
+        load in loads(), latency in 0..20u64, interrupt in 0..15u64, redispatch in 1..15u64,
     ) {
         let load = Load {
-            latencies: vec![latency, 0, latency / 2], interrupt, way_back, background: Vec::new(), ..load
+            latencies: vec![latency, 0, latency / 2], interrupt, redispatch, background: Vec::new(), ..load
         };
         for order in ORDERS {
             let config = config(Shielding::Shielded, order);
@@ -243,28 +243,28 @@ proptest! {
             let ran: Nanos = history.slices.iter().map(|&(from, to, _)| to - from).sum();
             // A resumed server may stop at once, so that the prepaid dispatch is not used.
             let returns: u64 = supplies().map(|supply| supply.preemptions).sum();
-            assert!((ran..=ran + returns * way_back).contains(&charged), "{charged} of {ran}");
+            assert!((ran..=ran + returns * redispatch).contains(&charged), "{charged} of {ran}");
         }
     }
 
     #[test]
-    fn nobody_gets_more_than_its_budget_and_the_ways_back(
-        load in loads(), way_back in 1..15u64,
+    fn no_server_gets_more_than_its_budget_and_the_redispatches(
+        load in loads(), redispatch in 1..15u64,
     ) {
-        let load = Load { way_back, ..load };
+        let load = Load { redispatch, ..load };
         let config = config(Shielding::Shielded, Order::FixedPriority);
         let (scheduler, history) = world::run(&load, config, HORIZON, |_, _, _| {});
         let preemptions = |&server: &ServerId| scheduler.supply(server).unwrap().preemptions;
         let returns: u64 = history.servers.iter().map(preemptions).sum();
         for (i, tenant) in load.tenants.iter().enumerate() {
             let budgets = tenant.contract.budget() * (HORIZON / tenant.contract.period() + 1);
-            let most = budgets + (returns + 1) * way_back;
+            let most = budgets + (returns + 1) * redispatch;
             assert!(history.supply(i, 0, HORIZON) <= most);
         }
     }
 
     #[test]
-    fn nobody_is_charged_less_than_it_ran_but_for_the_interrupts_of_others(
+    fn no_server_is_charged_less_than_it_ran_but_for_the_interrupts_of_others(
         load in loads(), latency in 0..20u64, interrupt in 0..15u64,
     ) {
         let load = Load { latencies: vec![latency], interrupt, ..load };

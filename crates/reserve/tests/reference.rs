@@ -271,7 +271,7 @@ fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: N
         changes: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
-        way_back: 0,
+        redispatch: 0,
     };
     let config = Config {
         order,
@@ -368,7 +368,7 @@ proptest! {
     }
 
     #[test]
-    fn where_nobody_attacks_the_shield_changes_no_schedule(tenants in modest_tenants()) {
+    fn without_an_attack_the_shield_changes_no_schedule(tenants in modest_tenants()) {
         let (order, tenants) = (Order::FixedPriority, without_regions(tenants));
         let (reference, until) = by_single_units(&tenants, order, Shielding::Eager);
         for shielding in [Shielding::Eager, Shielding::Shielded] {

@@ -34,7 +34,7 @@ fn a_deferrable_server_can_hit_twice_around_a_period() {
 }
 
 #[test]
-fn background_servers_share_what_nobody_reserved() {
+fn background_servers_share_the_time_that_is_not_reserved() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let (_, task) = machine.server("a", contract(10, 30, 0));
     let first = machine.scheduler.add_background(5).unwrap();
@@ -240,7 +240,7 @@ fn ids_of_what_was_removed_are_refused_for_ever() {
 }
 
 #[test]
-fn slack_is_what_nobody_reserved_and_what_nobody_used() {
+fn slack_is_time_that_is_not_reserved_or_not_used() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let (first, task) = machine.server("a", contract(10, 40, 1));
     let (second, _) = machine.server("b", contract(20, 40, 2));
@@ -272,7 +272,7 @@ fn a_server_that_was_not_admitted_counts_the_budgets_that_it_missed() {
 }
 
 #[test]
-fn what_no_task_asked_for_is_charged_to_nobody() {
+fn work_that_no_task_asked_for_is_charged_to_no_task() {
     for shielding in [Shielding::Eager, Shielding::Shielded] {
         for policy in [Policy::Sporadic, Policy::Deferrable] {
             let mut machine = Machine::new(config(shielding));

@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn time_is_spent_once_and_whoever_spends_it_is_charged(scene in scenes()) {
+    fn time_is_spent_once_and_charged_to_the_task_that_spends_it(scene in scenes()) {
         let simulation = scene.simulate((Trace::new(1 << 20, false), Tally::new()), END);
         let (trace, tally) = simulation.sink();
         prop_assert_eq!(trace.dropped(), 0);
@@ -320,7 +320,7 @@ fn events_during_a_job_wait_for_it() {
 }
 
 #[test]
-fn a_preemption_is_paid_by_whom_it_is_for_and_a_call_by_whoever_makes_it() {
+fn the_preempting_server_pays_for_a_preemption_and_the_caller_for_a_call() {
     let costs = CostModel {
         interrupt: 1_000,
         handler: 100,

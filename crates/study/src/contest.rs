@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use leasehold_cell::clock::monotonic_ns;
 use leasehold_cell::{
-    Beginning, Capture, Cell, CellConfig, ControlKind, ControlUse, Lease, Output, Program,
+    Capture, Cell, CellConfig, ControlKind, ControlUse, Lease, Output, PendingStart, Program,
     Realtime, Shielding, StartRequest, Supply, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu};
@@ -48,7 +48,7 @@ pub(crate) struct Contestant {
 /// A guest that is being started.
 struct Entering {
     name: String,
-    tenant: Beginning,
+    tenant: PendingStart,
     output: Capture,
 }
 

@@ -150,7 +150,7 @@ fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
         workshop,
         quiet: Duration::ZERO,
     };
-    let deaths = victims::kill(alone)?;
+    let guest_ends = victims::kill(alone)?;
 
     let neighbour = Neighbour::start(Load::Spawn, Place::Process, cpu)?;
     let disturbing = victims::kill(Plan {
@@ -166,16 +166,20 @@ fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
 
     Ok(Point {
         mappings,
-        exit_ns: deaths
+        exit_ns: guest_ends
             .iter()
-            .map(|death| death.dying.end_ns - death.dying.start_ns)
+            .map(|guest_end| guest_end.dying.end_ns - guest_end.dying.start_ns)
             .collect(),
-        kernel_bytes: Spread::of(deaths.iter().map(|death| death.kernel_bytes as f64))
-            .context("no victim died")?,
+        kernel_bytes: Spread::of(
+            guest_ends
+                .iter()
+                .map(|guest_end| guest_end.kernel_bytes as f64),
+        )
+        .context("no victim died")?,
         neighbour: Spread::of(
             disturbing
                 .iter()
-                .filter_map(|death| diary.slowdown(death.dying, death.quiet, WORKLOAD)),
+                .filter_map(|guest_end| diary.slowdown(guest_end.dying, guest_end.quiet, WORKLOAD)),
         ),
     })
 }

@@ -23,7 +23,7 @@ use crate::unit::Unit;
 
 pub use attack::{Attack, BUDGET, Damage, Runtime, Surroundings, When, hostile, require};
 pub use duel::Duel;
-pub use runtime::{Death, lease};
+pub use runtime::{GuestEnd, lease};
 pub use together::{Ending, Pace, Round, Together, Unready};
 pub use trial::{Arm, Bench, Effort, Placement, Trial};
 
@@ -241,7 +241,9 @@ impl Point {
         let end = trial.end_ns();
         let (disturbed, undisturbed) = trial.felt();
         let reclaimed = |part: fn(&leasehold_cell::Reclaimed) -> u64| -> Samples {
-            let costs = trial.deaths().filter_map(|death| death.reclaimed.as_ref());
+            let costs = trial
+                .guest_ends()
+                .filter_map(|guest_end| guest_end.reclaimed.as_ref());
             costs.map(part).collect()
         };
         let p50 = trial.ratio(0.5);
@@ -251,7 +253,7 @@ impl Point {
             ("guest", self.guest.into()),
             ("placement", self.arm.placement.name().into()),
             ("neighbour", self.arm.neighbour.name().into()),
-            ("ends", trial.deaths().count().into()),
+            ("ends", trial.guest_ends().count().into()),
             ("end_ns_p50", end.p50().into()),
             ("end_ns_max", end.max().into()),
             (

@@ -575,7 +575,7 @@ fn note_on_interrupts() -> String {
          they are, and an eager one to the victim",
         Unit::Nanoseconds.humane(costs.preemption(1) as f64),
         Unit::Nanoseconds.humane(interrupt as f64),
-        Unit::Nanoseconds.humane(costs.way_back() as f64)
+        Unit::Nanoseconds.humane(costs.redispatch() as f64)
     )
 }
 
@@ -664,7 +664,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_region_the_storm_takes_much_of_the_throughput_of_whoever_pays_for_interrupts() {
+    fn without_a_region_the_storm_takes_much_of_the_throughput_of_the_server_that_pays_for_interrupts()
+     {
         let kept = |shielding| {
             let work = |attack| {
                 let scene = Scene {

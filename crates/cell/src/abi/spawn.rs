@@ -28,10 +28,10 @@ fn build(
         local.next_execution += 1;
         id
     });
-    let blueprint = programs::with(|programs| programs.blueprints.get(&guest.tenant).cloned());
-    let blueprint = blueprint.ok_or(Errno::Gone)?;
-    let blueprint = blueprint.with_arguments(args);
-    match blueprint.build(tenant, id) {
+    let template = programs::with(|programs| programs.templates.get(&guest.tenant).cloned());
+    let template = template.ok_or(Errno::Gone)?;
+    let template = template.with_arguments(args);
+    match template.build(tenant, id) {
         Ok(running) => Ok((id, running)),
         Err(error) => {
             local::with(|local| local.release_all(tenant, id));
@@ -84,8 +84,8 @@ pub(crate) fn tenant(guest: &Guest, child: Selector, args: Vec<String>) -> Resul
         match registered {
             Ok(()) => {
                 programs::with(|programs| {
-                    if let Some(blueprint) = programs.blueprints.get(&guest.tenant).cloned() {
-                        programs.blueprints.insert(child, blueprint);
+                    if let Some(template) = programs.templates.get(&guest.tenant).cloned() {
+                        programs.templates.insert(child, template);
                     }
                 });
                 ask(Request::Run {

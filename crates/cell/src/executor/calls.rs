@@ -9,8 +9,8 @@ impl Executor {
     pub(super) fn call(&mut self, key: u64, call: Box<Call>) {
         let is_own = self.alive(key).is_some_and(|tenant| {
             programs::with(|programs| {
-                let blueprint = programs.blueprints.get(&tenant);
-                blueprint.is_some_and(|blueprint| call.is_of(&blueprint.program))
+                let template = programs.templates.get(&tenant);
+                template.is_some_and(|template| call.is_of(&template.program))
             })
         });
         let (refused, why) = match (is_own, self.answering(key)) {

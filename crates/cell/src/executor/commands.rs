@@ -9,7 +9,7 @@ use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::engine_parts::EngineParts;
-use crate::execution::{Blueprint, HANDLE_BYTES, Limits};
+use crate::execution::{ExecutionTemplate, HANDLE_BYTES, Limits};
 use crate::exit::Exit;
 use crate::given::Given;
 use crate::host::fs::account::Account;
@@ -18,7 +18,7 @@ use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory;
 use crate::pace::Pace;
-use crate::pools::Leavings;
+use crate::pools::DirtyRanges;
 use crate::start_error::StartError;
 use crate::starting::{Client, Starting};
 use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
@@ -160,11 +160,11 @@ impl Executor {
         let contract = promised.as_ref();
         let contract = contract.and_then(|promised| promised.contract.as_ref());
         let share = dispatcher.share(contract, now).and_then(|share| {
-            let upkeep = dispatcher.add(&share, Work::Upkeep(key));
-            let upkeep = upkeep.inspect_err(|_| dispatcher.give_back(&share, now))?;
-            Ok((share, upkeep))
+            let maintenance = dispatcher.add(&share, Work::Maintenance(key));
+            let maintenance = maintenance.inspect_err(|_| dispatcher.give_back(&share, now))?;
+            Ok((share, maintenance))
         });
-        let (share, upkeep) = match share {
+        let (share, maintenance) = match share {
             Ok(share) => share,
             Err(refused) => {
                 if let Some(tenancy) = memory::end(group) {
@@ -184,11 +184,11 @@ impl Executor {
                 price,
                 share,
                 promised,
-                upkeep,
+                maintenance,
                 starting: None,
                 ended: false,
-                deaths: VecDeque::new(),
-                leavings: Leavings::default(),
+                teardowns: VecDeque::new(),
+                dirty: DirtyRanges::default(),
                 pace,
                 firing: Pace::default(),
                 hurried: false,
@@ -216,7 +216,7 @@ impl Executor {
         let budget = request.lease.reclaim.budget;
         let call_bytes = call_bytes(&request.lease, request.program.is_component());
         let handles = handles(budget.get(), self.page_ps, request.program.inventory());
-        let blueprint = Rc::new(Blueprint {
+        let template = Rc::new(ExecutionTemplate {
             engine,
             preemption: self.preemption.clone(),
             program: request.program,
@@ -231,9 +231,11 @@ impl Executor {
             local.next_execution += 1;
             execution
         });
-        let starting = Starting::new(tenant, execution, blueprint, (budget, root.price), client);
+        let starting = Starting::new(tenant, execution, template, (budget, root.price), client);
         root.starting = Some(Box::new(starting));
-        self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+        self.executions
+            .dispatcher
+            .wake(root.maintenance, monotonic_ns());
     }
 
     /// Lets a tenant's program run for the first time.

@@ -1,20 +1,20 @@
 //! Executions, programs and tasks of guests: polled when it is their turn, woken, and ended.
 
 use super::Executor;
-use super::roots::Death;
+use super::roots::Teardown;
 use crate::calls::with_waiting;
 use crate::clock::monotonic_ns;
 use crate::command::Command;
 use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::ending::{Cause, Programs};
-use crate::execution::{Remains, Running};
+use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
 use crate::local;
 use crate::memory::{self, region};
-use crate::pools::Leavings;
+use crate::pools::DirtyRanges;
 use crate::programs::{self, Request};
-use crate::standing::Standing;
 use crate::steps::{begin, step};
+use crate::wake_priority::WakePriority;
 use leasehold_crossing::{Urgent as _, WakeFlag};
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
@@ -29,7 +29,7 @@ struct Execution {
     task: TaskId,
     /// `None` while it is being polled.
     running: Option<Running>,
-    flag: Arc<WakeFlag<Command, Standing>>,
+    flag: Arc<WakeFlag<Command, WakePriority>>,
     waker: Waker,
     main: bool,
 }
@@ -57,7 +57,7 @@ impl Executions {
 }
 
 impl Programs for Executions {
-    fn remove(&mut self, execution: u64) -> Option<Remains> {
+    fn remove(&mut self, execution: u64) -> Option<StoppedProgram> {
         let removed = self.all.remove(&execution)?;
         let now = monotonic_ns();
         self.dispatcher.remove(removed.task, now);
@@ -65,7 +65,7 @@ impl Programs for Executions {
         let woken = removed.flag.whose().deferral().end();
         woken.into_iter().for_each(|woken| self.wake(woken, now));
         if removed.main {
-            programs::with(|programs| programs.blueprints.remove(&removed.tenant));
+            programs::with(|programs| programs.templates.remove(&removed.tenant));
         }
         let calls = with_waiting(|calls| calls.remove(&execution));
         local::with(|local| {
@@ -74,7 +74,7 @@ impl Programs for Executions {
                 local.io.reaper.drop_given(calls);
             }
         });
-        removed.running.map(Remains::Stopped)
+        removed.running.map(StoppedProgram::Stopped)
     }
 }
 
@@ -93,10 +93,10 @@ impl Executor {
             .dispatcher
             .add(share, Work::Execution(id))
             .map_err(|_| Errno::Limit)?;
-        let standing = share.standing().clone();
-        let urgency = standing.urgency().level();
+        let wake_priority = share.wake_priority().clone();
+        let urgency = wake_priority.urgency().level();
         local::with(|local| local.kernel.set_urgency(ExecutionId(id), urgency));
-        let flag = Arc::new(WakeFlag::new(id, standing, self.inbox.clone()));
+        let flag = Arc::new(WakeFlag::new(id, wake_priority, self.inbox.clone()));
         let waker = Waker::from(flag.clone());
         let execution = Execution {
             tenant,
@@ -139,7 +139,7 @@ impl Executor {
                 return;
             }
             Err(why) => {
-                self.ended(id, Exit::Memory(why), Remains::Stopped(running));
+                self.ended(id, Exit::Memory(why), StoppedProgram::Stopped(running));
                 return self.act_on_requests(root);
             }
         }
@@ -153,15 +153,15 @@ impl Executor {
         match (poll, memory::take_denied()) {
             // A denied page ends it, whatever it did since.
             (poll, Some(reason)) => {
-                let remains = match poll {
-                    Poll::Pending => Remains::Stopped(running),
+                let stopped = match poll {
+                    Poll::Pending => StoppedProgram::Stopped(running),
                     Poll::Ready(finished) => finished.into_parts().1,
                 };
-                self.ended(id, Exit::Memory(reason), remains);
+                self.ended(id, Exit::Memory(reason), stopped);
             }
             (Poll::Ready(finished), None) => {
-                let (exit, remains) = finished.into_parts();
-                self.ended(id, exit, remains);
+                let (exit, stopped) = finished.into_parts();
+                self.ended(id, exit, stopped);
             }
             (Poll::Pending, None) => {
                 if let Some(execution) = self.executions.all.get_mut(&id) {
@@ -181,9 +181,11 @@ impl Executor {
         self.charge_for_helpers(root);
         self.pass_on();
         if let Some(root) = self.roots.get_mut(&root) {
-            self.pools.claim(&mut root.leavings);
-            if !root.leavings.is_clean() {
-                self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+            self.pools.claim(&mut root.dirty);
+            if !root.dirty.is_clean() {
+                self.executions
+                    .dispatcher
+                    .wake(root.maintenance, monotonic_ns());
             }
         }
     }
@@ -204,7 +206,7 @@ impl Executor {
     }
 
     /// Handles the end of a program: the tenant's main program ends the tenant, a task only itself.
-    fn ended(&mut self, id: u64, exit: Exit, remains: Remains) {
+    fn ended(&mut self, id: u64, exit: Exit, stopped: StoppedProgram) {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
@@ -214,28 +216,28 @@ impl Executor {
             self.executions.remove(id);
             let code = exit.code();
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(root, tenant, Cause::now(exit), Some((id, remains)), None);
+            self.end(root, tenant, Cause::now(exit), Some((id, stopped)), None);
         } else {
-            self.end_task(id, exit.code(), Some(remains));
+            self.end_task(id, exit.code(), Some(stopped));
         }
     }
 
     /// Ends a task: `remains` if it has ended by itself, otherwise it is stopped.
-    pub(super) fn end_task(&mut self, id: u64, code: i32, remains: Option<Remains>) {
+    pub(super) fn end_task(&mut self, id: u64, code: i32, stopped: Option<StoppedProgram>) {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
         let (tenant, root) = (execution.tenant, execution.root);
         let holdings = local::with(|local| local.holdings.remove(&id));
-        let remains = self.executions.remove(id).or(remains);
+        let stopped = self.executions.remove(id).or(stopped);
         local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
         self.bury(
             root,
-            Death::Task {
+            Teardown::Task {
                 tenant,
                 holdings: holdings.unwrap_or_default(),
-                remains: remains.map(Box::new),
-                leavings: Leavings::default(),
+                stopped: stopped.map(Box::new),
+                dirty: DirtyRanges::default(),
             },
         );
     }
@@ -283,9 +285,9 @@ impl Executor {
                 if root.is_owed() {
                     // The maintenance task checks the timers itself, even in a pause that becomes
                     // shorter.
-                    dispatcher.wake(root.upkeep, now);
+                    dispatcher.wake(root.maintenance, now);
                 } else {
-                    dispatcher.block(root.upkeep, now, deadline);
+                    dispatcher.block(root.maintenance, now, deadline);
                 }
             }
         }

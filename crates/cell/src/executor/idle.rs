@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_something_waits_for_a_step_at_the_most() {
+    fn a_waiting_task_waits_for_a_step_at_the_most() {
         assert_eq!(work(None, 1000, 15), (20, None));
     }
 }

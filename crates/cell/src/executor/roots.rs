@@ -8,7 +8,7 @@ use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
 use crate::ended::Ended;
 use crate::ending::{Belongings, Cause, Ending};
-use crate::execution::{Remains, Running};
+use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
 use crate::given::Given;
 use crate::heap::keep_freed;
@@ -16,7 +16,7 @@ use crate::local::{self, Holdings};
 use crate::mappings::Mappings;
 use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
-use crate::pools::Leavings;
+use crate::pools::DirtyRanges;
 use crate::programs;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
@@ -46,15 +46,15 @@ pub(super) struct Root {
     /// Its reservation can be kept.
     pub(super) promised: Option<Promised>,
     /// The task that builds its program, fires timers and takes back what ended.
-    pub(super) upkeep: TaskId,
+    pub(super) maintenance: TaskId,
     /// Its program, until it is built.
     pub(super) starting: Option<Box<Starting>>,
     /// Whether the tenant itself has ended.
     pub(super) ended: bool,
     /// The ended tenants that are being reclaimed, in the order of their ends.
-    pub(super) deaths: VecDeque<Death>,
+    pub(super) teardowns: VecDeque<Teardown>,
     /// The remains in the pools of programs that never ran, such as a memory beside a refused one.
-    pub(super) leavings: Leavings,
+    pub(super) dirty: DirtyRanges,
     /// How fast its pages go back; `None` with a reservation, whose budget says so.
     pub(super) pace: Option<Pace>,
     /// The pace of firing timers: at most half of its time, so that its programs and those of its
@@ -82,7 +82,7 @@ pub(super) struct Controlled {
     clippy::large_enum_variant,
     reason = "the end of a task allocates nothing"
 )]
-pub(super) enum Death {
+pub(super) enum Teardown {
     /// A tenant, and the execution that asked for its end and waits.
     Tenant {
         ending: Box<Ending>,
@@ -93,18 +93,18 @@ pub(super) enum Death {
         tenant: TenantId,
         holdings: Holdings,
         /// Dropped when the task is first in the queue.
-        remains: Option<Box<Remains>>,
+        stopped: Option<Box<StoppedProgram>>,
         /// Its remains, once it was dropped.
-        leavings: Leavings,
+        dirty: DirtyRanges,
     },
 }
 
-impl Death {
+impl Teardown {
     /// Whether nothing is left to be taken back of it but pages.
     fn gives_back(&self) -> bool {
         match self {
             Self::Tenant { ending, .. } => ending.is_reusable(),
-            Self::Task { remains, .. } => remains.is_none(),
+            Self::Task { stopped, .. } => stopped.is_none(),
         }
     }
 }
@@ -112,14 +112,14 @@ impl Death {
 impl Root {
     /// Whether something is left to be taken back.
     pub(super) fn is_owed(&self) -> bool {
-        !(self.deaths.is_empty() && self.leavings.is_clean())
+        !(self.teardowns.is_empty() && self.dirty.is_clean())
     }
 
     /// The instant of the next check whether the files of an ended tenant are closed, if only they
     /// are waited for.
     fn waits_for_files(&self, now: u64) -> Option<u64> {
-        match self.deaths.front() {
-            Some(Death::Tenant { ending, .. }) if ending.waits_for_files() => {
+        match self.teardowns.front() {
+            Some(Teardown::Tenant { ending, .. }) if ending.waits_for_files() => {
                 Some(now + FILES_PAUSE_NS)
             }
             _ => None,
@@ -128,8 +128,9 @@ impl Root {
 
     /// The end of the pause in giving its pages back, if only pages are left and a pause is due.
     fn pause(&mut self, now: u64) -> Option<u64> {
-        let first = self.deaths.front();
-        let only_pages = first.map_or(self.is_owed(), Death::gives_back) && self.deaths.len() <= 1;
+        let first = self.teardowns.front();
+        let only_pages =
+            first.map_or(self.is_owed(), Teardown::gives_back) && self.teardowns.len() <= 1;
         self.pace
             .as_mut()
             .filter(|_| only_pages && !self.hurried)
@@ -164,7 +165,7 @@ impl Executor {
         key: u64,
         tenant: TenantId,
         cause: Cause,
-        program: Option<(u64, Remains)>,
+        program: Option<(u64, StoppedProgram)>,
         caller: Option<u64>,
     ) {
         let memory = memory_use(tenant);
@@ -203,7 +204,7 @@ impl Executor {
         if let Some(ending) = Ending::begin(tenant, cause, program, reply, belongings) {
             self.bury(
                 key,
-                Death::Tenant {
+                Teardown::Tenant {
                     ending: Box::new(ending),
                     caller,
                 },
@@ -216,10 +217,12 @@ impl Executor {
         }
     }
 
-    pub(super) fn bury(&mut self, root: u64, death: Death) {
+    pub(super) fn bury(&mut self, root: u64, teardown: Teardown) {
         if let Some(root) = self.roots.get_mut(&root) {
-            root.deaths.push_back(death);
-            self.executions.dispatcher.wake(root.upkeep, monotonic_ns());
+            root.teardowns.push_back(teardown);
+            self.executions
+                .dispatcher
+                .wake(root.maintenance, monotonic_ns());
         }
     }
 
@@ -249,18 +252,20 @@ impl Executor {
                 let until = deadline.map_or(pause, |deadline| deadline.min(pause));
                 self.executions
                     .dispatcher
-                    .block(root.upkeep, now, Some(until));
+                    .block(root.maintenance, now, Some(until));
                 return;
-            } else if !root.leavings.is_clean() {
+            } else if !root.dirty.is_clean() {
                 let _step = begin(step!("cell", "end: give back"));
-                self.pools.clean(&mut root.leavings, STEP_PAGES);
+                self.pools.clean(&mut root.dirty, STEP_PAGES);
                 root.gave_back_since(now);
-            } else if !root.deaths.is_empty() {
+            } else if !root.teardowns.is_empty() {
                 self.take_back(key, go_on);
             } else if root.ended {
                 self.close_root(key);
             } else {
-                self.executions.dispatcher.block(root.upkeep, now, deadline);
+                self.executions
+                    .dispatcher
+                    .block(root.maintenance, now, deadline);
                 return;
             }
             if !go_on() {
@@ -327,11 +332,11 @@ impl Executor {
                 .kernel
                 .register_execution(tenant, ExecutionId(execution))
         })?;
-        let blueprint = starting.blueprint();
-        if blueprint.program.is_called() {
+        let template = starting.template();
+        if template.program.is_called() {
             with_waiting(|calls| calls.insert(execution, Calls::default()));
         }
-        programs::with(|programs| programs.blueprints.insert(tenant, blueprint));
+        programs::with(|programs| programs.templates.insert(tenant, template));
         self.add_execution(key, tenant, execution, running, true)
     }
 
@@ -340,13 +345,13 @@ impl Executor {
         let Some(root) = self.roots.get_mut(&key) else {
             return;
         };
-        let Some(death) = root.deaths.front_mut() else {
+        let Some(teardown) = root.teardowns.front_mut() else {
             return;
         };
         let began = monotonic_ns();
-        let gives_back = death.gives_back();
-        let done = match death {
-            Death::Tenant { ending, caller } => {
+        let gives_back = teardown.gives_back();
+        let done = match teardown {
+            Teardown::Tenant { ending, caller } => {
                 let pace = root.pace.as_ref();
                 let pace = pace.filter(|_| gives_back && !root.hurried);
                 let pause = pace.map(|pace| pace.pauses_at(began));
@@ -360,33 +365,31 @@ impl Executor {
                 }
                 done
             }
-            Death::Task {
-                remains, leavings, ..
-            } => {
+            Teardown::Task { stopped, dirty, .. } => {
                 let _step = begin(step!("cell", "task end"));
-                if let Some(remains) = remains.take() {
-                    keep_freed(|| drop(remains));
-                    self.pools.claim(leavings);
+                if let Some(stopped) = stopped.take() {
+                    keep_freed(|| drop(stopped));
+                    self.pools.claim(dirty);
                 } else {
-                    self.pools.clean(leavings, STEP_PAGES);
+                    self.pools.clean(dirty, STEP_PAGES);
                 }
-                leavings.is_clean()
+                dirty.is_clean()
             }
         };
         if gives_back {
             root.gave_back_since(began);
         }
         if done {
-            let death = root.deaths.pop_front();
+            let teardown = root.teardowns.pop_front();
             let pauses = root.pace.as_mut().map_or(0, Pace::take_pauses);
             let supply = self.executions.dispatcher.supply(&root.share);
             // The receiver of the report may start a tenant in its place at once.
             if root.ended && !root.is_owed() {
                 self.close_root(key);
             }
-            match death {
-                Some(Death::Tenant { ending, .. }) => ending.report(supply, pauses),
-                Some(Death::Task {
+            match teardown {
+                Some(Teardown::Tenant { ending, .. }) => ending.report(supply, pauses),
+                Some(Teardown::Task {
                     tenant, holdings, ..
                 }) => {
                     local::with(|local| local.give_back(tenant, &holdings));
@@ -402,7 +405,7 @@ impl Executor {
         if let Some(root) = self.roots.remove(&key) {
             let now = monotonic_ns();
             let dispatcher = &mut self.executions.dispatcher;
-            dispatcher.remove(root.upkeep, now);
+            dispatcher.remove(root.maintenance, now);
             dispatcher.give_back(&root.share, now);
             drop(root.promised);
             local::with(|local| local.io.reaper.drop_given(root.given));

@@ -28,7 +28,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn what_one_tenant_leaves_behind_in_the_swap_file_is_nobody_elses_loss() {
+fn what_one_tenant_leaves_behind_in_the_swap_file_is_no_loss_of_others() {
     let promised = swap_for(ByteSize::new(LIMIT).expect("in range"));
     let held = held(512 * PAGE, 2 * promised);
     let lease = |frames| paging(2_000_000, frames * PAGE, LIMIT, SharedPages::Conserve);

@@ -5,7 +5,7 @@ pub(crate) mod paged;
 
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Beginning, Capture, Cell, CellConfig, Directory, Ended, Input, Lease, Output, Program,
+    Capture, Cell, CellConfig, Directory, Ended, Input, Lease, Output, PendingStart, Program,
     StartError, StartRequest, Surroundings, TenantHandle,
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
@@ -96,7 +96,7 @@ pub(crate) fn start_held(cell: &Cell, name: &str, args: &[&str], lease: Lease) -
 
 /// A tenant that is being started, and what it writes.
 pub(crate) struct Begun {
-    beginning: Beginning,
+    beginning: PendingStart,
     output: Capture,
 }
 

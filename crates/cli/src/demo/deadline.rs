@@ -7,7 +7,7 @@ use leasehold_cell::steps::Reach;
 use leasehold_cell::{KillDelay, Program, kill_bound, reservation_for_ends};
 use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
-use leasehold_study::rogue::{Attack, Death, lease};
+use leasehold_study::rogue::{Attack, GuestEnd, lease};
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,9 +72,9 @@ impl Deadlines {
 
     /// Whether an end kept its budget of processor time and its deadline on the wall's clock; an end in
     /// stock wasmtime has neither.
-    pub(super) fn verdict(&self, death: &Death, budget: Duration) -> Verdict {
+    pub(super) fn verdict(&self, guest_end: &GuestEnd, budget: Duration) -> Verdict {
         let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
-        let Some(cost) = death.reclaimed else {
+        let Some(cost) = guest_end.reclaimed else {
             return Verdict::Kept;
         };
         let late_ns = self
@@ -82,7 +82,7 @@ impl Deadlines {
             .map_or(0, |most| cost.returned.wall_ns.saturating_sub(most));
         match (cost.returned.cpu_ns <= budget_ns, late_ns) {
             (true, 0) => Verdict::Kept,
-            (true, late_ns) if death.taken.explains(late_ns) => Verdict::HostTook,
+            (true, late_ns) if guest_end.taken.explains(late_ns) => Verdict::HostTook,
             _ => Verdict::Broken,
         }
     }
@@ -106,7 +106,7 @@ mod tests {
     use leasehold_cell::clock::Elapsed;
     use leasehold_cell::profile::Profile;
     use leasehold_study::neighbour::Interval;
-    use leasehold_study::rogue::{Attack, Death};
+    use leasehold_study::rogue::{Attack, GuestEnd};
     use leasehold_study::taken::Taken;
     use std::path::Path;
     use std::time::Duration;
@@ -118,12 +118,12 @@ mod tests {
         Deadlines::of([guest].iter(), Path::new("none"), &Profile::free()).expect("deadlines")
     }
 
-    fn death(cpu_ns: u64, wall_ns: u64) -> Death {
+    fn guest_end(cpu_ns: u64, wall_ns: u64) -> GuestEnd {
         let reclaimed = Reclaimed {
             returned: Elapsed { cpu_ns, wall_ns },
             ..Reclaimed::default()
         };
-        Death {
+        GuestEnd {
             ending: Interval {
                 start_ns: 0,
                 end_ns: wall_ns,
@@ -150,18 +150,18 @@ mod tests {
             (9_000_000, most_ns + 2, 1, Verdict::Broken),
             (9_000_000, most_ns + 1, 1, Verdict::HostTook),
         ] {
-            let mut death = death(cpu_ns, wall_ns);
-            death.taken.waited_ns = waited_ns;
+            let mut guest_end = guest_end(cpu_ns, wall_ns);
+            guest_end.taken.waited_ns = waited_ns;
             assert_eq!(
-                deadlines.verdict(&death, BUDGET),
+                deadlines.verdict(&guest_end, BUDGET),
                 verdict,
                 "{cpu_ns} {wall_ns}"
             );
         }
         // Stock wasmtime promises nothing.
-        let stock = Death {
+        let stock = GuestEnd {
             reclaimed: None,
-            ..death(u64::MAX, u64::MAX)
+            ..guest_end(u64::MAX, u64::MAX)
         };
         assert_eq!(deadlines.verdict(&stock, BUDGET), Verdict::Kept);
     }

@@ -200,7 +200,7 @@ mod tests {
     use super::Verdict;
     use super::{Headline, LeasedEnd, StockEnd, time, timers};
     use leasehold_study::neighbour::Interval;
-    use leasehold_study::rogue::{Death, Duel, Ending, Round, Runtime};
+    use leasehold_study::rogue::{Duel, Ending, GuestEnd, Round, Runtime};
     use leasehold_study::samples::Samples;
     use leasehold_study::taken::Taken;
 
@@ -277,7 +277,7 @@ mod tests {
             };
             let ending = Ending {
                 guest: "timers",
-                death: Death {
+                guest_end: GuestEnd {
                     ending,
                     end_ns: 900_000_000,
                     killed: true,

@@ -48,18 +48,24 @@ impl Line {
             }
             during.ratio_to(&before, 0.99)
         };
-        let end_ns = |runtime| -> Samples { endings(runtime).map(|e| e.death.end_ns).collect() };
+        let end_ns =
+            |runtime| -> Samples { endings(runtime).map(|e| e.guest_end.end_ns).collect() };
         let here = || endings(Runtime::Leasehold);
-        let costs = || here().filter_map(|ending| ending.death.reclaimed);
-        let objects: Samples = here().filter_map(|ending| ending.death.objects()).collect();
-        let predicted: Samples = here().filter_map(|e| e.death.predicted_ns()).collect();
+        let costs = || here().filter_map(|ending| ending.guest_end.reclaimed);
+        let objects: Samples = here()
+            .filter_map(|ending| ending.guest_end.objects())
+            .collect();
+        let predicted: Samples = here().filter_map(|e| e.guest_end.predicted_ns()).collect();
         let is_predicted = |ending: &Ending| {
-            let cost = ending.death.reclaimed.map(|cost| cost.returned.cpu_ns);
-            cost <= ending.death.predicted_ns()
+            let cost = ending.guest_end.reclaimed.map(|cost| cost.returned.cpu_ns);
+            cost <= ending.guest_end.predicted_ns()
         };
         Self {
             guest: guest.name,
-            killed: (here().filter(|e| e.death.killed).count(), here().count()),
+            killed: (
+                here().filter(|e| e.guest_end.killed).count(),
+                here().count(),
+            ),
             objects: objects.p50(),
             wasmtime_ns: end_ns(Runtime::Wasmtime).p50(),
             leasehold_ns: end_ns(Runtime::Leasehold).p50(),
@@ -68,7 +74,7 @@ impl Line {
             budget_ns: u64::try_from(guest.budget.as_nanos()).unwrap_or(u64::MAX),
             deadline_ns: deadlines.within_ns(guest.budget),
             verdict: here()
-                .map(|ending| deadlines.verdict(&ending.death, guest.budget))
+                .map(|ending| deadlines.verdict(&ending.guest_end, guest.budget))
                 .max()
                 .unwrap_or(Verdict::Kept),
             is_predicted: here().all(is_predicted),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_preempts_the_highest_priority() {
+    fn no_server_preempts_the_highest_priority() {
         let loss = of_last(&[contract(10, 30, 3), contract(20, 60, 3)]);
         assert_eq!(
             loss,

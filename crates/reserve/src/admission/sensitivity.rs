@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
+    fn a_tenant_that_no_change_of_its_own_helps_is_told_what_others_must_give_up() {
         // Another server has all of the processor, and could keep seven tenths of it.
         let set = [contract(10_000, 10_000, 2), contract(3_000, 10_000, 1)];
         for order in [Order::FixedPriority, Order::EarliestDeadline] {

@@ -91,7 +91,7 @@ impl CostModel {
     }
 
     /// Returns the shortest time between the timestamp and the first instruction of another task.
-    pub const fn way_back(&self) -> Nanos {
+    pub const fn redispatch(&self) -> Nanos {
         self.decision + self.arm + self.switch
     }
 

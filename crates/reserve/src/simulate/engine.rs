@@ -518,7 +518,7 @@ impl<S: Sink> Simulation<S> {
     fn decide(&mut self, (cause, entry): (Cause, Nanos), costs: &CostModel) {
         let stamp = self.now;
         // Where an invocation takes no time, there is none to pay for.
-        self.scheduler.billing.set_dispatch(costs.way_back());
+        self.scheduler.billing.set_dispatch(costs.redispatch());
         let decision = self.scheduler.schedule(stamp);
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);

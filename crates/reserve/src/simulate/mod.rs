@@ -9,7 +9,7 @@
 //!    timestamps of the scheduler is charged for them (SPR §III-G, §IV-B). A shielded scheduler
 //!    charges interrupts to the servers that they are for
 //!    ([`Scheduler::with_interrupt`](crate::Scheduler::with_interrupt)), and with them the dispatch
-//!    of the preempted servers ([`Scheduler::with_way_back`](crate::Scheduler::with_way_back)).
+//!    of the preempted servers ([`Scheduler::with_redispatch`](crate::Scheduler::with_redispatch)).
 //! 3. **Deterministic.** The same servers, tasks, seeds and costs give the same events, in the
 //!    same order.
 //! 4. **Events are reported, not stored.** Every event goes to a [`Sink`] as it happens: [`Trace`]

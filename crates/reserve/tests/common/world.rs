@@ -37,7 +37,7 @@ pub(crate) struct Load {
     /// The part of a latency that is charged to the server that the timer is for, at most.
     pub(crate) interrupt: Nanos,
     /// The cost of a preempted server's dispatch, which is charged to the preempting server.
-    pub(crate) way_back: Nanos,
+    pub(crate) redispatch: Nanos,
 }
 
 /// The recorded schedule.
@@ -103,7 +103,7 @@ pub(crate) fn run(
 ) -> (Scheduler, History) {
     let mut scheduler = Scheduler::new(config)
         .with_interrupt(load.interrupt)
-        .with_way_back(load.way_back);
+        .with_redispatch(load.redispatch);
     let mut history = History::default();
     let mut actors = Vec::new();
     let mut loads = Vec::new();
@@ -328,7 +328,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
         changes: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
-        way_back: 0,
+        redispatch: 0,
     })
 }
 

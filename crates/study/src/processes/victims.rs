@@ -48,7 +48,7 @@ pub(super) struct Plan {
 
 /// The observations of one victim.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Death {
+pub(super) struct GuestEnd {
     /// Kernel memory that its mappings took; the kernel's counters are not exact, so that for few
     /// mappings this may be less than nothing.
     pub(super) kernel_bytes: i64,
@@ -59,7 +59,7 @@ pub(super) struct Death {
 }
 
 /// Carries out `plan` in a process of its own.
-pub(super) fn kill(plan: Plan) -> Result<Vec<Death>> {
+pub(super) fn kill(plan: Plan) -> Result<Vec<GuestEnd>> {
     let output = command(ROLE)?
         .args([plan.mappings, plan.victims, plan.cpu, plan.workshop].map(|n| n.to_string()))
         .arg(plan.quiet.as_nanos().to_string())
@@ -74,7 +74,7 @@ pub(super) fn kill(plan: Plan) -> Result<Vec<Death>> {
     );
     let text = String::from_utf8(output.stdout).context("reading about victims")?;
     text.lines()
-        .map(|line| Death::parse(line).with_context(|| format!("line {line:?}")))
+        .map(|line| GuestEnd::parse(line).with_context(|| format!("line {line:?}")))
         .collect()
 }
 
@@ -103,7 +103,7 @@ pub(super) fn child(arguments: &[&str]) -> Result<()> {
 }
 
 /// Makes a victim, waits, and kills it.
-fn one(plan: &Plan, page: BorrowedFd<'_>) -> Result<Death> {
+fn one(plan: &Plan, page: BorrowedFd<'_>) -> Result<GuestEnd> {
     // The kernel frees structures of the victim before only after a grace period.
     thread::sleep(SETTLE);
     let before = kernel_memory()?;
@@ -147,7 +147,7 @@ fn one(plan: &Plan, page: BorrowedFd<'_>) -> Result<Death> {
     kill_process(victim, Signal::KILL).context("killing a victim")?;
     waitpid(Some(victim), WaitOptions::empty()).context("waiting for a victim")?;
     let reaped_ns = monotonic_ns();
-    Ok(Death {
+    Ok(GuestEnd {
         kernel_bytes,
         quiet: Interval {
             start_ns,
@@ -221,7 +221,7 @@ fn slabs_in_use(slabinfo: &str) -> u64 {
     slabinfo.lines().filter_map(cache).sum()
 }
 
-impl Death {
+impl GuestEnd {
     fn line(&self) -> String {
         let Self {
             kernel_bytes,
@@ -256,7 +256,7 @@ impl Death {
 
 #[cfg(test)]
 mod tests {
-    use super::{Death, slabs_in_use};
+    use super::{GuestEnd, slabs_in_use};
 
     #[test]
     fn memory_in_use_is_objects_times_their_size() {
@@ -271,15 +271,15 @@ mod tests {
     #[test]
     fn what_was_seen_survives_the_pipe() {
         let line = "-4096 10 20 35";
-        let death = Death::parse(line).expect("well-formed");
-        assert_eq!(death.line(), line);
+        let guest_end = GuestEnd::parse(line).expect("well-formed");
+        assert_eq!(guest_end.line(), line);
         assert_eq!(
             (
-                death.quiet.end_ns,
-                death.dying.end_ns - death.dying.start_ns
+                guest_end.quiet.end_ns,
+                guest_end.dying.end_ns - guest_end.dying.start_ns
             ),
             (20, 15)
         );
-        assert!(Death::parse("1 2 3").is_err() && Death::parse("1 2 3 x").is_err());
+        assert!(GuestEnd::parse("1 2 3").is_err() && GuestEnd::parse("1 2 3 x").is_err());
     }
 }

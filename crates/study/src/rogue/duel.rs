@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 
-use super::runtime::Death;
+use super::runtime::GuestEnd;
 use super::together::{Round, took};
 use crate::neighbour::Interval;
 use crate::plot::envelope;
@@ -13,7 +13,7 @@ use crate::samples::Samples;
 #[derive(Debug)]
 pub struct Duel {
     /// How the hostile guest ended.
-    pub death: Death,
+    pub guest_end: GuestEnd,
     /// How many objects it had.
     pub made: Option<u64>,
     /// The neighbour's pictures, in the order of time.
@@ -32,7 +32,7 @@ impl Duel {
         // The last is not done.
         pictures.pop();
         Ok(Self {
-            death: ending.death,
+            guest_end: ending.guest_end,
             made: ending.made,
             pictures,
         })
@@ -40,7 +40,7 @@ impl Duel {
 
     /// When the guest was killed, ns.
     fn kill_ns(&self) -> u64 {
-        self.death.ending.start_ns
+        self.guest_end.ending.start_ns
     }
 
     /// The neighbour's time for each of its pictures in the `span_ns` from the kill on, ns.
@@ -81,7 +81,7 @@ impl Duel {
 mod tests {
     use super::Duel;
     use crate::neighbour::Interval;
-    use crate::rogue::Death;
+    use crate::rogue::GuestEnd;
 
     fn duel() -> Duel {
         // Pictures of 10 ns; the one at 105, when the guest is killed, takes 50.
@@ -95,7 +95,7 @@ mod tests {
             start_ns = end_ns;
             picture
         });
-        let death = Death {
+        let guest_end = GuestEnd {
             ending: Interval {
                 start_ns: 105,
                 end_ns: 160,
@@ -107,7 +107,7 @@ mod tests {
             taken: crate::taken::Taken::default(),
         };
         Duel {
-            death,
+            guest_end,
             made: None,
             pictures: pictures.collect(),
         }

@@ -85,7 +85,7 @@ pub(super) enum Living {
 
 /// How one guest ended.
 #[derive(Debug, Clone)]
-pub struct Death {
+pub struct GuestEnd {
     /// From the kill (or the start, for one that ended by itself) until everything was returned.
     pub ending: Interval,
     /// Wall time of the end alone, until everything was returned.
@@ -101,7 +101,7 @@ pub struct Death {
     pub taken: Taken,
 }
 
-impl Death {
+impl GuestEnd {
     /// The guest's holdings when it was killed: objects, handles, instances, elements; without the
     /// book-keeping for them and without memory. `None` if its account was not asked for.
     pub fn objects(&self) -> Option<u64> {
@@ -176,7 +176,7 @@ impl Host {
         attack: &Attack,
         surroundings: &Surroundings,
         account: bool,
-    ) -> Result<Death> {
+    ) -> Result<GuestEnd> {
         let life = || {
             let mut living = self.start_guest(program, attack, surroundings)?;
             match attack.when {
@@ -351,7 +351,7 @@ impl Living {
 
     /// Ends the guest, unless it has ended by itself. With `account`, a cell's statement is asked
     /// for before.
-    pub(super) fn kill(self, account: bool) -> Result<Death> {
+    pub(super) fn kill(self, account: bool) -> Result<GuestEnd> {
         match self {
             Self::Leasehold {
                 tenant,
@@ -359,24 +359,24 @@ impl Living {
                 started_ns,
                 ..
             } => {
-                let death = match tenant.wait_for(Duration::ZERO)? {
-                    Some(ended) => death(&ended, started_ns, false, None),
+                let guest_end = match tenant.wait_for(Duration::ZERO)? {
+                    Some(ended) => guest_end(&ended, started_ns, false, None),
                     None => {
                         let statement = if account { tenant.statement() } else { None };
                         let taken = Taken::so_far();
                         let killed_ns = monotonic_ns();
                         tenant.kill();
                         let ended = tenant.wait()?;
-                        let mut death = death(&ended, killed_ns, true, statement);
-                        death.taken = Taken::so_far() - taken;
-                        death
+                        let mut guest_end = guest_end(&ended, killed_ns, true, statement);
+                        guest_end.taken = Taken::so_far() - taken;
+                        guest_end
                     }
                 };
                 if let Some(service) = service {
                     service.kill();
                     service.wait()?;
                 }
-                Ok(death)
+                Ok(guest_end)
             }
             Self::Wasmtime(running) => {
                 let end = running.kill();
@@ -391,24 +391,24 @@ impl Living {
     }
 
     /// Waits until the guest has ended by itself.
-    pub(super) fn wait(self) -> Result<Death> {
+    pub(super) fn wait(self) -> Result<GuestEnd> {
         match self {
             Self::Leasehold {
                 tenant, started_ns, ..
             } => {
                 let ended = tenant.wait_for(PATIENCE)?;
                 let ended = ended.context("it does not end by itself")?;
-                Ok(death(&ended, started_ns, false, None))
+                Ok(guest_end(&ended, started_ns, false, None))
             }
             Self::Wasmtime(running) => Ok(death_in_stock(None, running.wait(PATIENCE)?.1)),
         }
     }
 }
 
-fn death(ended: &Ended, start_ns: u64, killed: bool, statement: Option<Statement>) -> Death {
+fn guest_end(ended: &Ended, start_ns: u64, killed: bool, statement: Option<Statement>) -> GuestEnd {
     let end_ns = monotonic_ns();
     let reclaimed = ended.reclaimed;
-    Death {
+    GuestEnd {
         ending: Interval { start_ns, end_ns },
         end_ns: if killed {
             end_ns - start_ns
@@ -422,9 +422,9 @@ fn death(ended: &Ended, start_ns: u64, killed: bool, statement: Option<Statement
     }
 }
 
-fn death_in_stock(killed_ns: Option<u64>, times: stock::Times) -> Death {
+fn death_in_stock(killed_ns: Option<u64>, times: stock::Times) -> GuestEnd {
     let killed_ns = killed_ns.filter(|killed_ns| *killed_ns < times.dropped_ns);
-    Death {
+    GuestEnd {
         ending: Interval {
             start_ns: killed_ns.unwrap_or(times.started_ns),
             end_ns: times.dropped_ns,

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use leasehold_cell::CellConfig;
 
 use super::attack::{Attack, Runtime, Surroundings, When};
-use super::runtime::{Death, Host, Living};
+use super::runtime::{GuestEnd, Host, Living};
 use super::trial::two_processors;
 use crate::clock::monotonic_ns;
 use crate::neighbour::Interval;
@@ -34,7 +34,7 @@ pub struct Ending {
     /// Its name.
     pub guest: &'static str,
     /// How it ended.
-    pub death: Death,
+    pub guest_end: GuestEnd,
     /// How many of what it makes it said that it got, if it says that.
     pub made: Option<u64>,
     /// The time of the witness for each picture that it worked on during the end, ns.
@@ -181,7 +181,7 @@ impl<'a> Together<'a> {
         }
         living.sort_unstable_by_key(|(turn, ..)| *turn);
         let (.., witness) = living.pop().context("a witness")?;
-        let deaths = kill_in_turn(living, self.pace.before)?;
+        let guest_ends = kill_in_turn(living, self.pace.before)?;
         thread::sleep(self.pace.after);
         // It was started last.
         let life = Interval {
@@ -190,7 +190,7 @@ impl<'a> Together<'a> {
         };
         let pictures = pictures(&witness.output(), life, realtime_minus_monotonic_ns())?;
         witness.kill(false).context("the witness")?;
-        Ok(Round::new(deaths, pictures))
+        Ok(Round::new(guest_ends, pictures))
     }
 }
 
@@ -233,7 +233,7 @@ fn kill_in_turn(living: Vec<(usize, &Attack, Living)>, before: Duration) -> Resu
         killed.push(Killed {
             guest: attack.name,
             made,
-            death: guest.kill(true).with_context(|| attack.name)?,
+            guest_end: guest.kill(true).with_context(|| attack.name)?,
         });
     }
     Ok(killed)
@@ -243,7 +243,7 @@ fn kill_in_turn(living: Vec<(usize, &Attack, Living)>, before: Duration) -> Resu
 struct Killed {
     guest: &'static str,
     made: Option<u64>,
-    death: Death,
+    guest_end: GuestEnd,
 }
 
 /// A hostile guest's report: `got N`, and why it got no more.
@@ -266,10 +266,14 @@ pub(super) fn took(pictures: &[Interval], span: Interval) -> Samples {
 impl Round {
     fn new(killed: Vec<Killed>, pictures: Vec<Interval>) -> Self {
         let first = killed.first();
-        let first_kill_ns = first.map_or(0, |first| first.death.ending.start_ns);
+        let first_kill_ns = first.map_or(0, |first| first.guest_end.ending.start_ns);
         let endings = killed.into_iter().map(|killed| {
-            let Killed { guest, made, death } = killed;
-            let start_ns = death.ending.start_ns;
+            let Killed {
+                guest,
+                made,
+                guest_end,
+            } = killed;
+            let start_ns = guest_end.ending.start_ns;
             // The picture at which the end begins is one of the end's.
             let whole = pictures.iter().rfind(|picture| picture.end_ns <= start_ns);
             let quiet_ns = whole.map_or(start_ns, |picture| picture.end_ns);
@@ -280,9 +284,9 @@ impl Round {
             Ending {
                 guest,
                 made,
-                during: took(&pictures, death.ending),
+                during: took(&pictures, guest_end.ending),
                 before: took(&pictures, quiet),
-                death,
+                guest_end,
             }
         });
         Self {
@@ -303,7 +307,7 @@ impl Drop for RaisedWhenDropped<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Death, Interval, Killed, Round, made, pictures};
+    use super::{GuestEnd, Interval, Killed, Round, made, pictures};
 
     #[test]
     fn an_end_is_held_against_the_pictures_just_before_it() {
@@ -320,7 +324,7 @@ mod tests {
         };
         let pictures = pictures(output.as_bytes(), life, 5_000_000).expect("as a witness says it");
         assert_eq!(pictures.len(), done.len() + 1);
-        let death = Death {
+        let guest_end = GuestEnd {
             ending: Interval {
                 start_ns: 11_000,
                 end_ns: 15_000,
@@ -334,7 +338,7 @@ mod tests {
         let killed = Killed {
             guest: "guest",
             made: None,
-            death,
+            guest_end,
         };
         let round = Round::new(vec![killed], pictures);
         let ending = &round.endings[0];

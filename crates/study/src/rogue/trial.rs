@@ -15,7 +15,7 @@ use leasehold_cell::{CellConfig, Statement};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::attack::{Attack, Runtime, Surroundings};
-use super::runtime::{Death, Host, Program};
+use super::runtime::{GuestEnd, Host, Program};
 use crate::clock::monotonic_ns;
 use crate::neighbour::{Diary, Interval, Load, Neighbour, Place};
 use crate::priority::before_everybody;
@@ -98,7 +98,7 @@ pub struct Effort {
 #[derive(Debug)]
 pub struct Block {
     /// The ends.
-    pub deaths: Vec<Death>,
+    pub guest_ends: Vec<GuestEnd>,
     /// The neighbour's latencies, ns, while guests were ended.
     pub disturbed: Samples,
     /// The same in windows of the same length while nothing happened.
@@ -117,13 +117,15 @@ pub struct Trial {
 
 impl Trial {
     /// All ends.
-    pub fn deaths(&self) -> impl Iterator<Item = &Death> {
-        self.blocks.iter().flat_map(|block| &block.deaths)
+    pub fn guest_ends(&self) -> impl Iterator<Item = &GuestEnd> {
+        self.blocks.iter().flat_map(|block| &block.guest_ends)
     }
 
     /// Wall time of the ends, ns.
     pub fn end_ns(&self) -> Samples {
-        self.deaths().map(|death| death.end_ns).collect()
+        self.guest_ends()
+            .map(|guest_end| guest_end.end_ns)
+            .collect()
     }
 
     /// The neighbour's latencies in all blocks, ns: while guests were ended, and undisturbed.
@@ -145,18 +147,18 @@ impl Trial {
     /// The largest prediction of a cell for each end, ns.
     pub fn predicted_ns(&self) -> Samples {
         let account = self.account.as_ref();
-        self.deaths()
-            .filter_map(|death| death.predicted_under(account))
+        self.guest_ends()
+            .filter_map(|guest_end| guest_end.predicted_under(account))
             .collect()
     }
 
     /// The greatest share of what was predicted that an end in a cell took, in processor time.
     pub fn share_of_prediction(&self) -> Option<f64> {
         let account = self.account.as_ref();
-        self.deaths()
-            .filter_map(|death| {
-                let took_ns = death.reclaimed?.returned.cpu_ns;
-                Some(took_ns as f64 / death.predicted_under(account)?.max(1) as f64)
+        self.guest_ends()
+            .filter_map(|guest_end| {
+                let took_ns = guest_end.reclaimed?.returned.cpu_ns;
+                Some(took_ns as f64 / guest_end.predicted_under(account)?.max(1) as f64)
             })
             .max_by(f64::total_cmp)
     }
@@ -259,17 +261,17 @@ impl Bench {
 
     fn block(
         &self,
-        live: &impl Fn() -> Result<Death>,
+        live: &impl Fn() -> Result<GuestEnd>,
         place: Place,
         effort: &Effort,
     ) -> Result<Block> {
         let neighbour = Neighbour::start(Load::Map, place, self.neighbour_cpu)?;
-        let (mut deaths, mut quiets) = (Vec::new(), Vec::new());
+        let (mut guest_ends, mut quiets) = (Vec::new(), Vec::new());
         let begin = Instant::now();
         let mut ending_ns = 0;
         let mut quiet = LEAST_QUIET;
-        while deaths.len() < effort.most
-            && (deaths.len() < effort.least
+        while guest_ends.len() < effort.most
+            && (guest_ends.len() < effort.least
                 || begin.elapsed() < effort.time && ending_ns < effort.ending.as_nanos())
         {
             thread::sleep(SETTLE);
@@ -277,12 +279,12 @@ impl Bench {
             thread::sleep(quiet);
             let end_ns = monotonic_ns();
             quiets.push(Interval { start_ns, end_ns });
-            let death = live()?;
-            let Interval { start_ns, end_ns } = death.ending;
+            let guest_end = live()?;
+            let Interval { start_ns, end_ns } = guest_end.ending;
             let length_ns = end_ns - start_ns;
             ending_ns += u128::from(length_ns);
             quiet = Duration::from_nanos(QUIET_ENDS * length_ns).clamp(LEAST_QUIET, MOST_QUIET);
-            deaths.push(death);
+            guest_ends.push(guest_end);
         }
         let diary = neighbour.finish()?;
         ensure!(
@@ -290,9 +292,9 @@ impl Bench {
             "the neighbour lost {} operations",
             diary.lost
         );
-        let (disturbed, undisturbed) = felt(&diary, &deaths, &quiets);
+        let (disturbed, undisturbed) = felt(&diary, &guest_ends, &quiets);
         Ok(Block {
-            deaths,
+            guest_ends,
             disturbed,
             undisturbed,
         })
@@ -302,8 +304,11 @@ impl Bench {
 /// The neighbour's latencies during the ends, and in windows of quiet that are as long as the ends
 /// were, in turn: an operation counts towards every window that it overlaps, which favours long ones
 /// the more the shorter the window is, and has to do so on both sides.
-fn felt(diary: &Diary, deaths: &[Death], quiets: &[Interval]) -> (Samples, Samples) {
-    let endings: Vec<Interval> = deaths.iter().map(|death| death.ending).collect();
+fn felt(diary: &Diary, guest_ends: &[GuestEnd], quiets: &[Interval]) -> (Samples, Samples) {
+    let endings: Vec<Interval> = guest_ends
+        .iter()
+        .map(|guest_end| guest_end.ending)
+        .collect();
     let mut lengths = endings
         .iter()
         .map(|e| (e.end_ns - e.start_ns).max(1))
@@ -334,7 +339,7 @@ pub(super) fn two_processors() -> Result<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Death, felt};
+    use super::{GuestEnd, felt};
     use crate::neighbour::{Diary, Interval, Operation};
 
     #[test]
@@ -354,7 +359,7 @@ mod tests {
             operations,
             lost: 0,
         };
-        let death = Death {
+        let guest_end = GuestEnd {
             ending: Interval {
                 start_ns: 501_000,
                 end_ns: 501_500,
@@ -369,7 +374,7 @@ mod tests {
             start_ns: 0,
             end_ns: 450_100,
         };
-        let (disturbed, undisturbed) = felt(&diary, &[death], &[quiet]);
+        let (disturbed, undisturbed) = felt(&diary, &[guest_end], &[quiet]);
         assert_eq!((disturbed.count(), disturbed.max()), (1, Some(5_000)));
         // 500 ns every 200,500: three windows, one of which lies in two operations.
         assert_eq!((undisturbed.count(), undisturbed.max()), (3, Some(1_000)));

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The urgency of one tenant, and whether its wake-ups are deferred. Clones share both.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct WakePriority {
     rank: Rank,
     deferral: Arc<Deferral>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Deadline {
     period: u64,
 }
 
-impl Standing {
+impl WakePriority {
     /// Returns the standing of a tenant with a constant urgency.
     pub(crate) fn fixed(urgency: Urgency) -> Self {
         Self::new(Rank::Fixed(urgency))
@@ -103,7 +103,7 @@ impl Deadline {
     }
 }
 
-impl Urgent for Standing {
+impl Urgent for WakePriority {
     fn urgency(&self) -> Urgency {
         self.urgency_at(monotonic_ns)
     }
@@ -115,17 +115,17 @@ impl Urgent for Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing;
+    use super::WakePriority;
     use leasehold_crossing::Urgency;
 
     #[test]
     fn a_deadline_that_has_passed_is_a_period_from_now() {
-        let standing = Standing::by_deadline(100, 30);
-        let at = |now| standing.urgency_at(|| now);
+        let wake_priority = WakePriority::by_deadline(100, 30);
+        let at = |now| wake_priority.urgency_at(|| now);
         assert_eq!(at(99), Urgency::of_deadline(100));
         assert_eq!(at(100), Urgency::of_deadline(130));
         assert_eq!(at(500), Urgency::of_deadline(530));
-        standing.deadline().expect("it has one").publish(600);
+        wake_priority.deadline().expect("it has one").publish(600);
         assert_eq!(at(500), Urgency::of_deadline(600));
     }
 }
