@@ -25,7 +25,7 @@ use crate::memory::{self, HeldFrames, MemoryUse, SharedUse};
 use crate::own_core::{self, OwnCore};
 use crate::pools::Pools;
 use crate::profile::Profile;
-use crate::program::{Entry, Form, Program, ProgramError};
+use crate::program::{Entry, Program, ProgramError, Purpose};
 use crate::programs;
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
@@ -245,8 +245,9 @@ impl Cell {
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
         let parts = self.engine_for(lease)?;
-        let form = Form::under(lease);
-        prepare(Program::load_in(form, &parts.engine, path, cache)?, parts)
+        let purpose = Purpose::under(lease, Entry::Command);
+        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
+        prepare(program, parts)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -255,8 +256,9 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let parts = self.engine_for(lease)?;
-        let form = Form::under(lease);
-        prepare(Program::from_bytes_in(form, &parts.engine, bytes)?, parts)
+        let purpose = Purpose::under(lease, Entry::Command);
+        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
+        prepare(program, parts)
     }
 
     /// As [`Cell::load_for`], a program whose exported functions are [called](TenantHandle::call), instead of one
@@ -267,8 +269,8 @@ impl Cell {
     pub fn load_exports(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
         let parts = self.engine_for(lease)?;
-        let form = Form::under(lease);
-        let program = Program::load_entry(Entry::Exports, form, &parts.engine, path, cache)?;
+        let purpose = Purpose::under(lease, Entry::Exports);
+        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
         prepare(program, parts)
     }
 
@@ -282,8 +284,8 @@ impl Cell {
         lease: &Lease,
     ) -> Result<Arc<Program>, ProgramError> {
         let parts = self.engine_for(lease)?;
-        let form = Form::under(lease);
-        let program = Program::from_bytes_entry(Entry::Exports, form, &parts.engine, bytes)?;
+        let purpose = Purpose::under(lease, Entry::Exports);
+        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
         prepare(program, parts)
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::CodeCache;
-pub use leasehold_wasm::code::{Code, Entry, Form};
+pub use leasehold_wasm::code::{Code, Entry, Form, Purpose};
 use leasehold_wasm::compiled::{Compiled, outline_in};
 pub use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::image::Image;
@@ -71,38 +71,23 @@ impl Program {
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
-        Program::load_in(Form::Whole, engine, path, cache)
+        Program::load_for(Purpose::COMMAND, engine, path, cache)
     }
 
-    /// As [`load`](Program::load), in one of the forms.
+    /// As [`load`](Program::load), for another purpose than running a command.
     ///
     /// # Errors
     ///
     /// Any [`ProgramError`].
-    pub fn load_in(
-        form: Form,
-        engine: &Engine,
-        path: &Path,
-        cache: Option<&CodeCache>,
-    ) -> Result<Program, ProgramError> {
-        Program::load_entry(Entry::Command, form, engine, path, cache)
-    }
-
-    /// As [`load_in`](Program::load_in), to be run in one of the two ways.
-    ///
-    /// # Errors
-    ///
-    /// Any [`ProgramError`].
-    pub fn load_entry(
-        entry: Entry,
-        form: Form,
+    pub fn load_for(
+        purpose: Purpose,
         engine: &Engine,
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
         let reach = |program: &Compiled| Program::reach_of(engine, program);
-        let (compiled, reach) = Compiled::load(entry, form, engine, path, cache, reach)?;
-        Ok(Program::of(compiled, reach).entered_by(entry))
+        let (compiled, reach) = Compiled::load(purpose, engine, path, cache, reach)?;
+        Ok(Program::of(compiled, reach).entered_by(purpose.entry))
     }
 
     /// Checks and compiles a module, a component, or the text of either.
@@ -111,36 +96,22 @@ impl Program {
     ///
     /// Any [`ProgramError`] but `Read`.
     pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Program, ProgramError> {
-        Program::from_bytes_in(Form::Whole, engine, bytes)
+        Program::from_bytes_for(Purpose::COMMAND, engine, bytes)
     }
 
-    /// As [`from_bytes`](Program::from_bytes), in one of the forms.
+    /// As [`from_bytes`](Program::from_bytes), for another purpose than running a command.
     ///
     /// # Errors
     ///
     /// Any [`ProgramError`] but `Read`.
-    pub fn from_bytes_in(
-        form: Form,
+    pub fn from_bytes_for(
+        purpose: Purpose,
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Program, ProgramError> {
-        Program::from_bytes_entry(Entry::Command, form, engine, bytes)
-    }
-
-    /// As [`from_bytes_in`](Program::from_bytes_in), to be run in one of the two ways.
-    ///
-    /// # Errors
-    ///
-    /// Any [`ProgramError`] but `Read`.
-    pub fn from_bytes_entry(
-        entry: Entry,
-        form: Form,
-        engine: &Engine,
-        bytes: &[u8],
-    ) -> Result<Program, ProgramError> {
-        let compiled = Compiled::from_bytes(entry, form, engine, bytes)?;
+        let compiled = Compiled::from_bytes(purpose, engine, bytes)?;
         let reach = Program::reach_of(engine, &compiled)?;
-        Ok(Program::of(compiled, reach).entered_by(entry))
+        Ok(Program::of(compiled, reach).entered_by(purpose.entry))
     }
 
     fn reach_of(engine: &Engine, program: &Compiled) -> Result<Reach, ProgramError> {

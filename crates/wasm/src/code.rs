@@ -83,6 +83,31 @@ pub enum Entry {
     Exports,
 }
 
+/// The use that a program is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purpose {
+    /// How it is run.
+    pub entry: Entry,
+    /// Where the initial contents of its memory are.
+    pub form: Form,
+}
+
+impl Purpose {
+    /// A command for tenants that do not page.
+    pub const COMMAND: Self = Self {
+        entry: Entry::Command,
+        form: Form::Whole,
+    };
+
+    /// A program that is run in this way by a tenant with this lease.
+    pub fn under(lease: &Lease, entry: Entry) -> Self {
+        Self {
+            entry,
+            form: Form::under(lease),
+        }
+    }
+}
+
 /// Whether the entry point has the type with which a cell calls it.
 pub(crate) fn check_entry_type(
     entry: Entry,

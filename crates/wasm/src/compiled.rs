@@ -11,7 +11,7 @@ use wasmtime::{Engine, Module, component::Component};
 use crate::artifact::{CodeCache, Key};
 use crate::atomics::wait_for_none;
 use crate::bulk::chunk_bulk_operations;
-use crate::code::{Code, Entry, Form, RUN, check_entry_type};
+use crate::code::{Code, Entry, Form, Purpose, RUN, check_entry_type};
 use crate::compile_threads;
 use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
@@ -71,16 +71,16 @@ impl Compiled {
     ///
     /// Any [`ProgramError`].
     pub fn load<T>(
-        entry: Entry,
-        form: Form,
+        purpose: Purpose,
         engine: &Engine,
         path: &Path,
         cache: Option<&CodeCache>,
         check: impl FnOnce(&Compiled) -> Result<T, ProgramError>,
     ) -> Result<(Compiled, T), ProgramError> {
+        let Purpose { entry, form } = purpose;
         let bytes = read(path)?;
         let Some(cache) = cache else {
-            let program = Compiled::from_bytes(entry, form, engine, &bytes)?;
+            let program = Compiled::from_bytes(purpose, engine, &bytes)?;
             let checked = check(&program)?;
             return Ok((program, checked));
         };
@@ -103,7 +103,7 @@ impl Compiled {
             let checked = check(&program)?;
             return Ok((program, checked));
         }
-        let program = Compiled::from_bytes(entry, form, engine, &bytes)?;
+        let program = Compiled::from_bytes(purpose, engine, &bytes)?;
         let checked = check(&program)?;
         if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
             tracing::warn!(%error, "a compiled program was not kept");
@@ -117,8 +117,7 @@ impl Compiled {
     ///
     /// Any [`ProgramError`] but `Read`.
     pub fn from_bytes(
-        entry: Entry,
-        form: Form,
+        Purpose { entry, form }: Purpose,
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Compiled, ProgramError> {
