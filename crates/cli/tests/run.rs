@@ -309,7 +309,7 @@ fn what_cannot_run_is_one_clear_error_each() {
     leasehold.refuses(
         &["run", "--budget", "10us", &hello],
         77,
-        &["budget", "10000 ns"],
+        &["budget", "10us"],
     );
 }
 
