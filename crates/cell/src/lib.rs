@@ -1,9 +1,10 @@
 //! One core of Leasehold: WebAssembly tenants under reclamation budgets and processor reservations.
 //!
 //! A [`Cell`] is an executor thread with a kernel ([`leasehold_kernel`]), a scheduler of processor
-//! reservations ([`leasehold_reserve`]), a wasm engine, and pools of linear memories and stacks. Tenants are started in it under a lease; ending one, at any
-//! instant, takes no longer than what its lease was charged: the charge is enforced, the time that
-//! charged work takes is calibrated on this host ([`profile`]).
+//! reservations ([`leasehold_reserve`]), a wasm engine, and pools of linear memories and stacks.
+//! Tenants are started in it under a lease. Ending one, at any instant, takes no longer than its
+//! lease was charged: the charge is enforced, the time that charged work takes is calibrated on
+//! this host ([`profile`]).
 //!
 //! Principles:
 //!
