@@ -77,7 +77,10 @@ impl types::HostIncomingBody for Wasi<'_> {
 
 impl types::HostFutureTrailers for Wasi<'_> {
     fn subscribe(&mut self, future: Future) -> Result<Resource<DynPollable>> {
-        mark(step!("wasi:http/types", "[method]future-trailers.subscribe"));
+        mark(step!(
+            "wasi:http/types",
+            "[method]future-trailers.subscribe"
+        ));
         let trailers = object::trailers(self.0, &future)?;
         subscribe(self.0, Source::Trailers(trailers.exchange))
     }

@@ -335,11 +335,12 @@ impl Exchange {
 /// Fields as they are sent; `None` if they count more than `limit` bytes.
 fn sendable(fields: &Packed, limit: u32) -> Option<Fields> {
     let mut sendable = Fields::new(limit);
-    fields.read(|mut entries| {
-        entries.all(|(name, value)| {
-            let name = std::str::from_utf8(name);
-            name.is_ok_and(|name| sendable.push(name, value).is_ok())
+    fields
+        .read(|mut entries| {
+            entries.all(|(name, value)| {
+                let name = std::str::from_utf8(name);
+                name.is_ok_and(|name| sendable.push(name, value).is_ok())
+            })
         })
-    })
-    .then_some(sendable)
+        .then_some(sendable)
 }

@@ -1,9 +1,14 @@
 //! The resource types of `wasi:http`. No value of them exists: the host's side of each handle is an
 //! [`Object`](super::object::Object) of the arena.
 
+#![allow(
+    unreachable_pub,
+    reason = "the engine's bindings re-export them in a private module"
+)]
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        $($(#[$doc])* pub(crate) enum $name {})*
+        $($(#[$doc])* #[derive(Debug)] pub enum $name {})*
     };
 }
 

@@ -24,13 +24,13 @@ mod streams;
 mod syntax;
 
 pub(crate) use bindings::HandlerPre;
-pub(crate) use serve::{answer, Http};
+pub(crate) use serve::{Http, answer};
 
 use super::view::{OfGuest, Wasi};
 use crate::guest::Guest;
 use crate::steps::{mark, step};
-use bindings::types::{self, ErrorCode};
 use bindings::outgoing_handler;
+use bindings::types::{self, ErrorCode};
 use wasmtime::Result;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::p2::IoError;

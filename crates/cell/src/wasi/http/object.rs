@@ -197,12 +197,27 @@ macro_rules! kind {
 
 kind!(fields, take_fields, Fields, Packed);
 kind!(request, take_request, Request, IncomingRequest);
-kind!(outgoing_request, take_outgoing_request, OutgoingRequest, OutgoingRequest);
+kind!(
+    outgoing_request,
+    take_outgoing_request,
+    OutgoingRequest,
+    OutgoingRequest
+);
 kind!(options, take_options, Options, [Option<u64>; 3]);
 kind!(response, take_response, Response, OutgoingResponse);
-kind!(incoming_body, take_incoming_body, IncomingBody, IncomingBody);
+kind!(
+    incoming_body,
+    take_incoming_body,
+    IncomingBody,
+    IncomingBody
+);
 kind!(trailers, take_trailers, Trailers, FutureTrailers);
-kind!(outgoing_body, take_outgoing_body, OutgoingBody, OutgoingBody);
+kind!(
+    outgoing_body,
+    take_outgoing_body,
+    OutgoingBody,
+    OutgoingBody
+);
 
 /// Frees an outparam and returns the number of its exchange.
 pub(super) fn take_outparam<R: 'static>(guest: &Guest, resource: &Resource<R>) -> Result<u64> {

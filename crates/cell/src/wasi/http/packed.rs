@@ -10,7 +10,7 @@ use leasehold_kernel::Errno;
 use leasehold_reclaim::Extent;
 
 /// Bytes in front of an entry.
-const HEAD: usize = 4;
+const HEAD: usize = 8;
 
 /// What an entry counts as beside its name and value, as in RFC 9113, §6.5.2.
 pub(crate) const ENTRY: usize = 32;
@@ -140,9 +140,8 @@ impl Packed {
     /// Writes an entry behind the last one; there is room for it.
     fn write(&mut self, bytes: &mut [u8], name: &[u8], value: &[u8]) {
         let at = self.used as usize;
-        let length = |part: &[u8]| u16::try_from(part.len()).unwrap_or(u16::MAX).to_le_bytes();
-        bytes[at..at + 2].copy_from_slice(&length(name));
-        bytes[at + 2..at + HEAD].copy_from_slice(&length(value));
+        bytes[at..at + 4].copy_from_slice(&(name.len() as u32).to_le_bytes());
+        bytes[at + 4..at + HEAD].copy_from_slice(&(value.len() as u32).to_le_bytes());
         let name_at = at + HEAD;
         let value_at = name_at + name.len();
         bytes[name_at..value_at].copy_from_slice(name);
@@ -284,13 +283,12 @@ impl Packed {
 
 /// The entry at a place, and the place of the next one.
 fn entry(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8], usize)> {
-    let head = bytes.get(at..at + HEAD)?;
-    let name = usize::from(u16::from_le_bytes([head[0], head[1]]));
-    let value = usize::from(u16::from_le_bytes([head[2], head[3]]));
-    let name_at = at + HEAD;
-    let next = name_at + name + value;
-    let rest = bytes.get(name_at..next)?;
-    Some((&rest[..name], &rest[name..], next))
+    let rest = bytes.get(at..)?;
+    let (name, rest) = rest.split_first_chunk::<4>()?;
+    let (value, rest) = rest.split_first_chunk::<4>()?;
+    let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*name) as usize)?;
+    let value = rest.get(..u32::from_le_bytes(*value) as usize)?;
+    Some((name, value, at + HEAD + name.len() + value.len()))
 }
 
 /// The names and values of fields.

@@ -5,9 +5,7 @@ use super::bindings::outgoing_handler;
 use super::bindings::types::{self, ErrorCode, Method, Scheme};
 use super::fields::{show, stated_length};
 use super::kinds;
-use super::object::{
-    self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, make, paid,
-};
+use super::object::{self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, make, paid};
 use super::packed::Text;
 use super::syntax::{is_authority, is_method, is_path, is_scheme};
 use crate::guest::Guest;

@@ -94,10 +94,7 @@ impl types::HostOutgoingResponse for Wasi<'_> {
 
 impl types::HostResponseOutparam for Wasi<'_> {
     fn set(&mut self, param: Outparam, response: Result<Response, ErrorCode>) -> Result<()> {
-        mark(step!(
-            "wasi:http/types",
-            "[static]response-outparam.set"
-        ));
+        mark(step!("wasi:http/types", "[static]response-outparam.set"));
         let number = object::take_outparam(self.0, &param)?;
         let exchange = self.0.http().exchange(number);
         let response = match response {

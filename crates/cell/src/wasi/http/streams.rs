@@ -85,7 +85,9 @@ impl BodyOutput {
         match body.expected {
             Some(expected) if body.written > expected => {
                 let error = size_error(body.of.is_some(), body.written);
-                Err(StreamError::LastOperationFailed(wasmtime::Error::new(error)))
+                Err(StreamError::LastOperationFailed(wasmtime::Error::new(
+                    error,
+                )))
             }
             _ => Ok(()),
         }
@@ -97,9 +99,9 @@ impl BodyOutput {
         }
         let room = match &self.to {
             None => PERMITTED.size(),
-            Some((exchange, response)) => exchange
-                .room(*response)
-                .map_err(|_| StreamError::Closed)?,
+            Some((exchange, response)) => {
+                exchange.room(*response).map_err(|_| StreamError::Closed)?
+            }
         };
         Ok(room.min(PERMITTED.size()))
     }

@@ -76,18 +76,14 @@ pub(super) fn is_path(path: &str) -> bool {
     // A fragment is not sent.
     let path = path.split_once('#').map_or(path, |(path, _)| path);
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let in_path = |byte: u8| {
-        matches!(byte, 0x21..=0x22 | 0x24..=0x3b | 0x3d | 0x40..=0x5f | 0x61..=0x7e | 0x80..=0xff)
-    };
+    let in_path = |byte: u8| matches!(byte, 0x21..=0x22 | 0x24..=0x3b | 0x3d | 0x40..=0x5f | 0x61..=0x7e | 0x80..=0xff);
     let in_query = |byte: u8| matches!(byte, 0x21 | 0x24..=0x3b | 0x3d | 0x3f..=0x7e | 0x80..=0xff);
     begins && path.bytes().all(in_path) && query.bytes().all(in_query)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        content_length, field_name, is_authority, is_field_value, is_path, is_scheme,
-    };
+    use super::{content_length, field_name, is_authority, is_field_value, is_path, is_scheme};
 
     #[test]
     fn a_name_is_a_token_and_becomes_lower_case() {
@@ -106,7 +102,14 @@ mod tests {
     #[test]
     fn a_content_length_is_digits() {
         assert_eq!(content_length(b"0012"), Some(12));
-        for bad in [&b""[..], b"+5", b"-5", b" 5", b"5 ", b"99999999999999999999"] {
+        for bad in [
+            &b""[..],
+            b"+5",
+            b"-5",
+            b" 5",
+            b"5 ",
+            b"99999999999999999999",
+        ] {
             assert_eq!(content_length(bad), None);
         }
     }
