@@ -16,6 +16,9 @@ use std::task::{Context, Poll, Waker};
 /// Exchanges without a client that an execution throws away in one step.
 const THROWN: usize = 16;
 
+/// How long an execution may work on after its response while requests wait for its place, ns.
+const LINGER_NS: u64 = 1_000_000_000;
+
 /// One execution that answers requests. Only the cell's thread uses it.
 pub(crate) struct Worker {
     service: Service,
@@ -117,6 +120,21 @@ impl Worker {
             .current
             .as_ref()
             .is_some_and(|current| current.is_abandoned())
+    }
+
+    /// Until when it may work on after its response, ns of the monotonic clock; `None` if it has
+    /// something to send, or nothing to do.
+    pub(crate) fn lingers_until(&self) -> Option<u64> {
+        let state = self.state();
+        let since = state.current.as_ref()?.over_since()?;
+        Some(since.saturating_add(LINGER_NS))
+    }
+
+    /// Adds processor time that its execution used, ns, to its request's.
+    pub(crate) fn add_time(&self, ns: u64) {
+        if let Some(current) = &self.state().current {
+            current.add_time(ns);
+        }
     }
 
     /// Whether it waits for a request. The caller wakes it: it is not idle from here on.

@@ -153,6 +153,32 @@ fn a_request_whose_client_has_gone_is_stopped_even_if_it_spins() {
 }
 
 #[test]
+fn a_guest_that_works_on_after_its_response_makes_place_for_requests_that_wait() {
+    let cell = cell();
+    let server = hostile(&cell, ONE);
+    for _ in 0..2 {
+        assert_eq!(server.get("/linger").expect("a response").text(), "done");
+        assert_eq!(server.get("/count").expect("a response").text(), "1");
+    }
+}
+
+#[test]
+fn the_time_of_a_guest_is_counted_for_its_request() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    let spinning = server.send("/spin");
+    wait(|context| {
+        let timing = spinning.timing();
+        let is_counted = timing.queued.is_some() && timing.guest >= Duration::from_millis(10);
+        context.waker().wake_by_ref();
+        match is_counted {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    });
+}
+
+#[test]
 fn requests_beyond_the_concurrency_wait() {
     let cell = cell();
     let two = Serving {

@@ -46,7 +46,10 @@ fn lie(out: ResponseOutparam, stated: &str, text: &str) {
         // More than was stated fails here.
         let _ = stream.blocking_write_and_flush(text.as_bytes());
     }
-    assert!(OutgoingBody::finish(body, None).is_err(), "the lengths differ");
+    assert!(
+        OutgoingBody::finish(body, None).is_err(),
+        "the lengths differ"
+    );
 }
 
 /// What the checks of fields say, as text.
@@ -54,34 +57,68 @@ fn checks() -> String {
     let made = Fields::new();
     let mut said = Vec::new();
     let mut say = |what: &str, is: bool| said.push(format!("{what}={is}\n"));
-    let syntax = |result: Result<(), HeaderError>| matches!(result, Err(HeaderError::InvalidSyntax));
+    let syntax =
+        |result: Result<(), HeaderError>| matches!(result, Err(HeaderError::InvalidSyntax));
     let forbidden = |result: Result<(), HeaderError>| matches!(result, Err(HeaderError::Forbidden));
     let immutable = |result: Result<(), HeaderError>| matches!(result, Err(HeaderError::Immutable));
     say("bad name", syntax(made.append("a b", b"c")));
     say("bad value", syntax(made.append("a", b"\r\n")));
     say("bad length", syntax(made.append("content-length", b"+5")));
     say("forbidden", forbidden(made.append("Connection", b"close")));
-    say("append", made.append("X-A", b"1").is_ok() && made.append("x-a", b"2").is_ok());
+    say(
+        "append",
+        made.append("X-A", b"1").is_ok() && made.append("x-a", b"2").is_ok(),
+    );
     say("get", made.get("x-A") == [b"1".to_vec(), b"2".to_vec()]);
-    say("has", made.has("X-a") && !made.has("x-b") && !made.has("a b"));
-    say("set", made.set("x-a", &[b"3".to_vec()]).is_ok() && made.get("x-a") == [b"3".to_vec()]);
+    say(
+        "has",
+        made.has("X-a") && !made.has("x-b") && !made.has("a b"),
+    );
+    say(
+        "set",
+        made.set("x-a", &[b"3".to_vec()]).is_ok() && made.get("x-a") == [b"3".to_vec()],
+    );
     let copy = made.clone();
-    say("delete", made.delete("x-a").is_ok() && made.entries().is_empty());
-    say("clone", copy.entries() == [("x-a".to_owned(), b"3".to_vec())]);
+    say(
+        "delete",
+        made.delete("x-a").is_ok() && made.entries().is_empty(),
+    );
+    say(
+        "clone",
+        copy.entries() == [("x-a".to_owned(), b"3".to_vec())],
+    );
     say("one length", copy.append("content-length", b"007").is_ok());
     say("two lengths", syntax(copy.append("content-length", b"7")));
     say("length", copy.get("content-length") == [b"7".to_vec()]);
     let response = OutgoingResponse::new(made);
     let headers = response.headers();
-    say("immutable", immutable(headers.append("x-c", b"1")) && immutable(headers.delete("x-c")));
-    say("status", response.set_status_code(99).is_err() && response.set_status_code(404).is_ok());
-    say("body once", response.body().is_ok() && response.body().is_err());
+    say(
+        "immutable",
+        immutable(headers.append("x-c", b"1")) && immutable(headers.delete("x-c")),
+    );
+    say(
+        "status",
+        response.set_status_code(99).is_err() && response.set_status_code(404).is_ok(),
+    );
+    say(
+        "body once",
+        response.body().is_ok() && response.body().is_err(),
+    );
     let request = OutgoingRequest::new(Fields::new());
     say("path", request.set_path_with_query(Some("a b")).is_err());
-    say("authority", request.set_authority(Some("example.com:80")).is_ok());
-    say("kept", request.authority().as_deref() == Some("example.com:80"));
+    say(
+        "authority",
+        request.set_authority(Some("example.com:80")).is_ok(),
+    );
+    say(
+        "kept",
+        request.authority().as_deref() == Some("example.com:80"),
+    );
     let sent = wasip2::http::outgoing_handler::handle(request, None);
-    say("denied", matches!(sent, Err(wasip2::http::types::ErrorCode::HttpRequestDenied)));
+    say(
+        "denied",
+        matches!(sent, Err(wasip2::http::types::ErrorCode::HttpRequestDenied)),
+    );
     said.concat()
 }
 
@@ -167,6 +204,13 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
                 let value = vec![b'v'; 1000];
                 loop {
                     let _ = large.append("x", &value);
+                }
+            }
+            // Works on when nobody waits for it any more.
+            "/linger" => {
+                answer(out, "done");
+                loop {
+                    std::hint::black_box(());
                 }
             }
             "/spin" => loop {

@@ -262,6 +262,8 @@ impl Executor {
             } else if root.starting.is_some() {
                 self.step_start(key);
             } else if let Some(pause) = root.waits_for_files(now).or_else(|| root.pause(now)) {
+                let serving = root.serving.as_ref();
+                let deadline = serving.map_or(deadline, |serving| serving.deadline(deadline));
                 let until = deadline.map_or(pause, |deadline| deadline.min(pause));
                 self.executions
                     .dispatcher
@@ -276,6 +278,8 @@ impl Executor {
             } else if root.ended {
                 self.close_root(key);
             } else {
+                let serving = root.serving.as_ref();
+                let deadline = serving.map_or(deadline, |serving| serving.deadline(deadline));
                 self.executions
                     .dispatcher
                     .block(root.maintenance, now, deadline);

@@ -2,7 +2,8 @@
 //!
 //! The I/O thread puts a request into the tenant's lane and wakes the maintenance task, with the
 //! tenant's own urgency. That wakes an execution which waits for a request, or builds another in
-//! the tenant's own time. An execution whose client has gone is stopped, whatever it does.
+//! the tenant's own time. An execution whose client has gone is stopped, whatever it does, and so is
+//! one that works on for a second after its response while requests wait for its place.
 
 use super::Executor;
 use super::executions::Executions;
@@ -41,6 +42,8 @@ pub(super) struct Serving {
     workers: Vec<(u64, Arc<Worker>)>,
     /// The lease did not pay for another execution; there is no point in trying before one ends.
     is_short: bool,
+    /// When the maintenance task has to look again, ns.
+    look_at: Option<u64>,
 }
 
 impl Serving {
@@ -58,6 +61,7 @@ impl Serving {
             waker,
             workers: Vec::new(),
             is_short: false,
+            look_at: None,
         }
     }
 
@@ -70,6 +74,19 @@ impl Serving {
     /// Something of the tenant has ended: its lease may pay for another execution.
     pub(super) fn relieve(&mut self) {
         self.is_short = false;
+    }
+
+    /// The earlier of `deadline` and of the instant at which the maintenance task has to look again.
+    pub(super) fn deadline(&self, deadline: Option<u64>) -> Option<u64> {
+        deadline.into_iter().chain(self.look_at).min()
+    }
+
+    /// Of the executions that have responded and go on, the one that has to end first, and when.
+    fn first_lingering(&self) -> Option<(u64, u64)> {
+        let workers = self.workers.iter();
+        workers
+            .filter_map(|(execution, worker)| Some((worker.lingers_until()?, *execution)))
+            .min()
     }
 
     /// Forgets an execution that has ended.
@@ -106,7 +123,7 @@ impl Drop for Closing {
 
 /// What a maintenance task does for requests next.
 enum Next {
-    /// The client of this execution has gone.
+    /// The client of this execution has gone, or it works on after its response for too long.
     Stop(u64),
     /// This execution waits for a request, and there is one.
     Wake(u64),
@@ -154,6 +171,7 @@ impl Executor {
             return Next::Nothing;
         };
         serving.listen();
+        serving.look_at = None;
         let mut workers = serving.workers.iter();
         if let Some((gone, _)) = workers.find(|(_, worker)| worker.is_abandoned()) {
             return Next::Stop(*gone);
@@ -169,8 +187,14 @@ impl Executor {
         let is_full = serving.workers.len() >= serving.service.serving.concurrency as usize;
         let to_drop = root.teardowns.back().is_some_and(|last| !last.gives_back());
         match is_full || to_drop || serving.is_short {
-            true => Next::Nothing,
             false => Next::Build,
+            true => match serving.first_lingering() {
+                Some((until, execution)) if until <= monotonic_ns() => Next::Stop(execution),
+                lingering => {
+                    serving.look_at = lingering.map(|(until, _)| until);
+                    Next::Nothing
+                }
+            },
         }
     }
 

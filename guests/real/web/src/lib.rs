@@ -18,12 +18,16 @@ fn number(request: &Request<Body>, name: &str) -> u64 {
     let query = request.uri().query().unwrap_or_default();
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let mut own = pairs.filter(|(key, _)| *key == name);
-    own.next().and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    own.next()
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0)
 }
 
 /// A line for each name and value.
 fn lines(pairs: impl Iterator<Item = (String, String)>) -> String {
-    pairs.map(|(name, value)| format!("{name}={value}\n")).collect()
+    pairs
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect()
 }
 
 #[wstd::http_server]
@@ -34,7 +38,10 @@ async fn main(request: Request<Body>) -> Result<Response<Body>, Error> {
         "/headers" => {
             let headers = request.headers().iter();
             lines(headers.map(|(name, value)| {
-                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
             }))
             .into()
         }

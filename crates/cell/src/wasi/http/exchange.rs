@@ -5,6 +5,7 @@
 //! have gone, and this half would be the last to hold what both had.
 
 use super::object::{OutgoingResponse, Packed};
+use crate::clock::monotonic_ns;
 use crate::discarded::Discarded;
 use crate::steps::caps::TRANSFER;
 use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead};
@@ -38,6 +39,8 @@ struct State {
     end: Option<(u64, BodyEnd)>,
     /// Nothing more can be sent.
     is_over: bool,
+    /// Since when, ns of the monotonic clock.
+    over_at: u64,
     /// Whether the request's body is over: and whether all of it came.
     request_end: Option<Result<(), ()>>,
 }
@@ -64,9 +67,15 @@ impl State {
         !self.is_over && self.sent.or(self.claim).is_none_or(|own| own == response)
     }
 
+    /// Nothing more can be sent from here on.
+    fn close(&mut self) {
+        self.is_over = true;
+        self.over_at = monotonic_ns();
+    }
+
     fn fail(&mut self, failure: Failure) {
         if !self.is_over {
-            self.is_over = true;
+            self.close();
             if let Some(half) = self.half() {
                 half.fail(failure);
             }
@@ -77,7 +86,7 @@ impl State {
         match end {
             BodyEnd::Incomplete => self.fail(Failure::Incomplete),
             BodyEnd::Finished(trailers) if !self.is_over => {
-                self.is_over = true;
+                self.close();
                 if let Some(half) = self.half() {
                     half.finish(trailers);
                 }
@@ -119,6 +128,7 @@ impl Exchange {
                 written: 0,
                 end: None,
                 is_over: false,
+                over_at: 0,
                 request_end: None,
             }),
         })
@@ -145,6 +155,17 @@ impl Exchange {
         state
             .half()
             .is_some_and(|half| !is_over && half.is_abandoned())
+    }
+
+    /// Since when there is nothing more to send, ns of the monotonic clock; `None` if there is.
+    pub(crate) fn over_since(&self) -> Option<u64> {
+        let state = self.state();
+        state.is_over.then_some(state.over_at)
+    }
+
+    /// Adds processor time that the guest used for it, ns.
+    pub(crate) fn add_time(&self, ns: u64) {
+        self.with_half(|half| half.add_guest_time(ns));
     }
 
     /// Wakes `waker` when the client has gone.
