@@ -339,6 +339,8 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 dirs: Vec::new(),
                 data: Vec::new(),
                 swap: None,
+                http: None,
+                restart: leasehold_lease::Restart::Never,
                 lease: Lease::default(),
             }
         }
