@@ -272,6 +272,12 @@ impl RingReader {
         (self.shared.written.load(Ordering::Acquire) - self.read) as usize
     }
 
+    /// How many bytes are left, once the writer has finished; `None` before, and if it failed.
+    pub fn remaining(&self) -> Option<usize> {
+        let finished = self.shared.end.load(Ordering::Acquire) == FINISHED;
+        finished.then(|| self.waiting())
+    }
+
     /// Whether a read would return anything but [`Received::Nothing`]. Otherwise `waker` is woken
     /// when it would.
     pub fn poll_readable(&self, waker: &Waker) -> bool {
@@ -468,7 +474,9 @@ mod tests {
     fn a_finished_ring_is_read_to_its_end_and_a_failed_one_is_not() {
         let (mut writer, mut reader) = ring(10);
         writer.write(&[1, 2]);
+        assert_eq!(reader.remaining(), None);
         writer.finish();
+        assert_eq!(reader.remaining(), Some(2));
         assert_eq!(writer.write(&[3]), None);
         assert_eq!(reader.read(&mut [0; 8]), Received::Bytes(2));
         assert_eq!(reader.read(&mut [0; 8]), Received::Finished);
