@@ -16,7 +16,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use support::{Node, SOON, lease, wait_for};
+use std::time::Duration;
+use support::{Node, SOON, lease};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -157,16 +158,9 @@ fn a_stream_that_is_reset_abandons_its_exchange_and_no_other() {
         let stream = TcpStream::connect(node.address()).await.expect("connected");
         let mut sender = connected(stream).await;
         let hanging = tokio::spawn(sender.send_request(get("/hang")));
-        wait_for(
-            || {
-                // The client's connection is driven on this thread, too.
-                node.seen.taken.load(Ordering::SeqCst) == 1 || {
-                    std::thread::yield_now();
-                    false
-                }
-            },
-            "it is taken",
-        );
+        while node.seen.taken.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         hanging.abort();
         let _ = hanging.await;
         assert_eq!(
@@ -181,7 +175,7 @@ fn a_stream_that_is_reset_abandons_its_exchange_and_no_other() {
         );
         let gone = || node.seen.abandoned.load(Ordering::SeqCst) == 1;
         while !gone() {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });
 }

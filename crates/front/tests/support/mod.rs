@@ -15,7 +15,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen.
-pub const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 struct Unpark(Thread);
 
@@ -31,26 +31,26 @@ fn waker() -> Waker {
 
 /// What the tenants of a test have seen.
 #[derive(Default)]
-pub struct Seen {
-    pub taken: AtomicUsize,
-    pub abandoned: AtomicUsize,
+pub(crate) struct Seen {
+    pub(crate) taken: AtomicUsize,
+    pub(crate) abandoned: AtomicUsize,
 }
 
-pub struct Node {
-    pub front: Option<Front>,
-    pub sites: Vec<Arc<Site>>,
-    pub lanes: Vec<Arc<Lane>>,
-    pub records: Arc<Mutex<Vec<Record>>>,
-    pub seen: Arc<Seen>,
+pub(crate) struct Node {
+    pub(crate) front: Option<Front>,
+    pub(crate) sites: Vec<Arc<Site>>,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) records: Arc<Mutex<Vec<Record>>>,
+    pub(crate) seen: Arc<Seen>,
 }
 
 impl Node {
     /// A front of this lease file whose tenants all run.
-    pub fn start(text: &str) -> Self {
+    pub(crate) fn start(text: &str) -> Self {
         Self::start_at(text, Path::new("lease.toml"))
     }
 
-    pub fn start_at(text: &str, origin: &Path) -> Self {
+    pub(crate) fn start_at(text: &str, origin: &Path) -> Self {
         let file = LeaseFile::parse(text, origin).expect("a lease file");
         let sockets = Sockets::open(&file.listeners).expect("sockets");
         let records = Arc::new(Mutex::new(Vec::new()));
@@ -84,16 +84,16 @@ impl Node {
         }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.front.as_ref().expect("a front").listening()[0].address
     }
 
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
     }
 
     /// Waits for the record of a request that ended so.
-    pub fn ended(&self, outcome: Outcome) -> Record {
+    pub(crate) fn ended(&self, outcome: Outcome) -> Record {
         let found = || {
             let records = self.records.lock().expect("log");
             records
@@ -113,7 +113,7 @@ impl Drop for Node {
     }
 }
 
-pub fn wait_for(mut ready: impl FnMut() -> bool, what: &str) {
+pub(crate) fn wait_for(mut ready: impl FnMut() -> bool, what: &str) {
     let until = Instant::now() + SOON;
     while !ready() {
         assert!(Instant::now() < until, "{what}: not in time");
@@ -274,20 +274,20 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
 }
 
 /// A client that writes what it is told.
-pub struct Client(pub TcpStream);
+pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("connected");
         stream.set_read_timeout(Some(SOON)).expect("a limit");
         Self(stream)
     }
 
-    pub fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).expect("written");
     }
 
-    pub fn get(&mut self, path: &str) -> Response {
+    pub(crate) fn get(&mut self, path: &str) -> Response {
         self.send(&format!(
             "GET {path} HTTP/1.1\r\nHost: shop.example\r\n\r\n"
         ));
@@ -295,7 +295,7 @@ impl Client {
     }
 
     /// The next response; `None` if the connection ended before or in it.
-    pub fn response(&mut self) -> Option<Response> {
+    pub(crate) fn response(&mut self) -> Option<Response> {
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -328,12 +328,15 @@ impl Client {
                 self.0.read_exact(&mut chunk).ok()?;
                 if length == 0 {
                     // Trailers, and the end.
-                    while self.line()? != "" {}
+                    while !self.line()?.is_empty() {}
                     break;
                 }
                 self.line()?;
                 body.extend(chunk);
             }
+        } else if status != 204 {
+            // Its end is that of the connection.
+            self.0.read_to_end(&mut body).ok()?;
         }
         Some(Response {
             status,
@@ -356,7 +359,7 @@ impl Client {
     }
 
     /// Whether the front closes the connection, and sends nothing more.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.0.read(&mut [0; 64]), Ok(0)) || {
             let kind = self.0.take_error().ok().flatten();
             kind.is_some()
@@ -364,20 +367,20 @@ impl Client {
     }
 }
 
-pub struct Response {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Response {
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         str::from_utf8(&self.body).expect("text")
     }
 }
 
 /// A lease file with one listener and one tenant.
-pub fn lease(listener: &str, http: &str) -> String {
+pub(crate) fn lease(listener: &str, http: &str) -> String {
     format!(
         "[listener.main]\naddress = \"127.0.0.1:0\"\n{listener}\n\
          [tenant.shop]\ncomponent = \"shop.wasm\"\nreclaim.budget = \"1ms\"\n\
