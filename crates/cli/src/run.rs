@@ -471,6 +471,15 @@ pub(crate) fn load(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Progra
     loaded(cell.load_for(path, lease), path)
 }
 
+/// The same of a program that answers requests.
+pub(crate) fn load_handler(
+    cell: &Cell,
+    path: &Path,
+    lease: &Lease,
+) -> Result<Arc<Program>, Failure> {
+    loaded(cell.load_handler(path, lease), path)
+}
+
 /// The same of a program of which a function is called.
 fn load_exports(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Program>, Failure> {
     loaded(cell.load_exports(path, lease), path)

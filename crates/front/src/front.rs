@@ -48,7 +48,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts to serve these tenants on these sockets.
+    /// Starts the thread that will serve these tenants on these sockets, from [`Front::serve`] on.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -57,7 +57,7 @@ impl Front {
         sites: &[(Arc<Site>, Http)],
         options: Options,
     ) -> Result<Self, FrontError> {
-        let (phase, receiver) = watch::channel(Phase::Serving);
+        let (phase, receiver) = watch::channel(Phase::Held);
         let until = Arc::new(Mutex::new(None));
         let listening = sockets.listening();
         let (started, starting) = mpsc::channel();
@@ -93,6 +93,17 @@ impl Front {
         })
     }
 
+    /// Accepts connections from now on.
+    pub fn serve(&self) {
+        self.phase.send_if_modified(|phase| {
+            let held = *phase == Phase::Held;
+            if held {
+                *phase = Phase::Serving;
+            }
+            held
+        });
+    }
+
     /// The listeners and their addresses.
     pub fn listening(&self) -> &[Listening] {
         &self.listening
@@ -105,7 +116,7 @@ impl Front {
         *until = Some(Instant::now() + grace);
         drop(until);
         self.phase.send_if_modified(|phase| {
-            let drains = *phase == Phase::Serving;
+            let drains = matches!(phase, Phase::Held | Phase::Serving);
             if drains {
                 *phase = Phase::Draining;
             }
@@ -161,6 +172,12 @@ async fn serve(
     mut phase: watch::Receiver<Phase>,
     until: &Mutex<Option<Instant>>,
 ) -> Drained {
+    // A sender that has gone says the end.
+    let held = phase.wait_for(|phase| *phase != Phase::Held).await;
+    if held.is_err() {
+        return Drained { abandoned: 0 };
+    }
+    drop(held);
     let open = Rc::new(Cell::new(0));
     let ids = Rc::new(Cell::new(0));
     // The receivers of the connections: the last phase is sent from here.

@@ -26,6 +26,8 @@ pub(crate) type Log = Arc<dyn Fn(&Record) + Send + Sync>;
 /// How far a front is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// No connection is accepted yet: clients wait in the sockets' queues.
+    Held,
     Serving,
     /// No connection is accepted, and what is under way is finished.
     Draining,

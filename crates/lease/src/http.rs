@@ -18,6 +18,7 @@ const ROUTE: &str = "a host or nothing, then a path from \"/\" on, with \"/*\" a
 const LISTENERS: &str = "an array of names of listeners, at least one, each once";
 const FRESH: &str = "\"instance\" or \"tenant\"";
 const COUNT: &str = "a whole number from 1 to 65536";
+const CONCURRENCY: &str = "a whole number from 1 to 64";
 const REUSE: &str = "a whole number from 1 to 1000000; 1 with fresh = \"tenant\"";
 const HEAD: &str = "a size from 1KiB to 1MiB";
 const WINDOW: &str = "a size from 4KiB to 16MiB";
@@ -157,7 +158,7 @@ impl<'a> HttpTable<'a> {
                     http.reuse = entry.integer(Http::REUSES, REUSE)? as u32;
                     reuse = Some(entry);
                 }
-                "concurrency" => http.concurrency = count(&entry)?,
+                "concurrency" => http.concurrency = entry.integer(1..=64, CONCURRENCY)? as u32,
                 "queue" => http.queue = count(&entry)?,
                 "timeout" => http.timeout = parse_timeout(&entry)?,
                 "head" => http.head = size(&entry, 1 << 10..=1 << 20, HEAD)?,

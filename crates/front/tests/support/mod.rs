@@ -75,6 +75,7 @@ impl Node {
             ..Options::default()
         };
         let front = Front::start(sockets, &sites, options).expect("a front");
+        front.serve();
         Self {
             front: Some(front),
             sites: sites.into_iter().map(|(site, _)| site).collect(),
