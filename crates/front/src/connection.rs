@@ -245,7 +245,7 @@ async fn speak<S>(
         match stepped {
             Step::Over => return,
             Step::Phase => match *phase.borrow_and_update() {
-                Phase::Serving => {}
+                Phase::Held | Phase::Serving => {}
                 Phase::Draining if drains => {}
                 Phase::Draining => {
                     drains = true;
