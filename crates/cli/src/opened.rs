@@ -103,7 +103,7 @@ impl CellOptions {
         let (profile, path) = profile_or_calibrate(profile)?;
         let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
         let fault = HostTime::of_fault(None, Some(&profile));
-        let mut steps = HostSteps::of(file.tenants, fault, Some(&profile));
+        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile));
         if self.backtraces {
             if let Some(reason) = steps.no_backtraces() {
                 let file = leases.display();
@@ -133,8 +133,8 @@ impl CellOptions {
         }
         config.backtraces = self.backtraces;
         config.cpu = self.core;
-        config.order = crate::leases::order(file.order);
-        config.memory = crate::leases::held_memory(file.tenants, file.memory);
+        config.order = leases::order(file.order);
+        config.memory = leases::held_memory(&file.tenants, file.memory);
         config.realtime = true;
         config.admission = !self.unadmitted;
         config.ends = admitted.ends.reservation.or(config.ends);
@@ -142,7 +142,7 @@ impl CellOptions {
         let confined = confinement::enter(
             self.confinement,
             &Needs {
-                tenants: file.tenants,
+                tenants: &file.tenants,
                 origin: Origin::File(leases),
                 holds_memory: config.memory.is_some(),
                 profile: path.as_deref(),
