@@ -237,6 +237,36 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
+fn a_tenant_that_fails_is_started_again_after_pauses_that_grow() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    let path = leases.0.path();
+    let traps = "(module (memory (export \"memory\") 1) (func (export \"_start\") unreachable))";
+    fs::write(path.join("traps.wat"), traps).expect("written");
+    let mut text = fs::read_to_string(path.join("leases.toml")).expect("read");
+    for (name, restart) in [("again", "on-failure"), ("once", "never")] {
+        text += &format!(
+            "[tenant.{name}]\ncomponent = \"traps.wat\"\nreclaim = {{ budget = \"50ms\" }}\nrestart = {restart:?}\n"
+        );
+    }
+    fs::write(path.join("leases.toml"), text).expect("written");
+    let output = leases
+        .command("serve", &["--for", "1s", "--json"])
+        .output()
+        .expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "tenants failed: {error}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let restarts = |name: &str| report["serving"]["tenants"][name]["restarts"].as_u64();
+    // After 100, 300 and 700 ms.
+    assert!(matches!(restarts("again"), Some(2..=3)), "{report}");
+    assert_eq!((restarts("once"), restarts("shop")), (Some(0), Some(0)));
+    assert!(
+        error.contains("tenant.again: trapped; started again in 0.1 s"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_cannot_be_served_is_named_before_anything_starts() {
     let route = "routes = [\"/*\"]";
     let twice = Leases::new("", &[("a", "web.wasm", route), ("b", "web.wasm", route)]);
