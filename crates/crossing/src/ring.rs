@@ -272,6 +272,12 @@ impl RingReader {
         (self.shared.written.load(Ordering::Acquire) - self.read) as usize
     }
 
+    /// How many bytes are left, once the writer has finished; `None` before, and if it failed.
+    pub fn remaining(&self) -> Option<usize> {
+        let finished = self.shared.end.load(Ordering::Acquire) == FINISHED;
+        finished.then(|| self.waiting())
+    }
+
     /// Whether a read would return anything but [`Received::Nothing`]. Otherwise `waker` is woken
     /// when it would.
     pub fn poll_readable(&self, waker: &Waker) -> bool {
@@ -315,8 +321,50 @@ mod model {
     }
 
     #[test]
-    fn all_bytes_arrive_in_order_though_the_ring_is_smaller_than_they() {
+    fn a_reader_that_waits_gets_what_is_written_and_the_end() {
         loom::model(|| {
+            let (mut writer, mut reader) = ring(1);
+            let writing = thread::spawn(move || {
+                assert_eq!(writer.write(&[7]), Some(1));
+                writer.finish();
+            });
+            block_on(poll_fn(|cx| ready(reader.poll_readable(cx.waker()))));
+            let mut buffer = [0];
+            assert_eq!(reader.read(&mut buffer), Received::Bytes(1));
+            assert_eq!(buffer, [7]);
+            block_on(poll_fn(|cx| ready(reader.poll_readable(cx.waker()))));
+            assert_eq!(reader.read(&mut buffer), Received::Finished);
+            writing.join().expect("writer");
+        });
+    }
+
+    #[test]
+    fn a_writer_that_waits_gets_the_room_that_is_read() {
+        loom::model(|| {
+            let (mut writer, mut reader) = ring(1);
+            assert_eq!(writer.write(&[1]), Some(1));
+            let reading = thread::spawn(move || {
+                let mut buffer = [0];
+                assert_eq!(reader.read(&mut buffer), Received::Bytes(1));
+                assert_eq!(buffer, [1]);
+                reader
+            });
+            block_on(poll_fn(|cx| ready(writer.poll_room(cx.waker()))));
+            assert_eq!(writer.write(&[2]), Some(1));
+            let mut reader = reading.join().expect("reader");
+            let mut buffer = [0];
+            assert_eq!(reader.read(&mut buffer), Received::Bytes(1));
+            assert_eq!(buffer, [2]);
+        });
+    }
+
+    // Both sides wait here. The two tests above are exhaustive for one side each; this one follows
+    // schedules with at most two preemptions, of which there are few enough.
+    #[test]
+    fn all_bytes_arrive_in_order_though_the_ring_is_smaller_than_they() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
             let (mut writer, mut reader) = ring(1);
             let writing = thread::spawn(move || {
                 let mut left: &[u8] = &[1, 2];
@@ -426,7 +474,9 @@ mod tests {
     fn a_finished_ring_is_read_to_its_end_and_a_failed_one_is_not() {
         let (mut writer, mut reader) = ring(10);
         writer.write(&[1, 2]);
+        assert_eq!(reader.remaining(), None);
         writer.finish();
+        assert_eq!(reader.remaining(), Some(2));
         assert_eq!(writer.write(&[3]), None);
         assert_eq!(reader.read(&mut [0; 8]), Received::Bytes(2));
         assert_eq!(reader.read(&mut [0; 8]), Received::Finished);

@@ -138,10 +138,10 @@ impl ClientHalf {
         self.response.waiting()
     }
 
-    /// Whether the body of the response is over without a byte that waits: all of it is then sent
-    /// with the head.
-    pub fn is_finished(&mut self) -> bool {
-        self.response.read(&mut []) == Received::Finished
+    /// How many bytes of the response's body are left, once the guest has finished it; `None` before,
+    /// and if it failed.
+    pub fn remaining(&self) -> Option<usize> {
+        self.response.remaining()
     }
 
     /// The trailers of the response, after the end of its body.
