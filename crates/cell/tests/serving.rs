@@ -307,3 +307,33 @@ fn a_lease_that_pays_for_few_makes_requests_wait() {
         assert_eq!(receive(client).expect("a response").status, 200);
     }
 }
+
+#[test]
+fn what_does_not_answer_requests_is_refused_with_the_reason() {
+    let cell = cell();
+    let lease = Lease::default();
+    let command = cell.load_handler(&common::guest("hello-p2.wasm"), &lease);
+    let error = command.expect_err("a command").to_string();
+    assert!(error.contains("wasi:http/incoming-handler"), "{error}");
+    let program = cell
+        .load_handler(&common::guest("web.wasm"), &lease)
+        .expect("loads");
+    let request = leasehold_cell::StartRequest {
+        program,
+        lease,
+        surroundings: leasehold_cell::Surroundings::default(),
+    };
+    let error = cell
+        .start_tenant(request.clone())
+        .map(drop)
+        .expect_err("no requests");
+    assert!(error.to_string().contains("start_serving"), "{error}");
+    let lane = std::sync::Arc::new(leasehold_cell::exchange::Lane::new(1));
+    let mut poor = request;
+    poor.lease.memory.reserve = leasehold_lease::ByteSize::new(64 << 10).expect("in range");
+    let error = cell
+        .start_serving(poor, lane, Serving::default())
+        .map(drop)
+        .expect_err("its memory is larger");
+    assert!(error.to_string().contains("memory.reserve"), "{error}");
+}

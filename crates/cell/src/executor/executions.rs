@@ -184,14 +184,16 @@ impl Executor {
         }
         let (flag, waker) = (execution.flag.clone(), execution.waker.clone());
         let worker = execution.worker.as_ref().map(|(worker, _)| worker.clone());
-        let began = monotonic_ns();
+        if let Some(worker) = &worker {
+            worker.begin_poll();
+        }
         local::with(|local| local.running = turn.urgency);
         flag.begin_poll();
         let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
         let woken = flag.end_poll();
         let left = monotonic_ns();
         if let Some(worker) = worker {
-            worker.add_time(left - began);
+            worker.end_poll();
         }
         self.spare_stalls(left);
         match (poll, memory::take_denied()) {

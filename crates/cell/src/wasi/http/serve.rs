@@ -49,7 +49,6 @@ pub(crate) async fn answer(
         let handler = instance.wasi_http_incoming_handler();
         handler.call_handle(&mut *store, request, outparam).await?;
         mark(step!("cell", "serve: response"));
-        exchange.end();
         worker.answered();
     }
     Ok(())
