@@ -337,3 +337,23 @@ fn what_does_not_answer_requests_is_refused_with_the_reason() {
         .expect_err("its memory is larger");
     assert!(error.to_string().contains("memory.reserve"), "{error}");
 }
+
+#[test]
+fn an_older_version_of_the_interfaces_is_as_good() {
+    let cell = cell();
+    let lease = Lease::default();
+    let mut bytes = std::fs::read(common::guest("hostile-http.wasm")).expect("built");
+    // As if it had been built against another version: the names have the same length.
+    let (own, older) = (&b"@0.2.12"[..], &b"@0.2.10"[..]);
+    let mut replaced = 0;
+    for at in 0..bytes.len().saturating_sub(own.len()) {
+        if bytes[at..].starts_with(own) {
+            bytes[at..at + own.len()].copy_from_slice(older);
+            replaced += 1;
+        }
+    }
+    assert!(replaced > 5, "{replaced} names");
+    let program = cell.compile_handler(&bytes, &lease).expect("compiles");
+    let server = Server::start_program(&cell, program, lease, Serving::default());
+    assert_eq!(server.get("/count").expect("a response").text(), "1");
+}

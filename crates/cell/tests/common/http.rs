@@ -3,7 +3,7 @@
 use leasehold_cell::exchange::{
     ClientHalf, ExchangeLimits, Failure, Fields, Lane, RequestHead, Scheme, exchange,
 };
-use leasehold_cell::{Cell, Lease, Serving, StartRequest, Surroundings, TenantHandle};
+use leasehold_cell::{Cell, Lease, Program, Serving, StartRequest, Surroundings, TenantHandle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -61,14 +61,24 @@ impl Answer {
 impl Server {
     /// Starts a tenant that answers with a guest that `guests/build` made.
     pub(crate) fn start(cell: &Cell, guest: &str, lease: Lease, serving: Serving) -> Self {
-        let surroundings = Surroundings {
-            args: vec![guest.to_owned()],
-            env: vec![("SHOP".to_owned(), "open".to_owned())],
-            ..Surroundings::default()
-        };
         let program = cell
             .load_handler(&super::guest(guest), &lease)
             .expect("loads");
+        Self::start_program(cell, program, lease, serving)
+    }
+
+    /// The same with a program that was loaded.
+    pub(crate) fn start_program(
+        cell: &Cell,
+        program: Arc<Program>,
+        lease: Lease,
+        serving: Serving,
+    ) -> Self {
+        let surroundings = Surroundings {
+            args: vec!["guest".to_owned()],
+            env: vec![("SHOP".to_owned(), "open".to_owned())],
+            ..Surroundings::default()
+        };
         let request = StartRequest {
             program,
             lease,
