@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// The effect of a change on the names of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Adds a name.
-    Adds,
+    /// Adds the name of a new directory.
+    AddsDirectory,
     /// Adds a symbolic link with a target of so many bytes.
     AddsLink(usize),
     /// Removes the name of an empty directory.
@@ -57,16 +57,28 @@ impl Place<'_> {
             (Site::Cell(Class::Cached), _) => {
                 let found = look()?;
                 match effect {
-                    // The kernel forgets every name that was looked up in it and is missing, in one call.
-                    Effect::RemovesDirectory => None,
+                    Effect::RemovesDirectory => found
+                        .as_ref()
+                        .is_none_or(|found| self.account.young().contains(found))
+                        .then_some(found),
                     Effect::Removes => found
                         .as_ref()
                         .is_none_or(is_cheap_to_close)
                         .then_some(found),
-                    Effect::Adds | Effect::AddsLink(_) | Effect::Keeps => Some(found),
+                    Effect::AddsDirectory | Effect::AddsLink(_) | Effect::Keeps => Some(found),
                 }
             }
             (Site::Cell(Class::Layered | Class::Slow), _) => None,
+        }
+    }
+
+    /// Remembers the directory that was made after so many look-ups, if it can be removed here soon. Its
+    /// name is still its own: no other thread makes a change while a permit is used.
+    fn remember(&self, look_ups: u64) {
+        if self.site == Site::Cell(Class::Cached)
+            && let Some(Ok(Some(made))) = path::look(self.account, self.site, self.start, self.path)
+        {
+            self.account.young().remember(&made, look_ups);
         }
     }
 
@@ -83,19 +95,24 @@ impl Place<'_> {
         let disk = self.account.disk();
         let _alone = match effect {
             Effect::Removes => Some(disk.alone(self.site)?),
-            Effect::Adds | Effect::AddsLink(_) | Effect::RemovesDirectory | Effect::Keeps => None,
+            Effect::AddsDirectory
+            | Effect::AddsLink(_)
+            | Effect::RemovesDirectory
+            | Effect::Keeps => None,
         };
         let before = self.look(effect)?;
         let permit = match self.site {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
         };
+        let look_ups = kernel::look_ups();
         let work = || work(self.site, self.start, self.path);
         let result = match effect {
             Effect::Keeps => work(),
-            Effect::Adds => disk
+            Effect::AddsDirectory => disk
                 .take_file()
-                .and_then(|()| work().inspect_err(|_| disk.give_file())),
+                .and_then(|()| work().inspect_err(|_| disk.give_file()))
+                .inspect(|()| self.remember(look_ups)),
             Effect::AddsLink(bytes) => disk
                 .take_link(bytes as u64)
                 .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),

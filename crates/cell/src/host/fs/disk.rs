@@ -39,7 +39,7 @@ fn link_bytes(says: u64) -> u64 {
 /// The identity of a file.
 pub(super) type Identity = (u64, u64);
 
-fn identity(status: &Statx) -> Identity {
+pub(super) fn identity(status: &Statx) -> Identity {
     (device(status), status.stx_ino)
 }
 

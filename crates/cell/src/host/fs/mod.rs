@@ -30,6 +30,7 @@ pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod transfer;
 pub(crate) mod window;
+mod young;
 
 /// Most bytes that are read or written in one step: some 15 µs on the file systems of [`class::Class`].
 pub(crate) const STEP: usize = 64 << 10;
