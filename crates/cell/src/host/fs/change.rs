@@ -4,6 +4,7 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close};
 use super::descriptor::Node;
+use super::disk::is_same;
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path::{self, parent, without_slashes};
@@ -72,6 +73,16 @@ impl Place<'_> {
         }
     }
 
+    /// Checks that the name of a file may be removed; `None` if another thread has to.
+    fn check_removal(&self, file: Option<&Statx>) -> Option<Result<()>> {
+        let Some(status) = file else {
+            return Some(Ok(()));
+        };
+        let is_closing = || !self.account.is_closed();
+        let disk = self.account.disk();
+        disk.check_removal(self.site, status, is_closing)
+    }
+
     /// Remembers the directory that was made after so many look-ups, if it can be removed here soon. Its
     /// name is still its own: no other thread makes a change while a permit is used.
     fn remember(&self, look_ups: u64) {
@@ -101,6 +112,13 @@ impl Place<'_> {
             | Effect::Keeps => None,
         };
         let before = self.look(effect)?;
+        let checked = match effect {
+            Effect::Removes => self.check_removal(before.as_ref())?,
+            Effect::AddsDirectory
+            | Effect::AddsLink(_)
+            | Effect::RemovesDirectory
+            | Effect::Keeps => Ok(()),
+        };
         let permit = match self.site {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
@@ -117,7 +135,7 @@ impl Place<'_> {
                 .take_link(bytes as u64)
                 .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),
             Effect::RemovesDirectory => work().inspect(|()| disk.give_file()),
-            Effect::Removes => work().inspect(|()| {
+            Effect::Removes => checked.and_then(|()| work()).inspect(|()| {
                 if let Some(status) = &before {
                     disk.removed(status);
                 }
@@ -205,6 +223,23 @@ impl Pair<'_> {
         Some(replaced)
     }
 
+    /// Checks that the file that has the second name may lose it, unless it keeps it as the first one.
+    /// `None` if another thread has to.
+    fn check_replaced(&self, replaced: Option<&Statx>) -> Option<Result<()>> {
+        let Some(replaced) = replaced else {
+            return Some(Ok(()));
+        };
+        let is_closing = || !self.account.is_closed();
+        let disk = self.account.disk();
+        match disk.check_removal(self.site, replaced, is_closing) {
+            Some(Ok(())) => Some(Ok(())),
+            checked => match self.at_old()? {
+                Ok(Some(old)) if is_same(&old, replaced) => Some(Ok(())),
+                _ => checked,
+            },
+        }
+    }
+
     /// Makes a change with two paths, and accounts for names. Returns `None` on the cell's thread
     /// if it has to wait.
     fn make(&self, change: PairChange) -> Option<Result<()>> {
@@ -214,6 +249,10 @@ impl Pair<'_> {
         let disk = self.account.disk();
         let _alone = disk.alone(self.site)?;
         let replaced = self.look(change)?;
+        let checked = match change {
+            PairChange::Link => Ok(()),
+            PairChange::Rename => self.check_replaced(replaced.as_ref())?,
+        };
         let permit = match self.site {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
@@ -222,7 +261,7 @@ impl Pair<'_> {
             PairChange::Link => disk
                 .take_file()
                 .and_then(|()| link(self).inspect_err(|_| disk.give_file())),
-            PairChange::Rename => rename(self).inspect(|()| {
+            PairChange::Rename => checked.and_then(|()| rename(self)).inspect(|()| {
                 // Two names of one file both stay.
                 if let Some(status) = replaced
                     && let Some(Ok(None) | Err(_)) = self.at_old()

@@ -58,7 +58,9 @@ impl Drop for Node {
             files, identity, ..
         }) = self.owner.take()
         {
-            files.account().disk().closing(identity, self.fd.as_fd());
+            let paid = self.grown().as_ref().map_or(0, Lent::count);
+            let disk = files.account().disk();
+            disk.closing(identity, self.fd.as_fd(), paid);
         }
     }
 }
@@ -147,9 +149,30 @@ impl Node {
         Some(written)
     }
 
-    /// Pages that it has grown by.
-    pub(super) fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
+    fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
         self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over `count` of these pages, or all of them, until it is closed: that may free as many.
+    pub(super) fn pay(&self, lent: &mut Lent, count: u32) {
+        let moved = lent.move_to(&mut self.grown(), count);
+        if let Some(owner) = &self.owner {
+            owner.files.account().disk().paid(owner.identity, moved);
+        }
+    }
+
+    /// Checks that closing it is still paid for after a write at an offset, or to the end, for which so
+    /// many pages are charged. It has so many bytes now.
+    ///
+    /// # Errors
+    /// `DQUOT`.
+    pub(super) fn check_growth(&self, bytes: u64, at: Option<u64>, charged: u32) -> Result<()> {
+        let Some(owner) = &self.owner else {
+            return Ok(());
+        };
+        let from = at.map_or(bytes, |at| at.max(bytes));
+        let disk = owner.files.account().disk();
+        disk.check_growth(owner.identity, from, charged)
     }
 
     /// Counts one more holder.

@@ -10,6 +10,7 @@
 
 use super::class::{Site, kind_of};
 use super::status::device;
+use super::table::FREED;
 use crate::host::kernel::{self, PAGE};
 use crate::refusals::{Refusals, Reservation};
 use rustix::fs::{FileType, Statx};
@@ -18,8 +19,10 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
 };
+use std::time::{Duration, Instant};
 
 /// The bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
@@ -43,6 +46,11 @@ pub(super) fn identity(status: &Statx) -> Identity {
     (device(status), status.stx_ino)
 }
 
+/// Whether two names are of one file.
+pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
+    identity(one) == identity(other)
+}
+
 /// A file that the tenant has open.
 #[derive(Debug, Default)]
 struct Seen {
@@ -52,6 +60,23 @@ struct Seen {
     is_nameless: bool,
     /// The tenant has shrunk it: closing it may write it out.
     is_shrunk: bool,
+    /// Pages that are charged for closing it, of all descriptors of it.
+    paid: u32,
+}
+
+/// Pages that are charged for every descriptor: [`FREED`](super::table::FREED).
+const PAID_AT_LEAST: u32 = (FREED / PAGE) as u32;
+
+impl Seen {
+    /// The size up to which its last close is paid for, if it has no name then. Any of several
+    /// descriptors may be the last one.
+    fn paid_bytes(&self) -> u64 {
+        let pages = match self.times {
+            1 => self.paid,
+            _ => PAID_AT_LEAST,
+        };
+        u64::from(pages) * PAGE as u64
+    }
 }
 
 /// The disk account of one top-level tenant.
@@ -65,7 +90,12 @@ pub(crate) struct Disk {
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
     open: Mutex<HashMap<Identity, Seen>>,
+    /// One of them was closed.
+    closed: Condvar,
 }
+
+/// How long the removal of a name waits for the tenant's files to be closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
     let add = |taken: u64| taken.checked_add(count).filter(|taken| *taken <= limit);
@@ -91,6 +121,7 @@ impl Disk {
             files: AtomicU64::new(0),
             order: RwLock::new(()),
             open: Mutex::default(),
+            closed: Condvar::new(),
         }
     }
 
@@ -185,12 +216,76 @@ impl Disk {
         identity
     }
 
-    /// It is about to be closed, once.
-    pub(super) fn closing(&self, identity: Identity, file: BorrowedFd<'_>) {
+    /// So many pages more are charged for closing it.
+    pub(super) fn paid(&self, identity: Identity, pages: u32) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.paid = seen.paid.saturating_add(pages);
+        }
+    }
+
+    /// Checks that a name of a file with this status may be removed: that closing it is paid for, if it has
+    /// no name then. While the tenant's files are being closed, it may be one of them: that is waited for, or
+    /// on the cell's thread left to another (`None`). Requires the exclusive lock.
+    ///
+    /// # Errors
+    /// `BUSY`.
+    pub(super) fn check_removal(
+        &self,
+        site: Site,
+        status: &Statx,
+        is_closing: impl Fn() -> bool,
+    ) -> Option<Result<()>> {
+        if kind_of(status) != FileType::RegularFile || status.stx_nlink > 1 {
+            return Some(Ok(()));
+        }
+        let size = status.stx_size.max(bytes_of(status));
+        let mut open = self.open();
+        let began = Instant::now();
+        loop {
+            match open.get(&identity(status)) {
+                Some(seen) if size > seen.paid_bytes() => {}
+                Some(_) | None => return Some(Ok(())),
+            }
+            if !is_closing() || began.elapsed() > CLOSED_WITHIN {
+                return Some(Err(Errno::BUSY));
+            }
+            if site != Site::Blocking {
+                return None;
+            }
+            // The time limit is for a file that was closed between the two looks.
+            let waited = self.closed.wait_timeout(open, CLOSED_WITHIN / 100);
+            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Checks that closing a file is paid for, if it has no name, after a write `from` its end or behind it,
+    /// for which `charged` pages are charged.
+    ///
+    /// # Errors
+    /// `DQUOT`.
+    pub(super) fn check_growth(&self, identity: Identity, from: u64, charged: u32) -> Result<()> {
+        let open = self.open();
+        let Some(seen) = open.get(&identity).filter(|seen| seen.is_nameless) else {
+            return Ok(());
+        };
+        // The only descriptor takes over what is charged.
+        let grows = match seen.times {
+            1 => 0,
+            _ => u64::from(charged) * PAGE as u64,
+        };
+        match from.saturating_add(grows) <= seen.paid_bytes() {
+            true => Ok(()),
+            false => Err(Errno::DQUOT),
+        }
+    }
+
+    /// It is about to be closed, once, and with it go so many pages that are charged.
+    pub(super) fn closing(&self, identity: Identity, file: BorrowedFd<'_>, paid: u32) {
         let mut open = self.open();
         let Some(seen) = open.get_mut(&identity) else {
             return;
         };
+        seen.paid = seen.paid.saturating_sub(paid);
         seen.times -= 1;
         if seen.times > 0 {
             return;
@@ -198,6 +293,7 @@ impl Disk {
         let is_nameless = seen.is_nameless;
         open.remove(&identity);
         drop(open);
+        self.closed.notify_all();
         if is_nameless && let Ok(extent) = kernel::measure(file) {
             give(&self.bytes, extent.on_disk);
         }
@@ -234,14 +330,22 @@ impl Disk {
         size: u64,
     ) -> Option<Result<()>> {
         let _alone = self.alone(site)?;
+        let mut most = u64::MAX;
         if let Some(seen) = self.open().get_mut(&identity) {
             seen.is_shrunk = true;
+            if seen.is_nameless {
+                most = seen.paid_bytes();
+            }
         }
-        Some(self.resize_alone(file, size))
+        Some(self.resize_alone(file, size, most))
     }
 
-    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64) -> Result<()> {
+    /// Changes the size of a file; makes it no larger than `most`.
+    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64, most: u64) -> Result<()> {
         let before = kernel::measure(file)?;
+        if size > before.bytes.max(most) {
+            return Err(Errno::DQUOT);
+        }
         kernel::resize(file, size)?;
         let after = kernel::measure(file)?;
         let (was, is) = (before.on_disk, after.on_disk);

@@ -5,7 +5,7 @@ use super::descriptor::Node;
 use super::disk::give;
 use super::pages::Lent;
 use super::table::Files;
-use crate::host::kernel::{self, PAGE};
+use crate::host::kernel::{self, Extent, PAGE};
 use rustix::io::{Errno, Result};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -55,14 +55,17 @@ impl Growth {
         })
     }
 
-    /// Makes a write and counts what it took; `None` if that cannot be done here and now.
+    /// Makes a write at an offset, or to the end, and counts what it took; `None` if that cannot be done
+    /// here and now.
     ///
     /// # Errors
-    /// When it is not known what the file takes; nothing is written then.
+    /// When it is not known what the file takes, or closing it would not be paid for; nothing is written
+    /// then.
     pub(super) fn write<T>(
         self,
         site: Site,
         node: &Node,
+        at: Option<u64>,
         write: impl FnOnce() -> T,
     ) -> Option<Result<T>> {
         let Some(mut taken) = self.taken else {
@@ -71,14 +74,17 @@ impl Growth {
         let files = taken.files.clone();
         let disk = files.account().disk();
         let _together = disk.together(site)?;
-        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
-        let before = match size() {
+        let size = || kernel::measure(node.as_fd());
+        let before = match size().and_then(|before| {
+            node.check_growth(before.bytes, at, taken.lent.count())?;
+            Ok(before.on_disk)
+        }) {
             Ok(before) => before,
             Err(errno) => return Some(Err(errno)),
         };
         let written = write();
         let grown = match size() {
-            Ok(after) if after >= before => after - before,
+            Ok(Extent { on_disk, .. }) if on_disk >= before => on_disk - before,
             // Another tenant may have made it smaller: what this one took is not known.
             Ok(_) | Err(_) => taken.bytes,
         };
@@ -92,7 +98,7 @@ impl Growth {
             }
         }
         let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
-        taken.lent.move_to(&mut node.grown(), pages);
+        node.pay(&mut taken.lent, pages);
         Some(Ok(written))
     }
 }
