@@ -172,6 +172,12 @@ impl Account {
         self.close(0, what);
     }
 
+    /// Makes a thread that closes files of this tenant only close a file, which may take long.
+    pub(super) fn close_apart(self: &Arc<Self>, file: impl Send + 'static) {
+        self.closing.fetch_add(1, Ordering::AcqRel);
+        self.io.pool.close(self.clone(), 1, Box::new(file));
+    }
+
     /// Records that the reaper has closed `files` descriptors.
     pub(crate) fn closed(&self, files: u32) {
         self.closing.fetch_sub(files, Ordering::AcqRel);

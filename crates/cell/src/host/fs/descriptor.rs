@@ -4,6 +4,7 @@ use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
+use super::file::File;
 use super::pace::Permit;
 use super::pages::Lent;
 use super::read_ahead::ReadAhead;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// tenant has one open file less. A job that works on it is not counted.
 #[derive(Debug)]
 pub(crate) struct Node {
-    fd: OwnedFd,
+    fd: File,
     holders: AtomicU32,
     /// The owner of the file, if its disk use is counted.
     owner: Option<Owner>,
@@ -60,6 +61,9 @@ impl Drop for Node {
         {
             let paid = self.grown().as_ref().map_or(0, Lent::count);
             let disk = files.account().disk();
+            if disk.is_shrunk(identity) {
+                self.fd.expect_write_back();
+            }
             disk.closing(identity, self.fd.as_fd(), paid);
         }
     }
@@ -69,7 +73,7 @@ impl Node {
     /// Creates the node of an opened file, with one holder.
     pub(crate) fn new(fd: OwnedFd, kind: FileType, class: Class) -> Self {
         Self {
-            fd,
+            fd: File::new(fd),
             holders: AtomicU32::new(1),
             owner: None,
             window: Mutex::new(None),

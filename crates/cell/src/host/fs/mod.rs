@@ -14,6 +14,7 @@ pub(crate) mod class;
 pub(crate) mod descriptor;
 pub(crate) mod disk;
 pub(crate) mod elsewhere;
+pub(crate) mod file;
 pub(crate) mod growth;
 #[cfg(test)]
 mod here;
