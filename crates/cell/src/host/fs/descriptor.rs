@@ -5,6 +5,7 @@ use super::class::{Class, SMALL, Site};
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
 use super::file::File;
+use super::last_close::{EXTENT_PAGES, Grows};
 use super::pace::Permit;
 use super::pages::Lent;
 use super::read_ahead::ReadAhead;
@@ -33,6 +34,10 @@ pub(crate) struct Node {
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
     grown: Mutex<Option<Lent>>,
+    /// Where its last growth ended, if that was not written out since.
+    grown_to: Mutex<Option<u64>>,
+    /// Every write is written out.
+    is_synchronous: bool,
     ahead: ReadAhead,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
@@ -78,6 +83,8 @@ impl Node {
             owner: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
+            grown_to: Mutex::new(None),
+            is_synchronous: false,
             ahead: ReadAhead::default(),
             kind,
             class,
@@ -85,9 +92,10 @@ impl Node {
     }
 
     /// The same for a file whose growth is counted.
-    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
+    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
+        self.is_synchronous = is_synchronous;
         if self.kind == FileType::RegularFile {
-            let identity = files.account().disk().opened(status);
+            let identity = files.account().disk().opened(self.class, status);
             self.owner = Some(Owner {
                 files: files.clone(),
                 identity,
@@ -165,18 +173,50 @@ impl Node {
         }
     }
 
-    /// Checks that closing it is still paid for after a write at an offset, or to the end, for which so
-    /// many pages are charged. It has so many bytes now.
+    /// Pages that a write to it is charged for beyond those that it may take: an extent of a file without a
+    /// name is paid when it is made.
+    pub(super) fn extent_pages(&self) -> u32 {
+        let is_nameless = |owner: &Owner| owner.files.account().disk().is_nameless(owner.identity);
+        match self.owner.as_ref().is_some_and(is_nameless) {
+            true => EXTENT_PAGES,
+            false => 0,
+        }
+    }
+
+    /// Whether growth that begins at this offset may begin an extent.
+    pub(super) fn begins_extent(&self, at: u64) -> bool {
+        *self.grown_to() != Some(at)
+    }
+
+    /// Checks that closing it is still paid for, if it has no name, when it has grown to so many bytes.
     ///
     /// # Errors
     /// `DQUOT`.
-    pub(super) fn check_growth(&self, bytes: u64, at: Option<u64>, charged: u32) -> Result<()> {
-        let Some(owner) = &self.owner else {
-            return Ok(());
-        };
-        let from = at.map_or(bytes, |at| at.max(bytes));
-        let disk = owner.files.account().disk();
-        disk.check_growth(owner.identity, from, charged)
+    pub(super) fn check_growth(&self, bytes: u64, grows: Grows) -> Result<()> {
+        match &self.owner {
+            Some(owner) => {
+                let disk = owner.files.account().disk();
+                disk.check_growth(owner.identity, bytes, grows)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// It has grown up to an offset, if that is known.
+    pub(super) fn grew(&self, to: Option<u64>, begins: bool) {
+        if let Some(owner) = &self.owner {
+            owner.files.account().disk().grew(owner.identity, begins);
+        }
+        *self.grown_to() = to.filter(|_| !self.is_synchronous);
+    }
+
+    /// What it has grown by last was filled up to an offset.
+    pub(super) fn goes_on(&self, to: u64) {
+        *self.grown_to() = Some(to);
+    }
+
+    fn grown_to(&self) -> MutexGuard<'_, Option<u64>> {
+        self.grown_to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts one more holder.
@@ -291,6 +331,7 @@ impl Node {
 
     /// Waits until it is on the disk.
     pub(crate) fn sync(self: &Arc<Self>, only_data: bool) -> Try<()> {
+        *self.grown_to() = None;
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || match node.is_directory() {
             // It may be open for finding files only.

@@ -8,9 +8,9 @@
 //! Writes of one tenant may be concurrent. Calls that shrink or remove files are exclusive, so that
 //! they never overlap the measurement of a write.
 
-use super::class::{Site, kind_of};
+use super::class::{Class, Site, kind_of};
+use super::last_close::{Grows, LastClose};
 use super::status::device;
-use super::table::FREED;
 use crate::host::kernel::{self, PAGE};
 use crate::refusals::{Refusals, Reservation};
 use rustix::fs::{FileType, Statx};
@@ -54,29 +54,11 @@ pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
 /// A file that the tenant has open.
 #[derive(Debug, Default)]
 struct Seen {
-    /// How many times.
-    times: u32,
+    last_close: LastClose,
     /// It has no name left.
     is_nameless: bool,
     /// The tenant has shrunk it: closing it may write it out.
     is_shrunk: bool,
-    /// Pages that are charged for closing it, of all descriptors of it.
-    paid: u32,
-}
-
-/// Pages that are charged for every descriptor: [`FREED`](super::table::FREED).
-const PAID_AT_LEAST: u32 = (FREED / PAGE) as u32;
-
-impl Seen {
-    /// The size up to which its last close is paid for, if it has no name then. Any of several
-    /// descriptors may be the last one.
-    fn paid_bytes(&self) -> u64 {
-        let pages = match self.times {
-            1 => self.paid,
-            _ => PAID_AT_LEAST,
-        };
-        u64::from(pages) * PAGE as u64
-    }
 }
 
 /// The disk account of one top-level tenant.
@@ -210,16 +192,17 @@ impl Disk {
     }
 
     /// A regular file of this status is open, once more; what tells it from others.
-    pub(super) fn opened(&self, status: &Statx) -> Identity {
+    pub(super) fn opened(&self, class: Class, status: &Statx) -> Identity {
         let identity = identity(status);
-        self.open().entry(identity).or_default().times += 1;
+        let mut open = self.open();
+        open.entry(identity).or_default().last_close.opened(class);
         identity
     }
 
     /// So many pages more are charged for closing it.
     pub(super) fn paid(&self, identity: Identity, pages: u32) {
         if let Some(seen) = self.open().get_mut(&identity) {
-            seen.paid = seen.paid.saturating_add(pages);
+            seen.last_close.pay(pages);
         }
     }
 
@@ -243,7 +226,7 @@ impl Disk {
         let began = Instant::now();
         loop {
             match open.get(&identity(status)) {
-                Some(seen) if size > seen.paid_bytes() => {}
+                Some(seen) if !seen.last_close.is_paid(size, None) => {}
                 Some(_) | None => return Some(Ok(())),
             }
             if !is_closing() || began.elapsed() > CLOSED_WITHIN {
@@ -258,24 +241,29 @@ impl Disk {
         }
     }
 
-    /// Checks that closing a file is paid for, if it has no name, after a write `from` its end or behind it,
-    /// for which `charged` pages are charged.
+    /// Whether a file that is open has no name.
+    pub(super) fn is_nameless(&self, identity: Identity) -> bool {
+        let open = self.open();
+        open.get(&identity).is_some_and(|seen| seen.is_nameless)
+    }
+
+    /// Checks that closing a file is paid for, if it has no name, after it has grown to so many bytes.
     ///
     /// # Errors
     /// `DQUOT`.
-    pub(super) fn check_growth(&self, identity: Identity, from: u64, charged: u32) -> Result<()> {
+    pub(super) fn check_growth(&self, identity: Identity, bytes: u64, grows: Grows) -> Result<()> {
         let open = self.open();
-        let Some(seen) = open.get(&identity).filter(|seen| seen.is_nameless) else {
-            return Ok(());
-        };
-        // The only descriptor takes over what is charged.
-        let grows = match seen.times {
-            1 => 0,
-            _ => u64::from(charged) * PAGE as u64,
-        };
-        match from.saturating_add(grows) <= seen.paid_bytes() {
-            true => Ok(()),
-            false => Err(Errno::DQUOT),
+        let nameless = open.get(&identity).filter(|seen| seen.is_nameless);
+        match nameless {
+            Some(seen) if !seen.last_close.is_paid(bytes, Some(grows)) => Err(Errno::DQUOT),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A file has grown.
+    pub(super) fn grew(&self, identity: Identity, begins: bool) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.grew(begins);
         }
     }
 
@@ -285,9 +273,7 @@ impl Disk {
         let Some(seen) = open.get_mut(&identity) else {
             return;
         };
-        seen.paid = seen.paid.saturating_sub(paid);
-        seen.times -= 1;
-        if seen.times > 0 {
+        if !seen.last_close.closed(paid) {
             return;
         }
         let is_nameless = seen.is_nameless;
@@ -330,20 +316,25 @@ impl Disk {
         size: u64,
     ) -> Option<Result<()>> {
         let _alone = self.alone(site)?;
-        let mut most = u64::MAX;
+        let mut is_paid = true;
         if let Some(seen) = self.open().get_mut(&identity) {
             seen.is_shrunk = true;
-            if seen.is_nameless {
-                most = seen.paid_bytes();
-            }
+            is_paid = !seen.is_nameless || seen.last_close.is_paid(size, None);
         }
-        Some(self.resize_alone(file, size, most))
+        let resized = self.resize_alone(file, size, is_paid);
+        if size == 0
+            && resized.is_ok()
+            && let Some(seen) = self.open().get_mut(&identity)
+        {
+            seen.last_close.emptied();
+        }
+        Some(resized)
     }
 
-    /// Changes the size of a file; makes it no larger than `most`.
-    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64, most: u64) -> Result<()> {
+    /// Changes the size of a file; makes it larger only if its last close `is_paid` then.
+    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64, is_paid: bool) -> Result<()> {
         let before = kernel::measure(file)?;
-        if size > before.bytes.max(most) {
+        if size > before.bytes && !is_paid {
             return Err(Errno::DQUOT);
         }
         kernel::resize(file, size)?;

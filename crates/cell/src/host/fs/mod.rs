@@ -18,6 +18,7 @@ pub(crate) mod file;
 pub(crate) mod growth;
 #[cfg(test)]
 mod here;
+mod last_close;
 pub(crate) mod limit;
 pub(crate) mod listing;
 pub(crate) mod open;
