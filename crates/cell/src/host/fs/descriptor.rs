@@ -14,7 +14,7 @@ use super::status::status_of;
 use super::table::Files;
 use crate::host::kernel::{self, PAGE};
 use rustix::fs::{Advice, FileType, Statx, Timespec};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -342,6 +342,10 @@ impl Node {
 
     /// Announces how a part of it will be used, which may read it or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
+        // The kernel says so of either.
+        if i64::try_from(offset).is_err() || i64::try_from(length).is_err() {
+            return Try::Done(Err(Errno::INVAL));
+        }
         let is_about_pages = matches!(advice, Advice::WillNeed | Advice::DontNeed);
         if self.is_prompt() && !is_about_pages {
             // The kernel would read ahead on the cell's thread.
