@@ -208,8 +208,13 @@ pub(crate) fn leave() {
 pub(crate) struct Discarded<T: Send + 'static>(Option<Box<T>>);
 
 impl<T: Send + 'static> Discarded<T> {
-    fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(Some(Box::new(value)))
+    }
+
+    /// The value.
+    pub(crate) fn value_mut(&mut self) -> Option<&mut T> {
+        self.0.as_deref_mut()
     }
 
     fn into_inner(mut self) -> Option<Box<T>> {

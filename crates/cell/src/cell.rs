@@ -3,7 +3,7 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::call_bytes::call_bytes;
+use crate::call_bytes::{call_bytes, call_bytes_of};
 use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
@@ -30,11 +30,13 @@ use crate::programs;
 use crate::promises::{Promises, Unkept};
 use crate::realtime::{self, Realtime};
 use crate::realtime_limit::RealtimeLimit;
+use crate::serving::{Service, Serving};
 use crate::start_error::StartError;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use crate::surroundings::Surroundings;
 use leasehold_crossing::{Inbox, Message, Urgency};
+use leasehold_exchange::Lane;
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
 use leasehold_preempt::{Companion, Preemption};
@@ -289,6 +291,34 @@ impl Cell {
         prepare(program, parts)
     }
 
+    /// As [`Cell::load_for`], a component that answers HTTP requests: it exports
+    /// `wasi:http/incoming-handler`.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn load_handler(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
+        let cache = self.code_cache.as_deref();
+        let parts = self.engine_for(lease)?;
+        let purpose = Purpose::under(lease, Entry::Handler);
+        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
+        prepare(program, parts)
+    }
+
+    /// As [`Cell::load_handler`], from memory.
+    ///
+    /// # Errors
+    /// Any [`ProgramError`].
+    pub fn compile_handler(
+        &self,
+        bytes: &[u8],
+        lease: &Lease,
+    ) -> Result<Arc<Program>, ProgramError> {
+        let parts = self.engine_for(lease)?;
+        let purpose = Purpose::under(lease, Entry::Handler);
+        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
+        prepare(program, parts)
+    }
+
     /// The engine of a program that this cell loaded.
     fn engine_of(&self, program: &Program) -> Result<Arc<EngineParts>, StartError> {
         let parts = self.engines.get(program.stack());
@@ -332,7 +362,7 @@ impl Cell {
     /// # Errors
     /// Like [`Cell::start_tenant`].
     pub fn start_held(&self, request: StartRequest) -> Result<TenantHandle, StartError> {
-        self.admit(request, true)?.wait()
+        self.admit(request, true, None)?.wait()
     }
 
     /// Begins to start a tenant. The admission test runs on the calling thread. Building the
@@ -343,12 +373,47 @@ impl Cell {
     /// # Errors
     /// When its reservation cannot be kept.
     pub fn begin(&self, request: StartRequest) -> Result<PendingStart, StartError> {
-        self.admit(request, false)
+        self.admit(request, false, None)
     }
 
-    fn admit(&self, request: StartRequest, held: bool) -> Result<PendingStart, StartError> {
+    /// Starts a tenant that answers the HTTP requests which come through `lane`, with a program of
+    /// [`Cell::load_handler`]. Executions for requests are built, and run, in the tenant's own
+    /// processor time; the tenant ends when it is killed, and closes the lane then.
+    ///
+    /// # Errors
+    /// Like [`Cell::start_tenant`], and when the lease does not pay for one execution.
+    pub fn start_serving(
+        &self,
+        request: StartRequest,
+        lane: Arc<Lane>,
+        serving: Serving,
+    ) -> Result<TenantHandle, StartError> {
+        self.begin_serving(request, lane, serving)?.wait()
+    }
+
+    /// Begins to start a tenant that answers requests, as [`Cell::begin`] does.
+    ///
+    /// # Errors
+    /// When its reservation cannot be kept.
+    pub fn begin_serving(
+        &self,
+        request: StartRequest,
+        lane: Arc<Lane>,
+        serving: Serving,
+    ) -> Result<PendingStart, StartError> {
+        serving.check()?;
+        self.admit(request, false, Some(Service { lane, serving }))
+    }
+
+    fn admit(
+        &self,
+        request: StartRequest,
+        held: bool,
+        service: Option<Service>,
+    ) -> Result<PendingStart, StartError> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let call_bytes = call_bytes(&request.lease, request.program.is_component());
+        let call_bytes = call_bytes_of(&request.lease, &request.program);
+        check_entry(&request, service.is_some())?;
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
         check_strings(&request.surroundings)?;
@@ -370,6 +435,7 @@ impl Cell {
             started: started_sender,
             ended: ended_sender,
             held,
+            service,
         };
         self.send(Command::Start {
             key,
@@ -635,6 +701,19 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
 /// A program that was compiled by an engine, with its imports resolved.
 fn prepare(program: Program, parts: &EngineParts) -> Result<Arc<Program>, ProgramError> {
     program.prepare(&parts.linkers).map(Arc::new)
+}
+
+/// Checks that a program which answers requests gets some, and no other does.
+fn check_entry(request: &StartRequest, serves: bool) -> Result<(), StartError> {
+    match (request.program.is_handler(), serves) {
+        (true, false) => Err(StartError::Program(
+            "it was loaded to answer requests: `Cell::start_serving` starts it".to_owned(),
+        )),
+        (false, true) => Err(StartError::Program(
+            "it was not loaded to answer requests: `Cell::load_handler` does".to_owned(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a program was compiled for the stack of this tenant.

@@ -24,7 +24,9 @@ use crate::steps::{mark, step};
 use crate::surroundings::{Directory, Surroundings};
 use crate::wasi::clocks::CellClock;
 use crate::wasi::filesystem::files::FileSystem;
+use crate::wasi::http;
 use crate::wasi::table::TableCharge;
+use crate::worker::Worker;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_preempt::{self as preempt, GuestContext, Preemption};
 use leasehold_reclaim::GroupId;
@@ -144,6 +146,24 @@ impl ExecutionTemplate {
         self.assemble(tenant, execution, env_builder.finish())
     }
 
+    /// The same of an execution that answers requests, with the group of what its handles stand
+    /// for.
+    ///
+    /// # Errors
+    /// Like [`Self::build`].
+    pub(crate) fn build_worker(
+        &self,
+        (tenant, execution): (TenantId, u64),
+        arena: GroupId,
+        worker: &Arc<Worker>,
+    ) -> Result<Running, BuildError> {
+        self.charge(tenant, execution)?;
+        let mut env_builder = self.surround();
+        while env_builder.open_next()? {}
+        let worker = Some((worker.clone(), arena));
+        self.assemble_as(tenant, execution, env_builder.finish(), worker)
+    }
+
     /// Charges `tenant` for the initial holdings of an execution.
     ///
     /// # Errors
@@ -222,12 +242,22 @@ impl ExecutionTemplate {
         &self,
         tenant: TenantId,
         execution: u64,
+        surrounded: Surrounded,
+    ) -> Result<Running, BuildError> {
+        self.assemble_as(tenant, execution, surrounded, None)
+    }
+
+    fn assemble_as(
+        &self,
+        tenant: TenantId,
+        execution: u64,
         Surrounded {
             mut wasi,
             environment,
             preopens,
             data,
         }: Surrounded,
+        worker: Option<(Arc<Worker>, GroupId)>,
     ) -> Result<Running, BuildError> {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
@@ -277,6 +307,7 @@ impl ExecutionTemplate {
             files,
         );
         guest.lifts = is_called.then(|| LiftBytes::new(call_bytes));
+        guest.own_arena = worker.as_ref().map(|(_, arena)| *arena);
         let mut store = Store::new(&self.engine.engine, guest);
         let guest = self
             .preemption
@@ -303,9 +334,10 @@ impl ExecutionTemplate {
                 self.program.inventory().adapters > 0,
                 pages.then_some(call_bytes),
             ),
-            future: match is_called {
-                false => Box::pin(run(store, prepared)),
-                true => Box::pin(run_calls(store, prepared)),
+            future: match worker {
+                Some((worker, _)) => Box::pin(run_handler(store, prepared, worker)),
+                None if is_called => Box::pin(run_calls(store, prepared)),
+                None => Box::pin(run(store, prepared)),
             },
         })
     }
@@ -471,10 +503,25 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
         (Err(error), _) => Err(error),
         (Ok(()), Prepared::Module(module)) => run_module(&mut store, &module).await,
         (Ok(()), Prepared::Component(component)) => run_component(&mut store, &component).await,
-        (Ok(()), Prepared::Exports(_)) => Err(wasmtime::Error::msg("no command")),
+        (Ok(()), Prepared::Exports(_) | Prepared::Handler(_)) => {
+            Err(wasmtime::Error::msg("no command"))
+        }
     };
     mark(step!("engine", "trap"));
     let exit = exit_after(result, &store);
+    Finished { exit, store }
+}
+
+/// The same of an execution that answers requests.
+async fn run_handler(mut store: Store<Guest>, prepared: Prepared, worker: Arc<Worker>) -> Finished {
+    let copied = copy_image(&mut store.data_mut().limiter).await;
+    let result = match (copied, prepared) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Prepared::Handler(handler)) => http::answer(&mut store, &handler, &worker).await,
+        (Ok(()), _) => Err(wasmtime::Error::msg("no handler of requests")),
+    };
+    mark(step!("engine", "trap"));
+    let exit = exit_after(result.map(|()| 0), &store);
     Finished { exit, store }
 }
 
@@ -502,7 +549,9 @@ async fn make_instance(
             let instance = component.instantiate_async(&mut *store).await?;
             Ok(Answering::Component(instance))
         }
-        Prepared::Component(_) => Err(wasmtime::Error::msg("a command")),
+        Prepared::Component(_) | Prepared::Handler(_) => {
+            Err(wasmtime::Error::msg("a command, or a handler of requests"))
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod executions;
 mod idle;
 mod reserved_ends;
 mod roots;
+mod serving;
 mod waiting;
 
 use crate::clock::monotonic_ns;

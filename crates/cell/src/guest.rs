@@ -4,12 +4,15 @@ use crate::calls::lift_bytes::LiftBytes;
 use crate::host::answer::{Answer, Fail};
 use crate::host::preview1::state::State;
 use crate::limiter::Limiter;
+use crate::local;
 use crate::memory::DataSet;
 use crate::steps::Cap;
 use crate::wasi::filesystem::files::FileSystem;
+use crate::wasi::http::Http;
 use crate::wasi::table::TableCharge;
 use crate::wasi::watched::Watched;
-use leasehold_kernel::TenantId;
+use leasehold_kernel::{Errno, TenantId};
+use leasehold_reclaim::GroupId;
 use wasmtime::error::Context as _;
 use wasmtime::{AsContextMut, Caller, Extern, Memory};
 use wasmtime_wasi::ResourceTable;
@@ -38,6 +41,10 @@ pub(crate) struct Guest {
     preview1: Option<Box<State>>,
     /// The files of a component. Dropped after the streams on them, which are in `wasi`.
     files: Option<Box<FileSystem>>,
+    /// The group of what its handles stand for, if it is not the tenant's.
+    pub(crate) own_arena: Option<GroupId>,
+    /// The exchange that it answers.
+    http: Http,
     /// The exported memory of a core module, once it was looked up.
     memory: Option<Memory>,
 }
@@ -64,6 +71,8 @@ impl Guest {
             wasi,
             preview1,
             files,
+            own_arena: None,
+            http: Http::default(),
             memory: None,
         }
     }
@@ -76,6 +85,22 @@ impl Guest {
     /// The tenant and execution of the call.
     pub(crate) fn identity(&self) -> (TenantId, u64) {
         (self.tenant, self.execution)
+    }
+
+    /// The group whose arena has the objects that its handles stand for.
+    ///
+    /// # Errors
+    /// [`Errno::Gone`] if the tenant has ended.
+    pub(crate) fn arena(&self) -> Result<GroupId, Errno> {
+        match self.own_arena {
+            Some(group) => Ok(group),
+            None => local::with(|local| local.kernel.group_of(self.tenant)),
+        }
+    }
+
+    /// The exchange that it answers.
+    pub(crate) fn http(&mut self) -> &mut Http {
+        &mut self.http
     }
 
     /// The data set of this name.

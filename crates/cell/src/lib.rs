@@ -90,6 +90,7 @@ mod promises;
 mod realtime;
 mod realtime_limit;
 mod refusals;
+mod serving;
 pub mod share;
 mod stalls;
 mod start_error;
@@ -99,6 +100,7 @@ mod surroundings;
 pub mod user_files;
 mod wake_priority;
 mod wasi;
+mod worker;
 
 pub use arena_backing::MapBacking;
 pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
@@ -115,6 +117,7 @@ pub use exit::Exit;
 pub use kill_bound::{
     KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,
 };
+pub use leasehold_exchange as exchange;
 pub use leasehold_lease::Lease;
 pub use leasehold_preempt as preempt;
 pub use leasehold_reclaim::{Mode, Statement};
@@ -131,6 +134,7 @@ pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
+pub use serving::{Fresh, Serving};
 pub use start_error::StartError;
 pub use surroundings::{Directory, Surroundings};
 pub use user_files::user_code_cache;

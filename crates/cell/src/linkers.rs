@@ -1,6 +1,7 @@
 //! What a guest can import, and programs whose imports have been resolved.
 
 use crate::guest::Guest;
+use crate::wasi::http::HandlerPre;
 use leasehold_wasm::code::{Code, Entry};
 use wasmtime::InstancePre;
 use wasmtime_wasi::p2::bindings::CommandPre;
@@ -12,6 +13,8 @@ pub(crate) enum Prepared {
     Component(CommandPre<Guest>),
     /// A component whose exports are called.
     Exports(wasmtime::component::InstancePre<Guest>),
+    /// A component that answers requests.
+    Handler(HandlerPre<Guest>),
 }
 
 /// Everything a guest can import, for the programs of one engine.
@@ -35,6 +38,7 @@ impl Linkers {
         Ok(match entry {
             Entry::Command => Prepared::Component(CommandPre::new(component)?),
             Entry::Exports => Prepared::Exports(component),
+            Entry::Handler => Prepared::Handler(HandlerPre::new(component)?),
         })
     }
 }

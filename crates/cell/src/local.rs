@@ -17,6 +17,7 @@ use crate::meter::{Held, Meter, Shared};
 use crate::refusals::Reservation;
 use crate::share::{PAGE, Shares, Short};
 use crate::steps::caps::COPIED_REGION;
+use crate::wasi::http::object::Object;
 use crate::wasi::objects::{Listing, Source};
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
@@ -46,6 +47,8 @@ pub(crate) type CellKernel = Kernel<MapBacking>;
 pub(crate) struct Classes {
     pub(crate) pollable: Class<Source>,
     pub(crate) listing: Class<Listing>,
+    /// The resources of `wasi:http`.
+    pub(crate) http: Class<Object>,
 }
 
 /// The state of one cell that its host functions use.
@@ -166,6 +169,7 @@ impl Local {
         let classes = Classes {
             pollable: groups.register("pollable", slot(size_of::<Source>())),
             listing: groups.register("listing", slot(size_of::<Listing>())),
+            http: groups.register("http", slot(size_of::<Object>())),
         };
         let meter =
             Meter::register(|held| groups.register_resource(held.name(), profile.charge_ps(held)));

@@ -177,11 +177,12 @@ impl Program {
         }
     }
 
-    /// The same, run in one of the two ways.
+    /// The same, run in one of the ways.
     fn entered_by(self, entry: Entry) -> Program {
         let reach = match entry {
             Entry::Command => self.reach,
             Entry::Exports => self.reach.with_calls(),
+            Entry::Handler => self.reach.with_requests(),
         };
         Program {
             entry,
@@ -193,6 +194,11 @@ impl Program {
     /// Whether its exported functions are called; if not, it is run from its entry point.
     pub(crate) fn is_called(&self) -> bool {
         self.entry == Entry::Exports
+    }
+
+    /// Whether it answers requests, in executions that are made for them.
+    pub(crate) fn is_handler(&self) -> bool {
+        self.entry == Entry::Handler
     }
 
     /// The stack that it runs on.

@@ -20,6 +20,7 @@ use crate::ended::Ended;
 use crate::execution::{BuildError, EnvBuilder, ExecutionTemplate, Running, Surrounded};
 use crate::local;
 use crate::memory::{self, Joining};
+use crate::serving::Service;
 use crate::start_error::{StartError, budget_reason};
 use crate::steps::{begin, step};
 use leasehold_kernel::{Errno, TenantId};
@@ -48,6 +49,8 @@ pub(crate) struct Client {
     pub(crate) ended: Sender<Ended>,
     /// The program does not run before it is let go.
     pub(crate) held: bool,
+    /// The requests that the tenant answers.
+    pub(crate) service: Option<Service>,
 }
 
 /// The next step, with the results of the previous ones.
@@ -66,6 +69,8 @@ pub(crate) enum Stepped {
     Working,
     /// The program can run.
     Built(Running),
+    /// Executions are built for requests.
+    Serves(Service),
 }
 
 impl Starting {
@@ -118,12 +123,19 @@ impl Starting {
             Step::Charge => {
                 let _step = begin(step!("cell", "start: charge"));
                 self.template.charge(tenant, execution)?;
+                if self.client.service.is_some() {
+                    // The lease pays for an execution, which is built when there is a request.
+                    local::with(|local| local.release_all(tenant, execution));
+                }
                 Step::Share(self.template.share(tenant)?)
             }
             Step::Share(Some(mut joining)) => {
                 let _step = begin(step!("cell", "start: share"));
                 let locked = memory::lock_step(&mut joining).map_err(BuildError::Memory)?;
                 Step::Share((!locked).then_some(joining))
+            }
+            Step::Share(None) if let Some(service) = &self.client.service => {
+                return Ok(Stepped::Serves(service.clone()));
             }
             Step::Share(None) => {
                 let _step = begin(step!("cell", "start: surround"));

@@ -271,6 +271,8 @@ fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         dirs: arguments.dirs.clone(),
         data: Vec::new(),
         swap: None,
+        http: None,
+        restart: leasehold_lease::Restart::Never,
         lease,
     })
 }

@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod access_log;
 mod admit;
 mod advise;
 mod attack;
@@ -20,11 +21,13 @@ mod log;
 mod memory_admission;
 mod mounts;
 mod notify;
+mod opened;
 mod output;
 mod overhead;
 mod refusals;
 mod report;
 mod run;
+mod serve;
 mod simulate;
 mod study;
 mod up;
@@ -62,6 +65,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the tenants of a lease file together on one cell, each inside its leases.
     Up(up::Arguments),
+    /// Answer HTTP requests with the tenants of a lease file, each inside its leases.
+    Serve(serve::Arguments),
     /// Search for programs that break a promise: random attacks beside a victim in a real cell.
     Attack(attack::Arguments),
     /// Like `up`, seen from the memory reservations.
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Up(arguments) => up::main(&arguments, up::View::Processor, profile),
+        Command::Serve(arguments) => serve::main(&arguments, profile),
         Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
         Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),

@@ -339,6 +339,8 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 dirs: Vec::new(),
                 data: Vec::new(),
                 swap: None,
+                http: None,
+                restart: leasehold_lease::Restart::Never,
                 lease: Lease::default(),
             }
         }
@@ -467,6 +469,15 @@ pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
 /// Loads a program for a tenant with this lease and says clearly why it cannot be run.
 pub(crate) fn load(cell: &Cell, path: &Path, lease: &Lease) -> Result<Arc<Program>, Failure> {
     loaded(cell.load_for(path, lease), path)
+}
+
+/// The same of a program that answers requests.
+pub(crate) fn load_handler(
+    cell: &Cell,
+    path: &Path,
+    lease: &Lease,
+) -> Result<Arc<Program>, Failure> {
+    loaded(cell.load_handler(path, lease), path)
 }
 
 /// The same of a program of which a function is called.

@@ -16,17 +16,20 @@ pub enum Thread {
     Cell,
     /// Does for guests what may wait for a disk.
     Io,
+    /// Speaks HTTP with clients, on sockets that were made before.
+    Front,
     /// Helps to compile.
     Compiler,
 }
 
 impl Thread {
     /// All kinds.
-    pub const ALL: [Thread; 5] = [
+    pub const ALL: [Thread; 6] = [
         Thread::Start,
         Thread::Controller,
         Thread::Cell,
         Thread::Io,
+        Thread::Front,
         Thread::Compiler,
     ];
 
@@ -42,6 +45,7 @@ impl Thread {
                 DESCRIPTORS,
                 THREADS,
                 TIMERS,
+                CONNECTIONS,
                 START,
             ],
             Thread::Controller => &[
@@ -65,6 +69,7 @@ impl Thread {
                 TIMERS,
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
+            Thread::Front => &[COMMON, MEMORY, WAITING, CONNECTIONS],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
         }
     }
@@ -296,6 +301,19 @@ const DESCRIPTORS: &[Call] = &[
     equal(libc::SYS_ioctl, 1, libc::FIONREAD as u32),
     equal(libc::SYS_ioctl, 1, libc::FIONBIO as u32),
     equal(libc::SYS_ioctl, 1, libc::FIOCLEX as u32),
+];
+
+/// Connections that clients open: to none does this process connect.
+const CONNECTIONS: &[Call] = &[
+    always(libc::SYS_accept4),
+    always(libc::SYS_recvfrom),
+    always(libc::SYS_sendto),
+    always(libc::SYS_shutdown),
+    always(libc::SYS_getsockname),
+    always(libc::SYS_getpeername),
+    equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
+    // Small segments are sent at once.
+    equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
 ];
 
 /// Flags of `clone` that make new namespaces.

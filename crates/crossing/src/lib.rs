@@ -8,8 +8,9 @@
 //!
 //! 1. **A cell's thread never waits for another thread**, except in [`Inbox::wait`], when it has
 //!    nothing to do, and for the length of a sender's push into a queue.
-//! 2. **What a guest can multiply is bounded here**: a wake-up is a flag, not a message; a pipe
-//!    has a capacity.
+//!    A [`Queue`], a [`ring()`] and a [`WakerSlot`] do not even let it wait for that length.
+//! 2. **What a guest can multiply is bounded here**: a wake-up is a flag, not a message; a pipe, a
+//!    queue and a ring have a capacity.
 //! 3. **Every interleaving is explored**: `RUSTFLAGS="--cfg loom" cargo test -p
 //!    leasehold-crossing --release` swaps the standard library's primitives for loom's.
 //!
@@ -36,7 +37,13 @@
 
 mod inbox;
 mod pipe;
+mod queue;
+mod ring;
 mod sync;
+mod waker_slot;
 
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use pipe::{CAPACITY, Pipe, Progress};
+pub use queue::{Queue, Rejected};
+pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};
+pub use waker_slot::WakerSlot;

@@ -13,20 +13,24 @@ use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::disk::Disk;
 use crate::error::{LeaseError, excerpt};
 use crate::files::Files;
+use crate::http::{self, HttpTable};
 use crate::lease::{Lease, Reclaim};
+use crate::listener::Listener;
 use crate::memory::{Memory, MemoryKind, MemoryValues, Paging, SharedPages};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::quantity::Quantity;
+use crate::restart::Restart;
 use crate::tenant::{
     DataSet, Directory, EnvVar, STRINGS_BYTES, STRINGS_MOST, TenantSpec, guest_place,
 };
 use crate::workload::{Workload, WorkloadValues};
 
-const FILE_KEYS: &str = "tenant, cell, simulate";
+const FILE_KEYS: &str = "tenant, listener, cell, simulate";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str = "component, args, env, dirs, data, reclaim, memory, cpu, files, disk";
+const TENANT_KEYS: &str =
+    "component, args, env, dirs, data, reclaim, memory, cpu, files, disk, http, restart";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
@@ -34,6 +38,7 @@ const RECLAIM_KEYS: &str = "budget, call_bytes";
 const SIMULATED_NAME: &str = "the name of a tenant of this file";
 const TENANTS: &str = "at least one table [tenant.NAME]";
 const TENANT_COUNT: &str = "at most 10000 tables [tenant.NAME]";
+const LISTENER_COUNT: &str = "at most 64 tables [listener.NAME]";
 const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
 const PATH: &str = "a path, not empty, without NUL";
 const STRINGS: &str = "an array of strings without NUL";
@@ -51,6 +56,9 @@ const RECLAIM: &str = "a table { budget, call_bytes }";
 pub struct LeaseFile {
     /// In the order of the file; never empty, at most [`Self::MAX_TENANTS`].
     pub tenants: Vec<TenantSpec>,
+    /// The addresses at which clients reach them, in the order of the file; at most
+    /// [`Self::MAX_LISTENERS`].
+    pub listeners: Vec<Listener>,
     /// How the cell that runs them orders their processor reservations.
     pub order: Order,
     /// What the cell holds of the host's memory for all of them. `None`: what their reservations
@@ -67,6 +75,8 @@ impl LeaseFile {
     pub const MAX_BYTES: usize = 4 << 20;
     /// The most tenants of one file, all of which are meant for one cell.
     pub const MAX_TENANTS: usize = 10_000;
+    /// The most listeners of one file.
+    pub const MAX_LISTENERS: usize = 64;
 
     /// How much of a file is read at most. A file longer than [`Self::MAX_BYTES`] is refused; the
     /// rest is looked at only to say how many tenants it has, since that is what made it long.
@@ -103,7 +113,8 @@ impl LeaseFile {
     /// # Errors
     ///
     /// The first fault in the order of the file; a missing key counts where its table begins, but
-    /// after every fault inside that table, and what is to be simulated counts after all else.
+    /// after every fault inside that table. Routes are compared after all tables, and what is to be
+    /// simulated counts after all else.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
@@ -119,11 +130,23 @@ impl LeaseFile {
         let mut tenants = Vec::new();
         let mut cell = CellTable::default();
         let mut simulated = Vec::new();
+        let mut listeners = Vec::new();
+        let mut http = Vec::new();
         let mut swap: Option<PathBuf> = None;
         for entry in root.entries()? {
             match entry.name() {
                 "simulate" => simulated = entry.entries()?,
                 "cell" => cell = parse_cell(&entry)?,
+                "listener" => {
+                    let entries = entry.entries()?;
+                    if entries.len() > Self::MAX_LISTENERS {
+                        let found = tables(entries.len());
+                        return Err(entry.refused_as(found, LISTENER_COUNT));
+                    }
+                    for listener in entries {
+                        listeners.push(Listener::parse(&listener, base)?);
+                    }
+                }
                 "tenant" => {
                     let entries = entry.entries()?;
                     if entries.len() > Self::MAX_TENANTS {
@@ -131,7 +154,9 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, TENANT_COUNT));
                     }
                     for tenant in entries {
-                        tenants.push(parse_tenant(&tenant, base, &mut swap)?);
+                        let (tenant, table) = parse_tenant(&tenant, base, &mut swap)?;
+                        http.push((tenant.name.clone(), table));
+                        tenants.push(tenant);
                     }
                 }
                 _ => return Err(entry.unknown(FILE_KEYS)),
@@ -140,9 +165,14 @@ impl LeaseFile {
         if tenants.is_empty() {
             return Err(root.missing("tenant", TENANTS));
         }
+        let http = http::assigned(http, &listeners)?;
+        for (tenant, http) in tenants.iter_mut().zip(http) {
+            tenant.http = http;
+        }
         let workloads = parse_workloads(&simulated, &tenants)?;
         Ok(Self {
             tenants,
+            listeners,
             order: cell.order,
             memory: cell.memory,
             workloads,
@@ -211,16 +241,15 @@ fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
     Ok(cell)
 }
 
-/// `swap` is the swap file of the tenants before this one, if one of them pages.
-fn parse_tenant(
-    node: &Node<'_>,
+/// `swap` is the swap file of the tenants before this one, if one of them pages. The tenant is
+/// given its `http` table when all listeners are known.
+fn parse_tenant<'a>(
+    node: &Node<'a>,
     base: &Path,
     swap: &mut Option<PathBuf>,
-) -> Result<TenantSpec, LeaseError> {
+) -> Result<(TenantSpec, Option<HttpTable<'a>>), LeaseError> {
     let name = node.name();
-    if !(1..=TenantSpec::NAME_MOST).contains(&name.len())
-        || !name.chars().all(TenantSpec::is_in_name)
-    {
+    if !TenantSpec::is_name(name) {
         return Err(node.misnamed(TENANT_NAME));
     }
     let mut component = None;
@@ -233,6 +262,8 @@ fn parse_tenant(
     let mut cpu = None;
     let mut files = Files::default();
     let mut disk = Disk::default();
+    let mut http = None;
+    let mut restart = Restart::default();
     for entry in node.entries()? {
         match entry.name() {
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
@@ -245,6 +276,8 @@ fn parse_tenant(
             "cpu" => cpu = Some(parse_cpu(&entry)?),
             "files" => files = parse_files(&entry)?,
             "disk" => disk = parse_disk(&entry)?,
+            "http" => http = Some(HttpTable::parse(entry)?),
+            "restart" => restart = entry.keyword(Restart::ALLOWED, Restart::named)?,
             _ => return Err(entry.unknown(TENANT_KEYS)),
         }
     }
@@ -257,7 +290,7 @@ fn parse_tenant(
         let lengths = args.iter().map(String::len).chain([program]);
         check_strings(stated, lengths, ARGUMENTS)?;
     }
-    Ok(TenantSpec {
+    let tenant = TenantSpec {
         name: name.to_owned(),
         component,
         args: args.0,
@@ -272,7 +305,10 @@ fn parse_tenant(
             files,
             disk,
         },
-    })
+        http: None,
+        restart,
+    };
+    Ok((tenant, http))
 }
 
 fn parse_args(node: &Node<'_>) -> Result<Vec<String>, LeaseError> {

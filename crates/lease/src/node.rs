@@ -104,6 +104,19 @@ impl<'a> Node<'a> {
         self.name
     }
 
+    /// The line of the value, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.source.place(self.value_start).0
+    }
+
+    /// Whether the value is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(
+            self.content,
+            Content::Document(_) | Content::Value(DeValue::Table(_))
+        )
+    }
+
     /// The entries of a table in the order of the file.
     pub(crate) fn entries(&self) -> Result<Vec<Node<'a>>, LeaseError> {
         let table = match self.content {

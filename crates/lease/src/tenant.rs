@@ -5,7 +5,9 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use crate::flag_error::FlagError;
+use crate::http::Http;
 use crate::lease::Lease;
+use crate::restart::Restart;
 
 /// The most arguments of a tenant, its program's name among them, and the most variables of its
 /// environment.
@@ -35,6 +37,10 @@ pub struct TenantSpec {
     /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
     /// been resolved like that of the program.
     pub swap: Option<PathBuf>,
+    /// How it answers requests, if it does; only a server starts such a tenant.
+    pub http: Option<Http>,
+    /// Whether a server starts it again when it has ended.
+    pub restart: Restart,
     /// The limit on the tenant's cost.
     pub lease: Lease,
 }
@@ -67,6 +73,11 @@ impl TenantSpec {
             true => "tenant".to_owned(),
             false => name,
         }
+    }
+
+    /// Whether `name` can be that of a tenant or a listener.
+    pub(crate) fn is_name(name: &str) -> bool {
+        (1..=Self::NAME_MOST).contains(&name.len()) && name.chars().all(Self::is_in_name)
     }
 
     /// The most characters of a name.

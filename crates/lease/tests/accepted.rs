@@ -57,6 +57,8 @@ disk = { bytes = "8MiB", files = 30 }
         ],
         data: Vec::new(),
         swap: None,
+        http: None,
+        restart: leasehold_lease::Restart::Never,
         lease: Lease {
             reclaim: Reclaim {
                 budget: time(500_000),

@@ -11,7 +11,7 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
 const TENANT_KEYS: &str =
-    "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files, disk";
+    "allowed: component, args, env, dirs, data, reclaim, memory, cpu, files, disk, http, restart";
 
 const ARGUMENTS: &str = "allowed: with the program's name at most 256 strings, of 64 KiB together";
 const ENVIRONMENT: &str = "allowed: at most 256 strings, of 64 KiB together";
@@ -103,7 +103,7 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
     let rows = [
         (
             "tenants = 1",
-            "1:1: tenants: found an unknown key; allowed: tenant, cell, simulate",
+            "1:1: tenants: found an unknown key; allowed: tenant, listener, cell, simulate",
         ),
         (
             &sound_tenant_with("network = { budget = \"2ms\" }"),

@@ -14,6 +14,9 @@ pub const INITIALIZE: &str = "_initialize";
 /// Start of the name of the interface that a command component exports.
 pub(crate) const RUN: &str = "wasi:cli/run@0.2.";
 
+/// Start of the name of the interface that a component exports which answers HTTP requests.
+pub(crate) const HANDLER: &str = "wasi:http/incoming-handler@0.2.";
+
 /// Compiled code of a program.
 #[derive(Clone)]
 #[allow(missing_debug_implementations)]
@@ -81,6 +84,9 @@ pub enum Entry {
     /// Its exported functions are called, any number of times. A core module that exports
     /// `_initialize` is initialised first.
     Exports,
+    /// It answers HTTP requests: a component that exports `wasi:http/incoming-handler`. Instances
+    /// are made for the requests that come.
+    Handler,
 }
 
 /// The use that a program is compiled for.
@@ -131,6 +137,14 @@ pub(crate) fn check_entry_type(
                 "nothing",
             )),
         (Code::Component(_), Entry::Exports) => Ok(()),
+        (Code::Module(_), Entry::Handler) => Err(ProgramError::NoHandler),
+        // Its type is compared with the interface's when the imports are resolved.
+        (Code::Component(component), Entry::Handler) => {
+            let ty = component.component_type();
+            let mut exports = ty.exports(engine);
+            let found = exports.any(|(name, _)| name.starts_with(HANDLER));
+            found.then_some(()).ok_or(ProgramError::NoHandler)
+        }
         (Code::Component(component), Entry::Command) => {
             let ty = component.component_type();
             let mut commands = ty.exports(engine).filter(|(name, _)| name.starts_with(RUN));

@@ -11,7 +11,7 @@ use wasmtime::{Engine, Module, component::Component};
 use crate::artifact::{CodeCache, Key};
 use crate::atomics::wait_for_none;
 use crate::bulk::chunk_bulk_operations;
-use crate::code::{Code, Entry, Form, Purpose, RUN, check_entry_type};
+use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
 use crate::compile_threads;
 use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
@@ -38,10 +38,11 @@ const KERNEL_MODULE: &str = "leasehold_kernel";
 
 /// Packages whose interfaces a component may import, each with the version prefix that is
 /// compatible with ours.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("wasi:cli/", "0.2."),
     ("wasi:clocks/", "0.2."),
     ("wasi:filesystem/", "0.2."),
+    ("wasi:http/", "0.2."),
     ("wasi:io/", "0.2."),
     ("wasi:random/", "0.2."),
     ("wasi:sockets/", "0.2."),
@@ -125,8 +126,10 @@ impl Compiled {
         let (binary, survey) = checked(bytes)?;
         let component = Parser::is_component(&binary);
         check_imports(component, &survey.imports)?;
-        if entry == Entry::Command {
-            check_entry(component, &survey.exports)?;
+        match entry {
+            Entry::Command => check_entry(component, &survey.exports)?,
+            Entry::Handler => check_handler(&survey.exports)?,
+            Entry::Exports => {}
         }
         let count = survey.inventory.instances;
         if count > MAX_INSTANCES {
@@ -342,6 +345,11 @@ fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError
     } else {
         Err(ProgramError::World { imports })
     }
+}
+
+fn check_handler(exports: &[String]) -> Result<(), ProgramError> {
+    let found = exports.iter().any(|name| name.starts_with(HANDLER));
+    found.then_some(()).ok_or(ProgramError::NoHandler)
 }
 
 fn check_entry(component: bool, exports: &[String]) -> Result<(), ProgramError> {

@@ -63,6 +63,9 @@ pub enum ProgramError {
     /// Has no entry point.
     #[error("not a command: it does not export {0}")]
     NoEntry(&'static str),
+    /// It does not export the interface of a program that answers HTTP requests.
+    #[error("it answers no requests: it does not export wasi:http/incoming-handler@0.2")]
+    NoHandler,
     /// Its entry point cannot be called as one.
     #[error("{0} is not the entry point of a command, which takes nothing and returns {1}")]
     EntryType(&'static str, &'static str),

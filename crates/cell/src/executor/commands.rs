@@ -2,7 +2,7 @@
 
 use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
-use crate::call_bytes::call_bytes;
+use crate::call_bytes::call_bytes_of;
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
 use crate::dispatch::{Processor, Promised, Work};
@@ -193,6 +193,7 @@ impl Executor {
                 firing: Pace::default(),
                 hurried: false,
                 controlled: None,
+                serving: None,
                 mappings,
                 given: Given::of(request),
             },
@@ -214,8 +215,12 @@ impl Executor {
         };
         self.preemption.add(&engine.companion);
         let budget = request.lease.reclaim.budget;
-        let call_bytes = call_bytes(&request.lease, request.program.is_component());
-        let handles = handles(budget.get(), self.page_ps, request.program.inventory());
+        let call_bytes = call_bytes_of(&request.lease, &request.program);
+        let handles = match request.program.is_handler() {
+            // It has many executions at a time.
+            true => HANDLES_OF_HANDLER,
+            false => handles(budget.get(), self.page_ps, request.program.inventory()),
+        };
         let template = Rc::new(ExecutionTemplate {
             engine,
             preemption: self.preemption.clone(),
@@ -282,6 +287,9 @@ impl Executor {
         })
     }
 }
+
+/// The number of component-model handles of an execution that answers requests.
+const HANDLES_OF_HANDLER: u64 = 1 << 10;
 
 /// The number of component-model handles that a program may have: as many as a sixteenth of the
 /// budget pays for with all tables full, at most 1,024, and within the caps.

@@ -2,6 +2,7 @@
 
 use super::Executor;
 use super::roots::Teardown;
+use super::serving::{Serving, close_arena};
 use crate::calls::with_waiting;
 use crate::clock::monotonic_ns;
 use crate::command::Command;
@@ -15,8 +16,11 @@ use crate::pools::DirtyRanges;
 use crate::programs::{self, Request};
 use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
+use crate::worker::{Worker, failure_of};
 use leasehold_crossing::{Urgent as _, WakeFlag};
+use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
+use leasehold_reclaim::GroupId;
 use leasehold_reserve::TaskId;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,11 +36,15 @@ struct Execution {
     flag: Arc<WakeFlag<Command, WakePriority>>,
     waker: Waker,
     main: bool,
+    /// If it answers requests: what it shares with its tenant's maintenance task, and its group.
+    worker: Option<(Arc<Worker>, GroupId)>,
 }
 
 /// The executions of a cell, and the dispatcher that schedules them.
 pub(super) struct Executions {
     all: HashMap<u64, Execution>,
+    /// The maintenance tasks that requests wake, by the number of the wake-up.
+    pub(super) maintenance: HashMap<u64, TaskId>,
     pub(super) dispatcher: Dispatcher,
 }
 
@@ -44,14 +52,16 @@ impl Executions {
     pub(super) fn new(dispatcher: Dispatcher) -> Self {
         Self {
             all: HashMap::new(),
+            maintenance: HashMap::new(),
             dispatcher,
         }
     }
 
     /// Makes an execution ready to be polled.
     pub(super) fn wake(&mut self, id: u64, now: u64) {
-        if let Some(execution) = self.all.get(&id) {
-            self.dispatcher.wake(execution.task, now);
+        let task = self.all.get(&id).map(|execution| execution.task);
+        if let Some(task) = task.or_else(|| self.maintenance.get(&id).copied()) {
+            self.dispatcher.wake(task, now);
         }
     }
 }
@@ -62,6 +72,10 @@ impl Programs for Executions {
         let now = monotonic_ns();
         self.dispatcher.remove(removed.task, now);
         // It may have been the ready task that made the tenant's next dispatch certain.
+        if let Some((worker, arena)) = removed.worker {
+            worker.fail(Failure::Ended);
+            close_arena(arena);
+        }
         let woken = removed.flag.whose().deferral().end();
         woken.into_iter().for_each(|woken| self.wake(woken, now));
         if removed.main {
@@ -87,6 +101,30 @@ impl Executor {
         running: Running,
         main: bool,
     ) -> Result<(), Errno> {
+        self.add(root, tenant, id, running, main, None)
+    }
+
+    /// Adds an execution that answers requests, and its group.
+    pub(super) fn add_worker(
+        &mut self,
+        root: u64,
+        tenant: TenantId,
+        id: u64,
+        running: Running,
+        worker: (Arc<Worker>, GroupId),
+    ) -> Result<(), Errno> {
+        self.add(root, tenant, id, running, false, Some(worker))
+    }
+
+    fn add(
+        &mut self,
+        root: u64,
+        tenant: TenantId,
+        id: u64,
+        running: Running,
+        main: bool,
+        worker: Option<(Arc<Worker>, GroupId)>,
+    ) -> Result<(), Errno> {
         let share = &self.roots.get(&root).ok_or(Errno::Gone)?.share;
         let task = self
             .executions
@@ -106,6 +144,7 @@ impl Executor {
             flag,
             waker,
             main,
+            worker,
         };
         self.executions.all.insert(id, execution);
         Ok(())
@@ -199,7 +238,8 @@ impl Executor {
             let group = local.kernel.group_of(root.tenant).ok()?;
             Some(local.files.get(&group)?.take_cpu_ns())
         });
-        if let Some(taken @ 1..) = taken {
+        let charged = root.serving.as_ref().map(Serving::take_charged);
+        if let taken @ 1.. = taken.unwrap_or(0) + charged.unwrap_or(0) {
             let dispatcher = &mut self.executions.dispatcher;
             dispatcher.charge(&root.share, taken, monotonic_ns());
         }
@@ -218,6 +258,9 @@ impl Executor {
             local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
             self.end(root, tenant, Cause::now(exit), Some((id, stopped)), None);
         } else {
+            if let Some((worker, _)) = &execution.worker {
+                worker.fail(failure_of(&exit));
+            }
             self.end_task(id, exit.code(), Some(stopped));
         }
     }
@@ -228,6 +271,11 @@ impl Executor {
             return;
         };
         let (tenant, root) = (execution.tenant, execution.root);
+        if let Some(root) = self.roots.get_mut(&root)
+            && let Some(serving) = &mut root.serving
+        {
+            serving.forget(id);
+        }
         let holdings = local::with(|local| local.holdings.remove(&id));
         let stopped = self.executions.remove(id).or(stopped);
         local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));

@@ -2,6 +2,7 @@
 //! what has ended.
 
 use super::Executor;
+use super::serving::Serving;
 use crate::calls::{Calls, with_waiting};
 use crate::clock::monotonic_ns;
 use crate::dispatch::{Promised, Share};
@@ -63,6 +64,8 @@ pub(super) struct Root {
     /// Whether the reservation for ends takes it back now, without pauses.
     pub(super) hurried: bool,
     pub(super) controlled: Option<Controlled>,
+    /// How it answers requests, if it does.
+    pub(super) serving: Option<Serving>,
     /// The number of the process's mappings that its arena and the code of its program take.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) mappings: Mappings,
@@ -101,7 +104,7 @@ pub(super) enum Teardown {
 
 impl Teardown {
     /// Whether nothing is left to be taken back of it but pages.
-    fn gives_back(&self) -> bool {
+    pub(super) fn gives_back(&self) -> bool {
         match self {
             Self::Tenant { ending, .. } => ending.is_reusable(),
             Self::Task { stopped, .. } => stopped.is_none(),
@@ -192,6 +195,10 @@ impl Executor {
             if let Some(starting) = root.starting.take() {
                 starting.give_up();
             }
+            if let Some(serving) = root.serving.take() {
+                serving.close(&mut self.executions);
+                programs::with(|programs| programs.templates.remove(&tenant));
+            }
         }
         let reply = controlled.map(|controlled| controlled.ended);
         let belongings = Belongings {
@@ -234,6 +241,12 @@ impl Executor {
         loop {
             let now = monotonic_ns();
             self.spare_stalls(now);
+            if self.serve(key) {
+                if !go_on() {
+                    return;
+                }
+                continue;
+            }
             let Some(root) = self.roots.get_mut(&key) else {
                 return;
             };
@@ -292,6 +305,10 @@ impl Executor {
             Ok(Stepped::Built(running)) => self
                 .take_in(key, tenant, &starting, running)
                 .map_err(|errno| starting.not_taken(errno)),
+            Ok(Stepped::Serves(service)) => {
+                self.begin_serving(key, service, &starting);
+                Ok(())
+            }
             Err(error) => Err(error),
         };
         match built {
@@ -380,6 +397,9 @@ impl Executor {
             root.gave_back_since(began);
         }
         if done {
+            if let Some(serving) = &mut root.serving {
+                serving.relieve();
+            }
             let teardown = root.teardowns.pop_front();
             let pauses = root.pace.as_mut().map_or(0, Pace::take_pauses);
             let supply = self.executions.dispatcher.supply(&root.share);

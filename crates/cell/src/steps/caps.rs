@@ -91,6 +91,12 @@ pub const COPIED_REGION: Cap = Cap::new("bytes of a region", 128 * KIB, Beyond::
 /// them in one step.
 pub const ENTRIES: Cap = Cap::new("streams", 1024, Beyond::Error);
 
+/// Bytes that fields of HTTP count as: names, values, and 32 for each entry, as in RFC 9113.
+pub const FIELDS: Cap = Cap::new("bytes of fields", 16 * KIB, Beyond::Trap);
+
+/// Executions of a tenant that answer requests at a time.
+pub const WORKERS: Cap = Cap::new("executions", 64, Beyond::Refused);
+
 /// Bytes of linear memory that one engine instruction touches.
 pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 

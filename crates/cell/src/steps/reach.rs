@@ -23,6 +23,20 @@ const LIFT: RowId = step!("engine", "instruction");
 /// The row of lowering arguments and lifting results of a call, which that makes longer, too.
 const CALL: RowId = step!("engine", "call");
 
+/// The rows of the cell that only programs reach which answer requests.
+const OF_REQUESTS: [RowId; 5] = [
+    step!("cell", "task end"),
+    step!("cell", "serve: build"),
+    step!("cell", "serve: request"),
+    step!("cell", "serve: response"),
+    step!("cell", "serve: stop"),
+];
+
+/// Whether only a program that answers requests reaches the row.
+fn is_of_requests(id: RowId) -> bool {
+    OF_REQUESTS[1..].contains(&id)
+}
+
 /// The row of making a program's instances.
 const INSTANTIATE: RowId = step!("engine", "instantiate");
 
@@ -172,13 +186,24 @@ impl Reach {
         self
     }
 
+    /// The same of a program that answers requests.
+    pub(crate) fn with_requests(mut self) -> Self {
+        for row in OF_REQUESTS {
+            if let Err(place) = self.rows.binary_search(&row) {
+                self.rows.insert(place, row);
+            }
+        }
+        self
+    }
+
     /// Returns the reach of an unknown program that runs from its entry point, is not composed of
     /// components, and whose instances take no longer than their row: the whole table except the rows
     /// of calls and between components.
     pub fn any() -> Self {
         let others = [CALL, step!(ENGINE, "string")];
+        let others = |id: &RowId| others.contains(id) || is_of_requests(*id);
         Self {
-            rows: RowId::all().filter(|id| !others.contains(id)).collect(),
+            rows: RowId::all().filter(|id| !others(id)).collect(),
             making_ns: 0,
         }
     }
@@ -300,6 +325,8 @@ impl Found {
                 (ENGINE, "data segments") => inventory.data_bytes > 0,
                 (ENGINE, "table.grow" | "element segments") => inventory.tables > 0,
                 (CELL, "task end") => starts_tasks,
+                // Of programs that answer requests.
+                (CELL, _) if is_of_requests(*id) => false,
                 // Of programs that are called.
                 (ENGINE, "call") => false,
                 (ENGINE | CELL, _) => true,

@@ -2,11 +2,11 @@
 
 use super::caps::{
     ALL_HANDLES, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS, COPIED_REGION,
-    Cap, DATA, ELEMENTS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS, LENDS, LINK, MESSAGE,
-    MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST,
-    RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS,
-    TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE,
-    VALUES, WIDE_STRING, WINDOW,
+    Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS, LENDS, LINK,
+    MESSAGE, MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST,
+    RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
+    SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
+    TRAP_MESSAGE, VALUES, WIDE_STRING, WINDOW, WORKERS,
 };
 use crate::meter::Held;
 
@@ -213,6 +213,8 @@ const IO_STREAMS: &str = "wasi:io/streams";
 const MONOTONIC: &str = "wasi:clocks/monotonic-clock";
 const WALL: &str = "wasi:clocks/wall-clock";
 const FILES: &str = "wasi:filesystem/types";
+const HTTP: &str = "wasi:http/types";
+const HTTP_OUT: &str = "wasi:http/outgoing-handler";
 const SOCKETS: &str = "wasi:sockets/";
 const TCP: &str = "wasi:sockets/tcp";
 const UDP: &str = "wasi:sockets/udp";
@@ -237,7 +239,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 272] = [
+static ROWS: [Row; 339] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -500,6 +502,155 @@ static ROWS: [Row; 272] = [
     row("wasi:filesystem/preopens", "get-directories")
         .caps(&[STRINGS, STRING_COUNT])
         .takes(DESCRIPTOR),
+    // HTTP: the requests that a guest answers, and those that it would send, of which each is denied.
+    row(HTTP, "[constructor]fields")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[static]fields.from-list")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]fields.get").caps(&[FIELDS]).unmeasured(),
+    row(HTTP, "[method]fields.has").caps(&[FIELDS]).unmeasured(),
+    row(HTTP, "[method]fields.set")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]fields.delete")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]fields.append")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]fields.entries")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]fields.clone")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]fields").unmeasured(),
+    row(HTTP, "[method]incoming-request.method")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]incoming-request.path-with-query")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]incoming-request.scheme").unmeasured(),
+    row(HTTP, "[method]incoming-request.authority")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]incoming-request.headers")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]incoming-request.consume")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]incoming-request").unmeasured(),
+    row(HTTP, "[constructor]outgoing-request")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.body")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.method")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.set-method")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.path-with-query")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.set-path-with-query")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.scheme")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.set-scheme")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.authority")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.set-authority")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.headers")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]outgoing-request").unmeasured(),
+    row(HTTP, "[constructor]request-options")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]request-options.connect-timeout").unmeasured(),
+    row(HTTP, "[method]request-options.set-connect-timeout").unmeasured(),
+    row(HTTP, "[method]request-options.first-byte-timeout").unmeasured(),
+    row(HTTP, "[method]request-options.set-first-byte-timeout").unmeasured(),
+    row(HTTP, "[method]request-options.between-bytes-timeout").unmeasured(),
+    row(HTTP, "[method]request-options.set-between-bytes-timeout").unmeasured(),
+    row(HTTP, "[resource-drop]request-options").unmeasured(),
+    row(HTTP_OUT, "handle").unmeasured(),
+    row(HTTP, "[constructor]outgoing-response")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-response.status-code").unmeasured(),
+    row(HTTP, "[method]outgoing-response.set-status-code").unmeasured(),
+    row(HTTP, "[method]outgoing-response.headers")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]outgoing-response.body")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]outgoing-response").unmeasured(),
+    row(HTTP, "[static]response-outparam.set")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[resource-drop]response-outparam").unmeasured(),
+    row(HTTP, "[method]incoming-response.status").unmeasured(),
+    row(HTTP, "[method]incoming-response.headers")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[method]incoming-response.consume").unmeasured(),
+    row(HTTP, "[resource-drop]incoming-response").unmeasured(),
+    row(HTTP, "[method]future-incoming-response.subscribe")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]future-incoming-response.get").unmeasured(),
+    row(HTTP, "[resource-drop]future-incoming-response").unmeasured(),
+    row(HTTP, "[method]incoming-body.stream")
+        .takes(ENTRY)
+        .unmeasured(),
+    row(HTTP, "[static]incoming-body.finish")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]incoming-body").unmeasured(),
+    row(HTTP, "[method]future-trailers.subscribe")
+        .holds("a slot of the arena")
+        .unmeasured(),
+    row(HTTP, "[method]future-trailers.get")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
+    row(HTTP, "[resource-drop]future-trailers").unmeasured(),
+    row(HTTP, "[method]outgoing-body.write")
+        .takes(ENTRY)
+        .unmeasured(),
+    row(HTTP, "[static]outgoing-body.finish")
+        .caps(&[FIELDS])
+        .unmeasured(),
+    row(HTTP, "[resource-drop]outgoing-body").unmeasured(),
+    row(HTTP, "http-error-code").unmeasured(),
     // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
     row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),
@@ -698,4 +849,11 @@ static ROWS: [Row; 272] = [
     row(CELL, "task end"),
     row(CELL, "wake"),
     row(CELL, "timers").caps(&[TIMERS]),
+    row(CELL, "serve: build").takes(PROGRAM).unmeasured(),
+    row(CELL, "serve: request")
+        .caps(&[FIELDS])
+        .holds("a request in the arena")
+        .unmeasured(),
+    row(CELL, "serve: response").unmeasured(),
+    row(CELL, "serve: stop").caps(&[WORKERS]).unmeasured(),
 ];

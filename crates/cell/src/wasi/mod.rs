@@ -1,13 +1,14 @@
-//! WASI preview 2 for command components. (Preview 1 is [`crate::host::preview1`].)
+//! WASI preview 2 for components. (Preview 1 is [`crate::host::preview1`].)
 //!
-//! The interfaces come from `wasmtime-wasi`. Four things are the cell's own, because a guest can
+//! The interfaces come from `wasmtime-wasi`. Five things are the cell's own, because a guest can
 //! multiply them and freeing them one by one would take time that was charged to no tenant:
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
 //! - **clocks** ([`clocks`]): a sleep is the deadline of the waiting execution, not a timer;
 //! - **files** ([`filesystem`]): descriptors are entries of the execution's own table;
 //! - **directory listings** ([`filesystem::directory`]): a window of a few kilobytes on the
-//!   directory, in the tenant's arena.
+//!   directory, in the tenant's arena;
+//! - **HTTP** ([`http`]): requests, responses and their fields, in the arena.
 //!
 //! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is
 //! charged before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
@@ -15,6 +16,7 @@
 pub(crate) mod capture;
 pub(crate) mod clocks;
 pub(crate) mod filesystem;
+pub(crate) mod http;
 pub(crate) mod objects;
 pub(crate) mod poll;
 mod random;
@@ -54,6 +56,7 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
     })?;
 
     filesystem::link(l)?;
+    http::link(l)?;
 
     random_wit::random::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     random_wit::insecure::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;

@@ -12,13 +12,15 @@ pub(crate) enum Source {
     Input(u32),
     /// The output stream at this place of the resource table.
     Output(u32),
+    /// The trailers of the request of the exchange with this number.
+    Trailers(u64),
 }
 
 impl Source {
     /// The place of the stream that it waits for.
     pub(super) fn stream(self) -> Option<u32> {
         match self {
-            Self::Deadline(_) => None,
+            Self::Deadline(_) | Self::Trailers(_) => None,
             Self::Input(place) | Self::Output(place) => Some(place),
         }
     }

@@ -5,6 +5,7 @@
 //! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
 //! only state of a wait outside the arena is the execution's one deadline.
 
+use super::http::exchange::Exchange;
 use super::objects::Source;
 use super::rep;
 use super::view::Wasi;
@@ -17,6 +18,7 @@ use crate::steps::{mark, step};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use wasmtime::component::Resource;
 use wasmtime::error::Context as _;
@@ -116,6 +118,7 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
     let execution = guest.execution;
     let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut earliest = None;
+    let mut trailers = Vec::new();
     for (index, source) in (0..).zip(sources) {
         match *source {
             Source::Deadline(when) => {
@@ -123,6 +126,9 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
             }
             Source::Input(rep) | Source::Output(rep) => {
                 streams.entry(rep).or_default().push(index);
+            }
+            Source::Trailers(exchange) => {
+                trailers.push((guest.http().of_trailers(exchange), index))
             }
         }
     }
@@ -134,6 +140,12 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
         for (stream, indices) in &mut streams {
             if stream.as_mut().poll(context).is_ready() {
                 ready.extend_from_slice(indices);
+            }
+        }
+        for (exchange, index) in &trailers {
+            let is_over = |exchange: &Arc<Exchange>| exchange.poll_request_end(context).is_ready();
+            if exchange.as_ref().is_none_or(is_over) {
+                ready.push(*index);
             }
         }
         let now = clock::monotonic_ns();

@@ -19,8 +19,8 @@ pub(crate) fn create<T: 'static, R: 'static>(
     class: Class<T>,
     object: T,
 ) -> Result<Resource<R>, Errno> {
+    let group = guest.arena()?;
     local::with(|local| {
-        let group = local.kernel.group_of(guest.tenant)?;
         let handle = local.kernel.groups_mut().alloc(group, class, object)?;
         Ok(Resource::new_own(handle.slot()))
     })
@@ -29,13 +29,14 @@ pub(crate) fn create<T: 'static, R: 'static>(
 /// The object that a number of [`create`] stands for.
 ///
 /// `R` is a resource type of which every representation is made by `create` with this `T`:
-/// pollables are made nowhere but in [`super::poll`], and listings in [`super::filesystem::directory`].
+/// pollables are made nowhere but in [`super::poll`], listings in [`super::filesystem::directory`], and the resources of
+/// `wasi:http` in [`super::http::object`].
 pub(crate) fn find<T: 'static, R: 'static>(
     guest: &Guest,
     resource: &Resource<R>,
 ) -> Option<Handle<T>> {
+    let group = guest.arena().ok()?;
     local::with(|local| {
-        let group = local.kernel.group_of(guest.tenant).ok()?;
         // SAFETY: the engine checks that a handle is of this resource type and alive in this
         // guest's table, so its representation was made by `create` for this guest's group, and
         // the object is freed only when the engine says that the handle was dropped.

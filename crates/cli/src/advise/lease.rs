@@ -94,6 +94,8 @@ mod tests {
             }],
             data: Vec::new(),
             swap: None,
+            http: None,
+            restart: leasehold_lease::Restart::Never,
             lease,
         }
     }

@@ -157,7 +157,7 @@ impl Running<'_> {
 
 /// The areas that tenants shared, as they were last seen, with the most that shared each at once.
 #[derive(Default)]
-pub(super) struct Areas(Vec<SharedUse>);
+pub(crate) struct Areas(Vec<SharedUse>);
 
 impl Areas {
     /// Adds what is shared now to what was seen before.
@@ -178,7 +178,7 @@ impl Areas {
     }
 
     /// A table; nothing if nothing was shared.
-    pub(super) fn lines(&self, width: Option<usize>) -> Vec<String> {
+    pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
         if self.0.is_empty() {
             return Vec::new();
         }

@@ -50,7 +50,7 @@ fn bar(left: u64, whole: u64) -> String {
 
 impl Running<'_> {
     /// Returns its state, or how it ended.
-    pub(super) fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         match (&self.ended, &self.processor) {
             (Some(ended), _) => match &ended.exit {
                 Exit::Code(code) => format!("exit {code}"),
@@ -189,7 +189,7 @@ fn memory_part(tenants: &[Running<'_>], width: Option<usize>, areas: &Areas) -> 
 }
 
 /// The report for people.
-pub(super) fn text(
+pub(crate) fn text(
     tenants: &[Running<'_>],
     elapsed: Duration,
     admitted: &Admitted,
@@ -267,7 +267,7 @@ fn end_row(tenant: &Running<'_>, ended: &Ended) -> Vec<String> {
 }
 
 /// The report for programs.
-pub(super) fn json(
+pub(crate) fn json(
     tenants: &[Running<'_>],
     elapsed: Duration,
     admitted: &Admitted,

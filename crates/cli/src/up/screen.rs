@@ -8,7 +8,7 @@ const LONGEST: usize = 4096;
 
 /// The terminal, if standard error is one and a table was requested. Clones share it.
 #[derive(Clone)]
-pub(super) struct Screen(Option<Arc<Mutex<Shown>>>);
+pub(crate) struct Screen(Option<Arc<Mutex<Shown>>>);
 
 /// The text at the bottom of the terminal.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Shown {
 
 impl Screen {
     /// A screen; one on which nothing is ever shown if it is not `wanted`.
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(crate) fn new(wanted: bool) -> Self {
         let live = wanted && io::stderr().is_terminal();
         Self(live.then(Arc::default))
     }

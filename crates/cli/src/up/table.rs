@@ -1,9 +1,9 @@
 //! Rows for a terminal: as many columns as it is wide.
 
 /// A column, and its order of removal when there is no room: the greatest number first, zero never.
-pub(super) struct Column {
-    pub(super) title: &'static str,
-    pub(super) goes: u8,
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    pub(crate) goes: u8,
 }
 
 /// Longest names that are shown in full where there is little room, and where there is less.
@@ -14,7 +14,7 @@ const GAP: usize = 2;
 
 /// The header and the rows, one line each: the first two columns begin at the left, the others end
 /// at the right. Without a `width` they are as wide as they are.
-pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     let Some(most) = width else {
         return Layout::of(columns, rows.to_vec(), usize::MAX).lines(columns, usize::MAX);
     };

@@ -45,8 +45,8 @@ pub(super) fn open(guest: &mut Guest, directory: u32) -> FsResult<Resource<Direc
 
 /// Charges for a listing and makes it; nothing has been read.
 fn charge(guest: &Guest, directory: u32) -> Result<Resource<DirectoryEntryStream>, Errno> {
+    let group = guest.arena()?;
     let (class, window) = local::with(|local| {
-        let group = local.kernel.group_of(guest.tenant)?;
         let window = local.kernel.groups_mut().alloc_bytes(group, WINDOW)?;
         Ok::<_, Errno>((local.classes.listing, window))
     })?;

@@ -1,0 +1,278 @@
+//! Executions that answer requests, built and stopped by the maintenance task of their tenant.
+//!
+//! The I/O thread puts a request into the tenant's lane and wakes the maintenance task, with the
+//! tenant's own urgency. That wakes an execution which waits for a request, or builds another in
+//! the tenant's own time. An execution whose client has gone is stopped, whatever it does.
+
+use super::Executor;
+use super::executions::Executions;
+use crate::calls::Discarded;
+use crate::clock::monotonic_ns;
+use crate::command::Command;
+use crate::exit::Exit;
+use crate::local;
+use crate::programs;
+use crate::serving::Service;
+use crate::starting::Starting;
+use crate::steps::{begin, step};
+use crate::wake_priority::WakePriority;
+use crate::worker::Worker;
+use leasehold_crossing::WakeFlag;
+use leasehold_exchange::{Failure, Lane};
+use leasehold_kernel::{Errno, ExecutionId, TenantId};
+use leasehold_reclaim::{GroupId, Nanos};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Pages of the arena that the resources of one execution may take: three times the largest
+/// fields, and a thousand small objects.
+const ARENA_PAGES: u64 = 32;
+
+/// Chunks of the arena that it may take.
+const ARENA_CHUNKS: u64 = 32;
+
+/// How a top-level tenant answers requests.
+pub(super) struct Serving {
+    service: Service,
+    /// The number under which its maintenance task is woken.
+    id: u64,
+    flag: Arc<WakeFlag<Command, WakePriority>>,
+    waker: Waker,
+    workers: Vec<(u64, Arc<Worker>)>,
+    /// The lease did not pay for another execution; there is no point in trying before one ends.
+    is_short: bool,
+}
+
+impl Serving {
+    pub(super) fn new(
+        service: Service,
+        id: u64,
+        flag: Arc<WakeFlag<Command, WakePriority>>,
+    ) -> Self {
+        let waker = Waker::from(flag.clone());
+        service.lane.set_waker(&waker);
+        Self {
+            service,
+            id,
+            flag,
+            waker,
+            workers: Vec::new(),
+            is_short: false,
+        }
+    }
+
+    /// From here on a request wakes the maintenance task again.
+    fn listen(&self) {
+        self.flag.begin_poll();
+        self.flag.end_poll();
+    }
+
+    /// Something of the tenant has ended: its lease may pay for another execution.
+    pub(super) fn relieve(&mut self) {
+        self.is_short = false;
+    }
+
+    /// Forgets an execution that has ended.
+    pub(super) fn forget(&mut self, execution: u64) {
+        self.workers.retain(|(own, _)| *own != execution);
+        self.relieve();
+    }
+
+    /// The processor time that the I/O thread has used for the tenant since the last call, ns.
+    pub(super) fn take_charged(&self) -> u64 {
+        self.service.lane.take_charged()
+    }
+
+    /// Ends it: what waits fails.
+    pub(super) fn close(self, executions: &mut Executions) {
+        executions.maintenance.remove(&self.id);
+        let woken = self.flag.whose().deferral().end();
+        let now = monotonic_ns();
+        woken
+            .into_iter()
+            .for_each(|woken| executions.wake(woken, now));
+        drop(Discarded::new(Closing(self.service.lane)));
+    }
+}
+
+/// A lane whose requests fail when it is dropped, which the cell's thread leaves to another.
+struct Closing(Arc<Lane>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// What a maintenance task does for requests next.
+enum Next {
+    /// The client of this execution has gone.
+    Stop(u64),
+    /// This execution waits for a request, and there is one.
+    Wake(u64),
+    /// There is a request, and an execution may be built for it.
+    Build,
+    Nothing,
+}
+
+impl Executor {
+    /// Begins to answer requests, in a tenant whose start has succeeded.
+    pub(super) fn begin_serving(&mut self, key: u64, service: Service, starting: &Starting) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let template = starting.template();
+        programs::with(|programs| programs.templates.insert(root.tenant, template));
+        let id = starting.execution();
+        let flag = WakeFlag::new(id, root.share.wake_priority().clone(), self.inbox.clone());
+        self.executions.maintenance.insert(id, root.maintenance);
+        root.serving = Some(Serving::new(service, id, Arc::new(flag)));
+    }
+
+    /// Takes a step towards answering requests; false if there is none to take now.
+    pub(super) fn serve(&mut self, key: u64) -> bool {
+        match self.next_for_requests(key) {
+            Next::Stop(execution) => {
+                let _step = begin(step!("cell", "serve: stop"));
+                self.end_task(execution, Exit::Killed.code(), None);
+            }
+            Next::Wake(execution) => {
+                let _step = begin(step!("cell", "wake"));
+                self.executions.wake(execution, monotonic_ns());
+            }
+            Next::Build => self.build_worker(key),
+            Next::Nothing => return false,
+        }
+        true
+    }
+
+    fn next_for_requests(&mut self, key: u64) -> Next {
+        let Some(root) = self.roots.get_mut(&key).filter(|root| !root.ended) else {
+            return Next::Nothing;
+        };
+        let Some(serving) = &mut root.serving else {
+            return Next::Nothing;
+        };
+        serving.listen();
+        let mut workers = serving.workers.iter();
+        if let Some((gone, _)) = workers.find(|(_, worker)| worker.is_abandoned()) {
+            return Next::Stop(*gone);
+        }
+        if serving.service.lane.is_empty() {
+            return Next::Nothing;
+        }
+        let mut workers = serving.workers.iter();
+        if let Some((idle, _)) = workers.find(|(_, worker)| worker.take_idle()) {
+            return Next::Wake(*idle);
+        }
+        // What has ended goes first: its places are those of the next.
+        let is_full = serving.workers.len() >= serving.service.serving.concurrency as usize;
+        let to_drop = root.teardowns.back().is_some_and(|last| !last.gives_back());
+        match is_full || to_drop || serving.is_short {
+            true => Next::Nothing,
+            false => Next::Build,
+        }
+    }
+
+    /// Builds an execution that takes the request which waits. If the lease does not pay for it,
+    /// the request waits for one that ends; if there is none, it fails.
+    fn build_worker(&mut self, key: u64) {
+        let _step = begin(step!("cell", "serve: build"));
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(serving) = &mut root.serving else {
+            return;
+        };
+        let tenant = root.tenant;
+        let execution = local::with(|local| {
+            let execution = local.next_execution;
+            local.next_execution += 1;
+            execution
+        });
+        let identity = (tenant, execution);
+        let worker = Worker::new(serving.service.clone(), identity, serving.waker.clone());
+        match self.make_worker(key, identity, &worker) {
+            Ok(()) => {
+                if let Some(root) = self.roots.get_mut(&key)
+                    && let Some(serving) = &mut root.serving
+                {
+                    serving.workers.push((execution, worker));
+                }
+                self.executions.wake(execution, monotonic_ns());
+            }
+            Err(()) => {
+                local::with(|local| local.release_all(tenant, execution));
+                self.is_short(key);
+            }
+        }
+    }
+
+    /// The lease did not pay for an execution.
+    fn is_short(&mut self, key: u64) {
+        let Some(root) = self.roots.get_mut(&key) else {
+            return;
+        };
+        let Some(serving) = &mut root.serving else {
+            return;
+        };
+        if !serving.workers.is_empty() || !root.teardowns.is_empty() {
+            serving.is_short = true;
+        } else if let Some(mut refused) = serving.service.lane.take() {
+            refused.fail(Failure::Refused);
+            drop(Discarded::new(refused));
+        }
+    }
+
+    /// Charges for an execution, builds it, and adds it to those of the cell.
+    fn make_worker(
+        &mut self,
+        key: u64,
+        (tenant, execution): (TenantId, u64),
+        worker: &Arc<Worker>,
+    ) -> Result<(), ()> {
+        let template = programs::with(|programs| programs.templates.get(&tenant).cloned());
+        let template = template.ok_or(())?;
+        let arena = open_arena(tenant).map_err(drop)?;
+        let built = template.build_worker((tenant, execution), arena, worker);
+        let made = built.map_err(drop).and_then(|running| {
+            local::with(|local| {
+                let id = ExecutionId(execution);
+                local.kernel.register_execution(tenant, id).map_err(drop)
+            })?;
+            let worker = (worker.clone(), arena);
+            let added = self.add_worker(key, tenant, execution, running, worker);
+            added.map_err(|_| {
+                local::with(|local| local.kernel.execution_finished(ExecutionId(execution), 0));
+            })
+        });
+        if made.is_err() {
+            close_arena(arena);
+        }
+        made
+    }
+}
+
+/// Opens the group of what the handles of an execution stand for.
+///
+/// # Errors
+/// When the lease does not pay for it.
+fn open_arena(tenant: TenantId) -> Result<GroupId, Errno> {
+    local::with(|local| {
+        let parent = local.kernel.group_of(tenant)?;
+        let groups = local.kernel.groups_mut();
+        let costs = groups.costs();
+        let ps = costs.page_ps * ARENA_PAGES + costs.chunk_ps * ARENA_CHUNKS;
+        Ok(groups.open_child(parent, Nanos(ps.div_ceil(1000)))?)
+    })
+}
+
+/// Frees all objects of a group at once.
+pub(super) fn close_arena(group: GroupId) {
+    local::with(|local| {
+        local
+            .kernel
+            .groups_mut()
+            .reclaim(group, &mut |_: &mut _, _| {})
+    });
+}

@@ -1,0 +1,61 @@
+//! How a tenant answers HTTP requests.
+
+use crate::start_error::StartError;
+use crate::steps::caps::WORKERS;
+use leasehold_exchange::Lane;
+use std::sync::Arc;
+
+/// What is new for each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Fresh {
+    /// An instance of the program, in an execution of the tenant.
+    #[default]
+    Instance,
+}
+
+/// How many requests a tenant answers, and in what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// Requests that it answers at a time, 1 to 64.
+    pub concurrency: u32,
+    /// Requests that an instance answers, one after the other, at least 1: with 1, each has an
+    /// instance of its own.
+    pub reuse: u32,
+    /// What is new when an instance has answered as many as it may.
+    pub fresh: Fresh,
+}
+
+impl Default for Serving {
+    /// 16 at a time, each in an instance of its own.
+    fn default() -> Self {
+        Self {
+            concurrency: 16,
+            reuse: 1,
+            fresh: Fresh::Instance,
+        }
+    }
+}
+
+impl Serving {
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// When one is out of range.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        if self.reuse == 0 || self.concurrency == 0 || u64::from(self.concurrency) > WORKERS.most {
+            return Err(StartError::Program(format!(
+                "a tenant answers 1 to {} requests at a time, and an instance at least 1",
+                WORKERS.most
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The requests of a tenant, and how it answers them.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) serving: Serving,
+}

@@ -1,0 +1,207 @@
+//! `incoming-body`, `outgoing-body` and `future-trailers`.
+
+use super::bindings::types::{self, ErrorCode};
+use super::exchange::BodyEnd;
+use super::kinds;
+use super::object::{self, Child, FutureTrailers, Object, make, paid};
+use super::packed::Packed;
+use super::streams::{BodyInput, BodyOutput, size_error};
+use super::syntax::is_forbidden;
+use crate::steps::{mark, step};
+use crate::wasi::objects::Source;
+use crate::wasi::poll::subscribe;
+use crate::wasi::table::TableCharge;
+use crate::wasi::view::Wasi;
+use std::task::{Context, Poll, Waker};
+use wasmtime::component::Resource;
+use wasmtime::error::Context as _;
+use wasmtime::{Result, bail};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable};
+
+type Incoming = Resource<kinds::IncomingBody>;
+type Outgoing = Resource<kinds::OutgoingBody>;
+type Future = Resource<kinds::FutureTrailers>;
+type Fields = Resource<kinds::Fields>;
+
+/// A trap unless the stream of a body is not with the guest.
+fn check_childless(stream: Child) -> Result<()> {
+    if stream == Child::Alive {
+        bail!("a body is dropped or finished before its stream: resource has children");
+    }
+    Ok(())
+}
+
+const NO_ROOM: &str = "out of places or reclamation budget for another stream";
+
+impl types::HostIncomingBody for Wasi<'_> {
+    fn stream(&mut self, body: Incoming) -> Result<Result<Resource<DynInputStream>, ()>> {
+        mark(step!("wasi:http/types", "[method]incoming-body.stream"));
+        let handle = object::handle(self.0, &body)?;
+        let mut body = object::incoming_body(self.0, &body)?;
+        if body.stream != Child::Unborn {
+            return Ok(Err(()));
+        }
+        let stream = BodyInput {
+            exchange: self.0.http().exchange(body.exchange),
+            body: handle,
+            has_failed: false,
+        };
+        let stream: DynInputStream = Box::new(stream);
+        let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
+        body.stream = Child::Alive;
+        object::put(handle, Object::IncomingBody(body));
+        Ok(Ok(stream))
+    }
+
+    fn finish(&mut self, body: Incoming) -> Result<Future> {
+        mark(step!("wasi:http/types", "[static]incoming-body.finish"));
+        let body = object::take_incoming_body(self.0, &body)?;
+        check_childless(body.stream)?;
+        let trailers = FutureTrailers {
+            exchange: body.exchange,
+            is_consumed: false,
+        };
+        make(self.0, Object::Trailers(trailers))
+    }
+
+    fn drop(&mut self, body: Incoming) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]incoming-body"));
+        let body = object::take_incoming_body(self.0, &body)?;
+        check_childless(body.stream)?;
+        if let Some(exchange) = self.0.http().exchange(body.exchange) {
+            exchange.close_request();
+        }
+        Ok(())
+    }
+}
+
+impl types::HostFutureTrailers for Wasi<'_> {
+    fn subscribe(&mut self, future: Future) -> Result<Resource<DynPollable>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]future-trailers.subscribe"
+        ));
+        let trailers = object::trailers(self.0, &future)?;
+        subscribe(self.0, Source::Trailers(trailers.exchange))
+    }
+
+    fn get(
+        &mut self,
+        future: Future,
+    ) -> Result<Option<Result<Result<Option<Fields>, ErrorCode>, ()>>> {
+        mark(step!("wasi:http/types", "[method]future-trailers.get"));
+        let handle = object::handle(self.0, &future)?;
+        let mut trailers = object::trailers(self.0, &future)?;
+        if trailers.is_consumed {
+            return Ok(Some(Err(())));
+        }
+        let exchange = self.0.http().exchange(trailers.exchange);
+        let mut context = Context::from_waker(Waker::noop());
+        let fields = match exchange.map(|exchange| {
+            let end = exchange.poll_request_end(&mut context);
+            (exchange, end)
+        }) {
+            None => Ok(None),
+            Some((_, Poll::Pending)) => return Ok(None),
+            Some((_, Poll::Ready(Err(())))) => Err(ErrorCode::HttpProtocolError),
+            Some((exchange, Poll::Ready(Ok(())))) => {
+                let kept = exchange.with_half(|half| {
+                    let trailers = half.request_trailers()?;
+                    let entries = trailers
+                        .iter()
+                        .map(|(name, value)| (name.as_bytes(), value))
+                        .filter(|(name, _)| !is_forbidden(name));
+                    Some(Packed::of(self.0, entries))
+                });
+                match kept.flatten() {
+                    None => Ok(None),
+                    Some(kept) => {
+                        let fields = make(self.0, Object::Fields(paid(kept)?))?;
+                        Ok(Some(fields))
+                    }
+                }
+            }
+        };
+        trailers.is_consumed = true;
+        object::put(handle, Object::Trailers(trailers));
+        Ok(Some(Ok(fields)))
+    }
+
+    fn drop(&mut self, future: Future) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]future-trailers"));
+        let trailers = object::take_trailers(self.0, &future)?;
+        if let Some(exchange) = self.0.http().exchange(trailers.exchange) {
+            exchange.close_request();
+        }
+        Ok(())
+    }
+}
+
+impl types::HostOutgoingBody for Wasi<'_> {
+    fn write(&mut self, body: Outgoing) -> Result<Result<Resource<DynOutputStream>, ()>> {
+        mark(step!("wasi:http/types", "[method]outgoing-body.write"));
+        let handle = object::handle(self.0, &body)?;
+        let mut body = object::outgoing_body(self.0, &body)?;
+        if body.stream != Child::Unborn {
+            return Ok(Err(()));
+        }
+        let to = body
+            .of
+            .and_then(|(number, response)| Some((self.0.http().exchange(number)?, response)));
+        let stream = BodyOutput {
+            is_closed: body.of.is_some() && to.is_none(),
+            to,
+            body: handle,
+        };
+        let stream: DynOutputStream = Box::new(stream);
+        let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
+        body.stream = Child::Alive;
+        object::put(handle, Object::OutgoingBody(body));
+        Ok(Ok(stream))
+    }
+
+    fn finish(
+        &mut self,
+        body: Outgoing,
+        trailers: Option<Fields>,
+    ) -> Result<Result<(), ErrorCode>> {
+        mark(step!("wasi:http/types", "[static]outgoing-body.finish"));
+        let body = object::take_outgoing_body(self.0, &body)?;
+        check_childless(body.stream)?;
+        let trailers = match trailers {
+            Some(trailers) => Some(object::take_fields(self.0, &trailers)?),
+            None => None,
+        };
+        let is_whole = body.expected.is_none_or(|bytes| bytes == body.written);
+        if let Some((number, response)) = body.of
+            && let Some(exchange) = self.0.http().exchange(number)
+        {
+            let sendable = trailers.map(|trailers| exchange.sendable(&trailers));
+            let end = match (is_whole, sendable) {
+                (true, None) => BodyEnd::Finished(None),
+                (true, Some(Some(trailers))) => BodyEnd::Finished(Some(trailers)),
+                (false, _) | (true, Some(None)) => BodyEnd::Incomplete,
+            };
+            exchange.end_body(response, end);
+        }
+        if let Some(trailers) = trailers {
+            trailers.free();
+        }
+        Ok(match is_whole {
+            true => Ok(()),
+            false => Err(size_error(body.of.is_some(), body.written)),
+        })
+    }
+
+    fn drop(&mut self, body: Outgoing) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]outgoing-body"));
+        let body = object::take_outgoing_body(self.0, &body)?;
+        check_childless(body.stream)?;
+        if let Some((number, response)) = body.of
+            && let Some(exchange) = self.0.http().exchange(number)
+        {
+            exchange.end_body(response, BodyEnd::Incomplete);
+        }
+        Ok(())
+    }
+}

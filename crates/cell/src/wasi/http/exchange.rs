@@ -1,0 +1,346 @@
+//! The exchange that a guest answers: what its request, response and bodies share.
+//!
+//! Only the cell's thread locks one; the lock is there because the engine wants streams that could
+//! be sent to other threads. When an exchange is over, another thread frees its half: the front may
+//! have gone, and this half would be the last to hold what both had.
+
+use super::fields::stated_length;
+use super::object::OutgoingResponse;
+use super::packed::Packed;
+use crate::calls::Discarded;
+use crate::steps::caps::TRANSFER;
+use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes that are thrown away in one step on the way to a body's trailers.
+const SKIPPED: usize = 16 << 10;
+
+/// Status codes that a response may have: informational ones are none.
+const STATUS: std::ops::RangeInclusive<u16> = 200..=599;
+
+/// An exchange, while a guest answers it and afterwards.
+pub(crate) struct Exchange {
+    /// Its number among those of its execution.
+    number: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` once it is over for the guest.
+    half: Option<Discarded<GuestHalf>>,
+    /// The response that the bytes in the window are of.
+    claim: Option<u64>,
+    /// The response whose head was sent.
+    sent: Option<u64>,
+    /// The bytes that the response states, and those that were written.
+    expected: Option<u64>,
+    written: u64,
+    /// The end of the body of a response that was not sent yet.
+    end: Option<(u64, BodyEnd)>,
+    /// Nothing more can be sent.
+    is_over: bool,
+    /// Whether the request's body is over: and whether all of it came.
+    request_end: Option<Result<(), ()>>,
+}
+
+/// How a guest ends the body of a response.
+pub(crate) enum BodyEnd {
+    /// It is complete.
+    Finished(Option<Fields>),
+    /// It is not.
+    Incomplete,
+}
+
+/// Why nothing can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Closed;
+
+impl State {
+    fn half(&mut self) -> Option<&mut GuestHalf> {
+        self.half.as_mut().and_then(Discarded::value_mut)
+    }
+
+    /// Whether this response may write: it is the one that was sent, or the first to write.
+    fn is_writer(&self, response: u64) -> bool {
+        !self.is_over && self.sent.or(self.claim).is_none_or(|own| own == response)
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if !self.is_over {
+            self.is_over = true;
+            if let Some(half) = self.half() {
+                half.fail(failure);
+            }
+        }
+    }
+
+    fn finish(&mut self, end: BodyEnd) {
+        match end {
+            BodyEnd::Incomplete => self.fail(Failure::Incomplete),
+            BodyEnd::Finished(trailers) if !self.is_over => {
+                self.is_over = true;
+                if let Some(half) = self.half() {
+                    half.finish(trailers);
+                }
+            }
+            BodyEnd::Finished(_) => {}
+        }
+    }
+
+    /// Reads from the request's body.
+    fn read(&mut self, into: &mut [u8]) -> Read {
+        match self.request_end {
+            Some(Ok(())) => return Read::End,
+            Some(Err(())) => return Read::Failed,
+            None => {}
+        }
+        let Some(half) = self.half() else {
+            return Read::Failed;
+        };
+        let read = half.read(into);
+        match read {
+            Read::End => self.request_end = Some(Ok(())),
+            Read::Failed => self.request_end = Some(Err(())),
+            Read::Bytes(_) | Read::Nothing => {}
+        }
+        read
+    }
+}
+
+impl Exchange {
+    /// An exchange with this number, which a guest begins to answer.
+    pub(crate) fn new(number: u64, half: GuestHalf) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            state: Mutex::new(State {
+                half: Some(Discarded::new(half)),
+                claim: None,
+                sent: None,
+                expected: None,
+                written: 0,
+                end: None,
+                is_over: false,
+                request_end: None,
+            }),
+        })
+    }
+
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f` on the guest's half, while there is one.
+    pub(super) fn with_half<T>(&self, f: impl FnOnce(&GuestHalf) -> T) -> Option<T> {
+        self.state().half().map(|half| f(half))
+    }
+
+    /// Whether nobody waits for what the guest still does: the client has gone before the response
+    /// was complete.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let mut state = self.state();
+        let is_over = state.is_over;
+        state
+            .half()
+            .is_some_and(|half| !is_over && half.is_abandoned())
+    }
+
+    /// Wakes `waker` when the client has gone.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        if let Some(half) = self.state().half() {
+            half.set_abandon_waker(waker);
+        }
+    }
+
+    /// Fails it, unless it is over, and lets it go.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let mut state = self.state();
+        state.fail(failure);
+        state.half = None;
+    }
+
+    /// The guest has returned: completes the response, or fails without one.
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        if state.sent.is_none() {
+            state.fail(Failure::NoResponse);
+        } else if state.expected.is_some_and(|bytes| bytes != state.written) {
+            state.fail(Failure::Incomplete);
+        } else {
+            // As `wasmtime serve` has it, a body that the guest left open is complete.
+            state.finish(BodyEnd::Finished(None));
+        }
+        state.half = None;
+    }
+
+    /// The guest answers with an error.
+    pub(super) fn refuse(&self) {
+        self.state().fail(Failure::GuestError);
+    }
+
+    /// Sends the head of a response.
+    pub(super) fn respond(&self, response: &OutgoingResponse) {
+        let mut state = self.state();
+        if state.is_over || state.sent.is_some() {
+            return;
+        }
+        let Some(limit) = state.half().map(|half| half.limits().head_bytes) else {
+            return;
+        };
+        let expected = stated_length(&response.fields);
+        let is_other = state.claim.is_some_and(|own| own != response.number);
+        let (Some(fields), Ok(expected), true, false) = (
+            sendable(&response.fields, limit),
+            expected,
+            STATUS.contains(&response.status),
+            is_other,
+        ) else {
+            return state.fail(Failure::GuestError);
+        };
+        let status = response.status;
+        if let Some(half) = state.half() {
+            let _ = half.respond(ResponseHead { status, fields });
+        }
+        state.sent = Some(response.number);
+        if !response.has_body {
+            return state.finish(BodyEnd::Finished(None));
+        }
+        state.expected = expected;
+        match state.end.take() {
+            Some((number, end)) if number == response.number => state.finish(end),
+            _ => {}
+        }
+    }
+
+    /// The fields as they are sent; `None` if they are larger than the exchange allows.
+    pub(super) fn sendable(&self, fields: &Packed) -> Option<Fields> {
+        let limit = self.with_half(|half| half.limits().head_bytes)?;
+        sendable(fields, limit)
+    }
+
+    /// Ends the body of a response.
+    pub(super) fn end_body(&self, response: u64, end: BodyEnd) {
+        let mut state = self.state();
+        match state.sent {
+            Some(sent) if sent == response => state.finish(end),
+            Some(_) => {}
+            None => state.end = Some((response, end)),
+        }
+    }
+
+    /// Bytes that a response may write now.
+    pub(super) fn room(&self, response: u64) -> Result<usize, Closed> {
+        let mut state = self.state();
+        if !state.is_writer(response) {
+            return Err(Closed);
+        }
+        let room = state.half().and_then(|half| half.room());
+        room.ok_or(Closed)
+    }
+
+    /// Writes bytes of a response for which there was room; returns how many were taken.
+    pub(super) fn write(&self, response: u64, bytes: &[u8]) -> Result<usize, Closed> {
+        let mut state = self.state();
+        if !state.is_writer(response) {
+            return Err(Closed);
+        }
+        state.claim = Some(response);
+        let half = state.half().ok_or(Closed)?;
+        half.room().ok_or(Closed)?;
+        let written = half.write(bytes);
+        state.written += written as u64;
+        Ok(written)
+    }
+
+    /// Whether a response can write, or never will.
+    pub(super) fn poll_room(&self, response: u64, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        let is_writer = state.is_writer(response);
+        let is_ready = state
+            .half()
+            .is_none_or(|half| !is_writer || half.poll_room(context.waker()));
+        match is_ready {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// The next bytes of the request's body, at most `size`: none if there are none yet, `Err` at
+    /// its end, with whether all of it came.
+    pub(super) fn read(&self, size: usize) -> Result<Vec<u8>, Result<(), ()>> {
+        let mut state = self.state();
+        let waiting = state.half().map_or(0, |half| half.readable());
+        let mut bytes = vec![0; waiting.min(size).min(TRANSFER.size())];
+        match state.read(&mut bytes) {
+            Read::Bytes(read) => {
+                bytes.truncate(read);
+                Ok(bytes)
+            }
+            Read::Nothing => Ok(Vec::new()),
+            Read::End => Err(Ok(())),
+            Read::Failed => Err(Err(())),
+        }
+    }
+
+    /// Whether a read has an answer.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.request_end.is_some() {
+            return Poll::Ready(());
+        }
+        match state
+            .half()
+            .is_none_or(|half| half.poll_readable(context.waker()))
+        {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Throws away what is left of the request's body, a part in each poll, until it is over:
+    /// whether all of it came.
+    pub(crate) fn poll_request_end(&self, context: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        let mut state = self.state();
+        let mut skipped = [0; SKIPPED];
+        match state.read(&mut skipped) {
+            Read::End => Poll::Ready(Ok(())),
+            Read::Failed => Poll::Ready(Err(())),
+            Read::Bytes(_) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Read::Nothing => {
+                if let Some(half) = state.half()
+                    && half.poll_readable(context.waker())
+                {
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The guest reads no more of the request's body.
+    pub(super) fn close_request(&self) {
+        if let Some(half) = self.state().half() {
+            half.close_request();
+        }
+    }
+}
+
+/// Fields as they are sent; `None` if they count more than `limit` bytes.
+fn sendable(fields: &Packed, limit: u32) -> Option<Fields> {
+    let mut sendable = Fields::new(limit);
+    fields
+        .read(|mut entries| {
+            entries.all(|(name, value)| {
+                let name = std::str::from_utf8(name);
+                name.is_ok_and(|name| sendable.push(name, value).is_ok())
+            })
+        })
+        .then_some(sendable)
+}

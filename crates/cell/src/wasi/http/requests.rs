@@ -1,0 +1,452 @@
+//! `incoming-request`, `outgoing-request`, `request-options`, and the handler of outgoing requests,
+//! which denies each.
+
+use super::bindings::outgoing_handler;
+use super::bindings::types::{self, ErrorCode, Method, Scheme};
+use super::fields::{show, stated_length};
+use super::kinds;
+use super::object::{self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, make, paid};
+use super::packed::Text;
+use super::syntax::{is_authority, is_method, is_path, is_scheme};
+use crate::guest::Guest;
+use crate::steps::caps::FIELDS;
+use crate::steps::{mark, step};
+use crate::wasi::view::Wasi;
+use wasmtime::Result;
+use wasmtime::component::Resource;
+
+type Incoming = Resource<kinds::IncomingRequest>;
+type Outgoing = Resource<kinds::OutgoingRequest>;
+type Options = Resource<kinds::RequestOptions>;
+type Fields = Resource<kinds::Fields>;
+
+/// The methods that the interface names, in its order.
+const METHODS: [(&str, Method); 9] = [
+    ("GET", Method::Get),
+    ("HEAD", Method::Head),
+    ("POST", Method::Post),
+    ("PUT", Method::Put),
+    ("DELETE", Method::Delete),
+    ("CONNECT", Method::Connect),
+    ("OPTIONS", Method::Options),
+    ("TRACE", Method::Trace),
+    ("PATCH", Method::Patch),
+];
+
+fn method_of(method: &str) -> Method {
+    let named = METHODS.iter().find(|(name, _)| *name == method);
+    named.map_or_else(
+        || Method::Other(method.to_owned()),
+        |(_, method)| method.clone(),
+    )
+}
+
+impl types::HostIncomingRequest for Wasi<'_> {
+    fn method(&mut self, request: Incoming) -> Result<Method> {
+        mark(step!("wasi:http/types", "[method]incoming-request.method"));
+        let request = object::request(self.0, &request)?;
+        let head = request.head.string();
+        Ok(method_of(head.get(..request.method as usize).unwrap_or("")))
+    }
+
+    fn path_with_query(&mut self, request: Incoming) -> Result<Option<String>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]incoming-request.path-with-query"
+        ));
+        let request = object::request(self.0, &request)?;
+        let mut head = request.head.string();
+        let path = head.split_off(((request.method + request.authority) as usize).min(head.len()));
+        Ok((!path.is_empty()).then_some(path))
+    }
+
+    fn scheme(&mut self, request: Incoming) -> Result<Option<Scheme>> {
+        mark(step!("wasi:http/types", "[method]incoming-request.scheme"));
+        let request = object::request(self.0, &request)?;
+        Ok(Some(match request.is_https {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }))
+    }
+
+    fn authority(&mut self, request: Incoming) -> Result<Option<String>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]incoming-request.authority"
+        ));
+        let request = object::request(self.0, &request)?;
+        let head = request.head.string();
+        let (from, length) = (request.method as usize, request.authority as usize);
+        Ok(head.get(from..from + length).map(str::to_owned))
+    }
+
+    fn headers(&mut self, request: Incoming) -> Result<Fields> {
+        mark(step!("wasi:http/types", "[method]incoming-request.headers"));
+        let request = object::request(self.0, &request)?;
+        show(self.0, &request.fields)
+    }
+
+    fn consume(&mut self, request: Incoming) -> Result<Result<Resource<kinds::IncomingBody>, ()>> {
+        mark(step!("wasi:http/types", "[method]incoming-request.consume"));
+        let handle = object::handle(self.0, &request)?;
+        let mut request = object::request(self.0, &request)?;
+        if request.is_consumed {
+            return Ok(Err(()));
+        }
+        let body = IncomingBody {
+            exchange: request.exchange,
+            stream: Child::Unborn,
+        };
+        let body = make(self.0, Object::IncomingBody(body))?;
+        request.is_consumed = true;
+        object::put(handle, Object::Request(request));
+        Ok(Ok(body))
+    }
+
+    fn drop(&mut self, request: Incoming) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]incoming-request"));
+        let request = object::take_request(self.0, &request)?;
+        request.head.free();
+        request.fields.free();
+        Ok(())
+    }
+}
+
+/// Keeps a text that a guest sets; `None` if it is longer than the fields of a message may be.
+fn keep(guest: &Guest, text: &str) -> Result<Option<Text>> {
+    if text.len() > FIELDS.size() {
+        return Ok(None);
+    }
+    paid(Text::of(guest, &[text])).map(Some)
+}
+
+/// Frees a text that was replaced.
+fn replaced(text: Option<Text>) {
+    if let Some(text) = text {
+        text.free();
+    }
+}
+
+fn free_method(method: object::Method) {
+    if let object::Method::Other(text) = method {
+        text.free();
+    }
+}
+
+fn free_scheme(scheme: Option<object::Scheme>) {
+    if let Some(object::Scheme::Other(text)) = scheme {
+        text.free();
+    }
+}
+
+/// Frees what an outgoing request holds.
+fn free(request: OutgoingRequest) {
+    request.fields.free();
+    replaced(request.path);
+    replaced(request.authority);
+    free_method(request.method);
+    free_scheme(request.scheme);
+}
+
+impl Wasi<'_> {
+    /// Changes an outgoing request by a text, if that `is_valid` and not too long.
+    fn set_text(
+        &mut self,
+        request: &Outgoing,
+        text: Option<&str>,
+        is_valid: fn(&str) -> bool,
+        place: fn(&mut OutgoingRequest) -> &mut Option<Text>,
+    ) -> Result<Result<(), ()>> {
+        let handle = object::handle(self.0, request)?;
+        let mut request = object::outgoing_request(self.0, request)?;
+        let kept = match text {
+            None => None,
+            Some(text) if !is_valid(text) => return Ok(Err(())),
+            Some(text) => match keep(self.0, text)? {
+                None => return Ok(Err(())),
+                kept => kept,
+            },
+        };
+        replaced(std::mem::replace(place(&mut request), kept));
+        object::put(handle, Object::OutgoingRequest(request));
+        Ok(Ok(()))
+    }
+}
+
+impl types::HostOutgoingRequest for Wasi<'_> {
+    fn new(&mut self, headers: Fields) -> Result<Outgoing> {
+        mark(step!("wasi:http/types", "[constructor]outgoing-request"));
+        let mut fields = object::take_fields(self.0, &headers)?;
+        fields.is_immutable = true;
+        let request = OutgoingRequest {
+            method: object::Method::Named(0),
+            path: None,
+            scheme: None,
+            authority: None,
+            fields,
+            has_body: false,
+        };
+        make(self.0, Object::OutgoingRequest(request))
+    }
+
+    fn body(&mut self, request: Outgoing) -> Result<Result<Resource<kinds::OutgoingBody>, ()>> {
+        mark(step!("wasi:http/types", "[method]outgoing-request.body"));
+        let handle = object::handle(self.0, &request)?;
+        let mut request = object::outgoing_request(self.0, &request)?;
+        let Ok(expected) = stated_length(&request.fields) else {
+            return Ok(Err(()));
+        };
+        if request.has_body {
+            return Ok(Err(()));
+        }
+        let body = OutgoingBody {
+            of: None,
+            expected,
+            written: 0,
+            stream: Child::Unborn,
+        };
+        let body = make(self.0, Object::OutgoingBody(body))?;
+        request.has_body = true;
+        object::put(handle, Object::OutgoingRequest(request));
+        Ok(Ok(body))
+    }
+
+    fn method(&mut self, request: Outgoing) -> Result<Method> {
+        mark(step!("wasi:http/types", "[method]outgoing-request.method"));
+        let request = object::outgoing_request(self.0, &request)?;
+        Ok(match request.method {
+            object::Method::Named(place) => METHODS
+                .get(usize::from(place))
+                .map_or(Method::Get, |(_, method)| method.clone()),
+            object::Method::Other(text) => Method::Other(text.string()),
+        })
+    }
+
+    fn set_method(&mut self, request: Outgoing, method: Method) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.set-method"
+        ));
+        let handle = object::handle(self.0, &request)?;
+        let mut request = object::outgoing_request(self.0, &request)?;
+        let method = match &method {
+            Method::Other(other) if !is_method(other) => return Ok(Err(())),
+            Method::Other(other) => match keep(self.0, other)? {
+                Some(text) => object::Method::Other(text),
+                None => return Ok(Err(())),
+            },
+            named => {
+                let place = METHODS.iter().position(|(_, own)| {
+                    std::mem::discriminant(own) == std::mem::discriminant(named)
+                });
+                object::Method::Named(place.unwrap_or(0) as u8)
+            }
+        };
+        free_method(std::mem::replace(&mut request.method, method));
+        object::put(handle, Object::OutgoingRequest(request));
+        Ok(Ok(()))
+    }
+
+    fn path_with_query(&mut self, request: Outgoing) -> Result<Option<String>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.path-with-query"
+        ));
+        let request = object::outgoing_request(self.0, &request)?;
+        Ok(request.path.map(Text::string))
+    }
+
+    fn set_path_with_query(
+        &mut self,
+        request: Outgoing,
+        path: Option<String>,
+    ) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.set-path-with-query"
+        ));
+        self.set_text(&request, path.as_deref(), is_path, |request| {
+            &mut request.path
+        })
+    }
+
+    fn scheme(&mut self, request: Outgoing) -> Result<Option<Scheme>> {
+        mark(step!("wasi:http/types", "[method]outgoing-request.scheme"));
+        let request = object::outgoing_request(self.0, &request)?;
+        Ok(request.scheme.map(|scheme| match scheme {
+            object::Scheme::Http => Scheme::Http,
+            object::Scheme::Https => Scheme::Https,
+            object::Scheme::Other(text) => Scheme::Other(text.string()),
+        }))
+    }
+
+    fn set_scheme(&mut self, request: Outgoing, scheme: Option<Scheme>) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.set-scheme"
+        ));
+        let handle = object::handle(self.0, &request)?;
+        let mut request = object::outgoing_request(self.0, &request)?;
+        let scheme = match &scheme {
+            None => None,
+            Some(Scheme::Http) => Some(object::Scheme::Http),
+            Some(Scheme::Https) => Some(object::Scheme::Https),
+            Some(Scheme::Other(other)) if !is_scheme(other) => return Ok(Err(())),
+            Some(Scheme::Other(other)) => match keep(self.0, other)? {
+                Some(text) => Some(object::Scheme::Other(text)),
+                None => return Ok(Err(())),
+            },
+        };
+        free_scheme(std::mem::replace(&mut request.scheme, scheme));
+        object::put(handle, Object::OutgoingRequest(request));
+        Ok(Ok(()))
+    }
+
+    fn authority(&mut self, request: Outgoing) -> Result<Option<String>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.authority"
+        ));
+        let request = object::outgoing_request(self.0, &request)?;
+        Ok(request.authority.map(Text::string))
+    }
+
+    fn set_authority(
+        &mut self,
+        request: Outgoing,
+        authority: Option<String>,
+    ) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]outgoing-request.set-authority"
+        ));
+        self.set_text(&request, authority.as_deref(), is_authority, |request| {
+            &mut request.authority
+        })
+    }
+
+    fn headers(&mut self, request: Outgoing) -> Result<Fields> {
+        mark(step!("wasi:http/types", "[method]outgoing-request.headers"));
+        let request = object::outgoing_request(self.0, &request)?;
+        show(self.0, &request.fields)
+    }
+
+    fn drop(&mut self, request: Outgoing) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]outgoing-request"));
+        free(object::take_outgoing_request(self.0, &request)?);
+        Ok(())
+    }
+}
+
+impl Wasi<'_> {
+    fn option(&mut self, options: &Options, place: usize) -> Result<Option<u64>> {
+        Ok(object::options(self.0, options)?[place])
+    }
+
+    fn set_option(
+        &mut self,
+        options: &Options,
+        place: usize,
+        duration: Option<u64>,
+    ) -> Result<Result<(), ()>> {
+        let handle = object::handle(self.0, options)?;
+        let mut options = object::options(self.0, options)?;
+        options[place] = duration;
+        object::put(handle, Object::Options(options));
+        Ok(Ok(()))
+    }
+}
+
+impl types::HostRequestOptions for Wasi<'_> {
+    fn new(&mut self) -> Result<Options> {
+        mark(step!("wasi:http/types", "[constructor]request-options"));
+        make(self.0, Object::Options([None; 3]))
+    }
+
+    fn connect_timeout(&mut self, options: Options) -> Result<Option<u64>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.connect-timeout"
+        ));
+        self.option(&options, 0)
+    }
+
+    fn set_connect_timeout(
+        &mut self,
+        options: Options,
+        duration: Option<u64>,
+    ) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.set-connect-timeout"
+        ));
+        self.set_option(&options, 0, duration)
+    }
+
+    fn first_byte_timeout(&mut self, options: Options) -> Result<Option<u64>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.first-byte-timeout"
+        ));
+        self.option(&options, 1)
+    }
+
+    fn set_first_byte_timeout(
+        &mut self,
+        options: Options,
+        duration: Option<u64>,
+    ) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.set-first-byte-timeout"
+        ));
+        self.set_option(&options, 1, duration)
+    }
+
+    fn between_bytes_timeout(&mut self, options: Options) -> Result<Option<u64>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.between-bytes-timeout"
+        ));
+        self.option(&options, 2)
+    }
+
+    fn set_between_bytes_timeout(
+        &mut self,
+        options: Options,
+        duration: Option<u64>,
+    ) -> Result<Result<(), ()>> {
+        mark(step!(
+            "wasi:http/types",
+            "[method]request-options.set-between-bytes-timeout"
+        ));
+        self.set_option(&options, 2, duration)
+    }
+
+    fn drop(&mut self, options: Options) -> Result<()> {
+        mark(step!("wasi:http/types", "[resource-drop]request-options"));
+        object::take_options(self.0, &options)?;
+        Ok(())
+    }
+}
+
+impl outgoing_handler::Host for Wasi<'_> {
+    fn handle(
+        &mut self,
+        request: Outgoing,
+        options: Option<Options>,
+    ) -> Result<Result<Resource<kinds::FutureIncomingResponse>, ErrorCode>> {
+        mark(step!("wasi:http/outgoing-handler", "handle"));
+        if let Some(options) = options {
+            object::take_options(self.0, &options)?;
+        }
+        let request = object::take_outgoing_request(self.0, &request)?;
+        let error = match stated_length(&request.fields) {
+            Ok(Some(1..)) if !request.has_body => ErrorCode::HttpRequestBodySize(Some(0)),
+            // No lease has a list of hosts that may be asked.
+            _ => ErrorCode::HttpRequestDenied,
+        };
+        free(request);
+        Ok(Err(error))
+    }
+}

@@ -1,0 +1,144 @@
+//! An execution that answers requests: what it shares with the maintenance task of its tenant.
+
+use crate::calls::Discarded;
+use crate::exit::Exit;
+use crate::local;
+use crate::meter::Held;
+use crate::serving::Service;
+use crate::share::PAGE;
+use crate::wasi::http::exchange::Exchange;
+use leasehold_exchange::{Failure, GuestHalf};
+use leasehold_kernel::TenantId;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Exchanges without a client that an execution throws away in one step.
+const THROWN: usize = 16;
+
+/// One execution that answers requests. Only the cell's thread uses it.
+pub(crate) struct Worker {
+    service: Service,
+    /// The execution that it is.
+    identity: (TenantId, u64),
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Requests that it took so far.
+    taken: u32,
+    current: Option<Arc<Exchange>>,
+    /// It waits for a request and was not woken for one.
+    is_idle: bool,
+    /// Pages of the host's memory that were charged for an exchange.
+    held_pages: u64,
+    /// Woken when a client goes.
+    watcher: Waker,
+}
+
+impl Worker {
+    /// An execution that has not taken a request; `watcher` is woken when the client of one goes.
+    pub(crate) fn new(service: Service, identity: (TenantId, u64), watcher: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            identity,
+            state: Mutex::new(State {
+                taken: 0,
+                current: None,
+                is_idle: false,
+                held_pages: 0,
+                watcher,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next request; `None` if it has answered as many as it may, or there will be none.
+    pub(crate) async fn next(&self) -> Option<Arc<Exchange>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Arc<Exchange>>> {
+        let mut state = self.state();
+        state.is_idle = false;
+        if state.taken == self.service.serving.reuse {
+            return Poll::Ready(None);
+        }
+        for _ in 0..THROWN {
+            let Some(half) = self.service.lane.take() else {
+                if self.service.lane.is_closed() {
+                    return Poll::Ready(None);
+                }
+                state.is_idle = true;
+                return Poll::Pending;
+            };
+            if half.is_abandoned() {
+                drop(Discarded::new(half));
+                continue;
+            }
+            if let Some(exchange) = self.begin(&mut state, half) {
+                return Poll::Ready(Some(exchange));
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Charges for what an exchange holds, and begins it; it fails if the lease does not pay.
+    fn begin(&self, state: &mut State, mut half: GuestHalf) -> Option<Arc<Exchange>> {
+        let (tenant, execution) = self.identity;
+        let pages = half.limits().held_bytes().div_ceil(PAGE);
+        let more = pages.saturating_sub(state.held_pages);
+        if local::with(|local| local.hold(tenant, execution, Held::HostPage, more)).is_err() {
+            half.fail(Failure::Refused);
+            drop(Discarded::new(half));
+            return None;
+        }
+        state.held_pages += more;
+        state.taken += 1;
+        let exchange = Exchange::new(u64::from(state.taken), half);
+        exchange.watch(&state.watcher);
+        state.current = Some(exchange.clone());
+        Some(exchange)
+    }
+
+    /// The current exchange is over.
+    pub(crate) fn answered(&self) {
+        self.state().current = None;
+    }
+
+    /// Whether its client has gone before the response was complete.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let state = self.state();
+        state
+            .current
+            .as_ref()
+            .is_some_and(|current| current.is_abandoned())
+    }
+
+    /// Whether it waits for a request. The caller wakes it: it is not idle from here on.
+    pub(crate) fn take_idle(&self) -> bool {
+        std::mem::take(&mut self.state().is_idle)
+    }
+
+    /// Its execution ends: what it was answering fails.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let current = self.state().current.take();
+        if let Some(current) = current {
+            current.fail(failure);
+        }
+    }
+}
+
+/// How the request of an execution fails that ended in this way.
+pub(crate) const fn failure_of(exit: &Exit) -> Failure {
+    match exit {
+        Exit::Code(_) => Failure::NoResponse,
+        Exit::Trap(_) | Exit::Memory(_) => Failure::Trap,
+        Exit::Lease(_) => Failure::Refused,
+        Exit::Killed => Failure::Ended,
+    }
+}

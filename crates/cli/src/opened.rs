@@ -1,0 +1,232 @@
+//! The cell of a lease file: what is checked and admitted before any tenant is there.
+
+use crate::calibrate::profile_or_calibrate;
+use crate::confinement::{self, Needs, Origin};
+use crate::exit::Failure;
+use crate::leases::{self, Ends};
+use crate::memory_admission::MemoryVerdict;
+use crate::notify::Notify;
+use crate::output::say;
+use crate::overhead::{HostSteps, HostTime};
+use leasehold_cell::preempt::Mechanism;
+use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
+use leasehold_confine::InForce;
+use leasehold_lease::{LeaseFile, Nanoseconds, Order};
+use leasehold_reserve::admission::admit;
+use std::path::Path;
+
+/// Tenants that a cell has places for.
+const PLACES: usize = 1024;
+
+/// How the cell of a lease file is started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CellOptions {
+    /// The processor core to run on [default: wherever the system puts it].
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+
+    /// Start the tenants although the admission test does not pass: their reservations may be
+    /// missed.
+    #[arg(long)]
+    unadmitted: bool,
+
+    /// Name the functions on the stack of a trap: the cell walks all of it, which takes up to 4.4 ms, in which
+    /// no other tenant runs. Admission allows for it.
+    #[arg(long)]
+    backtraces: bool,
+
+    /// What one preemption takes from the tenant that is preempted [default: as calibrated].
+    #[arg(long, value_name = "TIME")]
+    overhead: Option<Nanoseconds>,
+
+    /// How the tenants are preempted: injected (compiled without checks) or epochs
+    /// [default: injected].
+    #[arg(
+        long,
+        value_name = "MECHANISM",
+        env = "LEASEHOLD_PREEMPT",
+        hide_env = true
+    )]
+    preempt: Option<Mechanism>,
+
+    #[command(flatten)]
+    confinement: confinement::Arguments,
+}
+
+/// A cell that no tenant has been started on.
+pub(crate) struct Opened<T> {
+    pub(crate) cell: Cell,
+    pub(crate) admitted: Admitted,
+    pub(crate) confined: InForce,
+    pub(crate) notify: Notify,
+    /// What was started beside it.
+    pub(crate) beside: T,
+}
+
+/// The outcome of the admission test for the file.
+pub(crate) struct Admitted {
+    pub(crate) order: Order,
+    pub(crate) overhead: HostTime,
+    pub(crate) schedulable: bool,
+    /// The host's limit on a cell's thread, if the reservations may exceed it.
+    host: Option<RealtimeLimit>,
+    /// The key of the first reservation that cannot be kept, and its value.
+    unkept: Option<String>,
+    /// How long the ends of the tenants take at most, and what is reserved for them.
+    pub(crate) ends: Ends,
+}
+
+impl CellOptions {
+    /// Checks the tenants of `file`, which was read from `leases`, confines the process, and starts
+    /// their cell. `start_beside` starts threads that need more than the controller will have.
+    ///
+    /// # Errors
+    /// When something of the file cannot be kept, or the host refuses something.
+    pub(crate) fn open<T>(
+        &self,
+        leases: &Path,
+        file: &LeaseFile,
+        profile: Option<&Path>,
+        start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
+    ) -> Result<Opened<T>, Failure> {
+        check_size(leases, file)?;
+        let verdict = MemoryVerdict::of(file);
+        if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
+            return Err(Failure::Refused(format!("{}: {why}", leases.display())));
+        }
+        for directory in file.tenants.iter().flat_map(|tenant| &tenant.dirs) {
+            if !directory.host.is_dir() {
+                let message = format!("no such directory: {}", directory.host.display());
+                return Err(Failure::Missing(message));
+            }
+        }
+        let (profile, path) = profile_or_calibrate(profile)?;
+        let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
+        let fault = HostTime::of_fault(None, Some(&profile));
+        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile));
+        if self.backtraces {
+            if let Some(reason) = steps.no_backtraces() {
+                let file = leases.display();
+                return Err(Failure::Refused(format!("{file}: --backtraces: {reason}")));
+            }
+            steps = steps.with_backtraces();
+        }
+        let admitted = Admitted::of(file, overhead, &steps);
+        if !admitted.schedulable && !self.unadmitted {
+            return Err(Failure::Refused(format!(
+                "{}: {}the processor reservations cannot all be kept: `leasehold admit` says why, \
+                 --unadmitted starts them all the same",
+                leases.display(),
+                admitted.unkept.as_deref().unwrap_or_default()
+            )));
+        }
+        if let (Some(limit), false) = (admitted.host, self.unadmitted) {
+            return Err(Failure::Refused(format!(
+                "{}: {limit}; --unadmitted starts them all the same",
+                leases.display()
+            )));
+        }
+        let mut config = CellConfig::new(profile);
+        config.code_cache = leasehold_cell::user_code_cache();
+        if let Some(mechanism) = self.preempt {
+            config.preemption = mechanism;
+        }
+        config.backtraces = self.backtraces;
+        config.cpu = self.core;
+        config.order = leases::order(file.order);
+        config.memory = leases::held_memory(&file.tenants, file.memory);
+        config.realtime = true;
+        config.admission = !self.unadmitted;
+        config.ends = admitted.ends.reservation.or(config.ends);
+        let notify = Notify::connect();
+        let confined = confinement::enter(
+            self.confinement,
+            &Needs {
+                tenants: &file.tenants,
+                origin: Origin::File(leases),
+                holds_memory: config.memory.is_some(),
+                profile: path.as_deref(),
+            },
+        )?;
+        let cell = Cell::start(config)?;
+        let beside = start_beside(&cell)?;
+        confinement::started()?;
+        match cell.realtime() {
+            Realtime::Refused(reason) => say!(
+                "leasehold: the system refused real-time priority ({reason}): reservations hold among \
+                 the tenants, but other programs of this host can delay them all"
+            ),
+            Realtime::Granted => {
+                if cell.own_core().is_none() {
+                    let taken = "each processor that the cell may run on is that of another cell with real-time \
+                                 priority: the reservations of both would be missed";
+                    if !self.unadmitted {
+                        return Err(Failure::Refused(format!(
+                            "{taken}; --unadmitted starts the tenants all the same"
+                        )));
+                    }
+                    say!("leasehold: {taken}");
+                }
+                // Or it would not be here without --unadmitted.
+                if let Some(limit) = admitted.host {
+                    say!(
+                        "leasehold: {limit}: the reservations will be missed where others want the processor"
+                    );
+                }
+            }
+            Realtime::NotAsked => {}
+        }
+        Ok(Opened {
+            cell,
+            admitted,
+            confined,
+            notify,
+            beside,
+        })
+    }
+}
+
+/// Whether there is a place for every tenant, before any of them takes one.
+fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
+    match file.tenants.len() {
+        0..=PLACES => Ok(()),
+        found => Err(Failure::Configuration(format!(
+            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
+            path.display()
+        ))),
+    }
+}
+
+impl Admitted {
+    /// The time from its kill after which nothing of a tenant runs, ns.
+    pub(crate) fn effect_ns(&self) -> u64 {
+        self.ends.bounds.first().map_or(0, |bound| bound.effect_ns)
+    }
+
+    fn of(file: &LeaseFile, overhead: HostTime, steps: &HostSteps) -> Self {
+        let claims = leases::claims(&file.tenants, steps);
+        let order = leases::order(file.order);
+        let report = admit(&claims.all(), order, overhead.overhead());
+        let reserved = file.tenants.iter().zip(&claims.reserved);
+        let reserved = reserved.filter(|(_, contract)| contract.is_some());
+        let unkept = reserved
+            .zip(&report.servers)
+            .find(|(_, verdict)| !verdict.schedulable())
+            .and_then(|((tenant, _), _)| {
+                let (name, cpu) = (&tenant.name, tenant.lease.cpu?);
+                let (budget, period) = (cpu.budget(), cpu.period());
+                Some(format!(
+                    "tenant.{name}.cpu: found {budget} in every {period}: "
+                ))
+            });
+        let ends = Ends::of(&file.tenants, steps, overhead, order);
+        Self {
+            order: file.order,
+            overhead,
+            schedulable: report.schedulable(),
+            host: leases::stopped_by_host(&claims.all()),
+            unkept,
+            ends,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Tests of `leasehold serve`: real sockets, the real cell, and a guest built with wstd.
+
+mod calibrated;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn guests() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests"))
+}
+
+/// A directory with a lease file and a profile.
+struct Leases(TempDir);
+
+impl Leases {
+    fn new(listener: &str, tenants: &[(&str, &str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("directory");
+        let mut text = format!("[listener.main]\naddress = \"127.0.0.1:0\"\n{listener}\n");
+        for (name, guest, http) in tenants {
+            let component = guests().join(guest);
+            text += &format!(
+                "[tenant.{name}]\ncomponent = {component:?}\nreclaim = {{ budget = \"200ms\" }}\nenv = {{ NAME = \"{name}\" }}\nhttp = {{ {http} }}\n"
+            );
+        }
+        fs::write(directory.path().join("leases.toml"), text).expect("written");
+        fs::write(directory.path().join("profile.json"), calibrated::profile()).expect("written");
+        Self(directory)
+    }
+
+    fn command(&self, command: &str, options: &[&str]) -> Command {
+        let path = |name: &str| self.0.path().join(name);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        program
+            .arg("--profile")
+            .arg(path("profile.json"))
+            .arg(command)
+            .arg(path("leases.toml"))
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        program
+    }
+
+    fn refuses(&self, command: &str, code: i32, words: &[&str]) {
+        let output = self.command(command, &[]).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        for word in words {
+            assert!(error.contains(word), "no {word:?} in {error}");
+        }
+    }
+
+    fn serve(&self, options: &[&str]) -> Server {
+        let mut child = self.command("serve", options).spawn().expect("runs");
+        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+        let mut text = String::new();
+        let address = loop {
+            assert!(
+                errors.read_line(&mut text).expect("a line") > 0,
+                "it ended: {text}"
+            );
+            let after = text.split("http://").nth(1);
+            if let Some(address) = after.and_then(|after| after.split('/').next()) {
+                break address.parse().expect("an address");
+            }
+        };
+        Server {
+            child,
+            errors,
+            text,
+            address,
+        }
+    }
+}
+
+struct Server {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    text: String,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("a pid");
+        kill_process(pid, signal).expect("sent");
+    }
+
+    /// Its exit code, standard output, and standard error.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let mut out = String::new();
+        let stdout = self.child.stdout.take();
+        stdout
+            .expect("piped")
+            .read_to_string(&mut out)
+            .expect("text");
+        self.errors.read_to_string(&mut self.text).expect("text");
+        (
+            self.child.wait().expect("ended").code(),
+            out,
+            std::mem::take(&mut self.text),
+        )
+    }
+
+    fn request(&self, text: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        stream.write_all(text.as_bytes()).expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
+        (
+            status.unwrap_or_else(|| panic!("no answer: {answer:?}")),
+            answer,
+        )
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.request(&format!(
+            "GET {path} HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
+        ))
+    }
+}
+
+#[test]
+fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
+    let leases = Leases::new(
+        "",
+        &[
+            (
+                "any",
+                "web.wasm",
+                "routes = [\"/*\"], timeout = \"1s\", server_timing = true",
+            ),
+            ("shop", "web.wasm", "routes = [\"/env\"]"),
+        ],
+    );
+    let server = leases.serve(&["--log", "json"]);
+    let (status, answer) = server.get("/");
+    assert_eq!(status, 200, "{answer}");
+    assert!(
+        answer.contains("hello\n") && answer.contains("server-timing: queue;dur="),
+        "{answer}"
+    );
+    assert!(
+        server.get("/env").1.contains("NAME=shop\n"),
+        "the longest route's tenant"
+    );
+    let body = "x".repeat(10_000);
+    let (_, echo) = server.request(&format!(
+        "POST /echo HTTP/1.0\r\nHost: shop.example\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert!(echo.ends_with(&body), "{} bytes", echo.len());
+    assert_eq!(server.get("/trap").0, 502);
+    assert_eq!(server.get("/spin").0, 504);
+    assert_eq!(server.get("/").0, 200);
+    server.signal(Signal::TERM);
+    let (code, _, text) = server.end();
+    assert_eq!(code, Some(0), "{text}");
+    let lines: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let of = |path: &str| {
+        lines
+            .iter()
+            .find(|line| line["path"] == path)
+            .unwrap_or_else(|| panic!("{path} in {text}"))
+    };
+    assert_eq!(
+        (&of("/env")["tenant"], &of("/env")["outcome"]),
+        (&"shop".into(), &"answered".into())
+    );
+    assert_eq!(
+        (&of("/trap")["status"], &of("/trap")["outcome"]),
+        (&502.into(), &"failed".into())
+    );
+    assert_eq!(
+        (&of("/spin")["status"], &of("/spin")["outcome"]),
+        (&504.into(), &"timeout".into())
+    );
+}
+
+#[test]
+fn told_to_end_it_finishes_what_is_under_way_and_reports() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let server = leases.serve(&["--json"]);
+        let address = server.address;
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| server.get("/sleep?ms=800"));
+            thread::sleep(Duration::from_millis(400));
+            server.signal(signal);
+            assert_eq!(slow.join().expect("answered").0, 200);
+        });
+        let (code, out, text) = server.end();
+        assert_eq!(code, Some(0), "{text}");
+        let report: Value = serde_json::from_str(&out).expect("a report");
+        assert_eq!(
+            report["serving"]["tenants"]["shop"]["requests"]["answered"],
+            1
+        );
+        assert_eq!(report["tenants"][0]["state"], "killed");
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    let server = leases.serve(&["--grace", "60s"]);
+    let mut stream = TcpStream::connect(server.address).expect("connected");
+    stream
+        .write_all(b"GET /sleep?ms=20000 HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("written");
+    thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    server.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(200));
+    server.signal(Signal::TERM);
+    let (code, _, text) = server.end();
+    assert_eq!(code, Some(1), "a request was given up: {text}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_tenant_that_fails_is_started_again_after_pauses_that_grow() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    let path = leases.0.path();
+    let traps = "(module (memory (export \"memory\") 1) (func (export \"_start\") unreachable))";
+    fs::write(path.join("traps.wat"), traps).expect("written");
+    let mut text = fs::read_to_string(path.join("leases.toml")).expect("read");
+    for (name, restart) in [("again", "on-failure"), ("once", "never")] {
+        text += &format!(
+            "[tenant.{name}]\ncomponent = \"traps.wat\"\nreclaim = {{ budget = \"50ms\" }}\nrestart = {restart:?}\n"
+        );
+    }
+    fs::write(path.join("leases.toml"), text).expect("written");
+    let output = leases
+        .command("serve", &["--for", "1s", "--json"])
+        .output()
+        .expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "tenants failed: {error}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let restarts = |name: &str| report["serving"]["tenants"][name]["restarts"].as_u64();
+    // After 100, 300 and 700 ms.
+    assert!(matches!(restarts("again"), Some(2..=3)), "{report}");
+    assert_eq!((restarts("once"), restarts("shop")), (Some(0), Some(0)));
+    assert!(
+        error.contains("tenant.again: trapped; started again in 0.1 s"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_named_before_anything_starts() {
+    let route = "routes = [\"/*\"]";
+    let twice = Leases::new("", &[("a", "web.wasm", route), ("b", "web.wasm", route)]);
+    twice.refuses(
+        "serve",
+        78,
+        &[
+            "tenant.b.http.routes[0]: found \"/*\"",
+            "tenant.a has this one",
+        ],
+    );
+    let tls = Leases::new(
+        "tls = { certificate = \"none.pem\", key = \"none.key\" }",
+        &[("a", "web.wasm", route)],
+    );
+    tls.refuses(
+        "serve",
+        66,
+        &["listener.main.tls: cannot read ", "none.pem"],
+    );
+    let fresh = Leases::new(
+        "",
+        &[("a", "web.wasm", "routes = [\"/*\"], fresh = \"tenant\"")],
+    );
+    fresh.refuses("serve", 78, &["tenant.a.http.fresh: found \"tenant\""]);
+    let command = Leases::new("", &[("a", "hello-p2.wasm", route)]);
+    command.refuses("serve", 65, &["tenant.a: "]);
+    let other = Leases::new("", &[("a", "web.wasm", route)]);
+    other.refuses("up", 78, &["tenant.a.http: only `leasehold serve`"]);
+}
+
+#[test]
+fn a_confined_server_needs_no_system_call_that_is_on_no_list() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    let server = leases.serve(&["--confinement", "trap"]);
+    for path in ["/", "/big?bytes=300000", "/trap"] {
+        server.get(path);
+    }
+    server.signal(Signal::TERM);
+    let (code, _, text) = server.end();
+    assert_eq!(code, Some(0), "{text}");
+}

@@ -1,0 +1,116 @@
+//! The exchanges that wait for one tenant.
+
+use crate::guest::GuestHalf;
+use leasehold_crossing::{Queue, Rejected};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+
+/// Why an exchange was not taken into a [`Lane`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// As many exchanges as may are waiting for the tenant.
+    #[error("too many requests wait for the tenant")]
+    Full,
+    /// The tenant is over.
+    #[error("the tenant is not running")]
+    Closed,
+}
+
+/// The exchanges that wait for one tenant, at most a given number, which the I/O thread and the
+/// cell share.
+///
+/// The cell's thread takes exchanges out and never waits for a thread that offers one.
+pub struct Lane {
+    waiting: Queue<GuestHalf>,
+    /// The tenant's waker. The I/O thread locks it when it offers an exchange, and the cell only
+    /// when a tenant begins to serve.
+    waker: Mutex<Option<Waker>>,
+    /// Processor time of the I/O thread on the tenant's behalf that was not taken yet, ns.
+    charged: AtomicU64,
+}
+
+impl Lane {
+    /// A lane in which at most `most` exchanges wait, at least 1.
+    pub fn new(most: usize) -> Self {
+        Self {
+            waiting: Queue::new(most),
+            waker: Mutex::new(None),
+            charged: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts an exchange at the end and wakes the tenant; gives it back if it is not taken. O(1).
+    /// An exchange that is offered while the lane is being closed fails, as if it had waited.
+    pub fn offer(&self, exchange: GuestHalf) -> Result<(), (GuestHalf, NotTaken)> {
+        self.waiting.put(exchange).map_err(|(exchange, rejected)| {
+            let why = match rejected {
+                Rejected::Full => NotTaken::Full,
+                Rejected::Closed => NotTaken::Closed,
+            };
+            (exchange, why)
+        })?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Takes the exchange that waits for longest; it may have been abandoned. O(1).
+    pub fn take(&self) -> Option<GuestHalf> {
+        let exchange = self.waiting.take()?;
+        exchange.taken();
+        Some(exchange)
+    }
+
+    /// How many exchanges wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether no exchange waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The tenant is over: what waits fails with [`Failure::Ended`], and nothing is taken any more.
+    /// O(n) in what waits.
+    ///
+    /// [`Failure::Ended`]: crate::Failure::Ended
+    pub fn close(&self) {
+        self.waiting.close();
+    }
+
+    /// Whether the lane was closed.
+    pub fn is_closed(&self) -> bool {
+        self.waiting.is_closed()
+    }
+
+    /// Sets the tenant's waker, which every later [`Lane::offer`] wakes, and so does this call if an
+    /// exchange waits already. A waker that was set before is replaced.
+    pub fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        if !self.is_empty() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn wake(&self) {
+        let waker = self
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Adds processor time that the I/O thread used on the tenant's behalf, ns.
+    pub fn charge(&self, ns: u64) {
+        self.charged.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Processor time of the I/O thread since the last call, ns.
+    pub fn take_charged(&self) -> u64 {
+        self.charged.swap(0, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,71 @@
+//! An exchange of HTTP between an I/O thread and a cell: one request and its response.
+//!
+//! The I/O thread speaks HTTP with clients; a guest on the cell's thread answers. The two are kept
+//! apart as if they were two processes: only plain bytes cross, and this crate knows neither an
+//! HTTP library nor a wasm engine.
+//!
+//! Principles:
+//!
+//! 1. **Bounded before it is queued**: [`ExchangeLimits::held_bytes`] is the most host memory that
+//!    an exchange ever holds. Heads are [`Fields`] with a limit; a body crosses in a ring.
+//! 2. **Neither side waits for the other.** What is not there yet is polled with a waker, one for
+//!    each side of each direction.
+//! 3. **Each side learns how the other ended**: a [`ClientHalf`] that is dropped abandons the
+//!    exchange, and a [`GuestHalf`] that is dropped before it finished fails it.
+//! 4. **Little is freed at once.** A head is a few allocations, a body at most one for each 4 KiB
+//!    of its window that it used; the half that is dropped last frees them.
+//!
+//! ```
+//! use leasehold_exchange::{ExchangeLimits, Fields, Lane, Read, RequestHead, ResponseHead, Scheme, exchange};
+//! use std::task::{Context, Poll, Waker};
+//!
+//! let limits = ExchangeLimits::default();
+//! let head = RequestHead {
+//!     method: "GET".into(),
+//!     scheme: Scheme::Http,
+//!     authority: "shop.example".into(),
+//!     path_with_query: "/".into(),
+//!     fields: Fields::new(limits.head_bytes),
+//! };
+//! let lane = Lane::new(16);
+//! let (mut client, guest) = exchange(limits, head, 1);
+//! client.finish_body(None);
+//! lane.offer(guest).unwrap();
+//!
+//! // On the cell's thread:
+//! let mut guest = lane.take().unwrap();
+//! assert_eq!(guest.request().path_with_query, "/");
+//! assert_eq!(guest.read(&mut [0; 16]), Read::End);
+//! guest.respond(ResponseHead { status: 200, fields: Fields::new(limits.head_bytes) }).unwrap();
+//! assert_eq!(guest.write(b"hello"), 5);
+//! guest.finish(None);
+//!
+//! // On the I/O thread:
+//! let mut context = Context::from_waker(Waker::noop());
+//! let Poll::Ready(Ok(head)) = client.poll_response(&mut context) else { panic!() };
+//! assert_eq!(head.status, 200);
+//! assert_eq!(client.poll_read(&mut context, 16), Poll::Ready(Ok(Some(b"hello".to_vec()))));
+//! assert_eq!(client.poll_read(&mut context, 16), Poll::Ready(Ok(None)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod failure;
+mod fields;
+mod guest;
+mod head;
+mod lane;
+mod limits;
+mod shared;
+mod timing;
+
+pub use client::{ClientHalf, Closed};
+pub use failure::Failure;
+pub use fields::{FIELD_BYTES, Fields, TooLong};
+pub use guest::{GuestHalf, Read, Responded};
+pub use head::{RequestHead, ResponseHead, Scheme};
+pub use lane::{Lane, NotTaken};
+pub use limits::ExchangeLimits;
+pub use shared::exchange;
+pub use timing::Timing;

@@ -1,0 +1,253 @@
+//! The body of a response, and the traffic of an exchange behind it.
+
+use crate::access::Outcome;
+use crate::connection::Ongoing;
+use crate::{reply, request};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use leasehold_exchange::{ClientHalf, ExchangeLimits, Failure, ResponseHead};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::time::Sleep;
+
+/// The most bytes of a body that are taken from a ring in one step.
+const STEP: usize = 32 * 1024;
+
+/// The body of a request that is being received.
+struct Upload {
+    incoming: Incoming,
+    /// What was received and has found no room yet.
+    chunk: Bytes,
+}
+
+/// An exchange and the client's body on its way to it.
+pub(crate) struct Traffic {
+    client: ClientHalf,
+    limits: ExchangeLimits,
+    upload: Option<Upload>,
+    /// The time of the request; the exchange is abandoned at its end.
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Traffic {
+    pub(crate) fn new(
+        mut client: ClientHalf,
+        limits: ExchangeLimits,
+        incoming: Incoming,
+        deadline: Sleep,
+    ) -> Self {
+        let upload = match incoming.is_end_stream() {
+            true => {
+                client.finish_body(None);
+                None
+            }
+            false => Some(Upload {
+                incoming,
+                chunk: Bytes::new(),
+            }),
+        };
+        Self {
+            client,
+            limits,
+            upload,
+            deadline: Box::pin(deadline),
+        }
+    }
+
+    pub(crate) const fn client(&self) -> &ClientHalf {
+        &self.client
+    }
+
+    /// The head of the response, while the request's body is received.
+    pub(crate) fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<&ResponseHead, Failure>> {
+        if self.deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(Failure::Deadline));
+        }
+        self.poll_upload(context);
+        self.client.poll_response(context)
+    }
+
+    /// Moves what the client sent to the guest, as far as there is room.
+    fn poll_upload(&mut self, context: &mut Context<'_>) {
+        while let Some(upload) = &mut self.upload {
+            if !upload.chunk.is_empty() {
+                match self.client.poll_write(context, &upload.chunk) {
+                    Poll::Ready(Ok(written)) => drop(upload.chunk.split_to(written)),
+                    // The guest needs no more of it.
+                    Poll::Ready(Err(_)) => self.upload = None,
+                    Poll::Pending => return,
+                }
+                continue;
+            }
+            match Pin::new(&mut upload.incoming).poll_frame(context) {
+                Poll::Pending => return,
+                Poll::Ready(None) => {
+                    self.client.finish_body(None);
+                    self.upload = None;
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    self.client.fail_body();
+                    self.upload = None;
+                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => upload.chunk = data,
+                    Err(frame) => {
+                        let trailers = frame
+                            .trailers_ref()
+                            .map(|it| request::trailers(it, self.limits));
+                        match trailers {
+                            Some(None) => self.client.fail_body(),
+                            other => self.client.finish_body(other.flatten()),
+                        }
+                        self.upload = None;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Why the body of a response was cut off: its connection or stream is reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Cut {
+    /// The guest failed, or its time was over.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// The trailers are no HTTP.
+    #[error("the trailers are no HTTP")]
+    Trailers,
+}
+
+/// The body of a response.
+pub(crate) enum ResponseBody {
+    /// One of the front itself.
+    Text(
+        Bytes,
+        #[expect(dead_code, reason = "its end is the end of the request")] Box<Ongoing>,
+    ),
+    /// One of a guest.
+    Exchange(Box<ExchangeBody>),
+}
+
+/// The body of a guest's response.
+pub(crate) struct ExchangeBody {
+    traffic: Traffic,
+    ongoing: Ongoing,
+    /// The end was given out, trailers included.
+    over: bool,
+}
+
+impl ResponseBody {
+    pub(crate) fn of(traffic: Traffic, mut ongoing: Ongoing) -> Self {
+        // Without a body that is to be read, nothing else says that it was answered.
+        let over = traffic.client.remaining() == Some(0) && traffic.client.trailers().is_none();
+        if over {
+            ongoing.ended(Outcome::Answered, None);
+        }
+        ongoing.record.timing = Some(traffic.client.timing());
+        Self::Exchange(Box::new(ExchangeBody {
+            traffic,
+            ongoing,
+            over,
+        }))
+    }
+}
+
+impl ExchangeBody {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if self.traffic.deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(self.cut(Failure::Deadline.into()))));
+        }
+        self.traffic.poll_upload(context);
+        let read = ready!(self.traffic.client.poll_read(context, STEP));
+        self.ongoing.record.timing = Some(self.traffic.client.timing());
+        match read {
+            Ok(Some(bytes)) => {
+                self.ongoing.record.bytes += bytes.len() as u64;
+                if self.is_over() {
+                    self.finish();
+                }
+                Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+            }
+            Ok(None) => {
+                let trailers = self.traffic.client.trailers().map(reply::headers);
+                match trailers {
+                    Some(None) => Poll::Ready(Some(Err(self.cut(Cut::Trailers)))),
+                    trailers => {
+                        self.finish();
+                        Poll::Ready(
+                            trailers
+                                .flatten()
+                                .map(|trailers| Ok(Frame::trailers(trailers))),
+                        )
+                    }
+                }
+            }
+            Err(failure) => Poll::Ready(Some(Err(self.cut(failure.into())))),
+        }
+    }
+
+    /// Whether nothing is left, not even trailers.
+    fn is_over(&self) -> bool {
+        self.traffic.client.remaining() == Some(0) && self.traffic.client.trailers().is_none()
+    }
+
+    fn finish(&mut self) {
+        self.over = true;
+        self.ongoing.ended(Outcome::Answered, None);
+    }
+
+    fn cut(&mut self, cut: Cut) -> Cut {
+        self.over = true;
+        let (outcome, failure) = match cut {
+            Cut::Failure(Failure::Deadline) => (Outcome::Timeout, Some(Failure::Deadline)),
+            Cut::Failure(failure) => (Outcome::Failed, Some(failure)),
+            Cut::Trailers => (Outcome::Failed, None),
+        };
+        self.ongoing.ended(outcome, failure);
+        cut
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        match self.get_mut() {
+            Self::Text(text, _) => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+            Self::Exchange(body) => body.poll(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Text(text, _) => text.is_empty(),
+            Self::Exchange(body) => body.over,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let exact = match self {
+            Self::Text(text, _) => Some(text.len()),
+            Self::Exchange(body) if body.over => Some(0),
+            // Trailers need a body whose length is not stated.
+            Self::Exchange(body) if body.traffic.client.trailers().is_some() => None,
+            Self::Exchange(body) => body.traffic.client.remaining(),
+        };
+        exact.map_or_else(SizeHint::new, |exact| SizeHint::with_exact(exact as u64))
+    }
+}

@@ -1,0 +1,337 @@
+//! A connection: how long it may last, and the requests that are under way on it.
+
+use crate::access::{Outcome, Record};
+use crate::listening::{Log, Phase, Served};
+use crate::meter::LocalExecutor;
+use crate::service;
+use crate::site::Site;
+use crate::sources::Admitted;
+use http::Version;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use leasehold_exchange::Failure;
+use pin_project_lite::pin_project;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// How long after its deadline a request may still be under way, because its client does not read:
+/// the connection is then closed.
+const OVERDUE: Duration = Duration::from_millis(500);
+/// Requests at a time on one connection of HTTP/2.
+const STREAMS: u32 = 128;
+/// The flow-control window of an HTTP/2 stream and of a connection, bytes.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// The least buffer of a connection that its library accepts, bytes.
+const LEAST_BUFFER: usize = 8192;
+
+/// The state of a connection.
+pub(crate) struct Connection {
+    remote: SocketAddr,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    /// It was accepted, or its last request was over, at this time.
+    quiet_since: Cell<Instant>,
+    /// The first bytes since then.
+    bytes_since: Cell<Option<Instant>>,
+    has_served: Cell<bool>,
+    is_http2: Cell<bool>,
+    /// The requests that are under way, and their deadlines.
+    requests: RefCell<BTreeMap<u64, Option<Instant>>>,
+}
+
+impl Connection {
+    fn new(remote: SocketAddr, served: &Served) -> Rc<Self> {
+        Rc::new(Self {
+            remote,
+            header_timeout: served.header_timeout(),
+            idle_timeout: served.idle_timeout(),
+            quiet_since: Cell::new(Instant::now()),
+            bytes_since: Cell::new(None),
+            has_served: Cell::new(false),
+            is_http2: Cell::new(false),
+            requests: RefCell::default(),
+        })
+    }
+
+    pub(crate) const fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// When it is closed, if nothing changes. `None` while the requests that are under way have not
+    /// reached a tenant.
+    fn deadline(&self) -> Option<Instant> {
+        let requests = self.requests.borrow();
+        if !requests.is_empty() {
+            return requests.values().flatten().min().map(|due| *due + OVERDUE);
+        }
+        let quiet = self.quiet_since.get();
+        Some(match self.bytes_since.get() {
+            _ if !self.has_served.get() => quiet + self.header_timeout,
+            // Frames of HTTP/2 may be about the connection only.
+            Some(begun) if !self.is_http2.get() => begun + self.header_timeout,
+            _ => quiet + self.idle_timeout,
+        })
+    }
+
+    fn received(&self) {
+        if self.bytes_since.get().is_none() && self.requests.borrow().is_empty() {
+            self.bytes_since.set(Some(Instant::now()));
+        }
+    }
+
+    fn begin(&self, id: u64, version: Version) {
+        self.has_served.set(true);
+        self.is_http2.set(version == Version::HTTP_2);
+        self.requests.borrow_mut().insert(id, None);
+    }
+
+    fn end(&self, id: u64) {
+        let mut requests = self.requests.borrow_mut();
+        requests.remove(&id);
+        if requests.is_empty() {
+            self.quiet_since.set(Instant::now());
+            self.bytes_since.set(None);
+        }
+    }
+}
+
+/// A request that is under way. Dropping it writes its record.
+pub(crate) struct Ongoing {
+    connection: Rc<Connection>,
+    site: Option<Arc<Site>>,
+    log: Option<Log>,
+    began: Instant,
+    pub(crate) record: Record,
+}
+
+impl Ongoing {
+    pub(crate) fn begin(
+        connection: Rc<Connection>,
+        log: Option<Log>,
+        record: Record,
+        version: Version,
+    ) -> Self {
+        connection.begin(record.id, version);
+        Self {
+            connection,
+            site: None,
+            log,
+            began: Instant::now(),
+            record,
+        }
+    }
+
+    /// It is for this tenant.
+    pub(crate) fn routed(&mut self, site: &Arc<Site>) {
+        self.record.tenant = Some(site.name().to_owned());
+        self.site = Some(site.clone());
+    }
+
+    pub(crate) fn site(&self) -> Option<&Site> {
+        self.site.as_deref()
+    }
+
+    /// It has to be over by then.
+    pub(crate) fn due(&self, at: Instant) {
+        let mut requests = self.connection.requests.borrow_mut();
+        requests.insert(self.record.id, Some(at));
+    }
+
+    /// How it ended. Until then, its client is said to have gone.
+    pub(crate) fn ended(&mut self, outcome: Outcome, failure: Option<Failure>) {
+        self.record.outcome = outcome;
+        self.record.failure = failure;
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        self.record.elapsed = self.began.elapsed();
+        self.connection.end(self.record.id);
+        if let Some(site) = &self.site {
+            site.count(self.record.outcome);
+        }
+        if let Some(log) = &self.log {
+            log(&self.record);
+        }
+    }
+}
+
+/// Serves a connection to its end. Its place among the connections is given back then.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    remote: SocketAddr,
+    served: Rc<Served>,
+    phase: watch::Receiver<Phase>,
+    _admitted: Admitted,
+) {
+    let _ = stream.set_nodelay(true);
+    let connection = Connection::new(remote, &served);
+    let stream = Observed {
+        stream,
+        connection: connection.clone(),
+    };
+    let Some(tls) = served.tls() else {
+        return speak(stream, connection, served, phase).await;
+    };
+    let handshake = tokio::time::timeout(served.header_timeout(), tls.accept(stream));
+    let mut ending = phase.clone();
+    tokio::select! {
+        biased;
+        accepted = handshake => if let Ok(Ok(stream)) = accepted {
+            speak(stream, connection, served, phase).await;
+        },
+        _ = ending.wait_for(|phase| *phase != Phase::Serving) => {}
+    }
+}
+
+/// Speaks HTTP on a connection until it ends, its time is over, or the front ends.
+async fn speak<S>(
+    stream: S,
+    connection: Rc<Connection>,
+    served: Rc<Served>,
+    mut phase: watch::Receiver<Phase>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let builder = builder(&served);
+    let state = connection.clone();
+    let service =
+        service_fn(move |request| service::answer(served.clone(), state.clone(), request));
+    let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut armed = connection.deadline().unwrap_or_else(Instant::now);
+    let mut timer = pin!(tokio::time::sleep_until(armed.into()));
+    let mut drains = false;
+    loop {
+        let mut changed = Box::pin(phase.changed());
+        let stepped = poll_fn(|context| {
+            if http.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Over);
+            }
+            if changed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Phase);
+            }
+            let deadline = connection.deadline();
+            if let Some(earlier) = deadline.filter(|deadline| *deadline < armed) {
+                armed = earlier;
+                timer.as_mut().reset(armed.into());
+            }
+            while timer.as_mut().poll(context).is_ready() {
+                let now = Instant::now();
+                match connection.deadline() {
+                    Some(deadline) if deadline <= now => return Poll::Ready(Step::Over),
+                    Some(deadline) => armed = deadline,
+                    None => armed = now + OVERDUE,
+                }
+                timer.as_mut().reset(armed.into());
+            }
+            Poll::Pending
+        })
+        .await;
+        drop(changed);
+        match stepped {
+            Step::Over => return,
+            Step::Phase => match *phase.borrow_and_update() {
+                Phase::Held | Phase::Serving => {}
+                Phase::Draining if drains => {}
+                Phase::Draining => {
+                    drains = true;
+                    http.as_mut().graceful_shutdown();
+                }
+                Phase::Ended => return,
+            },
+        }
+    }
+}
+
+enum Step {
+    Over,
+    Phase,
+}
+
+fn builder(served: &Served) -> Builder<LocalExecutor> {
+    let mut builder = Builder::new(LocalExecutor);
+    let head = served.head_bytes();
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // The connection has a time of its own, which ends no request that is waited for.
+        .header_read_timeout(None)
+        .max_buf_size((head as usize).max(LEAST_BUFFER))
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(head)
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_WINDOW as usize);
+    builder
+}
+
+pin_project! {
+    /// A stream whose first bytes of a request are seen.
+    struct Observed {
+        #[pin]
+        stream: TcpStream,
+        connection: Rc<Connection>,
+    }
+}
+
+impl AsyncRead for Observed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.project();
+        let before = buffer.filled().len();
+        let result = this.stream.poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            this.connection.received();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Observed {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.project().stream.poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.project().stream.poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

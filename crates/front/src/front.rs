@@ -1,0 +1,232 @@
+//! The I/O thread of a front.
+
+use crate::error::FrontError;
+use crate::listening::{Listening, Log, Phase, Served, Sockets, accept};
+use crate::routes::Routes;
+use crate::site::Site;
+use crate::sources::Sources;
+use leasehold_lease::Http;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How often a front that drains looks whether its connections are over.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long abandoned connections are waited for.
+const LAST: Duration = Duration::from_secs(1);
+
+/// How a front is started.
+#[derive(Default)]
+pub struct Options {
+    /// The cell's core, which the thread keeps off where it may run on another.
+    pub core: Option<usize>,
+    /// What is called with the record of each request, on the I/O thread: it must not block.
+    pub log: Option<Log>,
+    /// What the thread does before it serves: confine itself, for instance.
+    pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+}
+
+/// How a front ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections whose requests were abandoned.
+    pub abandoned: usize,
+}
+
+/// A front: one I/O thread that serves all listeners. Dropping it abandons what is under way.
+pub struct Front {
+    phase: watch::Sender<Phase>,
+    /// When what is under way is abandoned.
+    until: Arc<Mutex<Option<Instant>>>,
+    listening: Vec<Listening>,
+    thread: Option<JoinHandle<Drained>>,
+}
+
+impl Front {
+    /// Starts the thread that will serve these tenants on these sockets, from [`Front::serve`] on.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(
+        sockets: Sockets,
+        sites: &[(Arc<Site>, Http)],
+        options: Options,
+    ) -> Result<Self, FrontError> {
+        let (phase, receiver) = watch::channel(Phase::Held);
+        let until = Arc::new(Mutex::new(None));
+        let listening = sockets.listening();
+        let (started, starting) = mpsc::channel();
+        let thread = {
+            let (until, sites) = (until.clone(), sites.to_vec());
+            let run = move || {
+                let (runtime, log) = match begin(options) {
+                    Ok(begun) => {
+                        let _ = started.send(Ok(()));
+                        begun
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                        return Drained { abandoned: 0 };
+                    }
+                };
+                let local = tokio::task::LocalSet::new();
+                local.block_on(&runtime, serve(sockets, &sites, log, receiver, &until))
+            };
+            let builder = std::thread::Builder::new().name("leasehold-front".to_owned());
+            builder.spawn(run).map_err(FrontError::Thread)?
+        };
+        let gone = || Err(io::Error::other("the thread ended"));
+        starting
+            .recv()
+            .unwrap_or_else(|_| gone())
+            .map_err(FrontError::Thread)?;
+        Ok(Self {
+            phase,
+            until,
+            listening,
+            thread: Some(thread),
+        })
+    }
+
+    /// Accepts connections from now on.
+    pub fn serve(&self) {
+        self.phase.send_if_modified(|phase| {
+            let held = *phase == Phase::Held;
+            if held {
+                *phase = Phase::Serving;
+            }
+            held
+        });
+    }
+
+    /// The listeners and their addresses.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
+    }
+
+    /// Accepts no connection from now on, finishes the requests that are under way, and abandons
+    /// those that are not over after `grace`. Does not wait.
+    pub fn drain(&self, grace: Duration) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + grace);
+        drop(until);
+        self.phase.send_if_modified(|phase| {
+            let drains = matches!(phase, Phase::Held | Phase::Serving);
+            if drains {
+                *phase = Phase::Draining;
+            }
+            drains
+        });
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until it has drained.
+    pub fn wait(mut self) -> Drained {
+        self.join()
+    }
+
+    fn join(&mut self) -> Drained {
+        let drained = self.thread.take().and_then(|thread| thread.join().ok());
+        drained.unwrap_or(Drained { abandoned: 0 })
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.drain(Duration::ZERO);
+        self.join();
+    }
+}
+
+/// What the thread does before it serves.
+fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Option<Log>)> {
+    if let Some(core) = options.core {
+        let mut others = sched_getaffinity(None)?;
+        others.unset(core);
+        if others.count() > 0 {
+            sched_setaffinity(None, &others)?;
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    if let Some(begin) = options.begin {
+        begin()?;
+    }
+    Ok((runtime, options.log))
+}
+
+async fn serve(
+    sockets: Sockets,
+    sites: &[(Arc<Site>, Http)],
+    log: Option<Log>,
+    mut phase: watch::Receiver<Phase>,
+    until: &Mutex<Option<Instant>>,
+) -> Drained {
+    // A sender that has gone says the end.
+    let held = phase.wait_for(|phase| *phase != Phase::Held).await;
+    if held.is_err() {
+        return Drained { abandoned: 0 };
+    }
+    drop(held);
+    let open = Rc::new(Cell::new(0));
+    let ids = Rc::new(Cell::new(0));
+    // The receivers of the connections: the last phase is sent from here.
+    let (connections, of_connections) = watch::channel(Phase::Serving);
+    for socket in sockets.0 {
+        let mut routes = Routes::default();
+        let mut head_bytes = 0;
+        for (site, http) in sites {
+            if http.listeners.contains(&socket.listener.name) {
+                head_bytes = head_bytes.max(site.limits().head_bytes);
+                http.routes.iter().for_each(|route| routes.add(route, site));
+            }
+        }
+        let served = Served::new(
+            &socket,
+            routes,
+            head_bytes.max(8192),
+            log.clone(),
+            ids.clone(),
+        );
+        let sources = Sources::new(socket.listener.connections, socket.listener.per_source);
+        let Ok(socket) = tokio::net::TcpListener::from_std(socket.socket) else {
+            continue;
+        };
+        let accepting = accept(
+            socket,
+            served,
+            sources,
+            open.clone(),
+            of_connections.clone(),
+        );
+        tokio::task::spawn_local(accepting);
+    }
+    // A sender that has gone says the same.
+    let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+    connections.send_replace(Phase::Draining);
+    let end = || {
+        let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.unwrap_or_else(Instant::now)
+    };
+    tokio::task::yield_now().await;
+    while open.get() > 0 && Instant::now() < end() {
+        tokio::time::sleep(LOOK).await;
+    }
+    let abandoned = open.get();
+    connections.send_replace(Phase::Ended);
+    let last = Instant::now() + LAST;
+    while open.get() > 0 && Instant::now() < last {
+        tokio::time::sleep(LOOK).await;
+    }
+    Drained { abandoned }
+}

@@ -1,0 +1,34 @@
+//! The front of a node: HTTP over sockets on one I/O thread, and exchanges to a cell.
+//!
+//! Principles:
+//!
+//! 1. **One thread, and never the cell's core** where there is another.
+//! 2. **A client gets no further than its limits.** Connections are counted for each listener and
+//!    each source; a head, a handshake, a request and an idle connection each have a time.
+//! 3. **A request that cannot be queued costs the cell nothing.** It is answered here.
+//! 4. **The tenant pays.** The processor time of a connection is charged to the tenant that it is
+//!    for.
+//! 5. **A response is whole, or its connection is reset.** No failure looks like an end.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod body;
+mod connection;
+mod error;
+mod front;
+mod listening;
+mod meter;
+mod reply;
+mod request;
+mod routes;
+mod service;
+mod site;
+mod sources;
+mod tls;
+
+pub use access::{Outcome, Record};
+pub use error::FrontError;
+pub use front::{Drained, Front, Options};
+pub use listening::{Listening, Sockets};
+pub use site::{Counts, Site};

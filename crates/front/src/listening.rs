@@ -1,0 +1,216 @@
+//! Listeners: their sockets, made before the process is confined, and what is served on each.
+
+use crate::access::Record;
+use crate::connection;
+use crate::error::FrontError;
+use crate::meter::Metered;
+use crate::routes::Routes;
+use crate::sources::Sources;
+use crate::tls;
+use leasehold_exchange::Scheme;
+use leasehold_lease::Listener;
+use std::cell::Cell;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+/// How long no connection is accepted after the system had no resources for one.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is called with each record.
+pub(crate) type Log = Arc<dyn Fn(&Record) + Send + Sync>;
+
+/// How far a front is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No connection is accepted yet: clients wait in the sockets' queues.
+    Held,
+    Serving,
+    /// No connection is accepted, and what is under way is finished.
+    Draining,
+    /// What is under way is abandoned.
+    Ended,
+}
+
+/// The sockets of all listeners, with their certificates.
+pub struct Sockets(pub(crate) Vec<Socket>);
+
+pub(crate) struct Socket {
+    pub(crate) listener: Listener,
+    pub(crate) socket: TcpListener,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// A listener and the address that it got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    /// Its name.
+    pub name: String,
+    /// Its address; where the lease file has port 0, with the port that the system chose.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl Sockets {
+    /// Reads the certificates and opens the sockets. Nothing is accepted yet.
+    ///
+    /// # Errors
+    /// When a certificate cannot be used, or an address cannot be listened on.
+    pub fn open(listeners: &[Listener]) -> Result<Self, FrontError> {
+        // All files are read before the first socket is there.
+        let configurations: Vec<_> = listeners
+            .iter()
+            .map(tls::configuration)
+            .collect::<Result<_, _>>()?;
+        let open = |(listener, tls): (&Listener, Option<Arc<rustls::ServerConfig>>)| {
+            let socket = TcpListener::bind(listener.address)
+                .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+                .map_err(|source| FrontError::Address {
+                    listener: listener.name.clone(),
+                    address: listener.address,
+                    source,
+                })?;
+            Ok(Socket {
+                listener: listener.clone(),
+                socket,
+                tls,
+            })
+        };
+        let sockets = listeners.iter().zip(configurations).map(open);
+        Ok(Self(sockets.collect::<Result<_, _>>()?))
+    }
+
+    /// The listeners, in the order of the file.
+    pub fn listening(&self) -> Vec<Listening> {
+        let listening = |socket: &Socket| Listening {
+            name: socket.listener.name.clone(),
+            address: socket
+                .socket
+                .local_addr()
+                .unwrap_or(socket.listener.address),
+            tls: socket.tls.is_some(),
+        };
+        self.0.iter().map(listening).collect()
+    }
+}
+
+/// What is served on one listener.
+pub(crate) struct Served {
+    name: Arc<str>,
+    routes: Routes,
+    tls: Option<TlsAcceptor>,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    /// The largest head that any of its tenants takes.
+    head_bytes: u32,
+    log: Option<Log>,
+    ids: Rc<Cell<u64>>,
+}
+
+impl Served {
+    pub(crate) fn new(
+        socket: &Socket,
+        routes: Routes,
+        head_bytes: u32,
+        log: Option<Log>,
+        ids: Rc<Cell<u64>>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            name: socket.listener.name.as_str().into(),
+            routes,
+            tls: socket.tls.clone().map(TlsAcceptor::from),
+            header_timeout: socket.listener.header_timeout.into(),
+            idle_timeout: socket.listener.idle_timeout.into(),
+            head_bytes,
+            log,
+            ids,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) const fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    pub(crate) const fn tls(&self) -> Option<&TlsAcceptor> {
+        self.tls.as_ref()
+    }
+
+    pub(crate) const fn scheme(&self) -> Scheme {
+        match self.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        }
+    }
+
+    pub(crate) const fn header_timeout(&self) -> Duration {
+        self.header_timeout
+    }
+
+    pub(crate) const fn idle_timeout(&self) -> Duration {
+        self.idle_timeout
+    }
+
+    pub(crate) const fn head_bytes(&self) -> u32 {
+        self.head_bytes
+    }
+
+    pub(crate) fn log(&self) -> Option<Log> {
+        self.log.clone()
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
+}
+
+/// Accepts connections until the front drains. `open` counts those that are open, over all
+/// listeners.
+pub(crate) async fn accept(
+    socket: tokio::net::TcpListener,
+    served: Rc<Served>,
+    sources: Rc<Sources>,
+    open: Rc<Cell<usize>>,
+    phase: watch::Receiver<Phase>,
+) {
+    let mut ending = phase.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = ending.wait_for(|phase| *phase != Phase::Serving) => return,
+            accepted = socket.accept() => accepted,
+        };
+        let Ok((stream, remote)) = accepted else {
+            // The client has gone already, or there are no descriptors: others will be closed.
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Some(admitted) = sources.admit(remote.ip()) else {
+            continue;
+        };
+        open.set(open.get() + 1);
+        let counted = Open(open.clone());
+        let connection = connection::serve(stream, remote, served.clone(), phase.clone(), admitted);
+        tokio::task::spawn_local(Metered::new(async move {
+            let _counted = counted;
+            connection.await;
+        }));
+    }
+}
+
+/// A connection that is open.
+struct Open(Rc<Cell<usize>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

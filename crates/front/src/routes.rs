@@ -1,0 +1,138 @@
+//! The table of a listener's routes: the tenant of a host and a path.
+
+use crate::site::Site;
+use leasehold_lease::Route;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The routes of one host, or of all hosts that no route names.
+#[derive(Default)]
+struct Paths {
+    exact: HashMap<String, Arc<Site>>,
+    below: HashMap<String, Arc<Site>>,
+    /// The most segments of a route in `below`.
+    depth: usize,
+}
+
+/// The routes of a listener. A route with a host goes before one without, and then the longest path.
+#[derive(Default)]
+pub(crate) struct Routes {
+    hosts: HashMap<String, Paths>,
+    others: Paths,
+}
+
+impl Routes {
+    pub(crate) fn add(&mut self, route: &Route, site: &Arc<Site>) {
+        let paths = match &route.host {
+            Some(host) => self.hosts.entry(host.clone()).or_default(),
+            None => &mut self.others,
+        };
+        if route.below {
+            paths.depth = paths.depth.max(route.path.matches('/').count());
+            paths.below.insert(route.path.clone(), site.clone());
+        } else {
+            paths.exact.insert(route.path.clone(), site.clone());
+        }
+    }
+
+    /// The tenant for a path without its query. The work is bounded by the routes' segments,
+    /// whatever the path has.
+    pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Site>> {
+        let host = host_of(authority).to_ascii_lowercase();
+        let named = self.hosts.get(&host).and_then(|paths| paths.find(path));
+        named.or_else(|| self.others.find(path))
+    }
+}
+
+impl Paths {
+    fn find(&self, path: &str) -> Option<&Arc<Site>> {
+        if let Some(site) = self.exact.get(path) {
+            return Some(site);
+        }
+        // The ends of the segments: of "/a/b" these are "", "/a" and "/a/b".
+        let ends = path
+            .match_indices('/')
+            .map(|(at, _)| at)
+            .chain([path.len()]);
+        let prefixes: Vec<&str> = ends.take(self.depth + 1).map(|end| &path[..end]).collect();
+        let mut longest_first = prefixes.iter().rev();
+        longest_first.find_map(|prefix| self.below.get(*prefix))
+    }
+}
+
+/// The host of an authority, without the port.
+pub(crate) fn host_of(authority: &str) -> &str {
+    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match authority.rsplit_once(':') {
+        Some((host, after)) if port(after) => host,
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Routes, host_of};
+    use crate::site::Site;
+    use leasehold_lease::LeaseFile;
+    use std::path::Path;
+
+    fn routes() -> Routes {
+        let tenants = [
+            ("any", "\"/*\""),
+            ("shop", "\"shop.example/*\""),
+            ("api", "\"shop.example/api/*\""),
+            ("one", "\"shop.example/api/one\", \"/health\""),
+        ];
+        let tenant = |(name, routes): (&str, &str)| {
+            format!(
+                "[tenant.{name}]\ncomponent = \"a\"\nreclaim.budget = \"1ms\"\nhttp.routes = [{routes}]\n"
+            )
+        };
+        let text: String = tenants.into_iter().map(tenant).collect();
+        let text = format!("[listener.main]\naddress = \"127.0.0.1:0\"\n{text}");
+        let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect("a lease file");
+        let mut routes = Routes::default();
+        for tenant in &file.tenants {
+            let http = tenant.http.as_ref().expect("it answers");
+            let site = Site::new(&tenant.name, http);
+            http.routes
+                .iter()
+                .for_each(|route| routes.add(route, &site));
+        }
+        routes
+    }
+
+    #[test]
+    fn the_host_goes_first_and_then_the_longest_path() {
+        let routes = routes();
+        let rows = [
+            ("shop.example", "/", "shop"),
+            ("SHOP.example:8080", "/x", "shop"),
+            ("shop.example", "/api", "api"),
+            ("shop.example", "/api/two", "api"),
+            ("shop.example", "/apis", "shop"),
+            ("shop.example", "/api/one", "one"),
+            ("shop.example", "/api/one/more", "api"),
+            ("shop.example", "/health", "shop"),
+            ("other.example", "/health", "one"),
+            ("", "/", "any"),
+        ];
+        for (host, path, expected) in rows {
+            let found = routes.find(host, path).map(|site| site.name());
+            assert_eq!(found, Some(expected), "{host}{path}");
+        }
+        assert!(Routes::default().find("a", "/").is_none());
+    }
+
+    #[test]
+    fn an_authority_loses_its_port_only() {
+        for (authority, host) in [
+            ("a:80", "a"),
+            ("a", "a"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+    }
+}

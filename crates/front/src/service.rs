@@ -1,0 +1,120 @@
+//! A request, from its head to the head of its response.
+
+use crate::access::{Outcome, Record};
+use crate::body::{ResponseBody, Traffic};
+use crate::connection::{Connection, Ongoing};
+use crate::listening::Served;
+use crate::meter;
+use crate::reply::{self, Reply};
+use crate::request;
+use http::header::HeaderName;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use leasehold_exchange::{NotTaken, exchange};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Answers a request: by the tenant that a route names, or by itself. Dropping this, or the body of
+/// the response, abandons the exchange.
+pub(crate) async fn answer(
+    served: Rc<Served>,
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    let (parts, incoming) = request.into_parts();
+    let mut ongoing = begin(&served, &connection, &parts);
+    let reply = match respond(&served, &parts, incoming, &mut ongoing).await {
+        Ok((traffic, status, mut headers)) => {
+            let timing = ongoing.site().filter(|site| site.server_timing());
+            if let Some(value) =
+                timing.and_then(|_| reply::server_timing(traffic.client().timing()))
+            {
+                headers.append(SERVER_TIMING, value);
+            }
+            ongoing.record.status = Some(status.as_u16());
+            let mut response = Response::new(ResponseBody::of(traffic, ongoing));
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            return Ok(response);
+        }
+        Err(reply) => reply,
+    };
+    ongoing.record.status = Some(reply.status.as_u16());
+    ongoing.record.bytes = reply.text.len() as u64;
+    let failure = ongoing.record.failure;
+    ongoing.ended(reply.outcome, failure);
+    Ok(reply
+        .response()
+        .map(|text| ResponseBody::Text(text, Box::new(ongoing))))
+}
+
+fn begin(
+    served: &Rc<Served>,
+    connection: &Rc<Connection>,
+    parts: &http::request::Parts,
+) -> Ongoing {
+    let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
+    let record = Record {
+        id: served.next_id(),
+        remote: connection.remote(),
+        listener: served.name().clone(),
+        tenant: None,
+        method: parts.method.as_str().to_owned(),
+        authority: String::new(),
+        path: path[..path.floor_char_boundary(Record::PATH_MOST)].to_owned(),
+        status: None,
+        bytes: 0,
+        elapsed: std::time::Duration::ZERO,
+        timing: None,
+        outcome: Outcome::ClientGone,
+        failure: None,
+    };
+    Ongoing::begin(connection.clone(), served.log(), record, parts.version)
+}
+
+/// The exchange with the head of its response, or what the front answers instead.
+async fn respond(
+    served: &Served,
+    parts: &http::request::Parts,
+    incoming: Incoming,
+    ongoing: &mut Ongoing,
+) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
+    let authority = request::authority(parts).map_err(reply::rejected)?;
+    ongoing.record.authority.clone_from(&authority);
+    let site = served.routes().find(&authority, parts.uri.path());
+    let site = site.ok_or(reply::NO_ROUTE)?;
+    ongoing.routed(site);
+    let head = request::head(parts, served.scheme(), &authority, site.limits())
+        .map_err(reply::rejected)?;
+    let lane = site.lane().ok_or(reply::NOT_RUNNING)?;
+    meter::pays(&lane);
+    let until = Instant::now() + site.timeout();
+    let (client, guest) = exchange(site.limits(), head, ongoing.record.id);
+    lane.offer(guest).map_err(|(_, why)| match why {
+        NotTaken::Full => reply::FULL,
+        NotTaken::Closed => reply::NOT_RUNNING,
+    })?;
+    ongoing.due(until);
+    let deadline = tokio::time::sleep_until(until.into());
+    let mut traffic = Traffic::new(client, site.limits(), incoming, deadline);
+    let head = poll_fn(|context| match traffic.poll_response(context) {
+        Poll::Ready(Ok(head)) => Poll::Ready(Ok(reply::head(head))),
+        Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+    ongoing.record.timing = Some(traffic.client().timing());
+    match head {
+        Ok(Some((status, headers))) => Ok((traffic, status, headers)),
+        Ok(None) => Err(reply::BAD_RESPONSE),
+        Err(failure) => {
+            ongoing.record.failure = Some(failure);
+            Err(reply::failed(failure))
+        }
+    }
+}

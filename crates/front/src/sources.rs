@@ -1,0 +1,115 @@
+//! Connections, counted for a listener and for each source.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// Who opens connections: an IPv4 address, or a /64 of IPv6, which is what one customer has.
+fn source(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address) >> 64 << 64 | 1 << 32,
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    all: u32,
+    sources: HashMap<u128, u32>,
+}
+
+/// The connections of one listener.
+pub(crate) struct Sources {
+    counts: RefCell<Counts>,
+    most: u32,
+    most_per_source: u32,
+}
+
+impl Sources {
+    pub(crate) fn new(most: u32, most_per_source: u32) -> Rc<Self> {
+        Rc::new(Self {
+            counts: RefCell::default(),
+            most,
+            most_per_source,
+        })
+    }
+
+    /// A place for a connection of this address, if there is one.
+    pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Admitted> {
+        let source = source(address);
+        let mut counts = self.counts.borrow_mut();
+        if counts.all >= self.most {
+            return None;
+        }
+        let of_source = counts.sources.entry(source).or_insert(0);
+        // An entry that is full is not empty: none is left behind here.
+        if *of_source >= self.most_per_source {
+            return None;
+        }
+        *of_source += 1;
+        counts.all += 1;
+        Some(Admitted {
+            sources: self.clone(),
+            source,
+        })
+    }
+}
+
+/// The place of a connection; dropping it gives it back.
+pub(crate) struct Admitted {
+    sources: Rc<Sources>,
+    source: u128,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut counts = self.sources.counts.borrow_mut();
+        counts.all -= 1;
+        if let Some(of_source) = counts.sources.get_mut(&self.source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                counts.sources.remove(&self.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sources;
+
+    #[test]
+    fn a_source_and_a_listener_have_no_more_connections_than_they_may() {
+        let sources = Sources::new(3, 2);
+        let admit = |text: &str| sources.admit(text.parse().expect("an address"));
+        let first = admit("10.0.0.1").expect("free");
+        let second = admit("::ffff:10.0.0.1").expect("free");
+        assert!(admit("10.0.0.1").is_none());
+        let third = admit("2001:db8::1").expect("another source");
+        assert!(admit("10.0.0.2").is_none(), "the listener is full");
+        drop((first, third));
+        let _fourth = admit("2001:db8::1").expect("free");
+        let _fifth = admit("10.0.0.1").expect("free");
+        drop(second);
+        assert_eq!(sources.counts.borrow().sources.len(), 2);
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_are_one_source() {
+        let sources = Sources::new(9, 1);
+        let _one = sources
+            .admit("2001:db8::1".parse().expect("an address"))
+            .expect("free");
+        assert!(
+            sources
+                .admit("2001:db8::2".parse().expect("an address"))
+                .is_none()
+        );
+        assert!(
+            sources
+                .admit("2001:db8:0:1::2".parse().expect("an address"))
+                .is_some()
+        );
+    }
+}

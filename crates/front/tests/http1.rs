@@ -1,0 +1,378 @@
+//! HTTP/1.1 over real sockets: what clients get, and what hostile ones do not.
+
+mod support;
+
+use leasehold_front::Outcome;
+use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Client, Node, SOON, lease, wait_for};
+
+#[test]
+fn a_request_is_answered_by_the_tenant_of_its_route_and_logged() {
+    let node = Node::start(&lease("", "server_timing = true"));
+    let mut client = node.connect();
+    for _ in 0..3 {
+        let response = client.get("/hello?a=b");
+        assert_eq!((response.status, response.text()), (200, "hello"));
+        assert!(response.head.contains("x-tenant: guest"));
+        assert!(
+            response.head.contains("server-timing: queue;dur="),
+            "{}",
+            response.head
+        );
+        assert!(
+            response.head.contains("guest;dur=1.500"),
+            "{}",
+            response.head
+        );
+        assert!(
+            !response.head.contains("connection: close"),
+            "it is the front's to say"
+        );
+    }
+    let record = node.ended(Outcome::Answered);
+    assert_eq!(
+        (record.tenant.as_deref(), record.status, record.bytes),
+        (Some("shop"), Some(200), 5)
+    );
+    assert_eq!(
+        (record.method.as_str(), record.path.as_str()),
+        ("GET", "/hello?a=b")
+    );
+    assert!(
+        record.elapsed > Duration::ZERO && record.timing.and_then(|timing| timing.queued).is_some()
+    );
+    wait_for(
+        || node.sites[0].counts().of(Outcome::Answered) == 3,
+        "the count",
+    );
+    assert!(
+        node.lanes[0].take_charged() > 0,
+        "the tenant pays for the thread's time"
+    );
+}
+
+#[test]
+fn the_front_answers_for_a_tenant_that_cannot() {
+    let node = Node::start(&lease("", "timeout = \"200ms\""));
+    let rows = [
+        ("/trap", 502, Outcome::Failed),
+        ("/none", 502, Outcome::Failed),
+        ("/drop", 502, Outcome::Failed),
+        ("/bad", 502, Outcome::Failed),
+        ("/refused", 503, Outcome::Refused),
+        ("/hang", 504, Outcome::Timeout),
+    ];
+    let mut client = node.connect();
+    for (path, status, outcome) in rows {
+        let response = client.get(path);
+        assert_eq!(response.status, status, "{path}");
+        assert_eq!(response.head.contains("retry-after: 1"), status == 503);
+        node.ended(outcome);
+    }
+    wait_for(
+        || node.seen.abandoned.load(Ordering::SeqCst) == 1,
+        "the exchange is abandoned",
+    );
+    client.send("GET / HTTP/1.1\r\nHost: other.example\r\n\r\n");
+    assert_eq!(client.response().expect("a response").status, 404);
+    node.sites[0].set_lane(None);
+    assert_eq!(client.get("/hello").status, 503);
+    node.ended(Outcome::NotRunning);
+    assert_eq!(
+        node.seen.taken.load(Ordering::SeqCst),
+        6,
+        "the rest cost the tenant nothing"
+    );
+}
+
+#[test]
+fn a_full_lane_costs_the_tenant_nothing_and_says_when_to_ask_again() {
+    let node = Node::start(&lease("", "concurrency = 1\nqueue = 1\ntimeout = \"5s\""));
+    let mut waiting: Vec<Client> = Vec::new();
+    for n in 0..2 {
+        let mut client = node.connect();
+        client.send("GET /hang HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+        waiting.push(client);
+        if n == 0 {
+            wait_for(
+                || node.seen.taken.load(Ordering::SeqCst) == 1,
+                "the first is taken",
+            );
+        }
+    }
+    wait_for(|| node.lanes[0].len() == 1, "the second waits");
+    let began = Instant::now();
+    let response = node.connect().get("/hello");
+    assert_eq!(response.status, 503);
+    assert!(response.head.contains("retry-after: 1"));
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(node.seen.taken.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_body_of_many_windows_is_streamed_both_ways() {
+    let node = Node::start(&lease("", "window = \"4KiB\""));
+    let body: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
+    let mut client = node.connect();
+    let mut writing = Client(client.0.try_clone().expect("two ends"));
+    let sent = body.clone();
+    let writer = thread::spawn(move || {
+        writing.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\nTrailer: Digest\r\n\r\n");
+        for chunk in sent.chunks(30_011) {
+            writing.send(&format!("{:x}\r\n", chunk.len()));
+            writing.0.write_all(chunk).expect("written");
+            writing.send("\r\n");
+        }
+        writing.send("0\r\n\r\n");
+    });
+    let response = client.response().expect("a response");
+    assert!(response.body == body);
+    writer.join().expect("writer");
+    assert_eq!(
+        client.get("/hello").text(),
+        "hello",
+        "the connection goes on"
+    );
+}
+
+#[test]
+fn requests_that_follow_each_other_unasked_are_answered_in_order() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    let host = "Host: shop.example\r\n";
+    client.send(&format!(
+        "GET /late HTTP/1.1\r\n{host}\r\nGET /hello HTTP/1.1\r\n{host}\r\nPOST /echo HTTP/1.1\r\n{host}Content-Length: 3\r\n\r\nabcGET /hello HTTP/1.0\r\n{host}\r\n"
+    ));
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        let response = client.response().expect("a response");
+        got.push(String::from_utf8(response.body).expect("text"));
+    }
+    assert_eq!(got, ["late", "hello", "abc", "hello"]);
+    assert!(client.is_closed(), "HTTP/1.0 keeps no connection");
+}
+
+#[test]
+fn a_malformed_request_gets_an_error_and_disturbs_no_other() {
+    let node = Node::start(&lease("", "head = \"1KiB\""));
+    let mut other = node.connect();
+    let long = "x".repeat(2000);
+    let longer = "x".repeat(100_000);
+    let many = "A: b\r\n".repeat(200);
+    let rows = [
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), Some(400)),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), Some(400)),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(), Some(400)),
+        ("NONSENSE\r\n\r\n".to_owned(), Some(400)),
+        ("GET / HTTP/1.1\r\nHost shop.example\r\n\r\n".to_owned(), Some(400)),
+        ("GET / HTTP/9.9\r\nHost: shop.example\r\n\r\n".to_owned(), Some(400)),
+        (format!("GET /hello HTTP/1.1\r\nHost: shop.example\r\nX: {long}\r\n\r\n"), Some(431)),
+        (format!("GET /hello HTTP/1.1\r\nHost: shop.example\r\nX: {longer}\r\n\r\n"), Some(431)),
+        (format!("GET /hello HTTP/1.1\r\nHost: shop.example\r\n{many}\r\n"), Some(431)),
+        (format!("GET /{longer} HTTP/1.1\r\nHost: shop.example\r\n\r\n"), None),
+        ("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: x\r\n\r\n".to_owned(), Some(400)),
+        ("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(), Some(400)),
+        ("CONNECT shop.example:80 HTTP/1.1\r\nHost: shop.example:80\r\n\r\n".to_owned(), Some(501)),
+    ];
+    for (text, status) in rows {
+        let mut client = node.connect();
+        // The front may have closed the connection before it has read all of it.
+        let _ = client.0.write_all(text.as_bytes());
+        let response = client.response().map(|response| response.status);
+        let shown = &text[..text.len().min(60)];
+        match status {
+            Some(status) => assert_eq!(response, Some(status), "{shown:?}"),
+            None => assert!(
+                response.is_none_or(|status| status == 414 || status == 431),
+                "{shown:?} {response:?}"
+            ),
+        }
+        assert_eq!(other.get("/hello").status, 200);
+    }
+}
+
+#[test]
+fn fields_of_the_connection_do_not_reach_the_guest() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    client.send("GET /fields HTTP/1.1\r\nHost: Shop.example:80\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\nAccept: *\r\n\r\n");
+    let response = client.response().expect("a response");
+    assert_eq!(response.text(), "GET Http Shop.example:80\naccept=*\n");
+}
+
+#[test]
+fn a_guest_that_fails_in_its_body_cuts_the_connection() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    client.send("GET /half HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    assert!(client.response().is_none(), "it does not look whole");
+    let record = node.ended(Outcome::Failed);
+    assert_eq!((record.status, record.bytes), (Some(200), 4));
+}
+
+#[test]
+fn a_client_that_goes_is_seen_by_the_guest_at_once() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    client.send("GET /hang HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    wait_for(
+        || node.seen.taken.load(Ordering::SeqCst) == 1,
+        "it is taken",
+    );
+    drop(client);
+    wait_for(
+        || node.seen.abandoned.load(Ordering::SeqCst) == 1,
+        "the exchange is abandoned",
+    );
+    node.ended(Outcome::ClientGone);
+
+    let mut client = node.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nhalf");
+    wait_for(
+        || node.seen.taken.load(Ordering::SeqCst) == 2,
+        "it is taken",
+    );
+    drop(client);
+    wait_for(
+        || node.seen.abandoned.load(Ordering::SeqCst) == 2,
+        "the body was given up",
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_the_guest_no_longer_than_its_time() {
+    let node = Node::start(&lease("", "timeout = \"300ms\""));
+    let mut client = node.connect();
+    client.send("GET /endless HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    let began = Instant::now();
+    wait_for(
+        || node.seen.abandoned.load(Ordering::SeqCst) == 1,
+        "the exchange is abandoned",
+    );
+    assert!(began.elapsed() < Duration::from_secs(3));
+    let mut rest = Vec::new();
+    let _ = client.0.read_to_end(&mut rest);
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "it does not look whole");
+}
+
+#[test]
+fn slow_clients_hold_nothing_for_long() {
+    let node = Node::start(&lease(
+        "header_timeout = \"200ms\"\nidle_timeout = \"400ms\"",
+        "timeout = \"300ms\"",
+    ));
+    // Nothing at all; a byte at a time; a head that stops; and a body that stops.
+    let mut silent = node.connect();
+    let mut halved = node.connect();
+    halved.send("GET /hello HTTP/1.1\r\nHost: shop");
+    let mut slow = node.connect();
+    let writer = {
+        let mut slow = Client(slow.0.try_clone().expect("two ends"));
+        thread::spawn(move || {
+            for byte in b"GET /hello HTTP/1.1\r\nHost: shop.example\r\n"
+                .iter()
+                .cycle()
+            {
+                if slow.0.write_all(&[*byte]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        })
+    };
+    let mut body = node.connect();
+    body.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 9\r\n\r\nhalf");
+    let mut idle = node.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+    let began = Instant::now();
+    let mut rest = Vec::new();
+    for client in [&mut silent, &mut halved, &mut slow, &mut body, &mut idle] {
+        rest.clear();
+        let _ = client.0.read_to_end(&mut rest);
+        assert!(began.elapsed() < Duration::from_secs(3));
+    }
+    writer.join().expect("writer");
+    // An idle connection lives longer than a head that has begun.
+    let mut idle = node.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+    thread::sleep(Duration::from_millis(250));
+    assert_eq!(idle.get("/hello").status, 200);
+}
+
+#[test]
+fn one_source_has_no_more_connections_than_it_may() {
+    let node = Node::start(&lease("per_source = 3\nconnections = 10", ""));
+    let mut open: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = node.connect();
+            assert_eq!(client.get("/hello").status, 200);
+            client
+        })
+        .collect();
+    for _ in 0..20 {
+        let mut client = node.connect();
+        let _ = client
+            .0
+            .write_all(b"GET /hello HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+        assert!(client.response().is_none(), "closed at once");
+    }
+    for client in &mut open {
+        assert_eq!(client.get("/hello").status, 200, "the others go on");
+    }
+    open.pop();
+    wait_for(
+        || {
+            let mut client = node.connect();
+            let _ = client
+                .0
+                .write_all(b"GET /hello HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+            client.response().is_some()
+        },
+        "the place is free again",
+    );
+}
+
+#[test]
+fn draining_finishes_what_is_under_way_and_accepts_nothing_more() {
+    let mut node = Node::start(&lease("", ""));
+    let address = node.address();
+    let mut idle = node.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+    let mut busy = node.connect();
+    busy.send("GET /late HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    wait_for(
+        || node.seen.taken.load(Ordering::SeqCst) == 2,
+        "it is taken",
+    );
+    let front = node.front.take().expect("a front");
+    front.drain(SOON);
+    assert!(idle.is_closed(), "an idle connection is closed");
+    assert_eq!(busy.response().expect("a response").text(), "late");
+    assert!(busy.is_closed());
+    assert_eq!(front.wait().abandoned, 0);
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn what_does_not_finish_in_time_is_abandoned() {
+    let mut node = Node::start(&lease("", ""));
+    let mut busy = node.connect();
+    busy.send("GET /hang HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    wait_for(
+        || node.seen.taken.load(Ordering::SeqCst) == 1,
+        "it is taken",
+    );
+    let front = node.front.take().expect("a front");
+    let began = Instant::now();
+    front.drain(Duration::from_millis(200));
+    assert_eq!(front.wait().abandoned, 1);
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(busy.response().is_none());
+    wait_for(
+        || node.seen.abandoned.load(Ordering::SeqCst) == 1,
+        "the exchange is abandoned",
+    );
+}

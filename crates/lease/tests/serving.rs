@@ -1,0 +1,215 @@
+//! Listeners and `http` tables: what they mean, and every fault of them.
+
+use std::path::Path;
+
+use leasehold_lease::{Fresh, LeaseFile, Restart};
+
+const MAIN: &str = "[listener.main]\naddress = \"127.0.0.1:8080\"\n";
+
+fn tenant(name: &str, more: &str) -> String {
+    format!("[tenant.{name}]\ncomponent = \"a.wasm\"\nreclaim = {{ budget = \"1ms\" }}\n{more}\n")
+}
+
+fn parse(text: &str) -> LeaseFile {
+    LeaseFile::parse(text, Path::new("etc/lease.toml")).expect(text)
+}
+
+fn message(text: &str) -> String {
+    LeaseFile::parse(text, Path::new("lease.toml"))
+        .expect_err(text)
+        .to_string()
+}
+
+#[test]
+fn a_tenant_answers_on_the_only_listener_with_the_defaults() {
+    let file = parse(&format!(
+        "{MAIN}{}",
+        tenant("a", "http = { routes = [\"Shop.Example/api/*\"] }")
+    ));
+    let http = file.tenants[0].http.as_ref().expect("it answers");
+    assert_eq!(http.listeners, ["main"]);
+    assert_eq!(http.routes[0].host.as_deref(), Some("shop.example"));
+    assert_eq!(
+        (http.routes[0].path.as_str(), http.routes[0].below),
+        ("/api", true)
+    );
+    assert_eq!(
+        (http.fresh, http.reuse, http.concurrency, http.queue),
+        (Fresh::Instance, 1, 16, 128)
+    );
+    assert_eq!(
+        (
+            http.timeout.to_string(),
+            http.head.to_string(),
+            http.window.to_string()
+        ),
+        ("30s".into(), "16KiB".into(), "64KiB".into())
+    );
+    let listener = &file.listeners[0];
+    assert_eq!((listener.connections, listener.per_source), (1024, 128));
+    assert!(listener.tls.is_empty());
+    assert_eq!(file.tenants[0].restart, Restart::Never);
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = "\
+[listener.tls]
+address = \"[::1]:443\"
+tls = [{ host = \"shop.example\", certificate = \"shop.pem\", key = \"/keys/shop.key\" }, { certificate = \"any.pem\", key = \"any.key\" }]
+connections = 10
+per_source = 2
+header_timeout = \"1s\"
+idle_timeout = \"2s\"
+";
+    let http = "http = { routes = [\"/\"], listeners = [\"tls\", \"main\"], fresh = \"instance\", reuse = 7, concurrency = 3, queue = 4, timeout = \"5s\", head = \"8KiB\", window = \"32KiB\", server_timing = true }\nrestart = \"on-failure\"";
+    let file = parse(&format!("{text}{MAIN}{}", tenant("a", http)));
+    let listener = &file.listeners[0];
+    assert_eq!(listener.tls[0].certificate, Path::new("etc/shop.pem"));
+    assert_eq!(listener.tls[0].key, Path::new("/keys/shop.key"));
+    assert_eq!(
+        (
+            listener.tls[0].host.as_deref(),
+            listener.tls[1].host.as_deref()
+        ),
+        (Some("shop.example"), None)
+    );
+    assert_eq!((listener.connections, listener.per_source), (10, 2));
+    assert_eq!(
+        (
+            listener.header_timeout.to_string(),
+            listener.idle_timeout.to_string()
+        ),
+        ("1s".into(), "2s".into())
+    );
+    let http = file.tenants[0].http.as_ref().expect("it answers");
+    assert_eq!(http.listeners, ["tls", "main"]);
+    assert_eq!((http.reuse, http.concurrency, http.queue), (7, 3, 4));
+    assert_eq!(
+        (
+            http.timeout.to_string(),
+            http.head.to_string(),
+            http.window.to_string()
+        ),
+        ("5s".into(), "8KiB".into(), "32KiB".into())
+    );
+    assert!(http.server_timing);
+    assert_eq!(file.tenants[0].restart, Restart::OnFailure);
+}
+
+#[test]
+fn a_fault_of_a_listener_names_its_place() {
+    let rows = [
+        (
+            "[listener.main]\n",
+            "lease.toml:1:11: listener.main.address: found nothing; allowed: an address and a port, such as \"127.0.0.1:8080\" or \"[::]:443\"",
+        ),
+        (
+            "[listener.main]\naddress = \"localhost\"",
+            "lease.toml:2:11: listener.main.address: found \"localhost\"; allowed: an address and a port, such as \"127.0.0.1:8080\" or \"[::]:443\"",
+        ),
+        (
+            "[listener.\"a b\"]\naddress = \"1.2.3.4:5\"",
+            "lease.toml:1:11: listener.\"a b\": found the name \"a b\"; allowed: 1 to 63 of A-Z a-z 0-9 - _",
+        ),
+        (
+            "[listener.main]\nport = 1",
+            "lease.toml:2:1: listener.main.port: found an unknown key; allowed: address, tls, connections, per_source, header_timeout, idle_timeout",
+        ),
+        (
+            "[listener.main]\nconnections = 0",
+            "lease.toml:2:15: listener.main.connections: found the number 0; allowed: a whole number from 1 to 100000",
+        ),
+        (
+            "[listener.main]\nidle_timeout = \"1us\"",
+            "lease.toml:2:16: listener.main.idle_timeout: found \"1us\"; allowed: a time from 1ms to 3600s",
+        ),
+        (
+            "[listener.main]\ntls = { certificate = \"a.pem\" }",
+            "lease.toml:2:1: listener.main.tls.key: found nothing; allowed: a path, not empty, without NUL",
+        ),
+        (
+            "[listener.main]\ntls = []",
+            "lease.toml:2:7: listener.main.tls: found an array; allowed: a table { certificate, key }, or an array of tables { host, certificate, key }",
+        ),
+        (
+            "[listener.main]\ntls = [{ certificate = \"a\", key = \"b\" }, { certificate = \"a\", key = \"b\" }]",
+            "lease.toml:2:42: listener.main.tls[1]: found a second certificate without a host; allowed: one certificate for each host, and one without",
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(message(text), expected);
+    }
+}
+
+#[test]
+fn a_fault_of_an_http_table_names_its_place() {
+    let with = |http: &str| format!("{}{MAIN}", tenant("a", &format!("http = {{ {http} }}")));
+    let rows = [
+        (
+            "",
+            "lease.toml:4:1: tenant.a.http.routes: found nothing; allowed: an array of 1 to 256 routes, such as [\"shop.example/api/*\"]",
+        ),
+        (
+            "routes = []",
+            "lease.toml:4:19: tenant.a.http.routes: found 0 routes; allowed: an array of 1 to 256 routes, such as [\"shop.example/api/*\"]",
+        ),
+        (
+            "routes = [\"api\"]",
+            "lease.toml:4:20: tenant.a.http.routes[0]: found \"api\"; allowed: a host or nothing, then a path from \"/\" on, with \"/*\" at its end for all below it: \"shop.example/api/*\", \"/*\"",
+        ),
+        (
+            "routes = [\"/\"], listeners = [\"other\"]",
+            "lease.toml:4:39: tenant.a.http.listeners[0]: found \"other\"; allowed: of this file's listeners: \"main\"",
+        ),
+        (
+            "routes = [\"/\"], fresh = \"none\"",
+            "lease.toml:4:34: tenant.a.http.fresh: found \"none\"; allowed: \"instance\" or \"tenant\"",
+        ),
+        (
+            "routes = [\"/\"], fresh = \"tenant\", reuse = 2",
+            "lease.toml:4:52: tenant.a.http.reuse: found the number 2; allowed: a whole number from 1 to 1000000; 1 with fresh = \"tenant\"",
+        ),
+        (
+            "routes = [\"/\"], window = \"1KiB\"",
+            "lease.toml:4:35: tenant.a.http.window: found \"1KiB\"; allowed: a size from 4KiB to 16MiB",
+        ),
+        (
+            "routes = [\"/\"], port = 1",
+            "lease.toml:4:26: tenant.a.http.port: found an unknown key; allowed: routes, listeners, fresh, reuse, concurrency, queue, timeout, head, window, server_timing",
+        ),
+    ];
+    for (http, expected) in rows {
+        assert_eq!(message(&with(http)), expected);
+    }
+    let alone = tenant("a", "http = { routes = [\"/\"] }");
+    assert_eq!(
+        message(&alone),
+        "lease.toml:4:1: tenant.a.http.listeners: found nothing; allowed: a table [listener.NAME] in this file"
+    );
+    let two = format!("{alone}{MAIN}{}", MAIN.replace("main", "more"));
+    assert_eq!(
+        message(&two),
+        "lease.toml:4:1: tenant.a.http.listeners: found nothing; allowed: of this file's listeners: \"main\", \"more\""
+    );
+}
+
+#[test]
+fn two_tenants_with_one_route_on_one_listener_are_both_named() {
+    let route = |name: &str| tenant(name, "http = { routes = [\"/\", \"shop.example/*\"] }");
+    let other = "http = { routes = [\"SHOP.example/*\"] }";
+    let text = format!("{MAIN}{}{}", route("a"), tenant("b", other));
+    assert_eq!(
+        message(&text),
+        "lease.toml:10:20: tenant.b.http.routes[0]: found \"SHOP.example/*\"; allowed: a route that is free on the listener main: tenant.a has this one, in line 6"
+    );
+    // On another listener it is another one.
+    let more = MAIN.replace("main", "more");
+    let [a, b] = ["main", "more"].map(|name| {
+        tenant(
+            &name.replace("m", "t"),
+            &format!("http = {{ routes = [\"/\"], listeners = [\"{name}\"] }}"),
+        )
+    });
+    assert_eq!(parse(&format!("{MAIN}{more}{a}{b}")).tenants.len(), 2);
+}
