@@ -1,6 +1,5 @@
 //! Bytes of a program that one host call may hold in the host's memory.
 
-use crate::program::Program;
 use crate::steps::caps::CALL;
 use leasehold_lease::Lease;
 
@@ -9,7 +8,7 @@ use leasehold_lease::Lease;
 const OF_PAGED_COMPONENT: u64 = 8 << 10;
 
 /// The same of a program that answers requests: its tenant has many executions at a time.
-const OF_HANDLER: u64 = 64 << 10;
+pub(crate) const OF_HANDLER: u64 = 64 << 10;
 
 /// Bytes that one host call of a program under this lease may hold: what the lease says, or a default.
 pub(crate) fn call_bytes(lease: &Lease, is_component: bool) -> u64 {
@@ -17,14 +16,5 @@ pub(crate) fn call_bytes(lease: &Lease, is_component: bool) -> u64 {
         Some(bytes) => bytes.get(),
         None if is_component && lease.memory.paging.is_some() => OF_PAGED_COMPONENT,
         None => CALL.most,
-    }
-}
-
-/// The same of this program.
-pub(crate) fn call_bytes_of(lease: &Lease, program: &Program) -> u64 {
-    let bytes = call_bytes(lease, program.is_component());
-    match lease.reclaim.call_bytes {
-        None if program.is_handler() => bytes.min(OF_HANDLER),
-        _ => bytes,
     }
 }

@@ -17,8 +17,8 @@ mod function;
 pub(crate) mod lift_bytes;
 mod values;
 
+use crate::discarded::Discarded;
 use crate::exit::Exit;
-use crate::local;
 use crate::program::Program;
 use crate::steps::caps::CALLS_WAITING;
 use function::argument_size;
@@ -183,7 +183,7 @@ impl Calls {
     fn poll_next(&mut self) -> Poll<Option<Discarded<Call>>> {
         self.is_awaited = self.waiting.is_empty();
         match self.waiting.pop_front() {
-            Some(call) => Poll::Ready(Some(Discarded(Some(call)))),
+            Some(call) => Poll::Ready(Some(Discarded::of(call))),
             None if self.is_last => Poll::Ready(None),
             None => Poll::Pending,
         }
@@ -204,36 +204,16 @@ pub(crate) fn leave() {
     drop(WAITING.take());
 }
 
-/// Something that the cell's thread does not free: the one that closes files does.
-pub(crate) struct Discarded<T: Send + 'static>(Option<Box<T>>);
-
-impl<T: Send + 'static> Discarded<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(Some(Box::new(value)))
-    }
-
-    /// The value.
-    pub(crate) fn value_mut(&mut self) -> Option<&mut T> {
-        self.0.as_deref_mut()
-    }
-
-    fn into_inner(mut self) -> Option<Box<T>> {
-        self.0.take()
-    }
-}
-
 impl Discarded<Vec<Val>> {
     fn values(&mut self) -> &mut [Val] {
-        self.0
-            .as_deref_mut()
-            .map_or(&mut [], |values| &mut values[..])
+        self.value_mut().map_or(&mut [], |values| &mut values[..])
     }
 }
 
 impl Discarded<Call> {
     /// Tells the caller.
     pub(crate) fn answer(self, answer: Result<Vec<Val>, CallError>) {
-        if let Some(call) = &self.0
+        if let Some(call) = self.value()
             && let Err(unheard) = call.reply.send(answer)
         {
             drop(Discarded::new(unheard));
@@ -241,15 +221,7 @@ impl Discarded<Call> {
     }
 }
 
-impl<T: Send + 'static> Drop for Discarded<T> {
-    fn drop(&mut self) {
-        if let Some(value) = self.0.take() {
-            local::with(|local| local.io.reaper.drop_given(value));
-        }
-    }
-}
-
 /// Tells the caller that a call is not made. On the cell's thread.
 pub(crate) fn refuse(call: Box<Call>, why: CallError) {
-    Discarded(Some(call)).answer(Err(why));
+    Discarded::of(call).answer(Err(why));
 }

@@ -3,7 +3,7 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::call_bytes::{call_bytes, call_bytes_of};
+use crate::call_bytes::call_bytes;
 use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
@@ -412,7 +412,7 @@ impl Cell {
         service: Option<Service>,
     ) -> Result<PendingStart, StartError> {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let call_bytes = call_bytes_of(&request.lease, &request.program);
+        let call_bytes = request.program.call_bytes(&request.lease);
         check_entry(&request, service.is_some())?;
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();

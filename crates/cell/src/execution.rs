@@ -24,7 +24,7 @@ use crate::steps::{mark, step};
 use crate::surroundings::{Directory, Surroundings};
 use crate::wasi::clocks::CellClock;
 use crate::wasi::filesystem::files::FileSystem;
-use crate::wasi::http;
+use crate::wasi::http::serve::answer;
 use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
 use leasehold_kernel::{Errno, TenantId};
@@ -517,7 +517,7 @@ async fn run_handler(mut store: Store<Guest>, prepared: Prepared, worker: Arc<Wo
     let copied = copy_image(&mut store.data_mut().limiter).await;
     let result = match (copied, prepared) {
         (Err(error), _) => Err(error),
-        (Ok(()), Prepared::Handler(handler)) => http::answer(&mut store, &handler, &worker).await,
+        (Ok(()), Prepared::Handler(handler)) => answer(&mut store, &handler, &worker).await,
         (Ok(()), _) => Err(wasmtime::Error::msg("no handler of requests")),
     };
     mark(step!("engine", "trap"));

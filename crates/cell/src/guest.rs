@@ -8,7 +8,7 @@ use crate::local;
 use crate::memory::DataSet;
 use crate::steps::Cap;
 use crate::wasi::filesystem::files::FileSystem;
-use crate::wasi::http::Http;
+use crate::wasi::http::current::Http;
 use crate::wasi::table::TableCharge;
 use crate::wasi::watched::Watched;
 use leasehold_kernel::{Errno, TenantId};

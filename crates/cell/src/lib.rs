@@ -57,6 +57,7 @@ mod confidence;
 mod config;
 mod control_share;
 mod deferral;
+mod discarded;
 mod dispatch;
 mod drift;
 mod ended;

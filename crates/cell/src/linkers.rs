@@ -1,7 +1,7 @@
 //! What a guest can import, and programs whose imports have been resolved.
 
 use crate::guest::Guest;
-use crate::wasi::http::HandlerPre;
+use crate::wasi::http::bindings::HandlerPre;
 use leasehold_wasm::code::{Code, Entry};
 use wasmtime::InstancePre;
 use wasmtime_wasi::p2::bindings::CommandPre;

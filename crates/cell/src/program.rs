@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::Path;
 
+use leasehold_lease::Lease;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::code::{Code, Entry, Form, Purpose};
@@ -18,6 +19,7 @@ pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTE
 use leasehold_wasm::load_limits::LoadSize;
 use wasmtime::Engine;
 
+use crate::call_bytes::{OF_HANDLER, call_bytes};
 use crate::linkers::{Linkers, Prepared};
 use crate::steps::{Missing, Reach};
 use leasehold_preempt::{Bodies, GuestProgram};
@@ -199,6 +201,15 @@ impl Program {
     /// Whether it answers requests, in executions that are made for them.
     pub(crate) fn is_handler(&self) -> bool {
         self.entry == Entry::Handler
+    }
+
+    /// Bytes that one of its host calls may hold under this lease.
+    pub(crate) fn call_bytes(&self, lease: &Lease) -> u64 {
+        let bytes = call_bytes(lease, self.is_component());
+        match lease.reclaim.call_bytes {
+            None if self.is_handler() => bytes.min(OF_HANDLER),
+            _ => bytes,
+        }
     }
 
     /// The stack that it runs on.

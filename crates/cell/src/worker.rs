@@ -1,6 +1,6 @@
 //! An execution that answers requests: what it shares with the maintenance task of its tenant.
 
-use crate::calls::Discarded;
+use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::local;
 use crate::meter::Held;

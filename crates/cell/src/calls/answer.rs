@@ -1,7 +1,8 @@
 //! A program that is called: its execution makes the instance, and then answers one call after the other.
 
 use super::function::Target;
-use super::{Call, CallError, Discarded, with_waiting};
+use super::{Call, CallError, with_waiting};
+use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::guest::Guest;
 use crate::host::way::make_way;
@@ -94,7 +95,7 @@ async fn make(
     instance: &Answering,
     call: &Discarded<Call>,
 ) -> wasmtime::Result<Vec<Val>> {
-    let Some(call) = &call.0 else {
+    let Some(call) = call.value() else {
         return Err(missing());
     };
     let (function, arguments) = (&call.function, &call.arguments[..]);

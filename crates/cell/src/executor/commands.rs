@@ -2,7 +2,6 @@
 
 use super::Executor;
 use super::roots::{Controlled, Root, memory_use};
-use crate::call_bytes::call_bytes_of;
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
 use crate::dispatch::{Processor, Promised, Work};
@@ -215,7 +214,7 @@ impl Executor {
         };
         self.preemption.add(&engine.companion);
         let budget = request.lease.reclaim.budget;
-        let call_bytes = call_bytes_of(&request.lease, &request.program);
+        let call_bytes = request.program.call_bytes(&request.lease);
         let handles = match request.program.is_handler() {
             // It has many executions at a time.
             true => HANDLES_OF_HANDLER,

@@ -6,9 +6,9 @@
 
 use super::Executor;
 use super::executions::Executions;
-use crate::calls::Discarded;
 use crate::clock::monotonic_ns;
 use crate::command::Command;
+use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::local;
 use crate::programs;

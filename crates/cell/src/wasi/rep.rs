@@ -30,7 +30,7 @@ pub(crate) fn create<T: 'static, R: 'static>(
 ///
 /// `R` is a resource type of which every representation is made by `create` with this `T`:
 /// pollables are made nowhere but in [`super::poll`], listings in [`super::filesystem::directory`], and the resources of
-/// `wasi:http` in [`super::http::object`].
+/// `wasi:http` in [`super::http::access`].
 pub(crate) fn find<T: 'static, R: 'static>(
     guest: &Guest,
     resource: &Resource<R>,

@@ -1,6 +1,7 @@
 //! Common parts of a cell's tests: a cell, the built guests, and tenants.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod http;
 pub(crate) mod paged;
 
 use leasehold_cell::profile::Profile;

@@ -1,10 +1,10 @@
 //! `incoming-body`, `outgoing-body` and `future-trailers`.
 
+use super::access::{self, make, paid};
 use super::bindings::types::{self, ErrorCode};
 use super::exchange::BodyEnd;
 use super::kinds;
-use super::object::{self, Child, FutureTrailers, Object, make, paid};
-use super::packed::Packed;
+use super::object::{Child, FutureTrailers, Object, Packed};
 use super::streams::{BodyInput, BodyOutput, size_error};
 use super::syntax::is_forbidden;
 use crate::steps::{mark, step};
@@ -36,8 +36,8 @@ const NO_ROOM: &str = "out of places or reclamation budget for another stream";
 impl types::HostIncomingBody for Wasi<'_> {
     fn stream(&mut self, body: Incoming) -> Result<Result<Resource<DynInputStream>, ()>> {
         mark(step!("wasi:http/types", "[method]incoming-body.stream"));
-        let handle = object::handle(self.0, &body)?;
-        let mut body = object::incoming_body(self.0, &body)?;
+        let handle = access::handle(self.0, &body)?;
+        let mut body = access::incoming_body(self.0, &body)?;
         if body.stream != Child::Unborn {
             return Ok(Err(()));
         }
@@ -49,13 +49,13 @@ impl types::HostIncomingBody for Wasi<'_> {
         let stream: DynInputStream = Box::new(stream);
         let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
         body.stream = Child::Alive;
-        object::put(handle, Object::IncomingBody(body));
+        access::put(handle, Object::IncomingBody(body));
         Ok(Ok(stream))
     }
 
     fn finish(&mut self, body: Incoming) -> Result<Future> {
         mark(step!("wasi:http/types", "[static]incoming-body.finish"));
-        let body = object::take_incoming_body(self.0, &body)?;
+        let body = access::take_incoming_body(self.0, &body)?;
         check_childless(body.stream)?;
         let trailers = FutureTrailers {
             exchange: body.exchange,
@@ -66,7 +66,7 @@ impl types::HostIncomingBody for Wasi<'_> {
 
     fn drop(&mut self, body: Incoming) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]incoming-body"));
-        let body = object::take_incoming_body(self.0, &body)?;
+        let body = access::take_incoming_body(self.0, &body)?;
         check_childless(body.stream)?;
         if let Some(exchange) = self.0.http().exchange(body.exchange) {
             exchange.close_request();
@@ -81,7 +81,7 @@ impl types::HostFutureTrailers for Wasi<'_> {
             "wasi:http/types",
             "[method]future-trailers.subscribe"
         ));
-        let trailers = object::trailers(self.0, &future)?;
+        let trailers = access::trailers(self.0, &future)?;
         subscribe(self.0, Source::Trailers(trailers.exchange))
     }
 
@@ -90,8 +90,8 @@ impl types::HostFutureTrailers for Wasi<'_> {
         future: Future,
     ) -> Result<Option<Result<Result<Option<Fields>, ErrorCode>, ()>>> {
         mark(step!("wasi:http/types", "[method]future-trailers.get"));
-        let handle = object::handle(self.0, &future)?;
-        let mut trailers = object::trailers(self.0, &future)?;
+        let handle = access::handle(self.0, &future)?;
+        let mut trailers = access::trailers(self.0, &future)?;
         if trailers.is_consumed {
             return Ok(Some(Err(())));
         }
@@ -105,13 +105,14 @@ impl types::HostFutureTrailers for Wasi<'_> {
             Some((_, Poll::Pending)) => return Ok(None),
             Some((_, Poll::Ready(Err(())))) => Err(ErrorCode::HttpProtocolError),
             Some((exchange, Poll::Ready(Ok(())))) => {
+                let group = paid(self.0.arena())?;
                 let kept = exchange.with_half(|half| {
                     let trailers = half.request_trailers()?;
                     let entries = trailers
                         .iter()
                         .map(|(name, value)| (name.as_bytes(), value))
                         .filter(|(name, _)| !is_forbidden(name));
-                    Some(Packed::of(self.0, entries))
+                    Some(Packed::of(group, entries))
                 });
                 match kept.flatten() {
                     None => Ok(None),
@@ -123,13 +124,13 @@ impl types::HostFutureTrailers for Wasi<'_> {
             }
         };
         trailers.is_consumed = true;
-        object::put(handle, Object::Trailers(trailers));
+        access::put(handle, Object::Trailers(trailers));
         Ok(Some(Ok(fields)))
     }
 
     fn drop(&mut self, future: Future) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]future-trailers"));
-        let trailers = object::take_trailers(self.0, &future)?;
+        let trailers = access::take_trailers(self.0, &future)?;
         if let Some(exchange) = self.0.http().exchange(trailers.exchange) {
             exchange.close_request();
         }
@@ -140,8 +141,8 @@ impl types::HostFutureTrailers for Wasi<'_> {
 impl types::HostOutgoingBody for Wasi<'_> {
     fn write(&mut self, body: Outgoing) -> Result<Result<Resource<DynOutputStream>, ()>> {
         mark(step!("wasi:http/types", "[method]outgoing-body.write"));
-        let handle = object::handle(self.0, &body)?;
-        let mut body = object::outgoing_body(self.0, &body)?;
+        let handle = access::handle(self.0, &body)?;
+        let mut body = access::outgoing_body(self.0, &body)?;
         if body.stream != Child::Unborn {
             return Ok(Err(()));
         }
@@ -156,7 +157,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
         let stream: DynOutputStream = Box::new(stream);
         let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
         body.stream = Child::Alive;
-        object::put(handle, Object::OutgoingBody(body));
+        access::put(handle, Object::OutgoingBody(body));
         Ok(Ok(stream))
     }
 
@@ -166,10 +167,10 @@ impl types::HostOutgoingBody for Wasi<'_> {
         trailers: Option<Fields>,
     ) -> Result<Result<(), ErrorCode>> {
         mark(step!("wasi:http/types", "[static]outgoing-body.finish"));
-        let body = object::take_outgoing_body(self.0, &body)?;
+        let body = access::take_outgoing_body(self.0, &body)?;
         check_childless(body.stream)?;
         let trailers = match trailers {
-            Some(trailers) => Some(object::take_fields(self.0, &trailers)?),
+            Some(trailers) => Some(access::take_fields(self.0, &trailers)?),
             None => None,
         };
         let is_whole = body.expected.is_none_or(|bytes| bytes == body.written);
@@ -195,7 +196,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
 
     fn drop(&mut self, body: Outgoing) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-body"));
-        let body = object::take_outgoing_body(self.0, &body)?;
+        let body = access::take_outgoing_body(self.0, &body)?;
         check_childless(body.stream)?;
         if let Some((number, response)) = body.of
             && let Some(exchange) = self.0.http().exchange(number)

@@ -4,10 +4,8 @@
 //! be sent to other threads. When an exchange is over, another thread frees its half: the front may
 //! have gone, and this half would be the last to hold what both had.
 
-use super::fields::stated_length;
-use super::object::OutgoingResponse;
-use super::packed::Packed;
-use crate::calls::Discarded;
+use super::object::{OutgoingResponse, Packed};
+use crate::discarded::Discarded;
 use crate::steps::caps::TRANSFER;
 use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -191,7 +189,7 @@ impl Exchange {
         let Some(limit) = state.half().map(|half| half.limits().head_bytes) else {
             return;
         };
-        let expected = stated_length(&response.fields);
+        let expected = response.fields.stated_length();
         let is_other = state.claim.is_some_and(|own| own != response.number);
         let (Some(fields), Ok(expected), true, false) = (
             sendable(&response.fields, limit),

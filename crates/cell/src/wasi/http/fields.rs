@@ -1,9 +1,10 @@
 //! `fields`: headers and trailers.
 
+use super::access::{self, make, paid};
 use super::bindings::types::{self, HeaderError};
 use super::kinds;
-use super::object::{self, Object, make, paid};
-use super::packed::{Full, Packed};
+use super::object::{Object, Packed};
+use super::packed::Full;
 use super::syntax::{CONTENT_LENGTH, content_length, field_name, is_field_value, is_forbidden};
 use crate::guest::Guest;
 use crate::steps::caps::FIELDS;
@@ -37,7 +38,7 @@ fn value_of(name: &str, value: Vec<u8>) -> Result<Vec<u8>, HeaderError> {
 
 /// Adds an entry; a trap if the fields would be too large or the lease does not pay for it.
 fn add(guest: &Guest, fields: &mut Packed, name: &str, value: &[u8]) -> Result<()> {
-    match fields.append(guest, name.as_bytes(), value) {
+    match fields.append(paid(guest.arena())?, name.as_bytes(), value) {
         Ok(()) => Ok(()),
         Err(Full::Fields) => bail!("total size of fields exceeds {} bytes", FIELDS.most),
         Err(Full::Lease(errno)) => paid(Err(errno)),
@@ -89,7 +90,7 @@ impl types::HostFields for Wasi<'_> {
 
     fn get(&mut self, fields: Fields, name: String) -> Result<Vec<Vec<u8>>> {
         mark(step!("wasi:http/types", "[method]fields.get"));
-        let fields = object::fields(self.0, &fields)?;
+        let fields = access::fields(self.0, &fields)?;
         let Some(name) = field_name(&name) else {
             return Ok(Vec::new());
         };
@@ -101,7 +102,7 @@ impl types::HostFields for Wasi<'_> {
 
     fn has(&mut self, fields: Fields, name: String) -> Result<bool> {
         mark(step!("wasi:http/types", "[method]fields.has"));
-        let fields = object::fields(self.0, &fields)?;
+        let fields = access::fields(self.0, &fields)?;
         Ok(field_name(&name).is_some_and(|name| fields.has(name.as_bytes())))
     }
 
@@ -112,8 +113,8 @@ impl types::HostFields for Wasi<'_> {
         values: Vec<Vec<u8>>,
     ) -> Result<Result<(), HeaderError>> {
         mark(step!("wasi:http/types", "[method]fields.set"));
-        let handle = object::handle(self.0, &fields)?;
-        let mut fields = object::fields(self.0, &fields)?;
+        let handle = access::handle(self.0, &fields)?;
+        let mut fields = access::fields(self.0, &fields)?;
         let name = match settable(&name) {
             Ok(name) => name,
             Err(error) => return Ok(Err(error)),
@@ -133,14 +134,14 @@ impl types::HostFields for Wasi<'_> {
         for value in &values {
             add(self.0, &mut fields, &name, value)?;
         }
-        object::put(handle, Object::Fields(fields));
+        access::put(handle, Object::Fields(fields));
         Ok(Ok(()))
     }
 
     fn delete(&mut self, fields: Fields, name: String) -> Result<Result<(), HeaderError>> {
         mark(step!("wasi:http/types", "[method]fields.delete"));
-        let handle = object::handle(self.0, &fields)?;
-        let mut fields = object::fields(self.0, &fields)?;
+        let handle = access::handle(self.0, &fields)?;
+        let mut fields = access::fields(self.0, &fields)?;
         let name = match settable(&name) {
             Ok(name) => name,
             Err(error) => return Ok(Err(error)),
@@ -149,7 +150,7 @@ impl types::HostFields for Wasi<'_> {
             return Ok(Err(HeaderError::Immutable));
         }
         fields.remove(name.as_bytes());
-        object::put(handle, Object::Fields(fields));
+        access::put(handle, Object::Fields(fields));
         Ok(Ok(()))
     }
 
@@ -160,16 +161,16 @@ impl types::HostFields for Wasi<'_> {
         value: Vec<u8>,
     ) -> Result<Result<(), HeaderError>> {
         mark(step!("wasi:http/types", "[method]fields.append"));
-        let handle = object::handle(self.0, &fields)?;
-        let mut fields = object::fields(self.0, &fields)?;
+        let handle = access::handle(self.0, &fields)?;
+        let mut fields = access::fields(self.0, &fields)?;
         let appended = append(self.0, &mut fields, &name, value)?;
-        object::put(handle, Object::Fields(fields));
+        access::put(handle, Object::Fields(fields));
         Ok(appended)
     }
 
     fn entries(&mut self, fields: Fields) -> Result<Vec<(String, Vec<u8>)>> {
         mark(step!("wasi:http/types", "[method]fields.entries"));
-        let fields = object::fields(self.0, &fields)?;
+        let fields = access::fields(self.0, &fields)?;
         let mut list = Vec::with_capacity(fields.count());
         fields.read(|entries| {
             for (name, value) in entries {
@@ -181,31 +182,20 @@ impl types::HostFields for Wasi<'_> {
 
     fn clone(&mut self, fields: Fields) -> Result<Fields> {
         mark(step!("wasi:http/types", "[method]fields.clone"));
-        let fields = object::fields(self.0, &fields)?;
-        let copy = paid(fields.copy(self.0, false))?;
+        let fields = access::fields(self.0, &fields)?;
+        let copy = paid(fields.copy(paid(self.0.arena())?, false))?;
         make(self.0, Object::Fields(copy))
     }
 
     fn drop(&mut self, fields: Fields) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]fields"));
-        object::take_fields(self.0, &fields)?.free();
+        access::take_fields(self.0, &fields)?.free();
         Ok(())
     }
 }
 
 /// Gives a guest a copy of fields that it may not change.
 pub(super) fn show(guest: &Guest, fields: &Packed) -> Result<Fields> {
-    let copy = paid(fields.copy(guest, true))?;
+    let copy = paid(fields.copy(paid(guest.arena())?, true))?;
     make(guest, Object::Fields(copy))
-}
-
-/// The length that a `content-length` among the fields states.
-///
-/// # Errors
-/// When there are several, or it states none.
-pub(super) fn stated_length(fields: &Packed) -> Result<Option<u64>, ()> {
-    match fields.only(CONTENT_LENGTH)? {
-        None => Ok(None),
-        Some(value) => content_length(&value).map(Some).ok_or(()),
-    }
 }

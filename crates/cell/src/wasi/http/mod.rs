@@ -10,8 +10,10 @@
 //! The resources of an execution that answers requests are in a group of its own, so that the end
 //! of the execution gives back what the guest left, whatever it was.
 
-mod bindings;
+mod access;
+pub(crate) mod bindings;
 mod bodies;
+pub(crate) mod current;
 pub(crate) mod exchange;
 mod fields;
 mod kinds;
@@ -19,12 +21,9 @@ pub(crate) mod object;
 mod packed;
 mod requests;
 mod responses;
-mod serve;
+pub(crate) mod serve;
 mod streams;
 mod syntax;
-
-pub(crate) use bindings::HandlerPre;
-pub(crate) use serve::{Http, answer};
 
 use super::view::{OfGuest, Wasi};
 use crate::guest::Guest;

@@ -3,11 +3,12 @@
 //! An entry is the length of its name, the length of its value, the name, and the value. Names are
 //! in lower case, entries in the order in which they were added.
 
-use crate::guest::Guest;
+use super::object::{Packed, Text};
+use super::syntax::{CONTENT_LENGTH, content_length};
 use crate::local;
 use crate::steps::caps::FIELDS;
 use leasehold_kernel::Errno;
-use leasehold_reclaim::Extent;
+use leasehold_reclaim::GroupId;
 
 /// Bytes in front of an entry.
 const HEAD: usize = 8;
@@ -18,21 +19,16 @@ pub(crate) const ENTRY: usize = 32;
 /// The smallest extent of fields that may grow, bytes.
 const LEAST: usize = 240;
 
-/// A text, in an extent of its own.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Text(Option<Extent>);
-
 impl Text {
     /// Keeps these texts, one after the other.
     ///
     /// # Errors
     /// When the lease does not pay for them.
-    pub(super) fn of(guest: &Guest, parts: &[&str]) -> Result<Self, Errno> {
+    pub(super) fn of(group: GroupId, parts: &[&str]) -> Result<Self, Errno> {
         let length = parts.iter().map(|part| part.len()).sum();
         if length == 0 {
             return Ok(Self(None));
         }
-        let group = guest.arena()?;
         local::with(|local| {
             let groups = local.kernel.groups_mut();
             let extent = groups.alloc_bytes(group, length)?;
@@ -65,17 +61,6 @@ impl Text {
     }
 }
 
-/// Fields in an extent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Packed {
-    extent: Option<Extent>,
-    /// Bytes of the extent that are used.
-    used: u32,
-    /// Entries.
-    count: u32,
-    pub(super) is_immutable: bool,
-}
-
 /// Why an entry could not be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
@@ -105,7 +90,7 @@ impl Packed {
     /// # Errors
     /// When the lease does not pay for them.
     pub(super) fn of<'a>(
-        guest: &Guest,
+        group: GroupId,
         entries: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<Self, Errno> {
         let used = entries
@@ -119,7 +104,6 @@ impl Packed {
         if used == 0 {
             return Ok(packed);
         }
-        let group = guest.arena()?;
         local::with(|local| {
             let groups = local.kernel.groups_mut();
             let extent = groups.alloc_bytes(group, used)?;
@@ -154,13 +138,12 @@ impl Packed {
     ///
     /// # Errors
     /// When it would be too large, or the lease does not pay for it. It is unchanged then.
-    pub(super) fn append(&mut self, guest: &Guest, name: &[u8], value: &[u8]) -> Result<(), Full> {
+    pub(super) fn append(&mut self, group: GroupId, name: &[u8], value: &[u8]) -> Result<(), Full> {
         let more = name.len() + value.len();
         if self.size() + more + ENTRY > FIELDS.size() {
             return Err(Full::Fields);
         }
         let needed = self.used as usize + HEAD + more;
-        let group = guest.arena()?;
         local::with(|local| {
             let groups = local.kernel.groups_mut();
             let room = self
@@ -243,6 +226,17 @@ impl Packed {
         })
     }
 
+    /// The length that a `content-length` among them states.
+    ///
+    /// # Errors
+    /// When there are several, or it states none.
+    pub(super) fn stated_length(&self) -> Result<Option<u64>, ()> {
+        match self.only(CONTENT_LENGTH)? {
+            None => Ok(None),
+            Some(value) => content_length(&value).map(Some).ok_or(()),
+        }
+    }
+
     /// The number of its entries.
     pub(super) const fn count(&self) -> usize {
         self.count as usize
@@ -252,7 +246,7 @@ impl Packed {
     ///
     /// # Errors
     /// When the lease does not pay for it.
-    pub(super) fn copy(&self, guest: &Guest, is_immutable: bool) -> Result<Self, Errno> {
+    pub(super) fn copy(&self, group: GroupId, is_immutable: bool) -> Result<Self, Errno> {
         let mut copy = Self {
             is_immutable,
             ..*self
@@ -261,7 +255,6 @@ impl Packed {
             copy.extent = None;
             return Ok(copy);
         };
-        let group = guest.arena()?;
         local::with(|local| {
             let groups = local.kernel.groups_mut();
             let used = self.used as usize;

@@ -1,12 +1,12 @@
 //! `incoming-request`, `outgoing-request`, `request-options`, and the handler of outgoing requests,
 //! which denies each.
 
+use super::access::{self, make, paid};
 use super::bindings::outgoing_handler;
 use super::bindings::types::{self, ErrorCode, Method, Scheme};
-use super::fields::{show, stated_length};
+use super::fields::show;
 use super::kinds;
-use super::object::{self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, make, paid};
-use super::packed::Text;
+use super::object::{self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, Text};
 use super::syntax::{is_authority, is_method, is_path, is_scheme};
 use crate::guest::Guest;
 use crate::steps::caps::FIELDS;
@@ -44,7 +44,7 @@ fn method_of(method: &str) -> Method {
 impl types::HostIncomingRequest for Wasi<'_> {
     fn method(&mut self, request: Incoming) -> Result<Method> {
         mark(step!("wasi:http/types", "[method]incoming-request.method"));
-        let request = object::request(self.0, &request)?;
+        let request = access::request(self.0, &request)?;
         let head = request.head.string();
         Ok(method_of(head.get(..request.method as usize).unwrap_or("")))
     }
@@ -54,7 +54,7 @@ impl types::HostIncomingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]incoming-request.path-with-query"
         ));
-        let request = object::request(self.0, &request)?;
+        let request = access::request(self.0, &request)?;
         let mut head = request.head.string();
         let path = head.split_off(((request.method + request.authority) as usize).min(head.len()));
         Ok((!path.is_empty()).then_some(path))
@@ -62,7 +62,7 @@ impl types::HostIncomingRequest for Wasi<'_> {
 
     fn scheme(&mut self, request: Incoming) -> Result<Option<Scheme>> {
         mark(step!("wasi:http/types", "[method]incoming-request.scheme"));
-        let request = object::request(self.0, &request)?;
+        let request = access::request(self.0, &request)?;
         Ok(Some(match request.is_https {
             true => Scheme::Https,
             false => Scheme::Http,
@@ -74,7 +74,7 @@ impl types::HostIncomingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]incoming-request.authority"
         ));
-        let request = object::request(self.0, &request)?;
+        let request = access::request(self.0, &request)?;
         let head = request.head.string();
         let (from, length) = (request.method as usize, request.authority as usize);
         Ok(head.get(from..from + length).map(str::to_owned))
@@ -82,14 +82,14 @@ impl types::HostIncomingRequest for Wasi<'_> {
 
     fn headers(&mut self, request: Incoming) -> Result<Fields> {
         mark(step!("wasi:http/types", "[method]incoming-request.headers"));
-        let request = object::request(self.0, &request)?;
+        let request = access::request(self.0, &request)?;
         show(self.0, &request.fields)
     }
 
     fn consume(&mut self, request: Incoming) -> Result<Result<Resource<kinds::IncomingBody>, ()>> {
         mark(step!("wasi:http/types", "[method]incoming-request.consume"));
-        let handle = object::handle(self.0, &request)?;
-        let mut request = object::request(self.0, &request)?;
+        let handle = access::handle(self.0, &request)?;
+        let mut request = access::request(self.0, &request)?;
         if request.is_consumed {
             return Ok(Err(()));
         }
@@ -99,13 +99,13 @@ impl types::HostIncomingRequest for Wasi<'_> {
         };
         let body = make(self.0, Object::IncomingBody(body))?;
         request.is_consumed = true;
-        object::put(handle, Object::Request(request));
+        access::put(handle, Object::Request(request));
         Ok(Ok(body))
     }
 
     fn drop(&mut self, request: Incoming) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]incoming-request"));
-        let request = object::take_request(self.0, &request)?;
+        let request = access::take_request(self.0, &request)?;
         request.head.free();
         request.fields.free();
         Ok(())
@@ -117,7 +117,7 @@ fn keep(guest: &Guest, text: &str) -> Result<Option<Text>> {
     if text.len() > FIELDS.size() {
         return Ok(None);
     }
-    paid(Text::of(guest, &[text])).map(Some)
+    paid(Text::of(paid(guest.arena())?, &[text])).map(Some)
 }
 
 /// Frees a text that was replaced.
@@ -157,8 +157,8 @@ impl Wasi<'_> {
         is_valid: fn(&str) -> bool,
         place: fn(&mut OutgoingRequest) -> &mut Option<Text>,
     ) -> Result<Result<(), ()>> {
-        let handle = object::handle(self.0, request)?;
-        let mut request = object::outgoing_request(self.0, request)?;
+        let handle = access::handle(self.0, request)?;
+        let mut request = access::outgoing_request(self.0, request)?;
         let kept = match text {
             None => None,
             Some(text) if !is_valid(text) => return Ok(Err(())),
@@ -168,7 +168,7 @@ impl Wasi<'_> {
             },
         };
         replaced(std::mem::replace(place(&mut request), kept));
-        object::put(handle, Object::OutgoingRequest(request));
+        access::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 }
@@ -176,7 +176,7 @@ impl Wasi<'_> {
 impl types::HostOutgoingRequest for Wasi<'_> {
     fn new(&mut self, headers: Fields) -> Result<Outgoing> {
         mark(step!("wasi:http/types", "[constructor]outgoing-request"));
-        let mut fields = object::take_fields(self.0, &headers)?;
+        let mut fields = access::take_fields(self.0, &headers)?;
         fields.is_immutable = true;
         let request = OutgoingRequest {
             method: object::Method::Named(0),
@@ -191,9 +191,9 @@ impl types::HostOutgoingRequest for Wasi<'_> {
 
     fn body(&mut self, request: Outgoing) -> Result<Result<Resource<kinds::OutgoingBody>, ()>> {
         mark(step!("wasi:http/types", "[method]outgoing-request.body"));
-        let handle = object::handle(self.0, &request)?;
-        let mut request = object::outgoing_request(self.0, &request)?;
-        let Ok(expected) = stated_length(&request.fields) else {
+        let handle = access::handle(self.0, &request)?;
+        let mut request = access::outgoing_request(self.0, &request)?;
+        let Ok(expected) = request.fields.stated_length() else {
             return Ok(Err(()));
         };
         if request.has_body {
@@ -207,13 +207,13 @@ impl types::HostOutgoingRequest for Wasi<'_> {
         };
         let body = make(self.0, Object::OutgoingBody(body))?;
         request.has_body = true;
-        object::put(handle, Object::OutgoingRequest(request));
+        access::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(body))
     }
 
     fn method(&mut self, request: Outgoing) -> Result<Method> {
         mark(step!("wasi:http/types", "[method]outgoing-request.method"));
-        let request = object::outgoing_request(self.0, &request)?;
+        let request = access::outgoing_request(self.0, &request)?;
         Ok(match request.method {
             object::Method::Named(place) => METHODS
                 .get(usize::from(place))
@@ -227,8 +227,8 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-request.set-method"
         ));
-        let handle = object::handle(self.0, &request)?;
-        let mut request = object::outgoing_request(self.0, &request)?;
+        let handle = access::handle(self.0, &request)?;
+        let mut request = access::outgoing_request(self.0, &request)?;
         let method = match &method {
             Method::Other(other) if !is_method(other) => return Ok(Err(())),
             Method::Other(other) => match keep(self.0, other)? {
@@ -243,7 +243,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             }
         };
         free_method(std::mem::replace(&mut request.method, method));
-        object::put(handle, Object::OutgoingRequest(request));
+        access::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 
@@ -252,7 +252,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-request.path-with-query"
         ));
-        let request = object::outgoing_request(self.0, &request)?;
+        let request = access::outgoing_request(self.0, &request)?;
         Ok(request.path.map(Text::string))
     }
 
@@ -272,7 +272,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
 
     fn scheme(&mut self, request: Outgoing) -> Result<Option<Scheme>> {
         mark(step!("wasi:http/types", "[method]outgoing-request.scheme"));
-        let request = object::outgoing_request(self.0, &request)?;
+        let request = access::outgoing_request(self.0, &request)?;
         Ok(request.scheme.map(|scheme| match scheme {
             object::Scheme::Http => Scheme::Http,
             object::Scheme::Https => Scheme::Https,
@@ -285,8 +285,8 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-request.set-scheme"
         ));
-        let handle = object::handle(self.0, &request)?;
-        let mut request = object::outgoing_request(self.0, &request)?;
+        let handle = access::handle(self.0, &request)?;
+        let mut request = access::outgoing_request(self.0, &request)?;
         let scheme = match &scheme {
             None => None,
             Some(Scheme::Http) => Some(object::Scheme::Http),
@@ -298,7 +298,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             },
         };
         free_scheme(std::mem::replace(&mut request.scheme, scheme));
-        object::put(handle, Object::OutgoingRequest(request));
+        access::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 
@@ -307,7 +307,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-request.authority"
         ));
-        let request = object::outgoing_request(self.0, &request)?;
+        let request = access::outgoing_request(self.0, &request)?;
         Ok(request.authority.map(Text::string))
     }
 
@@ -327,20 +327,20 @@ impl types::HostOutgoingRequest for Wasi<'_> {
 
     fn headers(&mut self, request: Outgoing) -> Result<Fields> {
         mark(step!("wasi:http/types", "[method]outgoing-request.headers"));
-        let request = object::outgoing_request(self.0, &request)?;
+        let request = access::outgoing_request(self.0, &request)?;
         show(self.0, &request.fields)
     }
 
     fn drop(&mut self, request: Outgoing) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-request"));
-        free(object::take_outgoing_request(self.0, &request)?);
+        free(access::take_outgoing_request(self.0, &request)?);
         Ok(())
     }
 }
 
 impl Wasi<'_> {
     fn option(&mut self, options: &Options, place: usize) -> Result<Option<u64>> {
-        Ok(object::options(self.0, options)?[place])
+        Ok(access::options(self.0, options)?[place])
     }
 
     fn set_option(
@@ -349,10 +349,10 @@ impl Wasi<'_> {
         place: usize,
         duration: Option<u64>,
     ) -> Result<Result<(), ()>> {
-        let handle = object::handle(self.0, options)?;
-        let mut options = object::options(self.0, options)?;
+        let handle = access::handle(self.0, options)?;
+        let mut options = access::options(self.0, options)?;
         options[place] = duration;
-        object::put(handle, Object::Options(options));
+        access::put(handle, Object::Options(options));
         Ok(Ok(()))
     }
 }
@@ -425,7 +425,7 @@ impl types::HostRequestOptions for Wasi<'_> {
 
     fn drop(&mut self, options: Options) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]request-options"));
-        object::take_options(self.0, &options)?;
+        access::take_options(self.0, &options)?;
         Ok(())
     }
 }
@@ -438,10 +438,10 @@ impl outgoing_handler::Host for Wasi<'_> {
     ) -> Result<Result<Resource<kinds::FutureIncomingResponse>, ErrorCode>> {
         mark(step!("wasi:http/outgoing-handler", "handle"));
         if let Some(options) = options {
-            object::take_options(self.0, &options)?;
+            access::take_options(self.0, &options)?;
         }
-        let request = object::take_outgoing_request(self.0, &request)?;
-        let error = match stated_length(&request.fields) {
+        let request = access::take_outgoing_request(self.0, &request)?;
+        let error = match request.fields.stated_length() {
             Ok(Some(1..)) if !request.has_body => ErrorCode::HttpRequestBodySize(Some(0)),
             // No lease has a list of hosts that may be asked.
             _ => ErrorCode::HttpRequestDenied,

@@ -1,9 +1,10 @@
 //! `outgoing-response`, `response-outparam`, and what only outgoing requests would lead to.
 
+use super::access::{self, make};
 use super::bindings::types::{self, ErrorCode};
-use super::fields::{show, stated_length};
+use super::fields::show;
 use super::kinds;
-use super::object::{self, Child, Object, OutgoingBody, OutgoingResponse, make};
+use super::object::{Child, Object, OutgoingBody, OutgoingResponse};
 use crate::steps::{mark, step};
 use crate::wasi::view::Wasi;
 use wasmtime::component::Resource;
@@ -19,7 +20,7 @@ type Future = Resource<kinds::FutureIncomingResponse>;
 impl types::HostOutgoingResponse for Wasi<'_> {
     fn new(&mut self, headers: Fields) -> Result<Response> {
         mark(step!("wasi:http/types", "[constructor]outgoing-response"));
-        let mut fields = object::take_fields(self.0, &headers)?;
+        let mut fields = access::take_fields(self.0, &headers)?;
         fields.is_immutable = true;
         let number = self.0.http().next_response();
         let response = OutgoingResponse {
@@ -36,7 +37,7 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-response.status-code"
         ));
-        Ok(object::response(self.0, &response)?.status)
+        Ok(access::response(self.0, &response)?.status)
     }
 
     fn set_status_code(&mut self, response: Response, status: u16) -> Result<Result<(), ()>> {
@@ -44,13 +45,13 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-response.set-status-code"
         ));
-        let handle = object::handle(self.0, &response)?;
-        let mut response = object::response(self.0, &response)?;
+        let handle = access::handle(self.0, &response)?;
+        let mut response = access::response(self.0, &response)?;
         if !(100..1000).contains(&status) {
             return Ok(Err(()));
         }
         response.status = status;
-        object::put(handle, Object::Response(response));
+        access::put(handle, Object::Response(response));
         Ok(Ok(()))
     }
 
@@ -59,15 +60,15 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             "wasi:http/types",
             "[method]outgoing-response.headers"
         ));
-        let response = object::response(self.0, &response)?;
+        let response = access::response(self.0, &response)?;
         show(self.0, &response.fields)
     }
 
     fn body(&mut self, response: Response) -> Result<Result<Resource<kinds::OutgoingBody>, ()>> {
         mark(step!("wasi:http/types", "[method]outgoing-response.body"));
-        let handle = object::handle(self.0, &response)?;
-        let mut response = object::response(self.0, &response)?;
-        let Ok(expected) = stated_length(&response.fields) else {
+        let handle = access::handle(self.0, &response)?;
+        let mut response = access::response(self.0, &response)?;
+        let Ok(expected) = response.fields.stated_length() else {
             return Ok(Err(()));
         };
         if response.has_body {
@@ -81,13 +82,13 @@ impl types::HostOutgoingResponse for Wasi<'_> {
         };
         let body = make(self.0, Object::OutgoingBody(body))?;
         response.has_body = true;
-        object::put(handle, Object::Response(response));
+        access::put(handle, Object::Response(response));
         Ok(Ok(body))
     }
 
     fn drop(&mut self, response: Response) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-response"));
-        object::take_response(self.0, &response)?.fields.free();
+        access::take_response(self.0, &response)?.fields.free();
         Ok(())
     }
 }
@@ -95,10 +96,10 @@ impl types::HostOutgoingResponse for Wasi<'_> {
 impl types::HostResponseOutparam for Wasi<'_> {
     fn set(&mut self, param: Outparam, response: Result<Response, ErrorCode>) -> Result<()> {
         mark(step!("wasi:http/types", "[static]response-outparam.set"));
-        let number = object::take_outparam(self.0, &param)?;
+        let number = access::take_outparam(self.0, &param)?;
         let exchange = self.0.http().exchange(number);
         let response = match response {
-            Ok(response) => object::take_response(self.0, &response)?,
+            Ok(response) => access::take_response(self.0, &response)?,
             Err(_) => {
                 if let Some(exchange) = exchange {
                     exchange.refuse();
@@ -124,7 +125,7 @@ impl types::HostResponseOutparam for Wasi<'_> {
 
     fn drop(&mut self, param: Outparam) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]response-outparam"));
-        object::take_outparam(self.0, &param)?;
+        access::take_outparam(self.0, &param)?;
         Ok(())
     }
 }

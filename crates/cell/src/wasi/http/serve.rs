@@ -1,50 +1,17 @@
 //! Answering exchanges, one after the other, in one instance.
 
+use super::access::{make, paid};
 use super::bindings::HandlerPre;
-use super::exchange::Exchange;
 use super::kinds;
-use super::object::{IncomingRequest, Object, make, paid};
-use super::packed::{Packed, Text};
+use super::object::{IncomingRequest, Object, Packed, Text};
 use super::syntax::is_forbidden;
 use crate::guest::Guest;
 use crate::host::way::make_way;
 use crate::steps::{mark, step};
 use crate::worker::Worker;
 use leasehold_exchange::{Failure, GuestHalf, Scheme};
-use std::sync::Arc;
 use wasmtime::component::Resource;
 use wasmtime::{Result, Store};
-
-/// The exchange that an execution answers.
-#[derive(Default)]
-pub(crate) struct Http {
-    current: Option<Arc<Exchange>>,
-    responses: u64,
-}
-
-impl Http {
-    /// The current exchange, if it has this number.
-    pub(super) fn exchange(&self, number: u64) -> Option<Arc<Exchange>> {
-        let current = self.current.as_ref();
-        current.filter(|own| own.number() == number).cloned()
-    }
-
-    /// The number of the current exchange; 0 without one.
-    pub(super) fn number(&self) -> u64 {
-        self.current.as_ref().map_or(0, |own| own.number())
-    }
-
-    /// The current exchange, for the pollable of its trailers.
-    pub(crate) fn of_trailers(&self, number: u64) -> Option<Arc<Exchange>> {
-        self.exchange(number)
-    }
-
-    /// A number for another response.
-    pub(super) fn next_response(&mut self) -> u64 {
-        self.responses += 1;
-        self.responses
-    }
-}
 
 /// Takes exchanges of its tenant and answers them, as many as the worker is to answer.
 ///
@@ -67,7 +34,7 @@ pub(crate) async fn answer(
         make_way().await;
         mark(step!("cell", "serve: request"));
         let guest = store.data_mut();
-        guest.http().current = Some(exchange.clone());
+        guest.http().begin(exchange.clone());
         let Some(begun) = exchange.with_half(|half| begin(guest, exchange.number(), half)) else {
             continue;
         };
@@ -106,13 +73,14 @@ fn begin(guest: &Guest, exchange: u64, half: &GuestHalf) -> Result<Begun> {
         .iter()
         .map(|(name, value)| (name.as_bytes(), value))
         .filter(|(name, _)| !is_forbidden(name));
+    let group = paid(guest.arena())?;
     let request = IncomingRequest {
         exchange,
-        head: paid(Text::of(guest, &parts))?,
+        head: paid(Text::of(group, &parts))?,
         method: head.method.len() as u32,
         authority: head.authority.len() as u32,
         is_https: head.scheme == Scheme::Https,
-        fields: paid(Packed::of(guest, entries))?,
+        fields: paid(Packed::of(group, entries))?,
         is_consumed: false,
     };
     let request = make(guest, Object::Request(request))?;

@@ -1,8 +1,9 @@
 //! The streams of bodies, over the windows of an exchange.
 
+use super::access;
 use super::bindings::types::ErrorCode;
 use super::exchange::Exchange;
-use super::object::{self, Child, Object};
+use super::object::{Child, Object};
 use crate::steps::caps::PERMITTED;
 use bytes::Bytes;
 use leasehold_reclaim::Handle;
@@ -31,18 +32,18 @@ pub(super) struct BodyOutput {
 
 impl Drop for BodyInput {
     fn drop(&mut self) {
-        if let Some(Object::IncomingBody(mut body)) = object::get(self.body) {
+        if let Some(Object::IncomingBody(mut body)) = access::get(self.body) {
             body.stream = Child::Dropped;
-            object::put(self.body, Object::IncomingBody(body));
+            access::put(self.body, Object::IncomingBody(body));
         }
     }
 }
 
 impl Drop for BodyOutput {
     fn drop(&mut self) {
-        if let Some(Object::OutgoingBody(mut body)) = object::get(self.body) {
+        if let Some(Object::OutgoingBody(mut body)) = access::get(self.body) {
             body.stream = Child::Dropped;
-            object::put(self.body, Object::OutgoingBody(body));
+            access::put(self.body, Object::OutgoingBody(body));
         }
     }
 }
@@ -77,11 +78,11 @@ impl InputStream for BodyInput {
 impl BodyOutput {
     /// Counts bytes; fails if they are more than the body states.
     fn count(&self, bytes: usize) -> StreamResult<()> {
-        let Some(Object::OutgoingBody(mut body)) = object::get(self.body) else {
+        let Some(Object::OutgoingBody(mut body)) = access::get(self.body) else {
             return Err(StreamError::Closed);
         };
         body.written = body.written.saturating_add(bytes as u64);
-        object::put(self.body, Object::OutgoingBody(body));
+        access::put(self.body, Object::OutgoingBody(body));
         match body.expected {
             Some(expected) if body.written > expected => {
                 let error = size_error(body.of.is_some(), body.written);

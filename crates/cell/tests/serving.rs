@@ -1,0 +1,282 @@
+//! Components that answer HTTP requests: one execution for each request, and what ends it.
+
+mod common;
+
+use common::cell;
+use common::http::{Server, receive, wait};
+use leasehold_cell::exchange::{Failure, Fields};
+use leasehold_cell::{Exit, Lease, Serving};
+use std::time::{Duration, Instant};
+
+fn web(cell: &leasehold_cell::Cell, serving: Serving) -> Server {
+    Server::start(cell, "web.wasm", Lease::default(), serving)
+}
+
+fn hostile(cell: &leasehold_cell::Cell, serving: Serving) -> Server {
+    Server::start(cell, "hostile-http.wasm", Lease::default(), serving)
+}
+
+const ONE: Serving = {
+    Serving {
+        concurrency: 1,
+        reuse: 1,
+        fresh: leasehold_cell::Fresh::Instance,
+    }
+};
+
+#[test]
+fn a_component_answers_requests() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    for _ in 0..100 {
+        let hello = server.get("/").expect("a response");
+        assert_eq!((hello.status, hello.text().as_str()), (200, "hello\n"));
+    }
+    assert_eq!(server.get("/nothing").expect("a response").status, 404);
+    assert_eq!(
+        server.get("/env").expect("a response").text(),
+        "SHOP=open\n"
+    );
+    let slept = Instant::now();
+    let sleep = server.get("/sleep?ms=50").expect("a response");
+    assert_eq!(sleep.text(), "slept for 50 ms\n");
+    assert!(slept.elapsed() >= Duration::from_millis(50));
+    server.tenant.kill();
+    assert_eq!(server.tenant.wait().expect("ended").exit, Exit::Killed);
+}
+
+#[test]
+fn fields_of_the_connection_are_not_shown() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    let sent = [
+        ("x-a", "1"),
+        ("host", "shop.example"),
+        ("x-b", "2"),
+        ("connection", "close"),
+    ];
+    let mut client = server.begin("GET", "/headers", &sent);
+    client.finish_body(None);
+    let mut shown: Vec<String> = receive(&mut client)
+        .expect("a response")
+        .text()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    shown.sort();
+    assert_eq!(shown, ["x-a=1", "x-b=2"]);
+}
+
+#[test]
+fn bodies_larger_than_their_windows_stream_both_ways_with_their_trailers() {
+    const BYTES: usize = 1 << 20;
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    let mut client = server.begin("POST", "/echo", &[]);
+    let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    let (mut written, mut got) = (0, Vec::new());
+    let head = wait(|context| {
+        // The window of the request is full before the guest has answered.
+        while written < BYTES
+            && let std::task::Poll::Ready(part) = client.poll_write(context, &sent[written..])
+        {
+            written += part.expect("open");
+        }
+        client.poll_response(context).map(|head| head.cloned())
+    });
+    assert_eq!(head.expect("a head").status, 200);
+    let mut is_finished = false;
+    wait(|context| {
+        loop {
+            let mut moved = false;
+            while written < BYTES
+                && let std::task::Poll::Ready(part) = client.poll_write(context, &sent[written..])
+            {
+                written += part.expect("open");
+                moved = true;
+            }
+            if written == BYTES && !is_finished {
+                let mut trailers = Fields::new(server.limits.head_bytes);
+                trailers.push("x-sum", b"42").expect("fits");
+                client.finish_body(Some(trailers));
+                is_finished = true;
+            }
+            match client.poll_read(context, 64 << 10) {
+                std::task::Poll::Ready(part) => match part.expect("no failure") {
+                    Some(part) => got.extend(part),
+                    None => return std::task::Poll::Ready(()),
+                },
+                std::task::Poll::Pending if !moved => return std::task::Poll::Pending,
+                std::task::Poll::Pending => {}
+            }
+        }
+    });
+    assert!(got == sent, "{} bytes came back", got.len());
+    let trailers = client.trailers().expect("trailers");
+    assert_eq!(trailers.get("x-sum"), Some(&b"42"[..]));
+}
+
+#[test]
+fn a_response_waits_for_a_client_that_reads_slowly() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    let mut client = server.send("/big?bytes=1000000");
+    wait(|context| client.poll_response(context).map(|head| head.is_ok()));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(client.readable() <= server.limits.window_bytes as usize);
+    let rest = receive(&mut client).expect("a response");
+    assert_eq!(rest.body.len(), 1_000_000);
+}
+
+#[test]
+fn a_trap_fails_its_own_request_and_no_other() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    let mut slow = server.send("/sleep?ms=200");
+    for _ in 0..10 {
+        assert_eq!(server.get("/trap").unwrap_err(), Failure::Trap);
+        assert_eq!(server.get("/").expect("a response").status, 200);
+    }
+    assert_eq!(receive(&mut slow).expect("a response").status, 200);
+}
+
+#[test]
+fn a_request_whose_client_has_gone_is_stopped_even_if_it_spins() {
+    let cell = cell();
+    let server = web(&cell, ONE);
+    for _ in 0..5 {
+        let spinning = server.send("/spin");
+        std::thread::sleep(Duration::from_millis(20));
+        drop(spinning);
+        assert_eq!(server.get("/").expect("a response").text(), "hello\n");
+    }
+}
+
+#[test]
+fn requests_beyond_the_concurrency_wait() {
+    let cell = cell();
+    let two = Serving {
+        concurrency: 2,
+        ..Serving::default()
+    };
+    let server = web(&cell, two);
+    let began = Instant::now();
+    let mut clients: Vec<_> = (0..6).map(|_| server.send("/sleep?ms=50")).collect();
+    for client in &mut clients {
+        assert_eq!(receive(client).expect("a response").status, 200);
+    }
+    assert!(
+        began.elapsed() >= Duration::from_millis(150),
+        "at most two at a time"
+    );
+}
+
+#[test]
+fn an_instance_answers_as_many_requests_as_it_may() {
+    let cell = cell();
+    let three = Serving {
+        concurrency: 1,
+        reuse: 3,
+        ..Serving::default()
+    };
+    let server = hostile(&cell, three);
+    let counts: Vec<String> = (0..7)
+        .map(|_| server.get("/count").expect("a response").text())
+        .collect();
+    assert_eq!(counts, ["1", "2", "3", "1", "2", "3", "1"]);
+    let fresh = hostile(&cell, ONE);
+    for _ in 0..3 {
+        assert_eq!(fresh.get("/count").expect("a response").text(), "1");
+    }
+}
+
+#[test]
+fn a_kill_under_load_ends_every_request_and_returns_everything() {
+    let cell = cell();
+    for _ in 0..5 {
+        let server = web(&cell, Serving::default());
+        let mut clients: Vec<_> = (0..40)
+            .map(|at| server.send(["/spin", "/sleep?ms=60000", "/big?bytes=10000000"][at % 3]))
+            .collect();
+        std::thread::sleep(Duration::from_millis(30));
+        server.tenant.kill();
+        let ended = server.tenant.wait().expect("ended");
+        assert_eq!(ended.exit, Exit::Killed);
+        assert!(ended.reclaimed.predicted_ns <= 10_000_000_000);
+        for client in &mut clients {
+            assert_eq!(receive(client).unwrap_err(), Failure::Ended);
+        }
+    }
+    let server = web(&cell, Serving::default());
+    assert_eq!(server.get("/").expect("a response").status, 200);
+}
+
+#[test]
+fn answers_are_those_of_the_interface() {
+    let cell = cell();
+    let server = hostile(&cell, Serving::default());
+    let checks = server.get("/checks").expect("a response").text();
+    let failed: Vec<&str> = checks
+        .lines()
+        .filter(|line| !line.ends_with("=true"))
+        .collect();
+    assert_eq!(failed, Vec::<&str>::new(), "{checks}");
+    assert_eq!(
+        server.get("/twice").expect("a response").text(),
+        "true true true true"
+    );
+    assert_eq!(server.get("/silent").unwrap_err(), Failure::NoResponse);
+    assert_eq!(server.get("/error").unwrap_err(), Failure::GuestError);
+    assert_eq!(server.get("/short").unwrap_err(), Failure::Incomplete);
+    assert_eq!(server.get("/long").unwrap_err(), Failure::Incomplete);
+    assert_eq!(server.get("/drop").unwrap_err(), Failure::Incomplete);
+    assert_eq!(server.get("/orphan").unwrap_err(), Failure::Trap);
+    assert_eq!(server.get("/early").expect("a response").text(), "early");
+}
+
+#[test]
+fn a_guest_that_takes_what_it_can_get_ends_alone() {
+    let cell = cell();
+    let good = web(&cell, Serving::default());
+    let server = hostile(&cell, Serving::default());
+    for path in ["/bomb", "/responses", "/large"] {
+        for _ in 0..3 {
+            let failure = server.get(path).unwrap_err();
+            assert!(
+                matches!(failure, Failure::Refused | Failure::Trap),
+                "{path}: {failure}"
+            );
+            assert_eq!(good.get("/").expect("a response").status, 200);
+            assert_eq!(server.get("/count").expect("a response").text(), "1");
+        }
+    }
+}
+
+#[test]
+fn what_instances_leave_behind_is_given_back_with_each() {
+    let cell = cell();
+    let server = hostile(&cell, ONE);
+    let charged = |server: &Server| server.tenant.statement().expect("alive").charged;
+    for _ in 0..20 {
+        assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let before = charged(&server);
+    for _ in 0..200 {
+        assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(charged(&server), before);
+}
+
+#[test]
+fn a_lease_that_pays_for_few_makes_requests_wait() {
+    let cell = cell();
+    let mut lease = Lease::default();
+    lease.memory.reserve = leasehold_lease::ByteSize::new(4 << 20).expect("in range");
+    let server = Server::start(&cell, "web.wasm", lease, Serving::default());
+    let mut clients: Vec<_> = (0..20).map(|_| server.send("/sleep?ms=10")).collect();
+    for client in &mut clients {
+        assert_eq!(receive(client).expect("a response").status, 200);
+    }
+}
