@@ -161,10 +161,7 @@ fn an_access_that_is_denied_and_a_signal_that_is_not_ours_end_as_they_should() {
 
 #[test]
 fn a_substitute_lets_the_host_finish_and_is_reported() {
-    let (paging, memory) = starving(|denied| {
-        assert!(denied.instruction != 0);
-        Answer::Substitute
-    });
+    let (paging, memory) = starving(|_| Answer::Substitute);
     assert_eq!(memory.load(5), 0);
     memory.store(5, 9);
     assert_eq!(memory.load(5), 9);

@@ -173,7 +173,7 @@ impl Account {
     }
 
     /// Makes a thread that closes files of this tenant only close a file, which may take long.
-    pub(super) fn close_apart(self: &Arc<Self>, file: impl Send + 'static) {
+    pub(crate) fn close_apart(self: &Arc<Self>, file: impl Send + 'static) {
         self.closing.fetch_add(1, Ordering::AcqRel);
         self.io.pool.close(self.clone(), 1, Box::new(file));
     }

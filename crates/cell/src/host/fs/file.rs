@@ -5,7 +5,6 @@
 //! that takes long enough to delay the ends of others. So that thread leaves such a file to a thread
 //! that closes files of its tenant only.
 
-use super::account::Account;
 use super::class::SMALL;
 use crate::host::kernel;
 use rustix::fs::StatxFlags;
@@ -13,16 +12,20 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// Takes a file whose close may take long, and closes it on a thread of its tenant only.
+type CloseApart = Box<dyn Fn(Arc<OwnedFd>)>;
+
 thread_local! {
-    /// The tenant whose files this thread closes, on the thread that closes those of all.
-    static CLOSED_FOR: RefCell<Option<Arc<Account>>> = const { RefCell::new(None) };
+    /// Where costly files of the tenant go whose files this thread closes, on the thread that closes those of all.
+    static APART: RefCell<Option<CloseApart>> = const { RefCell::new(None) };
 }
 
-/// Drops `what`, with files of this tenant in it, on the thread that closes those of all tenants.
-pub(crate) fn close_for(account: &Arc<Account>, what: impl Sized) {
-    CLOSED_FOR.set(Some(account.clone()));
+/// Drops `what`, with files of one tenant in it, on the thread that closes those of all tenants; those
+/// that are costly to close are left to `apart`.
+pub(crate) fn close_for(apart: impl Fn(Arc<OwnedFd>) + 'static, what: impl Sized) {
+    APART.set(Some(Box::new(apart)));
     drop(what);
-    CLOSED_FOR.set(None);
+    APART.set(None);
 }
 
 /// An open file.
@@ -69,11 +72,11 @@ impl AsFd for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        CLOSED_FOR.with_borrow(|account| {
-            if let Some(account) = account
+        APART.with_borrow(|apart| {
+            if let Some(apart) = apart
                 && self.is_costly()
             {
-                account.close_apart(self.fd.clone());
+                apart(self.fd.clone());
             }
         });
     }

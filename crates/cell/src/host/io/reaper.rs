@@ -47,7 +47,8 @@ impl Discarded {
                 what,
             } => {
                 let began = thread_cpu_ns();
-                close_for(&account, what);
+                let tenant = account.clone();
+                close_for(move |file| tenant.close_apart(file), what);
                 account.closed_for(thread_cpu_ns() - began);
                 account.closed(files);
             }
