@@ -75,8 +75,10 @@ pub(crate) struct Ending {
     dirty: DirtyRanges,
     /// The memory reservation of a top-level tenant.
     tenancy: Option<Tenancy>,
-    /// The files of a top-level tenant, until all are closed.
+    /// The files of a top-level tenant.
     files: Option<Arc<Account>>,
+    /// Whether all of them are closed.
+    is_closed: bool,
     /// The refusals of its lease, if it is a top-level tenant.
     refusals: Vec<Refusal>,
     memory: MemoryUse,
@@ -175,6 +177,7 @@ impl Ending {
             dirty: DirtyRanges::default(),
             tenancy,
             files,
+            is_closed: false,
             refusals,
             memory,
             reusable: Elapsed::default(),
@@ -249,11 +252,11 @@ impl Ending {
             {
                 tenancy.finish();
             }
-        } else if let Some(files) = &self.files {
+        } else if let Some(files) = self.files.as_ref().filter(|_| !self.is_closed) {
             if files.is_closed() {
                 // The time of the closing thread belongs to this end.
                 self.cpu_ns += files.take_closing_cpu_ns();
-                self.files = None;
+                self.is_closed = true;
             }
         } else if self.step(programs) == Progress::Done {
             local::with(|local| local.give_shares(&self.held));
@@ -266,6 +269,7 @@ impl Ending {
         matches!(self.phase, Phase::Return)
             && self.dirty.is_clean()
             && self.tenancy.is_none()
+            && !self.is_closed
             && self.files.as_ref().is_some_and(|files| !files.is_closed())
     }
 

@@ -500,6 +500,33 @@ fn a_tenant_that_writes_to_a_data_set_is_ended_and_no_other_sees_it() {
     end(&roomy);
 }
 
+/// The engine compiles short copies to instructions of which it expects no fault.
+#[test]
+fn a_short_copy_to_a_data_set_ends_its_tenant_and_no_other() {
+    let held = held(600);
+    let roomy = start_mapper(&held, ON, 40 * 4096, paging(300, SharedPages::Conserve));
+    let reason = "a page of its memory cannot be had: it is read-only data";
+    for code in [
+        "(memory.init $few (local.get $data) (i32.const 0) (i32.const 10))",
+        "(memory.copy (local.get $data) (i32.const 64) (i32.const 10))",
+        "(memory.fill (local.get $data) (i32.const 7) (i32.const 10))",
+    ] {
+        let text = mapper(code).replacen(
+            "(func $sound",
+            r#"(data $few "0123456789") (func $sound"#,
+            1,
+        );
+        // A program with a passive segment has no image.
+        let mut request = request(&held.cell, &text, paging(250, SharedPages::None));
+        request.surroundings.data = vec![("weights".into(), data(&held, 40 * 4096))];
+        let writer = held.cell.start_tenant(request).expect("a tenant");
+        let ended = writer.wait().expect("an end");
+        assert_eq!(ended.exit, Exit::Memory(reason.into()), "{code}");
+    }
+    until(&roomy, |_, _| true);
+    end(&roomy);
+}
+
 #[test]
 fn a_data_set_under_a_lock_is_read_once_for_all() {
     let held = held(900);

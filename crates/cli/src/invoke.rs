@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use leasehold::wave::{self, Call};
 use leasehold_cell::program::Code;
-use leasehold_cell::{ExportedFunction, PendingCall, Program, TenantHandle, Val};
+use leasehold_cell::{CallError, ExportedFunction, PendingCall, Program, TenantHandle, Val};
 use std::sync::Arc;
 
 /// A call that a program can answer.
@@ -36,10 +36,16 @@ impl Invocation {
     /// Has the tenant answer it.
     ///
     /// # Errors
-    /// When the lease does not allow the arguments.
+    /// When the function does not take the arguments, or the lease does not allow them.
     pub(crate) fn begin(self, tenant: &TenantHandle) -> Result<PendingCall, Failure> {
         let call = tenant.call(&self.function, self.arguments);
-        call.map_err(|error| Failure::Refused(format!("--invoke: {error}")))
+        call.map_err(|error| {
+            let text = format!("--invoke: {error}");
+            match error {
+                CallError::Arguments { .. } => Failure::Configuration(text),
+                _ => Failure::Refused(text),
+            }
+        })
     }
 }
 

@@ -15,6 +15,15 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// The size of so many bytes.
+fn exactly(bytes: u64) -> String {
+    match (bytes % MIB, bytes % KIB) {
+        (0, _) => format!("{}MiB", bytes / MIB),
+        (_, 0) => format!("{}KiB", bytes / KIB),
+        _ => format!("{bytes}B"),
+    }
+}
+
 /// A time that is at least so many nanoseconds, as a lease states it.
 fn time(ns: u64) -> String {
     match ns {
@@ -26,7 +35,7 @@ fn time(ns: u64) -> String {
 /// Returns a reservation's name in flags and leases, its value in the lease, and the value that
 /// would have been enough.
 fn described(refusal: &Refusal, lease: &Lease) -> (&'static str, String, String) {
-    let bytes = |bytes: u64| (size(bytes), size(refusal.enough));
+    let bytes = |bytes: u64| (exactly(bytes), size(refusal.enough));
     let (name, (is, enough)) = match refusal.reservation {
         Reservation::Budget => {
             let is = nanos(lease.reclaim.budget.get()).replace(' ', "");
@@ -80,7 +89,7 @@ pub(crate) fn line(refusals: &[Refusal], lease: &Lease) -> Option<String> {
 mod tests {
     use super::line;
     use leasehold_cell::{Refusal, Reservation};
-    use leasehold_lease::Lease;
+    use leasehold_lease::{ByteSize, Lease};
 
     #[test]
     fn a_line_names_what_to_change_and_to_what() {
@@ -96,6 +105,14 @@ mod tests {
             refusal(Reservation::Memory, 3, (1 << 30) + 1),
             refusal(Reservation::OpenFiles, 2, 129),
         ];
+        let mut tiny = Lease::default();
+        tiny.disk.bytes = ByteSize::new(1).expect("in range");
+        let refused = [refusal(Reservation::DiskBytes, 1, 8192)];
+        assert_eq!(
+            line(&refused, &tiny).expect("a line"),
+            "the lease refused the program something: \
+             once by --disk-bytes 1B, where 8KiB would have been enough at first"
+        );
         assert_eq!(
             line(&refusals, &lease).expect("a line"),
             "the lease refused the program something: \

@@ -92,3 +92,20 @@ fn a_call_that_cannot_be_made_is_refused_in_one_line() {
         assert!(output.stdout.is_empty(), "{call}");
     }
 }
+
+/// A component whose function takes an enumeration.
+const CHOICE: &str = r#"(component
+  (core module $m (func (export "choose") (param i32) (result i32) (local.get 0)))
+  (core instance $i (instantiate $m))
+  (type $choice' (enum "left" "right"))
+  (export $choice "choice" (type $choice'))
+  (func (export "choose") (param "which" $choice) (result u32) (canon lift (core func $i "choose"))))"#;
+
+#[test]
+fn a_case_that_the_type_does_not_have_is_a_wrong_argument_and_no_refusal_of_the_lease() {
+    prints(CHOICE, &["--invoke", "choose(right)"], &[], "1\n");
+    let output = run(CHOICE, &["--invoke", "choose(up)"], &[]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{error}");
+    assert!(error.contains("choose"), "{error}");
+}

@@ -81,7 +81,6 @@ fn denied(
         address,
         attachment,
         reason,
-        instruction: 0,
     }
 }
 

@@ -28,8 +28,6 @@ pub struct Denied {
     pub attachment: Option<AttachmentId>,
     /// Why.
     pub reason: Reason,
-    /// Address of the instruction, to tell guests' code from the host's; 0 if there is none.
-    pub instruction: usize,
 }
 
 /// The treatment of an access that cannot be served.
@@ -37,10 +35,7 @@ pub struct Denied {
 pub enum Answer {
     /// The handler of SIGBUS that was there before is called; by default the process ends.
     Chain,
-    /// The handler of SIGSEGV is called, as for an address that may not be accessed. In guest
-    /// code this is a trap to a wasm engine that handles the signal.
-    Segv,
-    /// A page of zeros of the process's own takes the place, so that the access succeeds. For
-    /// host code: what it reads or writes there is lost, and the tenant must not run again.
+    /// A page of zeros of the process's own takes the place, so that the access succeeds: what is
+    /// read or written there is lost, and the tenant must not run again.
     Substitute,
 }

@@ -224,40 +224,29 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     // SAFETY: a handler with `SA_SIGINFO` gets valid pointers.
     let address = unsafe { (*info).si_addr() } as usize;
     // SAFETY: as above.
-    let instruction = unsafe { instruction(context) };
-    // SAFETY: as above.
     let fault = unsafe { (*info).si_code } == BUS_ADRERR;
     let here = HERE.get();
     // Failed hardware memory, or a signal that was sent, is not the pager's.
-    let answer = if here.is_null() || !fault {
-        Some(Answer::Chain)
-    } else {
+    let served = fault && !here.is_null() && {
         // SAFETY: it outlives the pointer (`Serving::begin`).
         let here = unsafe { &*here };
         // SAFETY: the context is a signal handler's.
-        unsafe { resolve(here, address, instruction, context) }
+        unsafe { resolve(here, address, context) }
     };
     // SAFETY: the arguments are those of this handler.
     unsafe {
-        match answer {
-            None => {}
-            Some(Answer::Segv) => as_segv(info, context),
-            Some(_) => chain(signal, info, context),
+        if !served {
+            chain(signal, info, context);
         }
         *libc::__errno_location() = errno;
     }
 }
 
-/// Serves the fault; returns what is left to be done about it by others.
+/// Serves the fault; returns false if it is left to others.
 ///
 /// # Safety
 /// `context` is that of the signal handler.
-unsafe fn resolve(
-    here: &Here,
-    address: usize,
-    instruction: usize,
-    context: *const c_void,
-) -> Option<Answer> {
+unsafe fn resolve(here: &Here, address: usize, context: *const c_void) -> bool {
     if here.busy.get() {
         die("leasehold: a fault inside the pager\n");
     }
@@ -265,22 +254,20 @@ unsafe fn resolve(
         // SAFETY: the caller's promise.
         let access = unsafe { access(engine, address, context) };
         let (attachment, reason) = match engine.serve(access) {
-            Served::Done => return None,
-            Served::Elsewhere => return Some(Answer::Chain),
+            Served::Done => return true,
+            Served::Elsewhere => return false,
             Served::Denied(attachment, reason) => (attachment, reason),
         };
         let denied = Denied {
             address,
             attachment,
             reason,
-            instruction,
         };
         here.denied.set(Some(denied));
-        let answer = (here.on_denied)(&denied);
-        (answer != Answer::Substitute || !engine.substitute(address)).then_some(match answer {
-            Answer::Substitute => Answer::Chain,
-            other => other,
-        })
+        match (here.on_denied)(&denied) {
+            Answer::Substitute => engine.substitute(address),
+            Answer::Chain => false,
+        }
     })
 }
 
@@ -315,21 +302,6 @@ unsafe fn access(engine: &Engine, address: usize, _: *const c_void) -> Access {
     }
 }
 
-/// Address of the interrupted instruction.
-///
-/// # Safety
-/// `context` is that of a signal handler.
-unsafe fn instruction(context: *const c_void) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let context = &*context.cast::<libc::ucontext_t>();
-        #[cfg(target_arch = "x86_64")]
-        return context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
-        #[cfg(target_arch = "aarch64")]
-        return context.uc_mcontext.pc as usize;
-    }
-}
-
 /// Does what the handler before this one would have done.
 ///
 /// # Safety
@@ -341,25 +313,6 @@ unsafe fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c
             Some(before) => call(before, signal, info, context),
             None => default(signal),
         }
-    }
-}
-
-/// Calls the handler of SIGSEGV.
-///
-/// # Safety
-/// As for [`chain`].
-unsafe fn as_segv(info: *mut libc::siginfo_t, context: *mut c_void) {
-    /// `SEGV_ACCERR`: the address is mapped, and may not be accessed.
-    const ACCESS: libc::c_int = 2;
-    // SAFETY: as for `chain`; the signal's own description is the handler's to change.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGSEGV, ptr::null(), &mut action) != 0 {
-            return default(libc::SIGSEGV);
-        }
-        (*info).si_signo = libc::SIGSEGV;
-        (*info).si_code = ACCESS;
-        call(&action, libc::SIGSEGV, info, context);
     }
 }
 

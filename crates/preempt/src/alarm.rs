@@ -230,17 +230,6 @@ pub fn request() {
     }
 }
 
-/// Whether this is the address of an instruction of a guest of this thread; always false with
-/// epochs, which need not know. Some nanoseconds; may be called from a signal handler.
-#[inline]
-pub fn is_guest_code(pc: usize) -> bool {
-    // SAFETY: as in `fired`.
-    match unsafe { ALARM.get().as_ref() }.map(Alarm::yield_by) {
-        Some(YieldBy::Inject(code)) => code.contains(pc),
-        Some(YieldBy::Epoch(_)) | None => false,
-    }
-}
-
 /// Takes this thread's alarm, as [`Alarm::take`] does.
 #[cfg(test)]
 pub(super) fn take_request() -> bool {

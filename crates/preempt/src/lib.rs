@@ -36,7 +36,7 @@ mod stress;
 mod testing;
 mod timer;
 
-pub use alarm::{Interrupter, RETRY_NS, fired, is_guest_code, no_later_than, request};
+pub use alarm::{Interrupter, RETRY_NS, fired, no_later_than, request};
 pub use guest_code::{Bodies, GuestProgram};
 pub use mechanism::{Mechanism, configure};
 pub use preemption::{Companion, Entered, GuestContext, HostSteps, INSTANCES, Preemption};

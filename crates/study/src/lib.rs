@@ -90,6 +90,7 @@ pub mod reserve_size;
 pub mod results;
 pub mod rogue;
 pub mod samples;
+pub mod serve;
 pub mod sharing;
 pub mod startup;
 pub mod stock;

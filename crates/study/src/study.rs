@@ -25,6 +25,7 @@ use crate::processes::Processes;
 use crate::report::Report;
 use crate::reserve_size::ReserveSize;
 use crate::rogue::Rogue;
+use crate::serve::Serve;
 use crate::sharing::Sharing;
 use crate::startup::Startup;
 use crate::storm::Storm;
@@ -41,6 +42,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Alloc,
         &Startup,
         &Calls,
+        &Serve,
         &Deadline,
         &Kill,
         &Rogue,

@@ -156,3 +156,48 @@ fn a_directory_that_cannot_be_opened_is_a_refused_start_and_the_cell_lives() {
         assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));
     }
 }
+
+/// Creates a file, and asks for it to be on the disk.
+const SYNC: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_sync" (func $sync (param i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "file")
+  (func (export "_start")
+    (if (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 1)
+          (i64.const 0x50) (i64.const 0) (i32.const 0) (i32.const 8))
+      (then unreachable))
+    (drop (call $sync (i32.load (i32.const 8))))))"#;
+
+#[test]
+fn a_report_counts_the_calls_that_have_not_returned() {
+    let turn = Turn::take();
+    let cell = Cell::start(CellConfig::new(Profile::free())).expect("a cell");
+    let program = cell.compile(SYNC.as_bytes()).expect("it compiles");
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = || {
+        let request = StartRequest {
+            program: program.clone(),
+            lease: Lease::default(),
+            surroundings: Surroundings {
+                dirs: vec![Directory {
+                    host: directory.path().to_owned(),
+                    guest: "/".to_owned(),
+                    write: true,
+                }],
+                ..Surroundings::default()
+            },
+        };
+        cell.start_tenant(request).expect("a tenant starts")
+    };
+    turn.hold(Call::Sync);
+    let tenant = start();
+    turn.wait_held();
+    tenant.kill();
+    let ended = tenant.wait().expect("the cell is there");
+    assert_eq!(ended.reclaimed.calls_under_way, 1);
+    turn.release();
+    let ended = start().wait().expect("the cell is there");
+    assert_eq!(ended.reclaimed.calls_under_way, 0);
+}

@@ -9,6 +9,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a call is repeated after an interruption by a signal or by a concurrent rename.
 const RETRIES: u32 = 16;
@@ -34,6 +35,21 @@ pub(crate) enum Call {
     Advise,
     /// Everything that changes a directory.
     Change,
+}
+
+/// Calls of this process that look a name up, where it may be missing.
+static LOOK_UPS: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls of this process have looked a name up so far: no more names are missing since.
+pub(super) fn look_ups() -> u64 {
+    LOOK_UPS.load(Ordering::Relaxed)
+}
+
+/// Makes a call that looks up `names`, and makes it again when it was interrupted.
+#[inline]
+fn looking_up<T>(names: u64, call: Call, attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    LOOK_UPS.fetch_add(names, Ordering::Relaxed);
+    persistently(call, attempt)
 }
 
 #[cfg(not(test))]
@@ -77,7 +93,7 @@ pub(super) fn open(
     let flags = flags | OFlags::CLOEXEC;
     let mut tries = 0;
     loop {
-        let opened = persistently(Call::Open, || {
+        let opened = looking_up(1, Call::Open, || {
             rustix::fs::openat2(directory, path, flags, mode, resolve)
         });
         match opened {
@@ -93,7 +109,7 @@ pub(super) fn open(
 /// Opens a directory of the lease, wherever it is.
 pub(super) fn open_ambient(path: &std::path::Path) -> Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    persistently(Call::Open, || {
+    looking_up(2, Call::Open, || {
         match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
             // A directory may permit look-ups but no listing.
             Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()),
@@ -151,7 +167,7 @@ pub(super) fn status_at(
     name: &CStr,
     fields: StatxFlags,
 ) -> Result<Statx> {
-    persistently(Call::Status, || {
+    looking_up(1, Call::Status, || {
         rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, fields)
     })
 }
@@ -265,42 +281,42 @@ pub(super) fn set_times(file: BorrowedFd<'_>, [access, change]: [Timespec; 2]) -
 
 /// Creates a directory.
 pub(super) fn make_directory(parent: impl AsFd, name: &CStr) -> Result<()> {
-    persistently(Call::Change, || {
+    looking_up(1, Call::Change, || {
         rustix::fs::mkdirat(parent.as_fd(), name, Mode::from_raw_mode(0o777))
     })
 }
 
 /// Removes a name; of a directory with `AtFlags::REMOVEDIR`.
 pub(super) fn unlink(parent: impl AsFd, name: &CStr, flags: AtFlags) -> Result<()> {
-    persistently(Call::Change, || {
+    looking_up(1, Call::Change, || {
         rustix::fs::unlinkat(parent.as_fd(), name, flags)
     })
 }
 
 /// Gives a file another name.
 pub(super) fn rename(from: impl AsFd, old: &CStr, to: impl AsFd, new: &CStr) -> Result<()> {
-    persistently(Call::Change, || {
+    looking_up(2, Call::Change, || {
         rustix::fs::renameat(from.as_fd(), old, to.as_fd(), new)
     })
 }
 
 /// Gives a file a second name.
 pub(super) fn link(from: impl AsFd, old: &CStr, to: impl AsFd, new: &CStr) -> Result<()> {
-    persistently(Call::Change, || {
+    looking_up(2, Call::Change, || {
         rustix::fs::linkat(from.as_fd(), old, to.as_fd(), new, AtFlags::empty())
     })
 }
 
 /// Makes a symbolic link.
 pub(super) fn symlink(target: &CStr, parent: impl AsFd, name: &CStr) -> Result<()> {
-    persistently(Call::Change, || {
+    looking_up(1, Call::Change, || {
         rustix::fs::symlinkat(target, parent.as_fd(), name)
     })
 }
 
 /// The target of a symbolic link.
 pub(super) fn read_link(parent: impl AsFd, name: &CStr) -> Result<Vec<u8>> {
-    persistently(Call::Status, || {
+    looking_up(1, Call::Status, || {
         let text = rustix::fs::readlinkat(parent.as_fd(), name, Vec::new())?;
         Ok(text.into_bytes())
     })

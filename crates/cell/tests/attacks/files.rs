@@ -347,3 +347,79 @@ fn what_a_tenant_is_refused_of_a_disk_its_reclamation_budget_cannot_pay_for() {
     let (ended, _) = attacks("fill-disk.wat", directory.path(), lease);
     assert_eq!(ended.exit, Exit::Code(DQUOT));
 }
+
+/// The errnos of what is tried with files that are open and lose their name, a byte each.
+const NAMELESS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_unlink_file" (func $unlink (param i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_rename"
+    (func $rename (param i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_filestat_set_size" (func $resize (param i32 i64) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_pwrite" (func $pwrite (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 4)
+  (data (i32.const 0) "large small twice")
+  (data (i32.const 32) "\00\00\01\00\00\00\01\00") ;; 64 KiB at 64 KiB
+  (global $told (mut i32) (i32.const 1024))
+  (func $tell (param $errno i32)
+    (i32.store8 (global.get $told) (local.get $errno))
+    (global.set $told (i32.add (global.get $told) (i32.const 1))))
+  (func $open (param $name i32) (result i32)
+    (if (call $path_open (i32.const 3) (i32.const 0) (local.get $name) (i32.const 5) (i32.const 1)
+          (i64.const 0x400042) (i64.const 0) (i32.const 0) (i32.const 48))
+      (then unreachable))
+    (i32.load (i32.const 48)))
+  (func $fill (param $file i32) (param $at i64) (result i32)
+    (call $pwrite (local.get $file) (i32.const 32) (i32.const 1) (local.get $at) (i32.const 56)))
+  (func (export "_start") (local $file i32) (local $again i32)
+    ;; A file that was there: it keeps its name while it is open.
+    (local.set $file (call $open (i32.const 0)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 0) (i32.const 5)))
+    (drop (call $close (call $open (i32.const 6))))
+    (call $tell (call $rename (i32.const 3) (i32.const 6) (i32.const 5) (i32.const 3) (i32.const 0) (i32.const 5)))
+    (call $tell (call $rename (i32.const 3) (i32.const 0) (i32.const 5) (i32.const 3) (i32.const 0) (i32.const 5)))
+    (drop (call $close (local.get $file)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 0) (i32.const 5)))
+    ;; One that loses its name while it is empty grows as far as is charged for it.
+    (local.set $file (call $open (i32.const 6)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 6) (i32.const 5)))
+    (call $tell (call $resize (local.get $file) (i64.const 0x10000000)))
+    (call $tell (call $fill (local.get $file) (i64.const 0x10000000)))
+    (call $tell (call $fill (local.get $file) (i64.const 0)))
+    (call $tell (call $fill (local.get $file) (i64.const 65536)))
+    (call $tell (call $resize (local.get $file) (i64.const 131072)))
+    (call $tell (call $resize (local.get $file) (i64.const 5)))
+    ;; One that is open twice does not grow: what is charged goes with the one that is closed first.
+    (local.set $file (call $open (i32.const 12)))
+    (local.set $again (call $open (i32.const 12)))
+    (call $tell (call $fill (local.get $file) (i64.const 0)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 12) (i32.const 5)))
+    (call $tell (call $resize (local.get $file) (i64.const 0)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 12) (i32.const 5)))
+    (call $tell (call $fill (local.get $file) (i64.const 0)))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.sub (global.get $told) (i32.const 1024)))
+    (drop (call $write (i32.const 1) (i32.const 64) (i32.const 1) (i32.const 56)))))"#;
+
+#[test]
+fn a_file_loses_its_last_name_only_if_closing_it_is_paid_for() {
+    const BUSY: u8 = 10;
+    const DQUOT: u8 = 19;
+    for directory in directories() {
+        std::fs::write(directory.path().join("large"), vec![1; 1 << 20]).expect("written");
+        let cell = cell();
+        let program = cell.compile(NAMELESS.as_bytes()).expect("it compiles");
+        let surroundings = beneath(directory.path(), true);
+        let (ended, output) = run(&cell, program, files(8), surroundings);
+        assert_eq!(ended.exit, Exit::Code(0));
+        let (there, grown) = ([BUSY, BUSY, 0, 0], [0, DQUOT, DQUOT, 0, 0, 0, 0]);
+        let twice = [0, BUSY, 0, 0, DQUOT];
+        assert_eq!(
+            output,
+            [&there[..], &grown, &twice].concat(),
+            "{directory:?}"
+        );
+    }
+}

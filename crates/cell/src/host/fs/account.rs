@@ -3,6 +3,7 @@
 
 use super::disk::Disk;
 use super::limit::{CLOSING, Promise};
+use super::young::YoungDirectories;
 use crate::host::io::{Io, pool};
 use crate::refusals::{Refusals, Reservation};
 use leasehold_lease::Lease;
@@ -28,6 +29,7 @@ pub(crate) struct Account {
     io: Arc<Io>,
     refusals: Arc<Refusals>,
     disk: Disk,
+    young: YoungDirectories,
     /// Whether it has had files that may not answer.
     is_slow: AtomicBool,
     #[expect(dead_code, reason = "held to be dropped, when the last file is closed")]
@@ -52,6 +54,7 @@ impl Account {
             limit: lease.files.open,
             disk: Disk::new(lease.disk, refusals.clone()),
             refusals,
+            young: YoungDirectories::default(),
             is_slow: AtomicBool::new(false),
             open: AtomicU32::new(0),
             closing: AtomicU32::new(0),
@@ -72,6 +75,11 @@ impl Account {
     /// The amount that it has added to disks.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
+    }
+
+    /// The directories that it has made lately.
+    pub(super) fn young(&self) -> &YoungDirectories {
+        &self.young
     }
 
     /// The refusals of its lease.
@@ -162,6 +170,12 @@ impl Account {
     /// Makes the reaper drop an object that may hold an uncounted descriptor.
     pub(crate) fn discard(self: &Arc<Self>, what: impl Send + 'static) {
         self.close(0, what);
+    }
+
+    /// Makes a thread that closes files of this tenant only close a file, which may take long.
+    pub(crate) fn close_apart(self: &Arc<Self>, file: impl Send + 'static) {
+        self.closing.fetch_add(1, Ordering::AcqRel);
+        self.io.pool.close(self.clone(), 1, Box::new(file));
     }
 
     /// Records that the reaper has closed `files` descriptors.

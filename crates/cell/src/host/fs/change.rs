@@ -4,6 +4,7 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close};
 use super::descriptor::Node;
+use super::disk::is_same;
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path::{self, parent, without_slashes};
@@ -18,8 +19,8 @@ use std::sync::Arc;
 /// The effect of a change on the names of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Adds a name.
-    Adds,
+    /// Adds the name of a new directory.
+    AddsDirectory,
     /// Adds a symbolic link with a target of so many bytes.
     AddsLink(usize),
     /// Removes the name of an empty directory.
@@ -57,16 +58,38 @@ impl Place<'_> {
             (Site::Cell(Class::Cached), _) => {
                 let found = look()?;
                 match effect {
-                    // The kernel forgets every name that was looked up in it and is missing, in one call.
-                    Effect::RemovesDirectory => None,
+                    Effect::RemovesDirectory => found
+                        .as_ref()
+                        .is_none_or(|found| self.account.young().contains(found))
+                        .then_some(found),
                     Effect::Removes => found
                         .as_ref()
                         .is_none_or(is_cheap_to_close)
                         .then_some(found),
-                    Effect::Adds | Effect::AddsLink(_) | Effect::Keeps => Some(found),
+                    Effect::AddsDirectory | Effect::AddsLink(_) | Effect::Keeps => Some(found),
                 }
             }
             (Site::Cell(Class::Layered | Class::Slow), _) => None,
+        }
+    }
+
+    /// Checks that the name of a file may be removed; `None` if another thread has to.
+    fn check_removal(&self, file: Option<&Statx>) -> Option<Result<()>> {
+        let Some(status) = file else {
+            return Some(Ok(()));
+        };
+        let is_closing = || !self.account.is_closed();
+        let disk = self.account.disk();
+        disk.check_removal(self.site, status, is_closing)
+    }
+
+    /// Remembers the directory that was made after so many look-ups, if it can be removed here soon. Its
+    /// name is still its own: no other thread makes a change while a permit is used.
+    fn remember(&self, look_ups: u64) {
+        if self.site == Site::Cell(Class::Cached)
+            && let Some(Ok(Some(made))) = path::look(self.account, self.site, self.start, self.path)
+        {
+            self.account.young().remember(&made, look_ups);
         }
     }
 
@@ -83,24 +106,36 @@ impl Place<'_> {
         let disk = self.account.disk();
         let _alone = match effect {
             Effect::Removes => Some(disk.alone(self.site)?),
-            Effect::Adds | Effect::AddsLink(_) | Effect::RemovesDirectory | Effect::Keeps => None,
+            Effect::AddsDirectory
+            | Effect::AddsLink(_)
+            | Effect::RemovesDirectory
+            | Effect::Keeps => None,
         };
         let before = self.look(effect)?;
+        let checked = match effect {
+            Effect::Removes => self.check_removal(before.as_ref())?,
+            Effect::AddsDirectory
+            | Effect::AddsLink(_)
+            | Effect::RemovesDirectory
+            | Effect::Keeps => Ok(()),
+        };
         let permit = match self.site {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
         };
+        let look_ups = kernel::look_ups();
         let work = || work(self.site, self.start, self.path);
         let result = match effect {
             Effect::Keeps => work(),
-            Effect::Adds => disk
+            Effect::AddsDirectory => disk
                 .take_file()
-                .and_then(|()| work().inspect_err(|_| disk.give_file())),
+                .and_then(|()| work().inspect_err(|_| disk.give_file()))
+                .inspect(|()| self.remember(look_ups)),
             Effect::AddsLink(bytes) => disk
                 .take_link(bytes as u64)
                 .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),
             Effect::RemovesDirectory => work().inspect(|()| disk.give_file()),
-            Effect::Removes => work().inspect(|()| {
+            Effect::Removes => checked.and_then(|()| work()).inspect(|()| {
                 if let Some(status) = &before {
                     disk.removed(status);
                 }
@@ -188,6 +223,23 @@ impl Pair<'_> {
         Some(replaced)
     }
 
+    /// Checks that the file that has the second name may lose it, unless it keeps it as the first one.
+    /// `None` if another thread has to.
+    fn check_replaced(&self, replaced: Option<&Statx>) -> Option<Result<()>> {
+        let Some(replaced) = replaced else {
+            return Some(Ok(()));
+        };
+        let is_closing = || !self.account.is_closed();
+        let disk = self.account.disk();
+        match disk.check_removal(self.site, replaced, is_closing) {
+            Some(Ok(())) => Some(Ok(())),
+            checked => match self.at_old()? {
+                Ok(Some(old)) if is_same(&old, replaced) => Some(Ok(())),
+                _ => checked,
+            },
+        }
+    }
+
     /// Makes a change with two paths, and accounts for names. Returns `None` on the cell's thread
     /// if it has to wait.
     fn make(&self, change: PairChange) -> Option<Result<()>> {
@@ -197,6 +249,10 @@ impl Pair<'_> {
         let disk = self.account.disk();
         let _alone = disk.alone(self.site)?;
         let replaced = self.look(change)?;
+        let checked = match change {
+            PairChange::Link => Ok(()),
+            PairChange::Rename => self.check_replaced(replaced.as_ref())?,
+        };
         let permit = match self.site {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
@@ -205,7 +261,7 @@ impl Pair<'_> {
             PairChange::Link => disk
                 .take_file()
                 .and_then(|()| link(self).inspect_err(|_| disk.give_file())),
-            PairChange::Rename => rename(self).inspect(|()| {
+            PairChange::Rename => checked.and_then(|()| rename(self)).inspect(|()| {
                 // Two names of one file both stay.
                 if let Some(status) = replaced
                     && let Some(Ok(None) | Err(_)) = self.at_old()

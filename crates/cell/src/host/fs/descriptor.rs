@@ -4,6 +4,8 @@ use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
+use super::file::File;
+use super::last_close::{EXTENT_PAGES, Grows};
 use super::pace::Permit;
 use super::pages::Lent;
 use super::read_ahead::ReadAhead;
@@ -12,7 +14,7 @@ use super::status::status_of;
 use super::table::Files;
 use crate::host::kernel::{self, PAGE};
 use rustix::fs::{Advice, FileType, Statx, Timespec};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// tenant has one open file less. A job that works on it is not counted.
 #[derive(Debug)]
 pub(crate) struct Node {
-    fd: OwnedFd,
+    fd: File,
     holders: AtomicU32,
     /// The owner of the file, if its disk use is counted.
     owner: Option<Owner>,
@@ -32,6 +34,10 @@ pub(crate) struct Node {
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
     grown: Mutex<Option<Lent>>,
+    /// Where its last growth ended, if that was not written out since.
+    grown_to: Mutex<Option<u64>>,
+    /// Every write is written out.
+    is_synchronous: bool,
     ahead: ReadAhead,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
@@ -58,7 +64,12 @@ impl Drop for Node {
             files, identity, ..
         }) = self.owner.take()
         {
-            files.account().disk().closing(identity, self.fd.as_fd());
+            let paid = self.grown().as_ref().map_or(0, Lent::count);
+            let disk = files.account().disk();
+            if disk.is_shrunk(identity) {
+                self.fd.expect_write_back();
+            }
+            disk.closing(identity, self.fd.as_fd(), paid);
         }
     }
 }
@@ -67,11 +78,13 @@ impl Node {
     /// Creates the node of an opened file, with one holder.
     pub(crate) fn new(fd: OwnedFd, kind: FileType, class: Class) -> Self {
         Self {
-            fd,
+            fd: File::new(fd),
             holders: AtomicU32::new(1),
             owner: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
+            grown_to: Mutex::new(None),
+            is_synchronous: false,
             ahead: ReadAhead::default(),
             kind,
             class,
@@ -79,9 +92,10 @@ impl Node {
     }
 
     /// The same for a file whose growth is counted.
-    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx) -> Self {
+    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
+        self.is_synchronous = is_synchronous;
         if self.kind == FileType::RegularFile {
-            let identity = files.account().disk().opened(status);
+            let identity = files.account().disk().opened(self.class, status);
             self.owner = Some(Owner {
                 files: files.clone(),
                 identity,
@@ -147,9 +161,62 @@ impl Node {
         Some(written)
     }
 
-    /// Pages that it has grown by.
-    pub(super) fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
+    fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
         self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over `count` of these pages, or all of them, until it is closed: that may free as many.
+    pub(super) fn pay(&self, lent: &mut Lent, count: u32) {
+        let moved = lent.move_to(&mut self.grown(), count);
+        if let Some(owner) = &self.owner {
+            owner.files.account().disk().paid(owner.identity, moved);
+        }
+    }
+
+    /// Pages that a write to it is charged for beyond those that it may take: an extent of a file without a
+    /// name is paid when it is made.
+    pub(super) fn extent_pages(&self) -> u32 {
+        let is_nameless = |owner: &Owner| owner.files.account().disk().is_nameless(owner.identity);
+        match self.owner.as_ref().is_some_and(is_nameless) {
+            true => EXTENT_PAGES,
+            false => 0,
+        }
+    }
+
+    /// Whether growth that begins at this offset may begin an extent.
+    pub(super) fn begins_extent(&self, at: u64) -> bool {
+        *self.grown_to() != Some(at)
+    }
+
+    /// Checks that closing it is still paid for, if it has no name, when it has grown to so many bytes.
+    ///
+    /// # Errors
+    /// `DQUOT`.
+    pub(super) fn check_growth(&self, bytes: u64, grows: Grows) -> Result<()> {
+        match &self.owner {
+            Some(owner) => {
+                let disk = owner.files.account().disk();
+                disk.check_growth(owner.identity, bytes, grows)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// It has grown up to an offset, if that is known.
+    pub(super) fn grew(&self, to: Option<u64>, begins: bool) {
+        if let Some(owner) = &self.owner {
+            owner.files.account().disk().grew(owner.identity, begins);
+        }
+        *self.grown_to() = to.filter(|_| !self.is_synchronous);
+    }
+
+    /// What it has grown by last was filled up to an offset.
+    pub(super) fn goes_on(&self, to: u64) {
+        *self.grown_to() = Some(to);
+    }
+
+    fn grown_to(&self) -> MutexGuard<'_, Option<u64>> {
+        self.grown_to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts one more holder.
@@ -264,6 +331,7 @@ impl Node {
 
     /// Waits until it is on the disk.
     pub(crate) fn sync(self: &Arc<Self>, only_data: bool) -> Try<()> {
+        *self.grown_to() = None;
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || match node.is_directory() {
             // It may be open for finding files only.
@@ -274,6 +342,10 @@ impl Node {
 
     /// Announces how a part of it will be used, which may read it or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
+        // The kernel says so of either.
+        if i64::try_from(offset).is_err() || i64::try_from(length).is_err() {
+            return Try::Done(Err(Errno::INVAL));
+        }
         let is_about_pages = matches!(advice, Advice::WillNeed | Advice::DontNeed);
         if self.is_prompt() && !is_about_pages {
             // The kernel would read ahead on the cell's thread.

@@ -8,7 +8,8 @@
 //! Writes of one tenant may be concurrent. Calls that shrink or remove files are exclusive, so that
 //! they never overlap the measurement of a write.
 
-use super::class::{Site, kind_of};
+use super::class::{Class, Site, kind_of};
+use super::last_close::{Grows, LastClose};
 use super::status::device;
 use crate::host::kernel::{self, PAGE};
 use crate::refusals::{Refusals, Reservation};
@@ -18,8 +19,10 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
 };
+use std::time::{Duration, Instant};
 
 /// The bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
@@ -39,15 +42,19 @@ fn link_bytes(says: u64) -> u64 {
 /// The identity of a file.
 pub(super) type Identity = (u64, u64);
 
-fn identity(status: &Statx) -> Identity {
+pub(super) fn identity(status: &Statx) -> Identity {
     (device(status), status.stx_ino)
+}
+
+/// Whether two names are of one file.
+pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
+    identity(one) == identity(other)
 }
 
 /// A file that the tenant has open.
 #[derive(Debug, Default)]
 struct Seen {
-    /// How many times.
-    times: u32,
+    last_close: LastClose,
     /// It has no name left.
     is_nameless: bool,
     /// The tenant has shrunk it: closing it may write it out.
@@ -65,7 +72,12 @@ pub(crate) struct Disk {
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
     open: Mutex<HashMap<Identity, Seen>>,
+    /// One of them was closed.
+    closed: Condvar,
 }
+
+/// How long the removal of a name waits for the tenant's files to be closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
     let add = |taken: u64| taken.checked_add(count).filter(|taken| *taken <= limit);
@@ -91,6 +103,7 @@ impl Disk {
             files: AtomicU64::new(0),
             order: RwLock::new(()),
             open: Mutex::default(),
+            closed: Condvar::new(),
         }
     }
 
@@ -179,25 +192,94 @@ impl Disk {
     }
 
     /// A regular file of this status is open, once more; what tells it from others.
-    pub(super) fn opened(&self, status: &Statx) -> Identity {
+    pub(super) fn opened(&self, class: Class, status: &Statx) -> Identity {
         let identity = identity(status);
-        self.open().entry(identity).or_default().times += 1;
+        let mut open = self.open();
+        open.entry(identity).or_default().last_close.opened(class);
         identity
     }
 
-    /// It is about to be closed, once.
-    pub(super) fn closing(&self, identity: Identity, file: BorrowedFd<'_>) {
+    /// So many pages more are charged for closing it.
+    pub(super) fn paid(&self, identity: Identity, pages: u32) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.pay(pages);
+        }
+    }
+
+    /// Checks that a name of a file with this status may be removed: that closing it is paid for, if it has
+    /// no name then. While the tenant's files are being closed, it may be one of them: that is waited for, or
+    /// on the cell's thread left to another (`None`). Requires the exclusive lock.
+    ///
+    /// # Errors
+    /// `BUSY`.
+    pub(super) fn check_removal(
+        &self,
+        site: Site,
+        status: &Statx,
+        is_closing: impl Fn() -> bool,
+    ) -> Option<Result<()>> {
+        if kind_of(status) != FileType::RegularFile || status.stx_nlink > 1 {
+            return Some(Ok(()));
+        }
+        let size = status.stx_size.max(bytes_of(status));
+        let mut open = self.open();
+        let began = Instant::now();
+        loop {
+            match open.get(&identity(status)) {
+                Some(seen) if !seen.last_close.is_paid(size, None) => {}
+                Some(_) | None => return Some(Ok(())),
+            }
+            if !is_closing() || began.elapsed() > CLOSED_WITHIN {
+                return Some(Err(Errno::BUSY));
+            }
+            if site != Site::Blocking {
+                return None;
+            }
+            // The time limit is for a file that was closed between the two looks.
+            let waited = self.closed.wait_timeout(open, CLOSED_WITHIN / 100);
+            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether a file that is open has no name.
+    pub(super) fn is_nameless(&self, identity: Identity) -> bool {
+        let open = self.open();
+        open.get(&identity).is_some_and(|seen| seen.is_nameless)
+    }
+
+    /// Checks that closing a file is paid for, if it has no name, after it has grown to so many bytes.
+    ///
+    /// # Errors
+    /// `DQUOT`.
+    pub(super) fn check_growth(&self, identity: Identity, bytes: u64, grows: Grows) -> Result<()> {
+        let open = self.open();
+        let nameless = open.get(&identity).filter(|seen| seen.is_nameless);
+        match nameless {
+            Some(seen) if !seen.last_close.is_paid(bytes, Some(grows)) => Err(Errno::DQUOT),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A file has grown.
+    pub(super) fn grew(&self, identity: Identity, begins: bool) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.grew(begins);
+        }
+    }
+
+    /// It is about to be closed, once, and with it go so many pages that are charged.
+    pub(super) fn closing(&self, identity: Identity, file: BorrowedFd<'_>, paid: u32) {
         let mut open = self.open();
         let Some(seen) = open.get_mut(&identity) else {
             return;
         };
-        seen.times -= 1;
-        if seen.times > 0 {
+        if !seen.last_close.closed(paid) {
             return;
         }
         let is_nameless = seen.is_nameless;
         open.remove(&identity);
         drop(open);
+        self.closed.notify_all();
         if is_nameless && let Ok(extent) = kernel::measure(file) {
             give(&self.bytes, extent.on_disk);
         }
@@ -234,14 +316,27 @@ impl Disk {
         size: u64,
     ) -> Option<Result<()>> {
         let _alone = self.alone(site)?;
+        let mut is_paid = true;
         if let Some(seen) = self.open().get_mut(&identity) {
             seen.is_shrunk = true;
+            is_paid = !seen.is_nameless || seen.last_close.is_paid(size, None);
         }
-        Some(self.resize_alone(file, size))
+        let resized = self.resize_alone(file, size, is_paid);
+        if size == 0
+            && resized.is_ok()
+            && let Some(seen) = self.open().get_mut(&identity)
+        {
+            seen.last_close.emptied();
+        }
+        Some(resized)
     }
 
-    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64) -> Result<()> {
+    /// Changes the size of a file; makes it larger only if its last close `is_paid` then.
+    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64, is_paid: bool) -> Result<()> {
         let before = kernel::measure(file)?;
+        if size > before.bytes && !is_paid {
+            return Err(Errno::DQUOT);
+        }
         kernel::resize(file, size)?;
         let after = kernel::measure(file)?;
         let (was, is) = (before.on_disk, after.on_disk);

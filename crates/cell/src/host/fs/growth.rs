@@ -3,6 +3,7 @@
 use super::class::Site;
 use super::descriptor::Node;
 use super::disk::give;
+use super::last_close::Grows;
 use super::pages::Lent;
 use super::table::Files;
 use crate::host::kernel::{self, PAGE};
@@ -22,7 +23,11 @@ pub(crate) struct Growth {
 struct Taken {
     files: Arc<Files>,
     bytes: u64,
+    /// Bytes of the write.
+    asked: u64,
     lent: Lent,
+    /// Pages among them that an extent is charged.
+    extent_pages: u32,
 }
 
 impl Drop for Taken {
@@ -42,7 +47,8 @@ impl Growth {
         };
         // It may begin and end in the middle of a page.
         let most = (bytes.div_ceil(PAGE) + 1) * PAGE;
-        let lent = files.grown().lend(most);
+        let extent_pages = node.extent_pages();
+        let lent = files.grown().lend(most + extent_pages as usize * PAGE);
         let lent = lent.map_err(|_| Errno::DQUOT)?;
         let most = most as u64;
         files.account().disk().take(most)?;
@@ -50,19 +56,24 @@ impl Growth {
             taken: Some(Taken {
                 files: files.clone(),
                 bytes: most,
+                asked: bytes as u64,
                 lent,
+                extent_pages,
             }),
         })
     }
 
-    /// Makes a write and counts what it took; `None` if that cannot be done here and now.
+    /// Makes a write at an offset, or to the end, and counts what it took; `None` if that cannot be done
+    /// here and now.
     ///
     /// # Errors
-    /// When it is not known what the file takes; nothing is written then.
+    /// When it is not known what the file takes, or closing it would not be paid for; nothing is written
+    /// then.
     pub(super) fn write<T>(
         self,
         site: Site,
         node: &Node,
+        at: Option<u64>,
         write: impl FnOnce() -> T,
     ) -> Option<Result<T>> {
         let Some(mut taken) = self.taken else {
@@ -71,14 +82,23 @@ impl Growth {
         let files = taken.files.clone();
         let disk = files.account().disk();
         let _together = disk.together(site)?;
-        let size = || Ok::<_, Errno>(kernel::measure(node.as_fd())?.on_disk);
+        let size = || kernel::measure(node.as_fd());
         let before = match size() {
             Ok(before) => before,
             Err(errno) => return Some(Err(errno)),
         };
+        let at = at.unwrap_or(before.bytes);
+        let end = at.saturating_add(taken.asked);
+        let grows = Grows {
+            pages: taken.lent.count(),
+            begins: node.begins_extent(at),
+        };
+        if let Err(errno) = node.check_growth(before.bytes.max(end), grows) {
+            return Some(Err(errno));
+        }
         let written = write();
         let grown = match size() {
-            Ok(after) if after >= before => after - before,
+            Ok(after) if after.on_disk >= before.on_disk => after.on_disk - before.on_disk,
             // Another tenant may have made it smaller: what this one took is not known.
             Ok(_) | Err(_) => taken.bytes,
         };
@@ -92,7 +112,15 @@ impl Growth {
             }
         }
         let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
-        taken.lent.move_to(&mut node.grown(), pages);
+        if grown > 0 {
+            // What was lent for an extent is kept for one.
+            let extent = if grows.begins { taken.extent_pages } else { 0 };
+            node.pay(&mut taken.lent, pages.saturating_add(extent));
+            let is_whole = grown / PAGE as u64 >= taken.asked / PAGE as u64;
+            node.grew(is_whole.then_some(end), grows.begins);
+        } else if !grows.begins {
+            node.goes_on(end);
+        }
         Some(Ok(written))
     }
 }

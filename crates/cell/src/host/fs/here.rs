@@ -111,7 +111,7 @@ impl Bench {
             &self.account,
             &self.start,
             path,
-            Effect::Adds,
+            Effect::AddsDirectory,
             work,
         ))
     }
@@ -172,9 +172,44 @@ fn names_that_are_known_are_made_and_removed_without_another_thread() {
     assert!(bench.pairs(c"g", c"h", PairChange::Link));
     assert!(bench.unlinks(c"g") && bench.unlinks(c"h"));
     assert!(
-        !bench.removes_directory(c"d"),
-        "of a directory it is never known how much it frees"
+        bench.removes_directory(c"d"),
+        "few names can be missing in it"
     );
+}
+
+#[test]
+fn a_directory_in_which_many_names_may_be_missing_is_removed_by_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    for name in [c"young", c"old", c"theirs"] {
+        bench.look(name);
+    }
+    // Some other program's, about which nothing is known.
+    std::fs::create_dir(bench.directory.path().join("theirs")).expect("made");
+    bench.look(c"theirs");
+    assert!(!bench.removes_directory(c"theirs"));
+    assert!(bench.makes_directory(c"old"));
+    for number in 0..200 {
+        let name = std::ffi::CString::new(format!("old/{number}")).expect("a name");
+        bench.look(&name);
+    }
+    assert!(bench.makes_directory(c"young"));
+    // An old directory is not young for the name of a young one.
+    let exchanged = [(c"young", c"spare"), (c"old", c"young")];
+    for (from, to) in exchanged {
+        let (from, to) = (from.to_bytes(), to.to_bytes());
+        let place = |name: &[u8]| {
+            bench
+                .directory
+                .path()
+                .join(str::from_utf8(name).expect("text"))
+        };
+        std::fs::rename(place(from), place(to)).expect("renamed");
+    }
+    bench.look(c"young");
+    bench.look(c"spare");
+    assert!(!bench.removes_directory(c"young"), "it was the old one");
+    assert!(bench.removes_directory(c"spare"), "it was the young one");
 }
 
 #[test]

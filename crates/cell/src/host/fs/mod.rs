@@ -14,9 +14,11 @@ pub(crate) mod class;
 pub(crate) mod descriptor;
 pub(crate) mod disk;
 pub(crate) mod elsewhere;
+pub(crate) mod file;
 pub(crate) mod growth;
 #[cfg(test)]
 mod here;
+mod last_close;
 pub(crate) mod limit;
 pub(crate) mod listing;
 pub(crate) mod open;
@@ -30,6 +32,7 @@ pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod transfer;
 pub(crate) mod window;
+mod young;
 
 /// Most bytes that are read or written in one step: some 15 µs on the file systems of [`class::Class`].
 pub(crate) const STEP: usize = 64 << 10;

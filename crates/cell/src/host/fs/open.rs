@@ -128,7 +128,7 @@ impl Request {
                 if node.class == Class::Slow {
                     files.account().expect_slow_files();
                 }
-                let node = node.of(files, &status);
+                let node = node.of(files, &status, self.sync);
                 Ok(Some(Opened { node, is_new }))
             }
             Err(errno) if site.is_undecided(errno) => Ok(None),

@@ -69,8 +69,14 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Moves `count` of its pages, or all of them, to `other`, which is of the same execution.
-    pub(crate) fn move_to(&mut self, other: &mut Option<Lent>, count: u32) {
+    /// Its pages.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Moves `count` of its pages, or all of them, to `other`, which is of the same execution; returns
+    /// how many.
+    pub(super) fn move_to(&mut self, other: &mut Option<Lent>, count: u32) -> u32 {
         let count = count.min(self.count);
         self.count -= count;
         match other {
@@ -82,6 +88,7 @@ impl Lent {
                 });
             }
         }
+        count
     }
 }
 

@@ -5,6 +5,7 @@ use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
+use super::file::File;
 use super::status::FIELDS;
 use crate::host::answer::Answer;
 use crate::host::kernel;
@@ -88,15 +89,15 @@ fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
 }
 
 /// The status of what `path` leads to. The second part is the file, if closing it could take long.
-pub(crate) fn status(
+fn status(
     site: Site,
     directory: BorrowedFd<'_>,
     path: &CStr,
     follow: bool,
-) -> Result<(Statx, Option<OwnedFd>)> {
+) -> Result<(Statx, Option<File>)> {
     let file = locate(site, directory, path, follow)?;
     let status = kernel::status(file.as_fd(), FIELDS)?;
-    let kept = (!is_cheap_to_close(&status)).then_some(file);
+    let kept = (!is_cheap_to_close(&status)).then(|| File::new(file));
     Ok((status, kept))
 }
 

@@ -6,6 +6,7 @@
 use super::account::Account;
 use super::class::Class;
 use super::descriptor::{Descriptor, Node, Open};
+use super::last_close::OPENED;
 use super::pages::{Lent, Pages};
 use crate::host::kernel::PAGE;
 use crate::local;
@@ -18,11 +19,6 @@ use wasmtime_wasi::p1::types::Errno;
 
 /// Places that are charged at a time.
 const CHUNK: usize = 16;
-
-/// The cost of freeing a file without a name, besides its pages, in pages that are each charged as
-/// [`Held::FilePage`]. A stated ceiling: with one page it was 8 µs on ext4 and 4 on tmpfs, where a
-/// page is charged 1.5.
-const FREED: usize = 8 * PAGE;
 
 /// Directories that are closed in one step.
 const FEW: u32 = 8;
@@ -173,7 +169,7 @@ impl Table {
         let account = self.account();
         account.take()?;
         let account = account.clone();
-        let Ok(freed) = self.files.grown().lend(FREED) else {
+        let Ok(freed) = self.files.grown().lend(OPENED as usize * PAGE) else {
             account.give(1);
             return Err(Errno::Nomem);
         };
@@ -199,7 +195,7 @@ impl Table {
         // From here on the table gives it back.
         taken.account = None;
         if open.node.files().is_some() {
-            taken.freed.move_to(&mut open.node.grown(), u32::MAX);
+            open.node.pay(&mut taken.freed, u32::MAX);
         }
         if open.node.class == Class::Slow {
             self.account().expect_slow_files();

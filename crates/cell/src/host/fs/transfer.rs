@@ -271,7 +271,7 @@ pub(crate) fn write_promptly(
     }
     let state = node.state();
     let growth = Growth::take(node, step.len())?;
-    let written = growth.write(Site::Cell(node.class), node, write);
+    let written = growth.write(Site::Cell(node.class), node, at, write);
     permit.used();
     let Some(written) = written else {
         return Ok(Tried::Blocks);
@@ -313,7 +313,7 @@ pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) ->
     }
     let state = node.state();
     let growth = Growth::take(node, bytes.len())?;
-    let written = growth.write(Site::Cell(node.class), node, write);
+    let written = growth.write(Site::Cell(node.class), node, at, write);
     permit.used();
     let Some(written) = written else {
         return Ok(Tried::Blocks);
@@ -368,7 +368,8 @@ pub(crate) fn write(
     append: bool,
     growth: Growth,
 ) -> Result<usize> {
-    let written = growth.write(Site::Blocking, node, || {
+    let at = (!append).then_some(offset);
+    let written = growth.write(Site::Blocking, node, at, || {
         write_from(node, bytes, offset, append_flag(append))
     });
     // It waits there.
@@ -384,7 +385,8 @@ pub(crate) fn write_all(
     append: bool,
     growth: Growth,
 ) -> Result<()> {
-    let written = growth.write(Site::Blocking, node, || {
+    let at = (!append).then_some(offset);
+    let written = growth.write(Site::Blocking, node, at, || {
         while !bytes.is_empty() {
             let written = write_from(node, bytes, offset, append_flag(append))?;
             if written == 0 {

@@ -7,6 +7,7 @@
 use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
+use crate::host::fs::file::close_for;
 use rustix::process::setpriority_process;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -46,7 +47,8 @@ impl Discarded {
                 what,
             } => {
                 let began = thread_cpu_ns();
-                drop(what);
+                let tenant = account.clone();
+                close_for(move |file| tenant.close_apart(file), what);
                 account.closed_for(thread_cpu_ns() - began);
                 account.closed(files);
             }

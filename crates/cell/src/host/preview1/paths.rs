@@ -61,7 +61,7 @@ pub(super) fn create_directory(
         caller,
         fd,
         (path, length),
-        Effect::Adds,
+        Effect::AddsDirectory,
         change::create_directory,
     )
 }

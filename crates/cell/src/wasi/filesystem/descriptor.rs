@@ -275,7 +275,7 @@ impl HostDescriptor for Wasi<'_> {
             &account,
             &start,
             &path,
-            Effect::Adds,
+            Effect::AddsDirectory,
             change::create_directory,
         );
         self.finish(tried).await

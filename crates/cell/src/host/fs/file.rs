@@ -1,0 +1,150 @@
+//! A file of the host's that is open, and how it is closed.
+//!
+//! One thread closes the files of all tenants ([`reaper`](crate::host::io::reaper)). Closing one that has
+//! no name left frees its pages, and closing one that was made smaller may write it out: for a large file
+//! that takes long enough to delay the ends of others. So that thread leaves such a file to a thread
+//! that closes files of its tenant only.
+
+use super::class::SMALL;
+use crate::host::kernel;
+use rustix::fs::StatxFlags;
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Takes a file whose close may take long, and closes it on a thread of its tenant only.
+type CloseApart = Box<dyn Fn(Arc<OwnedFd>)>;
+
+thread_local! {
+    /// Where costly files of the tenant go whose files this thread closes, on the thread that closes those of all.
+    static APART: RefCell<Option<CloseApart>> = const { RefCell::new(None) };
+}
+
+/// Drops `what`, with files of one tenant in it, on the thread that closes those of all tenants; those
+/// that are costly to close are left to `apart`.
+pub(crate) fn close_for(apart: impl Fn(Arc<OwnedFd>) + 'static, what: impl Sized) {
+    APART.set(Some(Box::new(apart)));
+    drop(what);
+    APART.set(None);
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct File {
+    fd: Arc<OwnedFd>,
+    /// Closing it may write it out.
+    is_shrunk: bool,
+}
+
+impl File {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self {
+            fd: Arc::new(fd),
+            is_shrunk: false,
+        }
+    }
+
+    /// Closing it may write it out.
+    pub(super) fn expect_write_back(&mut self) {
+        self.is_shrunk = true;
+    }
+
+    /// Whether closing it may take long.
+    fn is_costly(&self) -> bool {
+        if self.is_shrunk {
+            return true;
+        }
+        let fields = StatxFlags::NLINK | StatxFlags::SIZE | StatxFlags::BLOCKS;
+        kernel::status(self.as_fd(), fields).is_ok_and(|status| {
+            let size = status
+                .stx_size
+                .max(status.stx_blocks.saturating_mul(kernel::BLOCK));
+            status.stx_nlink == 0 && size > SMALL
+        })
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        APART.with_borrow(|apart| {
+            if let Some(apart) = apart
+                && self.is_costly()
+            {
+                apart(self.fd.clone());
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::File;
+    use crate::host::fs::account::Account;
+    use crate::host::io::Io;
+    use leasehold_lease::Lease;
+    use std::fs;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    fn file(path: &Path, bytes: usize) -> File {
+        fs::write(path, vec![1; bytes]).expect("written");
+        File::new(OwnedFd::from(fs::File::open(path).expect("opened")))
+    }
+
+    #[test]
+    fn a_file_is_costly_to_close_if_that_frees_or_writes_much() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        for (bytes, is_large) in [(1, false), (1 << 20, true)] {
+            let mut open = file(&path, bytes);
+            assert!(!open.is_costly(), "it has a name");
+            fs::remove_file(&path).expect("removed");
+            assert_eq!(open.is_costly(), is_large);
+            open.expect_write_back();
+            assert!(open.is_costly());
+        }
+    }
+
+    #[test]
+    fn a_costly_close_of_one_tenant_delays_no_other_tenants_close() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let account = || Arc::new(Account::new(&Lease::default(), None, None, io.clone()));
+        let (one, other) = (account(), account());
+        // The thread that closes files of this tenant only is kept waiting.
+        let (release, waits) = channel::<()>();
+        struct Hanging(std::sync::mpsc::Receiver<()>);
+        impl Drop for Hanging {
+            fn drop(&mut self) {
+                let _ = self.0.recv();
+            }
+        }
+        one.close_apart(Hanging(waits));
+        let large = file(&path, 1 << 20);
+        fs::remove_file(&path).expect("removed");
+        one.close(1, large);
+        other.close(1, file(&path, 1));
+        let began = Instant::now();
+        let is_closed_soon = |account: &Account| {
+            while !account.is_closed() && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            account.is_closed()
+        };
+        assert!(is_closed_soon(&other));
+        assert!(!one.is_closed());
+        drop(release);
+        assert!(is_closed_soon(&one));
+        io.stop();
+    }
+}

@@ -1,0 +1,172 @@
+//! The servers that are compared, each a process of its own.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::load::{Target, once};
+
+/// How long a server may take to answer for the first time: it compiles.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, and how it is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arm {
+    /// Leasehold, a new instance for each request.
+    Fresh,
+    /// Leasehold, an instance for up to 1,000 requests.
+    Reuse,
+    /// `wasmtime serve`, with its pools.
+    Pooling,
+    /// `wasmtime serve`, as it comes.
+    OnDemand,
+}
+
+impl Arm {
+    pub(super) const ALL: [Self; 4] = [Self::Fresh, Self::Reuse, Self::Pooling, Self::OnDemand];
+
+    /// As rows name it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "leasehold",
+            Self::Reuse => "leasehold-reuse",
+            Self::Pooling => "wasmtime-pooling",
+            Self::OnDemand => "wasmtime-ondemand",
+        }
+    }
+
+    pub(super) const fn is_wasmtime(self) -> bool {
+        matches!(self, Self::Pooling | Self::OnDemand)
+    }
+
+    /// The command that serves `guest`, an absolute path, at an address. Files go to `directory`.
+    fn command(
+        self,
+        guest: &Path,
+        address: SocketAddr,
+        directory: &Path,
+        wasmtime: Option<&Path>,
+    ) -> Result<Command> {
+        let reuse = match self {
+            Self::Fresh => 1,
+            Self::Reuse => 1000,
+            Self::Pooling | Self::OnDemand => {
+                let mut command = Command::new(wasmtime.context("no wasmtime command")?);
+                command.args(["serve", "-S", "cli=y"]);
+                if self == Self::Pooling {
+                    command.args(["-O", "pooling-allocator=y"]);
+                }
+                command.arg(format!("--addr={address}")).arg(guest);
+                return Ok(command);
+            }
+        };
+        let leases = directory.join(format!("{}.toml", self.name()));
+        let text = format!(
+            "[listener.main]\naddress = \"{address}\"\n\
+             per_source = 1024\n\n\
+             [tenant.web]\ncomponent = {guest:?}\nreclaim = {{ budget = \"500ms\" }}\n\
+             http = {{ routes = [\"/*\"], reuse = {reuse}, concurrency = 16, queue = 256 }}\n"
+        );
+        fs::write(&leases, text)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--log", "none"]).arg(leases);
+        Ok(command)
+    }
+}
+
+/// A running server; ended when it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a server, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it ends, or does not answer.
+    pub(super) fn start(
+        arm: Arm,
+        guest: &Path,
+        directory: &Path,
+        wasmtime: Option<&Path>,
+    ) -> Result<Self> {
+        let address = free_address()?;
+        let guest = fs::canonicalize(guest)
+            .with_context(|| format!("the guest {} (guests/build makes it)", guest.display()))?;
+        let log = directory.join(format!("{}.log", arm.name()));
+        let child = arm
+            .command(&guest, address, directory, wasmtime)?
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("starting {}", arm.name()))?;
+        let mut server = Self { child, address };
+        let began = Instant::now();
+        while !once(server.target("/")).is_ok_and(|status| status == 200) {
+            if let Some(status) = server.child.try_wait()? {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                bail!("{} ended with {status}: {said}", arm.name());
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("{} does not answer", arm.name());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    /// A page of it.
+    pub(super) fn target<'a>(&self, path: &'a str) -> Target<'a> {
+        Target {
+            address: self.address,
+            path,
+        }
+    }
+
+    /// The processor time that it has taken, ns.
+    ///
+    /// # Errors
+    /// When the host does not tell.
+    pub(super) fn cpu_ns(&self) -> Result<u64> {
+        // Sums of all threads, by the scheduler's clock; those of `stat` count ticks.
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let mut sum = 0;
+        for task in fs::read_dir(tasks)? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            let ran = text.split(' ').next().context("no time")?;
+            sum += ran.parse::<u64>()?;
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address of this host at which nothing listens.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// The `wasmtime` command: that of `$WASMTIME`, or of the path.
+pub(super) fn wasmtime() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("WASMTIME") {
+        return Some(path.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|place| place.join("wasmtime"));
+    places.find(|place| place.is_file())
+}
