@@ -78,8 +78,8 @@ impl Destination {
 /// error is out.
 pub fn flush() {
     for process in [&STDOUT, &STDERR] {
-        if let Some(pipe) = process.get() {
-            pipe.flush_blocking();
+        if let Some(process) = process.get() {
+            process.pipe.flush_blocking();
         }
     }
 }
@@ -90,6 +90,7 @@ pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     let own = [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get);
     let pipes: Vec<&Pipe> = own
+        .map(|process| &process.pipe)
         .chain(destinations.iter().map(|destination| &destination.0))
         .collect();
     loop {
@@ -106,11 +107,11 @@ pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
 /// Returns why this process' own standard output has failed, if it failed while tenants wrote to
 /// it. The contents of the pipe are then lost, and no tenant was told.
 pub fn stdout_failure() -> Option<ErrorKind> {
-    STDOUT.get().and_then(Pipe::failure)
+    STDOUT.get().and_then(|stdout| stdout.pipe.failure())
 }
 
-static STDOUT: OnceLock<Pipe> = OnceLock::new();
-static STDERR: OnceLock<Pipe> = OnceLock::new();
+static STDOUT: OnceLock<Piped> = OnceLock::new();
+static STDERR: OnceLock<Piped> = OnceLock::new();
 
 /// A pipe with a thread that drains it.
 fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -> Pipe {
@@ -267,25 +268,26 @@ pub(crate) struct Piped {
 }
 
 impl Piped {
+    /// Asks the host once, not for each execution, whether that is a terminal.
     fn stdout() -> Self {
-        let pipe = STDOUT
-            .get_or_init(|| drained_pipe("leasehold-out", |pipe| pipe.drain(std::io::stdout())));
-        Self {
-            pipe: pipe.clone(),
+        let stdout = STDOUT.get_or_init(|| Self {
+            pipe: drained_pipe("leasehold-out", |pipe| pipe.drain(std::io::stdout())),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
-        }
+        });
+        stdout.clone()
     }
 
+    /// As [`stdout`](Self::stdout).
     fn stderr() -> Self {
         // Output to one file arrives in the order in which it was written.
-        let pipe = STDERR.get_or_init(|| match is_one_file() {
-            true => Self::stdout().pipe,
-            false => drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())),
-        });
-        Self {
-            pipe: pipe.clone(),
+        let stderr = STDERR.get_or_init(|| Self {
+            pipe: match is_one_file() {
+                true => Self::stdout().pipe,
+                false => drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())),
+            },
             terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
-        }
+        });
+        stderr.clone()
     }
 
     fn to(destination: &Destination) -> Self {
