@@ -28,6 +28,7 @@ use crate::wasi::http::serve::answer;
 use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_pager::PAGE;
 use leasehold_preempt::{self as preempt, GuestContext, Preemption};
 use leasehold_reclaim::GroupId;
 use leasehold_slots::stack_class::StackClass;
@@ -41,8 +42,6 @@ use std::task::{Context, Poll};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
-
-const PAGE: u64 = 4096;
 
 /// Host memory of a component-model handle: an entry of 20 bytes in a vector whose capacity may be
 /// twice its length.

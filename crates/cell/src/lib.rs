@@ -146,3 +146,9 @@ pub use wasi::stdio::{
 };
 pub use wasmtime::component::Val;
 pub use wasmtime::component::types::Type;
+
+// The crates that stand alone each say what a page is; here they meet.
+const _: () = assert!(
+    leasehold_pager::PAGE == leasehold_slots::address_range::PAGE as u64
+        && leasehold_reclaim::PAGE == leasehold_slots::address_range::PAGE
+);

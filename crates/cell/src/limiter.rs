@@ -11,10 +11,9 @@ use crate::steps::step;
 use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
+use leasehold_slots::address_range::PAGE;
 use leasehold_wasm::image::Image;
 use wasmtime::{ResourceLimiter, Result};
-
-const PAGE: usize = 4096;
 
 /// Most elements by which a table grows at once after it was made: the engine fills them in one
 /// step that cannot be interrupted. A guest that wants more grows again. (A table is made with

@@ -9,11 +9,9 @@
 use crate::meter::{Held, Shared};
 use leasehold_kernel::Errno;
 use leasehold_lease::Memory;
+use leasehold_pager::PAGE;
 use leasehold_reclaim::GroupId;
 use std::collections::HashMap;
-
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
 
 /// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Memory whose pages are touched and given back: the cost of the kernel alone.
 
+use leasehold_reclaim::PAGE;
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
 
@@ -7,8 +8,6 @@ use anyhow::{Context, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::clock::monotonic_ns;
-
-const PAGE: usize = 4096;
 
 /// A mapping of its own, without huge pages.
 pub(crate) struct Mapping {

@@ -28,7 +28,8 @@ use crate::progress::Progress;
 use crate::report::{Finding, Report, row};
 use crate::samples::Samples;
 use crate::unit::Unit;
-use image::{Image, PAGE, Part};
+use image::{Image, Part};
+use leasehold_reclaim::PAGE;
 use player::{Decoder, Player, REACH};
 
 /// The study; see the [module](self).

@@ -16,6 +16,7 @@
 //! 3. *No page more.* A gap that is filled is shorter than a page, so that both of its ends lie in
 //!    pages that the segments beside it touch anyway.
 
+use crate::limits::WASM_PAGE;
 use std::borrow::Cow;
 
 use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
@@ -26,9 +27,6 @@ use crate::limits::MAX_DATA_BYTES;
 
 /// Longest gap that is filled with zeros, in bytes: copying them costs less than another segment.
 pub const GAP: usize = 256;
-
-/// Bytes of a page of linear memory.
-const WASM_PAGE: u64 = 64 * 1024;
 
 /// Rewrites a module, or every core module in a component.
 ///

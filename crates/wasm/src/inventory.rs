@@ -6,6 +6,7 @@
 //! a few kilobytes can describe 10³⁰ instances. All sums here saturate, and the walk visits each
 //! section once, however often it would be instantiated.
 
+use crate::limits::WASM_PAGE;
 use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
     ComponentOuterAliasKind, ComponentType, ComponentTypeRef, DataKind, Element, ElementItems,
@@ -13,9 +14,6 @@ use wasmparser::{
 };
 
 use crate::error::ProgramError;
-
-/// Size of a page of linear memory, in bytes.
-const WASM_PAGE: u64 = 64 * 1024;
 
 /// Engine memory per function, global and passive element of an instance: upper bounds of what
 /// wasmtime 48 lays out in an instance (`VMFuncRef`, `VMFunctionImport`, `VMGlobalDefinition`,

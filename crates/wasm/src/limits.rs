@@ -7,6 +7,9 @@ use crate::bulk::TABLE_CHUNK;
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
+/// Bytes of a page of linear memory.
+pub const WASM_PAGE: u64 = 64 << 10;
+
 /// Most core instances that one run of a program may make. wasmtime frees the instances of a store
 /// one by one, so that their number must be small; real components have up to about 40.
 pub const MAX_INSTANCES: u64 = 100;

@@ -134,9 +134,6 @@ pub(super) fn status(file: BorrowedFd<'_>, fields: StatxFlags) -> Result<Statx> 
     })
 }
 
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
-
 /// Bytes of a block, by which file systems count what a file takes.
 pub(super) const BLOCK: u64 = 512;
 

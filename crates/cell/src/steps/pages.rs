@@ -7,9 +7,8 @@
 
 use super::caps::{POINTERS, STRING};
 use super::table::{CELL, ENGINE, KERNEL, PREVIEW1, Row};
+use leasehold_pager::PAGE;
 use leasehold_wasm::bulk::PAGED_CHUNK;
-
-const PAGE: u64 = 4096;
 
 /// Of preview 1: 1,024 buffers of a transfer, which may all be empty, or two paths; a page of data, wherever
 /// it begins; and a result.

@@ -1,5 +1,6 @@
 //! The image of a program that has got ready: its memory, and itself without what made it.
 
+use leasehold_reclaim::PAGE;
 use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -7,7 +8,6 @@ use wasm_encoder::{MemorySection, MemoryType, RawSection};
 use wasmparser::{Parser, Payload};
 use wasmtime::{Engine, Instance, Module, Store, TypedFunc, Val};
 
-pub(super) const PAGE: usize = 4096;
 const WASM_PAGE: usize = 64 << 10;
 
 /// A decoder with a film, ready to decode.

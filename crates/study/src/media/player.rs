@@ -8,9 +8,10 @@ use wasmtime::{
     Config, Engine, Instance, LinearMemory, MemoryCreator, MemoryType, Module, Store, TypedFunc,
 };
 
-use super::image::{Image, PAGE, failure, function};
+use super::image::{Image, failure, function};
 use crate::clock::monotonic_ns;
 use crate::paging::Range;
+use leasehold_reclaim::PAGE;
 
 /// All that a 32-bit memory can reach, and the engine's guard behind it.
 const RESERVATION: u64 = 4 << 30;

@@ -1,5 +1,6 @@
 //! The operation of a neighbour's loop.
 
+use leasehold_reclaim::PAGE;
 use std::hint::black_box;
 use std::ptr::null_mut;
 use std::str::FromStr;
@@ -15,7 +16,6 @@ const MULTIPLICATIONS: u64 = 150_000;
 /// it is one in a hundred, give or take a quarter, and the 99th percentile is with the ticks or
 /// without them.
 const PAGES: usize = 4;
-const PAGE: usize = 4096;
 
 /// A kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Processes that are made to be killed, one after another, by a small single-threaded process, so
 //! that only their end is measured, not the clean-up of a large parent.
 
+use leasehold_reclaim::PAGE;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,7 +28,6 @@ use crate::processor::pin;
 /// Role of the process that makes victims.
 pub(crate) const ROLE: &str = "victims";
 
-const PAGE: usize = 4096;
 /// The time for the kernel's deferred work for a victim, and for recovering from the measurement.
 const SETTLE: Duration = Duration::from_millis(10);
 

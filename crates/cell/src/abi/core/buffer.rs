@@ -4,10 +4,9 @@ use super::call::Call;
 use crate::guest::Guest;
 use crate::host::way::make_way;
 use leasehold_kernel::Errno;
+use leasehold_slots::address_range::PAGE;
 use std::ops::Range;
 use wasmtime::Memory;
-
-const PAGE: usize = 4096;
 
 /// A range of guest memory that has been checked to lie inside it.
 pub(super) struct Buffer {

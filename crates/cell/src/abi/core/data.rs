@@ -12,10 +12,8 @@ use crate::steps::{mark, step};
 use leasehold_kernel::Errno;
 use leasehold_pager::Refused;
 use leasehold_pager_linux::Error;
+use leasehold_wasm::limits::WASM_PAGE;
 use wasmtime::{Linker, Result};
-
-/// Bytes of a page of linear memory.
-const WASM_PAGE: u64 = 64 * 1024;
 
 pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     linker.func_wrap(

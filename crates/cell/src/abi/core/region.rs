@@ -15,10 +15,8 @@ use crate::steps::caps::{COPIED_REGION, REGION_COPY};
 use crate::steps::{mark, step};
 use leasehold_kernel::{Errno, Selector};
 use leasehold_reclaim::GroupId;
+use leasehold_wasm::limits::WASM_PAGE;
 use wasmtime::{Linker, Memory, Result};
-
-/// Bytes of a page of linear memory.
-const WASM_PAGE: u64 = 64 * 1024;
 
 /// Linear memories that a mapped region is charged as, besides its pages: it is attached, and what
 /// comes after it.

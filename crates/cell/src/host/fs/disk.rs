@@ -11,8 +11,9 @@
 use super::class::{Class, Site, kind_of};
 use super::last_close::{Grows, LastClose};
 use super::status::device;
-use crate::host::kernel::{self, PAGE};
+use crate::host::kernel;
 use crate::refusals::{Refusals, Reservation};
+use leasehold_slots::address_range::PAGE;
 use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;

@@ -10,7 +10,7 @@
 //! without a name the file grows only as far.
 
 use super::class::Class;
-use crate::host::kernel::PAGE;
+use leasehold_slots::address_range::PAGE;
 
 /// The cost of freeing an extent, in pages. Some 20 µs on ext4 that discards what is freed, where a page is
 /// charged 1.5; a stated ceiling.

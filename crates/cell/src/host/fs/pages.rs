@@ -5,10 +5,10 @@
 //! descriptor is closed, because closing a file without a name frees its pages. Charges are at high
 //! water: returned pages are used again.
 
-use crate::host::kernel::PAGE;
 use crate::local;
 use crate::meter::Held;
 use leasehold_kernel::TenantId;
+use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -45,7 +45,7 @@ async fn strings_by_pages(
         let mut rest = string.as_slice();
         while !rest.is_empty() {
             make_way().await;
-            let room = PAGE - bytes % PAGE;
+            let room = TOUCHED - bytes % TOUCHED;
             let (now, later) = rest.split_at(rest.len().min(room as usize));
             let length = now.len() as u32;
             let (mut memory, _) = parts(caller)?;
@@ -201,7 +201,7 @@ pub(super) fn sched_yield(_: &mut Caller<'_, Guest>) -> Answer {
 }
 
 /// Bytes of guest memory that one step of a tenant that pages touches, on two pages at the most.
-const PAGE: u32 = 4096;
+const TOUCHED: u32 = leasehold_pager::PAGE as u32;
 
 /// Random bytes that are made in one step: some 20 µs.
 const RANDOM_STEP: u32 = caps::RANDOM_STEP.most as u32;
@@ -210,7 +210,7 @@ const RANDOM_STEP: u32 = caps::RANDOM_STEP.most as u32;
 fn random_step(caller: &mut Caller<'_, Guest>, buffer: u32, length: u32) -> Answer<u32> {
     let (mut memory, guest) = parts(caller)?;
     let length = length.min(match guest.limiter.pages() {
-        true => PAGE,
+        true => TOUCHED,
         false => RANDOM_STEP,
     });
     rand::rng().fill_bytes(memory.bytes_mut(buffer, length)?);
