@@ -1,5 +1,6 @@
 //! The access log: a record for each request, when it is over.
 
+use crate::trace::Trace;
 use leasehold_exchange::Timing;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -88,6 +89,8 @@ pub struct Record {
     pub elapsed: Duration,
     /// What the exchange took, if there was one.
     pub timing: Option<Timing>,
+    /// Its span, if requests are traced.
+    pub trace: Option<Trace>,
     /// How it ended.
     pub outcome: Outcome,
     /// Why the guest failed, if it did.

@@ -2,12 +2,14 @@
 
 use crate::access::Outcome;
 use crate::connection::Ongoing;
+use crate::site::Site;
 use crate::{reply, request};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use leasehold_exchange::{ClientHalf, ExchangeLimits, Failure, ResponseHead};
+use leasehold_exchange::{ClientHalf, Failure, ResponseHead};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::time::Sleep;
 
@@ -24,7 +26,7 @@ struct Upload {
 /// An exchange and the client's body on its way to it.
 pub(crate) struct Traffic {
     client: ClientHalf,
-    limits: ExchangeLimits,
+    site: Arc<Site>,
     upload: Option<Upload>,
     /// The time of the request; the exchange is abandoned at its end.
     deadline: Pin<Box<Sleep>>,
@@ -33,7 +35,7 @@ pub(crate) struct Traffic {
 impl Traffic {
     pub(crate) fn new(
         mut client: ClientHalf,
-        limits: ExchangeLimits,
+        site: Arc<Site>,
         incoming: Incoming,
         deadline: Sleep,
     ) -> Self {
@@ -49,7 +51,7 @@ impl Traffic {
         };
         Self {
             client,
-            limits,
+            site,
             upload,
             deadline: Box::pin(deadline),
         }
@@ -94,11 +96,14 @@ impl Traffic {
                     self.upload = None;
                 }
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => upload.chunk = data,
+                    Ok(data) => {
+                        self.site.usage().received(data.len());
+                        upload.chunk = data;
+                    }
                     Err(frame) => {
                         let trailers = frame
                             .trailers_ref()
-                            .map(|it| request::trailers(it, self.limits));
+                            .map(|it| request::trailers(it, self.site.limits()));
                         match trailers {
                             Some(None) => self.client.fail_body(),
                             other => self.client.finish_body(other.flatten()),
@@ -171,6 +176,7 @@ impl ExchangeBody {
         match read {
             Ok(Some(bytes)) => {
                 self.ongoing.record.bytes += bytes.len() as u64;
+                self.traffic.site.usage().sent(bytes.len());
                 if self.is_over() {
                     self.finish();
                 }

@@ -112,6 +112,8 @@ impl Connection {
 pub(crate) struct Ongoing {
     connection: Rc<Connection>,
     site: Option<Arc<Site>>,
+    /// It was given to the tenant.
+    is_given: bool,
     log: Option<Log>,
     began: Instant,
     pub(crate) record: Record,
@@ -128,6 +130,7 @@ impl Ongoing {
         Self {
             connection,
             site: None,
+            is_given: false,
             log,
             began: Instant::now(),
             record,
@@ -144,8 +147,12 @@ impl Ongoing {
         self.site.as_deref()
     }
 
-    /// It has to be over by then.
-    pub(crate) fn due(&self, at: Instant) {
+    /// Its tenant has it, and it has to be over by then.
+    pub(crate) fn given(&mut self, at: Instant) {
+        self.is_given = true;
+        if let Some(site) = &self.site {
+            site.usage().given();
+        }
         let mut requests = self.connection.requests.borrow_mut();
         requests.insert(self.record.id, Some(at));
     }
@@ -163,6 +170,9 @@ impl Drop for Ongoing {
         self.connection.end(self.record.id);
         if let Some(site) = &self.site {
             site.count(self.record.outcome);
+            if self.is_given {
+                site.usage().over(self.record.elapsed);
+            }
         }
         if let Some(log) = &self.log {
             log(&self.record);
@@ -191,8 +201,9 @@ pub(crate) async fn serve(
     let mut ending = phase.clone();
     tokio::select! {
         biased;
-        accepted = handshake => if let Ok(Ok(stream)) = accepted {
-            speak(stream, connection, served, phase).await;
+        accepted = handshake => match accepted {
+            Ok(Ok(stream)) => speak(stream, connection, served, phase).await,
+            _ => served.tally().handshake_failed(),
         },
         _ = ending.wait_for(|phase| *phase != Phase::Serving) => {}
     }

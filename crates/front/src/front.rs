@@ -1,10 +1,12 @@
 //! The I/O thread of a front.
 
 use crate::error::FrontError;
-use crate::listening::{Listening, Log, Phase, Served, Sockets, accept};
+use crate::listening::{Listening, Log, Phase, Served, Sockets, Watching, accept};
 use crate::routes::Routes;
 use crate::site::Site;
 use crate::sources::Sources;
+use crate::tally::{Connections, Tally};
+use crate::trace::Sampling;
 use leasehold_lease::Http;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
@@ -27,6 +29,8 @@ pub struct Options {
     pub core: Option<usize>,
     /// What is called with the record of each request, on the I/O thread: it must not block.
     pub log: Option<Log>,
+    /// Which requests are traced; with `None` what clients say of traces goes through.
+    pub sampling: Option<Sampling>,
     /// What the thread does before it serves: confine itself, for instance.
     pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
 }
@@ -44,6 +48,7 @@ pub struct Front {
     /// When what is under way is abandoned.
     until: Arc<Mutex<Option<Instant>>>,
     listening: Vec<Listening>,
+    tallies: Vec<Arc<Tally>>,
     thread: Option<JoinHandle<Drained>>,
 }
 
@@ -60,11 +65,13 @@ impl Front {
         let (phase, receiver) = watch::channel(Phase::Held);
         let until = Arc::new(Mutex::new(None));
         let listening = sockets.listening();
+        let tallies = sockets.0.iter().map(|socket| socket.tally.clone());
+        let tallies = tallies.collect();
         let (started, starting) = mpsc::channel();
         let thread = {
             let (until, sites) = (until.clone(), sites.to_vec());
             let run = move || {
-                let (runtime, log) = match begin(options) {
+                let (runtime, watching) = match begin(options) {
                     Ok(begun) => {
                         let _ = started.send(Ok(()));
                         begun
@@ -75,7 +82,7 @@ impl Front {
                     }
                 };
                 let local = tokio::task::LocalSet::new();
-                local.block_on(&runtime, serve(sockets, &sites, log, receiver, &until))
+                local.block_on(&runtime, serve(sockets, &sites, watching, receiver, &until))
             };
             let builder = std::thread::Builder::new().name("leasehold-front".to_owned());
             builder.spawn(run).map_err(FrontError::Thread)?
@@ -89,6 +96,7 @@ impl Front {
             phase,
             until,
             listening,
+            tallies,
             thread: Some(thread),
         })
     }
@@ -107,6 +115,11 @@ impl Front {
     /// The listeners and their addresses.
     pub fn listening(&self) -> &[Listening] {
         &self.listening
+    }
+
+    /// The connections of each listener so far, in the order of [`Front::listening`].
+    pub fn connections(&self) -> Vec<Connections> {
+        self.tallies.iter().map(|tally| tally.read()).collect()
     }
 
     /// Accepts no connection from now on, finishes the requests that are under way, and abandons
@@ -148,7 +161,7 @@ impl Drop for Front {
 }
 
 /// What the thread does before it serves.
-fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Option<Log>)> {
+fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Watching)> {
     if let Some(core) = options.core {
         let mut others = sched_getaffinity(None)?;
         others.unset(core);
@@ -162,13 +175,17 @@ fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Option<Log>)>
     if let Some(begin) = options.begin {
         begin()?;
     }
-    Ok((runtime, options.log))
+    let watching = Watching {
+        log: options.log,
+        sampling: options.sampling,
+    };
+    Ok((runtime, watching))
 }
 
 async fn serve(
     sockets: Sockets,
     sites: &[(Arc<Site>, Http)],
-    log: Option<Log>,
+    watching: Watching,
     mut phase: watch::Receiver<Phase>,
     until: &Mutex<Option<Instant>>,
 ) -> Drained {
@@ -195,7 +212,7 @@ async fn serve(
             &socket,
             routes,
             head_bytes.max(8192),
-            log.clone(),
+            watching.clone(),
             ids.clone(),
         );
         let sources = Sources::new(socket.listener.connections, socket.listener.per_source);

@@ -6,7 +6,9 @@ use crate::error::FrontError;
 use crate::meter::Metered;
 use crate::routes::Routes;
 use crate::sources::Sources;
+use crate::tally::Tally;
 use crate::tls;
+use crate::trace::Sampling;
 use leasehold_exchange::Scheme;
 use leasehold_lease::Listener;
 use std::cell::Cell;
@@ -22,6 +24,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is called with each record.
 pub(crate) type Log = Arc<dyn Fn(&Record) + Send + Sync>;
+
+/// What is told of requests, and which of them are traced.
+#[derive(Clone, Default)]
+pub(crate) struct Watching {
+    pub(crate) log: Option<Log>,
+    pub(crate) sampling: Option<Sampling>,
+}
 
 /// How far a front is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +51,7 @@ pub(crate) struct Socket {
     pub(crate) listener: Listener,
     pub(crate) socket: TcpListener,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tally: Arc<Tally>,
 }
 
 /// A listener and the address that it got.
@@ -78,6 +88,7 @@ impl Sockets {
                 listener: listener.clone(),
                 socket,
                 tls,
+                tally: Arc::default(),
             })
         };
         let sockets = listeners.iter().zip(configurations).map(open);
@@ -107,8 +118,9 @@ pub(crate) struct Served {
     idle_timeout: Duration,
     /// The largest head that any of its tenants takes.
     head_bytes: u32,
-    log: Option<Log>,
+    watching: Watching,
     ids: Rc<Cell<u64>>,
+    tally: Arc<Tally>,
 }
 
 impl Served {
@@ -116,7 +128,7 @@ impl Served {
         socket: &Socket,
         routes: Routes,
         head_bytes: u32,
-        log: Option<Log>,
+        watching: Watching,
         ids: Rc<Cell<u64>>,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -126,8 +138,9 @@ impl Served {
             header_timeout: socket.listener.header_timeout.into(),
             idle_timeout: socket.listener.idle_timeout.into(),
             head_bytes,
-            log,
+            watching,
             ids,
+            tally: socket.tally.clone(),
         })
     }
 
@@ -162,8 +175,16 @@ impl Served {
         self.head_bytes
     }
 
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     pub(crate) fn log(&self) -> Option<Log> {
-        self.log.clone()
+        self.watching.log.clone()
+    }
+
+    pub(crate) const fn sampling(&self) -> Option<Sampling> {
+        self.watching.sampling
     }
 
     pub(crate) fn next_id(&self) -> u64 {
@@ -193,11 +214,14 @@ pub(crate) async fn accept(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let Some(admitted) = sources.admit(remote.ip()) else {
-            continue;
+        let admitted = match sources.admit(remote.ip()) {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                served.tally().refused(why);
+                continue;
+            }
         };
-        open.set(open.get() + 1);
-        let counted = Open(open.clone());
+        let counted = Open::new(&open, &served);
         let connection = connection::serve(stream, remote, served.clone(), phase.clone(), admitted);
         tokio::task::spawn_local(Metered::new(async move {
             let _counted = counted;
@@ -207,10 +231,25 @@ pub(crate) async fn accept(
 }
 
 /// A connection that is open.
-struct Open(Rc<Cell<usize>>);
+struct Open {
+    all: Rc<Cell<usize>>,
+    served: Rc<Served>,
+}
+
+impl Open {
+    fn new(all: &Rc<Cell<usize>>, served: &Rc<Served>) -> Self {
+        all.set(all.get() + 1);
+        served.tally().admitted();
+        Self {
+            all: all.clone(),
+            served: served.clone(),
+        }
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.all.set(self.all.get() - 1);
+        self.served.tally().closed();
     }
 }

@@ -3,6 +3,7 @@
 //! The clock of the thread is read once for each poll, at its end: a poll is charged what the thread
 //! used since the poll before it, its own waking included.
 
+use crate::site::Site;
 use leasehold_exchange::Lane;
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
@@ -22,7 +23,7 @@ thread_local! {
 /// The tenant that pays for a connection, or for a stream of it; none before its first request.
 #[derive(Default)]
 pub(crate) struct Payer {
-    lane: RefCell<Option<Arc<Lane>>>,
+    tenant: RefCell<Option<(Arc<Site>, Arc<Lane>)>>,
     /// What was used before a tenant was known, ns.
     owed: Cell<u64>,
 }
@@ -30,18 +31,21 @@ pub(crate) struct Payer {
 impl Payer {
     fn charge(&self, ns: u64) {
         let ns = ns + self.owed.take();
-        match &*self.lane.borrow() {
-            Some(lane) => lane.charge(ns),
+        match &*self.tenant.borrow() {
+            Some((site, lane)) => {
+                lane.charge(ns);
+                site.usage().used(ns);
+            }
             None => self.owed.set(ns),
         }
     }
 }
 
 /// From now on this tenant pays for the poll that is under way, and for later ones of its task.
-pub(crate) fn pays(lane: &Arc<Lane>) {
+pub(crate) fn pays(site: &Arc<Site>, lane: &Arc<Lane>) {
     CURRENT.with_borrow(|current| {
         if let Some(payer) = current {
-            *payer.lane.borrow_mut() = Some(lane.clone());
+            *payer.tenant.borrow_mut() = Some((site.clone(), lane.clone()));
         }
     });
 }

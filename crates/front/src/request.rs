@@ -1,9 +1,10 @@
 //! The head of a request, as it crosses to the guest.
 
+use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, UPGRADE};
 use http::uri::Authority;
 use http::{Method, Version, request};
-use leasehold_exchange::{ExchangeLimits, Fields, RequestHead, Scheme};
+use leasehold_exchange::{ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme};
 
 /// Why a request goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,15 @@ const HOP_BY_HOP: [&str; 7] = [
     "http2-settings",
     "te",
 ];
+
+/// How a request came here.
+pub(crate) struct Arrival<'a> {
+    pub(crate) scheme: Scheme,
+    /// The host that it is for.
+    pub(crate) authority: &'a str,
+    /// Its span, if requests are traced; otherwise what the client says of a trace goes through.
+    pub(crate) trace: Option<Trace>,
+}
 
 /// The host that the request is for; empty if HTTP/1.0 gave none.
 pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
@@ -65,21 +75,25 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
 /// The head without the fields of the connection, if it fits the limits.
 pub(crate) fn head(
     parts: &request::Parts,
-    scheme: Scheme,
-    authority: &str,
+    arrival: &Arrival<'_>,
     limits: ExchangeLimits,
 ) -> Result<RequestHead, Rejection> {
+    let trace = arrival.trace.as_ref();
+    let traceparent = trace.map(Trace::to_string).unwrap_or_default();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut fields = Fields::new(limits.head_bytes);
     fields.reserve(
         parts
             .headers
             .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + 8)
-            .sum(),
+            .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
+            .sum::<usize>()
+            + TRACEPARENT.len()
+            + traceparent.len()
+            + FIELD_BYTES,
     );
     for (name, value) in end_to_end(&parts.headers) {
-        if name != HOST {
+        if name != HOST && !is_replaced(name, trace) {
             fields
                 .push(name.as_str(), value.as_bytes())
                 .map_err(|_| Rejection::TooLarge)?;
@@ -96,17 +110,25 @@ pub(crate) fn head(
             .push("te", b"trailers")
             .map_err(|_| Rejection::TooLarge)?;
     }
-    let head = RequestHead {
+    let mut head = RequestHead {
         method: parts.method.as_str().to_owned(),
-        scheme,
-        authority: authority.to_owned(),
+        scheme: arrival.scheme,
+        authority: arrival.authority.to_owned(),
         path_with_query: path.to_owned(),
         fields,
     };
-    match head.bytes() <= limits.head_bytes as usize {
-        true => Ok(head),
-        false => Err(Rejection::TooLarge),
+    let left = (limits.head_bytes as usize).checked_sub(head.bytes());
+    let left = left.ok_or(Rejection::TooLarge)?;
+    // A request that fits does not fail for being traced.
+    if trace.is_some() && TRACEPARENT.len() + traceparent.len() + FIELD_BYTES <= left {
+        let _ = head.fields.push(TRACEPARENT, traceparent.as_bytes());
     }
+    Ok(head)
+}
+
+/// Whether the front says of a trace what this field says.
+fn is_replaced(name: &HeaderName, trace: Option<&Trace>) -> bool {
+    trace.is_some_and(|trace| name == TRACEPARENT || trace.parent.is_none() && name == TRACESTATE)
 }
 
 /// Whether a field is one of its connection alone.
@@ -142,9 +164,18 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use super::{Rejection, authority, head};
+    use super::{Arrival, Rejection, authority, head};
+    use crate::trace::Trace;
     use http::Request;
     use leasehold_exchange::{ExchangeLimits, Scheme};
+
+    fn arrival(authority: &str) -> Arrival<'_> {
+        Arrival {
+            scheme: Scheme::Http,
+            authority,
+            trace: None,
+        }
+    }
 
     fn parts(build: http::request::Builder) -> http::request::Parts {
         build.body(()).expect("a request").into_parts().0
@@ -165,7 +196,7 @@ mod tests {
                 .header("Accept", "b"),
         );
         let host = authority(&parts).expect("a host");
-        let head = head(&parts, Scheme::Http, &host, ExchangeLimits::default()).expect("it fits");
+        let head = head(&parts, &arrival(&host), ExchangeLimits::default()).expect("it fits");
         let fields: Vec<_> = head.fields.iter().collect();
         assert_eq!(
             fields,
@@ -215,6 +246,48 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_sees_the_span_of_its_request_where_there_is_room_for_it() {
+        let parts = parts(
+            Request::get("/")
+                .header("Host", "a")
+                .header("Traceparent", "sent")
+                .header("Tracestate", "a=b"),
+        );
+        let traced = |trace, head_bytes| {
+            let arrival = Arrival {
+                trace,
+                ..arrival("a")
+            };
+            let limits = ExchangeLimits {
+                head_bytes,
+                window_bytes: 1,
+            };
+            let fields = head(&parts, &arrival, limits).expect("it fits").fields;
+            let value = |name| {
+                let value = fields.get(name);
+                value.map(|value| String::from_utf8_lossy(value).into_owned())
+            };
+            (value("traceparent"), value("tracestate"))
+        };
+        let trace = Trace {
+            trace_id: 10,
+            span_id: 11,
+            parent: Some(12),
+            is_sampled: true,
+        };
+        let own = format!("00-{:032x}-{:016x}-01", 10, 11);
+        let sent = |text: &str| Some(text.to_owned());
+        assert_eq!(traced(None, 1024), (sent("sent"), sent("a=b")));
+        assert_eq!(traced(Some(trace), 1024), (sent(&own), sent("a=b")));
+        let begun = Trace {
+            parent: None,
+            ..trace
+        };
+        assert_eq!(traced(Some(begun), 1024), (sent(&own), None));
+        assert_eq!(traced(Some(begun), 64), (None, None));
+    }
+
+    #[test]
     fn a_head_that_does_not_fit_is_rejected() {
         let limits = ExchangeLimits {
             head_bytes: 64,
@@ -227,7 +300,7 @@ mod tests {
         ] {
             let parts = parts(build.header("Host", "a.example"));
             assert_eq!(
-                head(&parts, Scheme::Http, "a.example", limits),
+                head(&parts, &arrival("a.example"), limits),
                 Err(Rejection::TooLarge)
             );
         }

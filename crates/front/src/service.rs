@@ -6,7 +6,8 @@ use crate::connection::{Connection, Ongoing};
 use crate::listening::Served;
 use crate::meter;
 use crate::reply::{self, Reply};
-use crate::request;
+use crate::request::{self, Arrival};
+use crate::trace::Trace;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -71,6 +72,9 @@ fn begin(
         bytes: 0,
         elapsed: std::time::Duration::ZERO,
         timing: None,
+        trace: served
+            .sampling()
+            .map(|sampling| Trace::of(&parts.headers, sampling)),
         outcome: Outcome::ClientGone,
         failure: None,
     };
@@ -89,19 +93,23 @@ async fn respond(
     let site = served.routes().find(&authority, parts.uri.path());
     let site = site.ok_or(reply::NO_ROUTE)?;
     ongoing.routed(site);
-    let head = request::head(parts, served.scheme(), &authority, site.limits())
-        .map_err(reply::rejected)?;
+    let arrival = Arrival {
+        scheme: served.scheme(),
+        authority: &authority,
+        trace: ongoing.record.trace,
+    };
+    let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
     let lane = site.lane().ok_or(reply::NOT_RUNNING)?;
-    meter::pays(&lane);
+    meter::pays(site, &lane);
     let until = Instant::now() + site.timeout();
     let (client, guest) = exchange(site.limits(), head, ongoing.record.id);
     lane.offer(guest).map_err(|(_, why)| match why {
         NotTaken::Full => reply::FULL,
         NotTaken::Closed => reply::NOT_RUNNING,
     })?;
-    ongoing.due(until);
+    ongoing.given(until);
     let deadline = tokio::time::sleep_until(until.into());
-    let mut traffic = Traffic::new(client, site.limits(), incoming, deadline);
+    let mut traffic = Traffic::new(client, site.clone(), incoming, deadline);
     let head = poll_fn(|context| match traffic.poll_response(context) {
         Poll::Ready(Ok(head)) => Poll::Ready(Ok(reply::head(head))),
         Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),

@@ -1,5 +1,6 @@
 //! Connections, counted for a listener and for each source.
 
+use crate::tally::Refusal;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,20 +37,20 @@ impl Sources {
     }
 
     /// A place for a connection of this address, if there is one.
-    pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Result<Admitted, Refusal> {
         let source = source(address);
         let mut counts = self.counts.borrow_mut();
         if counts.all >= self.most {
-            return None;
+            return Err(Refusal::Listener);
         }
         let of_source = counts.sources.entry(source).or_insert(0);
         // An entry that is full is not empty: none is left behind here.
         if *of_source >= self.most_per_source {
-            return None;
+            return Err(Refusal::Source);
         }
         *of_source += 1;
         counts.all += 1;
-        Some(Admitted {
+        Ok(Admitted {
             sources: self.clone(),
             source,
         })
@@ -78,6 +79,7 @@ impl Drop for Admitted {
 #[cfg(test)]
 mod tests {
     use super::Sources;
+    use crate::tally::Refusal;
 
     #[test]
     fn a_source_and_a_listener_have_no_more_connections_than_they_may() {
@@ -85,9 +87,9 @@ mod tests {
         let admit = |text: &str| sources.admit(text.parse().expect("an address"));
         let first = admit("10.0.0.1").expect("free");
         let second = admit("::ffff:10.0.0.1").expect("free");
-        assert!(admit("10.0.0.1").is_none());
+        assert_eq!(admit("10.0.0.1").err(), Some(Refusal::Source));
         let third = admit("2001:db8::1").expect("another source");
-        assert!(admit("10.0.0.2").is_none(), "the listener is full");
+        assert_eq!(admit("10.0.0.2").err(), Some(Refusal::Listener));
         drop((first, third));
         let _fourth = admit("2001:db8::1").expect("free");
         let _fifth = admit("10.0.0.1").expect("free");
@@ -104,12 +106,12 @@ mod tests {
         assert!(
             sources
                 .admit("2001:db8::2".parse().expect("an address"))
-                .is_none()
+                .is_err()
         );
         assert!(
             sources
                 .admit("2001:db8:0:1::2".parse().expect("an address"))
-                .is_some()
+                .is_ok()
         );
     }
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use leasehold_front::Outcome;
+use leasehold_front::{Outcome, Sampling};
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -375,4 +375,99 @@ fn what_does_not_finish_in_time_is_abandoned() {
         || node.seen.abandoned.load(Ordering::SeqCst) == 1,
         "the exchange is abandoned",
     );
+}
+
+#[test]
+fn what_requests_use_is_counted_for_their_tenant() {
+    let node = Node::start(&lease("", "concurrency = 1\nqueue = 1\ntimeout = \"5s\""));
+    let mut client = node.connect();
+    for _ in 0..3 {
+        client.get("/hello");
+    }
+    client.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1000\r\n\r\n");
+    client.send(&"x".repeat(1000));
+    assert_eq!(client.response().expect("a response").body.len(), 1000);
+    wait_for(
+        || node.sites[0].snapshot().latency.count() == 4,
+        "the count",
+    );
+    let counted = node.sites[0].snapshot();
+    assert_eq!((counted.received_bytes, counted.sent_bytes), (1000, 1015));
+    assert_eq!((counted.waiting, counted.active), (0, 0));
+    assert!(counted.processor_ns > 0);
+    let records = node.records.lock().expect("log").clone();
+    let elapsed = records
+        .iter()
+        .map(|record| record.elapsed.as_nanos() as u64);
+    assert_eq!(counted.latency.sum_ns(), elapsed.clone().sum::<u64>());
+    assert_eq!(counted.latency.max_ns(), elapsed.max().expect("four"));
+
+    let mut waiting: Vec<Client> = Vec::new();
+    for n in 1..=2 {
+        let mut client = node.connect();
+        client.send("GET /hang HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+        waiting.push(client);
+        wait_for(
+            || node.sites[0].snapshot().active + node.sites[0].snapshot().waiting == n,
+            "it is under way",
+        );
+        wait_for(
+            || node.sites[0].snapshot().active == 1,
+            "the first is taken",
+        );
+    }
+    assert_eq!(node.sites[0].snapshot().waiting, 1);
+    assert_eq!(node.connect().get("/hello").status, 503);
+    node.ended(Outcome::Full);
+    let counted = node.sites[0].snapshot();
+    assert_eq!(counted.outcomes.of(Outcome::Full), 1);
+    assert_eq!(counted.latency.count(), 4, "it was not given to the tenant");
+    drop(waiting);
+    wait_for(|| node.sites[0].snapshot().active == 0, "both are over");
+}
+
+#[test]
+fn connections_that_are_open_and_refused_are_counted_for_their_listener() {
+    let node = Node::start(&lease("connections = 3\nper_source = 2", ""));
+    let connections = || node.front.as_ref().expect("a front").connections()[0];
+    let first = node.connect();
+    let second = node.connect();
+    wait_for(|| connections().open == 2, "both are open");
+    assert!(node.connect().is_closed());
+    let counted = connections();
+    assert_eq!((counted.admitted, counted.refused_by_source), (2, 1));
+    assert_eq!(counted.refused_by_listener, 0);
+    drop((first, second));
+    wait_for(|| connections().open == 0, "both are closed");
+}
+
+#[test]
+fn a_guest_gets_the_span_of_its_request_and_so_does_the_record() {
+    let sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = format!(
+        "GET /fields HTTP/1.1\r\nHost: shop.example\r\nTraceparent: {sent}\r\nTracestate: a=b\r\n\r\n"
+    );
+    let untraced = Node::start(&lease("", ""));
+    let mut client = untraced.connect();
+    client.send(&request);
+    let response = client.response().expect("a response");
+    assert!(response.text().contains(&format!("traceparent={sent}\n")));
+    assert_eq!(untraced.ended(Outcome::Answered).trace, None);
+
+    let node = Node::start_traced(&lease("", ""), Sampling::of_ratio(0.0));
+    let mut client = node.connect();
+    client.send(&request);
+    let response = client.response().expect("a response");
+    let trace = node.ended(Outcome::Answered).trace.expect("it is traced");
+    assert_eq!(trace.parent, Some(0x00f0_67aa_0ba9_02b7));
+    assert!(trace.is_sampled, "its parent is");
+    assert!(
+        response.text().contains(&format!("traceparent={trace}\n")),
+        "{}",
+        response.text()
+    );
+    assert!(response.text().contains("tracestate=a=b\n"));
+    let begun = client.get("/fields");
+    assert!(begun.text().contains("traceparent=00-"), "{}", begun.text());
+    assert!(begun.text().contains("-00\n"), "it is not recorded");
 }

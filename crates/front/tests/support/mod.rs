@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use leasehold_exchange::{Failure, Fields, GuestHalf, Lane, Read, ResponseHead};
-use leasehold_front::{Front, Options, Outcome, Record, Site, Sockets};
+use leasehold_front::{Front, Options, Outcome, Record, Sampling, Site, Sockets};
 use leasehold_lease::LeaseFile;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +50,15 @@ impl Node {
         Self::start_at(text, Path::new("lease.toml"))
     }
 
+    pub(crate) fn start_traced(text: &str, sampling: Sampling) -> Self {
+        Self::start_with(text, Path::new("lease.toml"), Some(sampling))
+    }
+
     pub(crate) fn start_at(text: &str, origin: &Path) -> Self {
+        Self::start_with(text, origin, None)
+    }
+
+    fn start_with(text: &str, origin: &Path, sampling: Option<Sampling>) -> Self {
         let file = LeaseFile::parse(text, origin).expect("a lease file");
         let sockets = Sockets::open(&file.listeners).expect("sockets");
         let records = Arc::new(Mutex::new(Vec::new()));
@@ -72,6 +80,7 @@ impl Node {
             log: Some(Arc::new(move |record: &Record| {
                 log.lock().expect("log").push(record.clone())
             })),
+            sampling,
             ..Options::default()
         };
         let front = Front::start(sockets, &sites, options).expect("a front");
