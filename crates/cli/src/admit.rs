@@ -1,5 +1,7 @@
 //! `leasehold admit`: whether the reservations of a lease file can be kept.
 
+mod requests;
+
 use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
 use crate::leases::{self, Ends};
@@ -13,6 +15,7 @@ use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
     Headroom, Overhead, Report, Shortfall, Verdict, admit, headroom, shortfall,
 };
+use requests::{RequestTime, RequestTimes};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
@@ -29,6 +32,8 @@ Examples:
   leasehold admit leases.toml --overhead 5us --json
   leasehold admit leases.toml --order earliest-deadline
   leasehold admit leases.toml --headroom thumbnailer    what it could be at most
+  leasehold admit leases.toml --request-time 250us --request-time cart=2ms
+                                                        requests a second that leases sustain
 
 Exit code 0: every reservation can be kept, of the processor and of memory, whatever the
 tenants do; 1: not all of them.")]
@@ -55,6 +60,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TENANT")]
     headroom: Option<String>,
 
+    /// Tell also how many requests a second each lease sustains, if one takes this much processor
+    /// time: its instance, its work and its end, as the report of `leasehold serve` has it. For all
+    /// tenants, or for one; may be repeated.
+    #[arg(long, value_name = "[TENANT=]TIME")]
+    request_time: Vec<RequestTime>,
+
     /// Print one line of JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -75,6 +86,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
     };
+    let requests = RequestTimes::of(&arguments.request_time, &arguments.leases, &file)?;
     let report = admit(&set.contracts, leases::order(order), overhead.overhead());
     let memory = MemoryVerdict::of(&file);
     let ends = Ends::of(&file.tenants, &set.steps, overhead, leases::order(order));
@@ -92,6 +104,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         report,
         memory,
         ends,
+        requests,
     };
     let said = match arguments.json {
         true => format!("{}\n", outcome.json()),
@@ -170,6 +183,8 @@ struct Outcome<'a> {
     headroom: Option<(&'a str, Headroom)>,
     /// The ends of the tenants.
     ends: Ends,
+    /// The processor time of a request of each tenant, where it is stated.
+    requests: RequestTimes,
 }
 
 impl Outcome<'_> {
@@ -307,6 +322,12 @@ impl Outcome<'_> {
         if let Some((name, room)) = &self.headroom {
             let _ = writeln!(text, "{}", possible(name, room));
         }
+        for (tenant, row) in self.rows() {
+            if let Some(request) = self.requests.for_tenant(tenant) {
+                let sustained = row.and_then(|row| row.sustains(request));
+                let _ = writeln!(text, "{}", requests::line(tenant, request, sustained));
+            }
+        }
         text
     }
 
@@ -388,15 +409,22 @@ impl Outcome<'_> {
     fn json(&self) -> Value {
         let tenants: Vec<_> = self
             .rows()
-            .map(|(tenant, row)| match row {
-                Some(row) => row.json(tenant, self.step_json(tenant)),
-                None => json!({
-                    "step": self.step_json(tenant),
-                    "name": tenant.name,
-                    "reserved": false,
-                    "schedulable": true,
-                    "response_ns": null,
-                }),
+            .map(|(tenant, row)| {
+                let request = self.requests.for_tenant(tenant);
+                let sustained = request.and_then(|request| row.as_ref()?.sustains(request));
+                let mut json = match row {
+                    Some(row) => row.json(tenant, self.step_json(tenant)),
+                    None => json!({
+                        "step": self.step_json(tenant),
+                        "name": tenant.name,
+                        "reserved": false,
+                        "schedulable": true,
+                        "response_ns": null,
+                    }),
+                };
+                json["request_ns"] = json!(request.map(Nanoseconds::get));
+                json["sustained_requests_per_second_thousandths"] = json!(sustained);
+                json
             })
             .collect();
         let advice = |(place, shortfall): &(usize, Shortfall)| {
@@ -453,6 +481,11 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// Requests a second, in thousandths, of this much processor time each.
+    fn sustains(&self, request: Nanoseconds) -> Option<u64> {
+        requests::sustained(self.verdict, self.cpu.period(), request)
+    }
+
     fn cells(&self, name: String) -> [String; 10] {
         let verdict = self.verdict;
         let or_none = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), nanos);

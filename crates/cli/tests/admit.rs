@@ -505,3 +505,58 @@ fn ten_thousand_tenants_are_tested_and_more_are_refused() {
     ];
     leases(100_000).refuses(&[], 78, &words);
 }
+
+#[test]
+fn a_rate_of_requests_is_what_the_useful_budget_pays_for() {
+    let http = |name: &str, cpu: &str| {
+        tenant(
+            name,
+            &format!("http = {{ routes = [\"{name}.example/*\"] }}\n{cpu}"),
+        )
+    };
+    let listener = "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    let leases = Leases::new(
+        &[
+            listener,
+            http(
+                "shop",
+                "cpu = { budget = \"4ms\", period = \"20ms\", nonpreemptive = \"4ms\" }",
+            ),
+            http("blog", ""),
+            tenant("job", "cpu = { budget = \"1ms\", period = \"100ms\" }"),
+        ]
+        .concat(),
+    );
+    let options = [
+        "--overhead",
+        "100us",
+        "--request-time",
+        "250us",
+        "--request-time",
+        "blog=1ms",
+    ];
+    let json = leases.json(&options);
+    let row = |at: usize| &json["tenants"][at];
+    // A dispatch and a stop leave 3.8 ms in every 20 ms: 190 ms in a second.
+    assert_eq!(row(0)["useful_ns"], 3_800_000);
+    assert_eq!(row(0)["sustained_requests_per_second_thousandths"], 760_000);
+    assert_eq!(row(1)["request_ns"], 1_000_000);
+    assert!(row(1)["sustained_requests_per_second_thousandths"].is_null());
+    assert!(row(2)["request_ns"].is_null(), "it answers none");
+    let text = String::from_utf8(leases.admit(&options).stdout).expect("text");
+    assert!(
+        text.contains("shop sustains 760.0 requests a second"),
+        "{text}"
+    );
+    assert!(text.contains("blog is in the background"), "{text}");
+    leases.refuses(
+        &["--request-time", "job=1ms"],
+        78,
+        &["job", "answers no requests"],
+    );
+    leases.refuses(
+        &["--request-time", "none=1ms"],
+        78,
+        &["none", "not in the file"],
+    );
+}
