@@ -2,12 +2,14 @@
 
 use crate::access::Outcome;
 use crate::connection::Ongoing;
+use crate::meter::{self, Metered};
 use crate::site::Site;
 use crate::{reply, request};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use leasehold_exchange::{ClientHalf, Failure, ResponseHead};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -136,6 +138,8 @@ pub(crate) enum ResponseBody {
     ),
     /// One of a guest.
     Exchange(Box<ExchangeBody>),
+    /// None: the method or the status says so, whatever the guest writes.
+    Nothing,
 }
 
 /// The body of a guest's response.
@@ -147,6 +151,15 @@ pub(crate) struct ExchangeBody {
 }
 
 impl ResponseBody {
+    /// The body of a response that has none for its client. What the guest writes is read and
+    /// forgotten, so that the guest can finish as it would otherwise.
+    pub(crate) fn nothing(traffic: Traffic, ongoing: Ongoing) -> Self {
+        if let Self::Exchange(body) = Self::of(traffic, ongoing) {
+            tokio::task::spawn_local(Metered::new(body.forgotten()));
+        }
+        Self::Nothing
+    }
+
     pub(crate) fn of(traffic: Traffic, mut ongoing: Ongoing) -> Self {
         // Without a body that is to be read, nothing else says that it was answered.
         let over = traffic.client.remaining() == Some(0) && traffic.client.trailers().is_none();
@@ -163,6 +176,17 @@ impl ResponseBody {
 }
 
 impl ExchangeBody {
+    /// Reads the body to its end. The client gets none of it.
+    async fn forgotten(mut self: Box<Self>) {
+        let site = self.traffic.site.clone();
+        if let Some(lane) = site.lane() {
+            meter::pays(&site, &lane);
+        }
+        while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
+            self.ongoing.record.bytes = 0;
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         if self.over {
             return Poll::Ready(None);
@@ -236,6 +260,7 @@ impl Body for ResponseBody {
                 Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
             }
             Self::Exchange(body) => body.poll(context),
+            Self::Nothing => Poll::Ready(None),
         }
     }
 
@@ -243,6 +268,7 @@ impl Body for ResponseBody {
         match self {
             Self::Text(text, _) => text.is_empty(),
             Self::Exchange(body) => body.over,
+            Self::Nothing => true,
         }
     }
 
@@ -253,6 +279,8 @@ impl Body for ResponseBody {
             // Trailers need a body whose length is not stated.
             Self::Exchange(body) if body.traffic.client.trailers().is_some() => None,
             Self::Exchange(body) => body.traffic.client.remaining(),
+            // That of the body which a client of HEAD does not get is in the fields, if anywhere.
+            Self::Nothing => None,
         };
         exact.map_or_else(SizeHint::new, |exact| SizeHint::with_exact(exact as u64))
     }

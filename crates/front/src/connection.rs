@@ -31,9 +31,12 @@ use tokio::sync::watch;
 const OVERDUE: Duration = Duration::from_millis(500);
 /// Requests at a time on one connection of HTTP/2.
 const STREAMS: u32 = 128;
-/// The flow-control window of an HTTP/2 stream and of a connection, bytes.
+/// The flow-control window of an HTTP/2 stream, bytes: what the host holds of the body of a request
+/// whose tenant does not read.
 const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// That of a connection has room for all its streams: a tenant that does not read stops its own
+/// requests, and none that share the connection.
+const CONNECTION_WINDOW: u32 = STREAMS * STREAM_WINDOW;
 /// The least buffer of a connection that its library accepts, bytes.
 const LEAST_BUFFER: usize = 8192;
 

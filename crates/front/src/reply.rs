@@ -3,8 +3,8 @@
 use crate::access::Outcome;
 use crate::request::{Rejection, is_hop_by_hop};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
 use leasehold_exchange::{Failure, Fields, ResponseHead, Timing};
 
 /// An answer of the front itself.
@@ -87,13 +87,28 @@ impl Reply {
     }
 }
 
+/// Whether a response has a body for its client (RFC 9110 §6.4.1). Of HTTP/2 the library asks this
+/// of its user.
+pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
+    let is_bare = matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    method != Method::HEAD && !is_bare
+}
+
 /// The head of a guest's response without the fields of a connection; `None` if it is no HTTP.
 pub(crate) fn head(head: &ResponseHead) -> Option<(StatusCode, HeaderMap)> {
     // A guest has one response, and nothing before it.
     let status = StatusCode::from_u16(head.status)
         .ok()
         .filter(|status| status.as_u16() >= 200)?;
-    Some((status, headers(&head.fields)?))
+    let mut headers = headers(&head.fields)?;
+    // RFC 9110 §8.6: there is nothing whose length it could be.
+    if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    Some((status, headers))
 }
 
 /// Fields as HTTP's.

@@ -38,7 +38,11 @@ pub(crate) async fn answer(
                 headers.append(SERVER_TIMING, value);
             }
             ongoing.record.status = Some(status.as_u16());
-            let mut response = Response::new(ResponseBody::of(traffic, ongoing));
+            let body = match reply::has_body(&parts.method, status) {
+                true => ResponseBody::of(traffic, ongoing),
+                false => ResponseBody::nothing(traffic, ongoing),
+            };
+            let mut response = Response::new(body);
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             return Ok(response);
@@ -49,9 +53,11 @@ pub(crate) async fn answer(
     ongoing.record.bytes = reply.text.len() as u64;
     let failure = ongoing.record.failure;
     ongoing.ended(reply.outcome, failure);
-    Ok(reply
-        .response()
-        .map(|text| ResponseBody::Text(text, Box::new(ongoing))))
+    let has_body = reply::has_body(&parts.method, reply.status);
+    Ok(reply.response().map(|text| match has_body {
+        true => ResponseBody::Text(text, Box::new(ongoing)),
+        false => ResponseBody::Nothing,
+    }))
 }
 
 fn begin(

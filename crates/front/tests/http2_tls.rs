@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use leasehold_front::Sockets;
+use leasehold_front::{Outcome, Sockets};
 use leasehold_lease::LeaseFile;
 use rustls::pki_types::ServerName;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{Node, SOON, lease};
+use support::{Node, SOON, lease, wait_for};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -82,6 +82,63 @@ fn many_requests_share_a_connection_of_http2() {
             .await,
             "hello"
         );
+    });
+}
+
+#[test]
+fn a_response_without_a_body_has_none_whatever_the_guest_writes() {
+    let node = Node::start(&lease("", ""));
+    block_on(async {
+        let stream = TcpStream::connect(node.address()).await.expect("connected");
+        let mut sender = connected(stream).await;
+        let head = |path: &str| {
+            let uri = format!("http://shop.example{path}");
+            let request = Request::head(uri).body(Full::default());
+            request.expect("a request")
+        };
+        let rows = [
+            (head("/hello"), 200),
+            (head("/no/such/tenant"), 204),
+            (get("/bare"), 204),
+            (get("/unchanged"), 304),
+        ];
+        for (request, status) in rows {
+            let path = request.uri().path().to_owned();
+            let response = sender.send_request(request).await.expect("a response");
+            assert_eq!(response.status(), status, "{path}");
+            let has_length = response.headers().contains_key("content-length");
+            assert_eq!(has_length, status == 304, "{path}");
+            assert_eq!(text(response).await, "", "{path}");
+        }
+        let response = sender.send_request(get("/hello")).await;
+        assert_eq!(text(response.expect("a response")).await, "hello");
+    });
+    // The guest of each was heard to its end.
+    let all = || node.sites[0].counts().of(Outcome::Answered) == 5;
+    wait_for(all, "five requests are answered");
+}
+
+#[test]
+fn uploads_that_are_not_read_stop_no_other_request_of_their_connection() {
+    let node = Node::start(&lease("", "concurrency = 64\nwindow = \"4KiB\""));
+    block_on(async {
+        let stream = TcpStream::connect(node.address()).await.expect("connected");
+        let sender = connected(stream).await;
+        let post = |path: &str, bytes: usize| {
+            let body = Full::from(vec![b'x'; bytes]);
+            let uri = format!("http://shop.example{path}");
+            Request::post(uri).body(body).expect("a request")
+        };
+        let stuck: Vec<_> = (0..40)
+            .map(|_| tokio::spawn(sender.clone().send_request(post("/hang", 256 * 1024))))
+            .collect();
+        while node.seen.taken.load(Ordering::SeqCst) < 40 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let mut sender = sender;
+        let response = sender.send_request(post("/echo", 20_000)).await;
+        assert_eq!(text(response.expect("a response")).await.len(), 20_000);
+        stuck.iter().for_each(tokio::task::JoinHandle::abort);
     });
 }
 

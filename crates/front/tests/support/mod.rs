@@ -258,6 +258,13 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             while write_all(&mut guest, &[b'x'; 4096]) {}
             seen.abandoned.fetch_add(1, Ordering::SeqCst);
         }
+        "/bare" | "/unchanged" => {
+            let status = if path == "/bare" { 204 } else { 304 };
+            let found = head(&guest, status, &[("content-length", "4")]);
+            guest.respond(found).expect("the first");
+            write_all(&mut guest, b"text");
+            guest.finish(None);
+        }
         "/fields" => {
             let request = guest.request();
             let fields = request
