@@ -10,7 +10,7 @@ use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use leasehold_exchange::Failure;
+use leasehold_exchange::{Failure, UnderWay};
 use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -115,8 +115,7 @@ impl Connection {
 pub(crate) struct Ongoing {
     connection: Rc<Connection>,
     site: Option<Arc<Site>>,
-    /// It was given to the tenant.
-    is_given: bool,
+    under_way: Option<UnderWay>,
     log: Option<Log>,
     began: Instant,
     pub(crate) record: Record,
@@ -133,7 +132,7 @@ impl Ongoing {
         Self {
             connection,
             site: None,
-            is_given: false,
+            under_way: None,
             log,
             began: Instant::now(),
             record,
@@ -146,16 +145,17 @@ impl Ongoing {
         self.site = Some(site.clone());
     }
 
+    /// It goes through a lane.
+    pub(crate) fn entered(&mut self, under_way: UnderWay) {
+        self.under_way = Some(under_way);
+    }
+
     pub(crate) fn site(&self) -> Option<&Site> {
         self.site.as_deref()
     }
 
-    /// Its tenant has it, and it has to be over by then.
-    pub(crate) fn given(&mut self, at: Instant) {
-        self.is_given = true;
-        if let Some(site) = &self.site {
-            site.usage().given();
-        }
+    /// It has to be over by then.
+    pub(crate) fn due(&self, at: Instant) {
         let mut requests = self.connection.requests.borrow_mut();
         requests.insert(self.record.id, Some(at));
     }
@@ -172,10 +172,7 @@ impl Drop for Ongoing {
         self.record.elapsed = self.began.elapsed();
         self.connection.end(self.record.id);
         if let Some(site) = &self.site {
-            site.count(self.record.outcome);
-            if self.is_given {
-                site.usage().over(self.record.elapsed);
-            }
+            site.usage().ended(self.record.outcome, self.record.elapsed);
         }
         if let Some(log) = &self.log {
             log(&self.record);

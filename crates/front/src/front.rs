@@ -7,6 +7,7 @@ use crate::site::Site;
 use crate::sources::Sources;
 use crate::tally::{Connections, Tally};
 use crate::trace::Sampling;
+use arc_swap::ArcSwap;
 use leasehold_lease::Http;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
@@ -49,6 +50,8 @@ pub struct Front {
     until: Arc<Mutex<Option<Instant>>>,
     listening: Vec<Listening>,
     tallies: Vec<Arc<Tally>>,
+    /// The routes of each listener.
+    routes: Vec<Arc<ArcSwap<Routes>>>,
     thread: Option<JoinHandle<Drained>>,
 }
 
@@ -67,9 +70,13 @@ impl Front {
         let listening = sockets.listening();
         let tallies = sockets.0.iter().map(|socket| socket.tally.clone());
         let tallies = tallies.collect();
+        let of = |listening: &Listening| {
+            Arc::new(ArcSwap::from_pointee(Routes::of(&listening.name, sites)))
+        };
+        let routes: Vec<_> = listening.iter().map(of).collect();
         let (started, starting) = mpsc::channel();
         let thread = {
-            let (until, sites) = (until.clone(), sites.to_vec());
+            let (until, routes) = (until.clone(), routes.clone());
             let run = move || {
                 let (runtime, watching) = match begin(options) {
                     Ok(begun) => {
@@ -82,7 +89,7 @@ impl Front {
                     }
                 };
                 let local = tokio::task::LocalSet::new();
-                local.block_on(&runtime, serve(sockets, &sites, watching, receiver, &until))
+                local.block_on(&runtime, serve(sockets, routes, watching, receiver, &until))
             };
             let builder = std::thread::Builder::new().name("leasehold-front".to_owned());
             builder.spawn(run).map_err(FrontError::Thread)?
@@ -97,6 +104,7 @@ impl Front {
             until,
             listening,
             tallies,
+            routes,
             thread: Some(thread),
         })
     }
@@ -110,6 +118,13 @@ impl Front {
             }
             held
         });
+    }
+
+    /// From now on requests go to these tenants. Those that are under way go on.
+    pub fn set_sites(&self, sites: &[(Arc<Site>, Http)]) {
+        for (listening, routes) in self.listening.iter().zip(&self.routes) {
+            routes.store(Arc::new(Routes::of(&listening.name, sites)));
+        }
     }
 
     /// The listeners and their addresses.
@@ -184,7 +199,7 @@ fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Watching)> {
 
 async fn serve(
     sockets: Sockets,
-    sites: &[(Arc<Site>, Http)],
+    routes: Vec<Arc<ArcSwap<Routes>>>,
     watching: Watching,
     mut phase: watch::Receiver<Phase>,
     until: &Mutex<Option<Instant>>,
@@ -199,22 +214,8 @@ async fn serve(
     let ids = Rc::new(Cell::new(0));
     // The receivers of the connections: the last phase is sent from here.
     let (connections, of_connections) = watch::channel(Phase::Serving);
-    for socket in sockets.0 {
-        let mut routes = Routes::default();
-        let mut head_bytes = 0;
-        for (site, http) in sites {
-            if http.listeners.contains(&socket.listener.name) {
-                head_bytes = head_bytes.max(site.limits().head_bytes);
-                http.routes.iter().for_each(|route| routes.add(route, site));
-            }
-        }
-        let served = Served::new(
-            &socket,
-            routes,
-            head_bytes.max(8192),
-            watching.clone(),
-            ids.clone(),
-        );
+    for (socket, routes) in sockets.0.into_iter().zip(routes) {
+        let served = Served::new(&socket, routes, watching.clone(), ids.clone());
         let sources = Sources::new(socket.listener.connections, socket.listener.per_source);
         let Ok(socket) = tokio::net::TcpListener::from_std(socket.socket) else {
             continue;

@@ -60,13 +60,13 @@ impl Histogram {
     }
 
     /// What was counted so far. O(bins).
-    pub(crate) fn read(&self) -> Latency {
+    pub(crate) fn read(&self) -> Distribution {
         let counts: Vec<u64> = self
             .bins
             .iter()
             .map(|bin| bin.load(Ordering::Relaxed))
             .collect();
-        Latency {
+        Distribution {
             count: counts.iter().sum(),
             counts,
             sum_ns: self.sum_ns.load(Ordering::Relaxed),
@@ -75,23 +75,40 @@ impl Histogram {
     }
 }
 
-/// How long the requests of a tenant took that were given to it, from their heads to the ends of
+/// How long requests took that were answered, from their head to the end of the response, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// How many there were.
+    pub count: u64,
+    /// All together.
+    pub sum_ns: u64,
+    /// The median; this and the other quantiles are at most a tenth too long.
+    pub p50_ns: u64,
+    /// What 90 % did not exceed.
+    pub p90_ns: u64,
+    /// What 99 % did not exceed.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// How the times of requests are distributed that were answered, from their heads to the ends of
 /// their responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Latency {
+pub struct Distribution {
     counts: Vec<u64>,
     count: u64,
     sum_ns: u64,
     max_ns: u64,
 }
 
-impl Default for Latency {
+impl Default for Distribution {
     fn default() -> Self {
         Histogram::new().read()
     }
 }
 
-impl Latency {
+impl Distribution {
     /// How many requests there were.
     pub const fn count(&self) -> u64 {
         self.count
@@ -105,6 +122,18 @@ impl Latency {
     /// The longest, ns.
     pub const fn max_ns(&self) -> u64 {
         self.max_ns
+    }
+
+    /// Count, sum, quantiles and longest. O(bins).
+    pub fn summary(&self) -> Latency {
+        Latency {
+            count: self.count,
+            sum_ns: self.sum_ns,
+            p50_ns: self.quantile_ns(0.5),
+            p90_ns: self.quantile_ns(0.9),
+            p99_ns: self.quantile_ns(0.99),
+            max_ns: self.max_ns,
+        }
     }
 
     /// An upper bound of the quantile `q`, at most a tenth above it, ns; 0 if there was none.
@@ -140,7 +169,7 @@ impl Latency {
 
 #[cfg(test)]
 mod tests {
-    use super::{BINS, Histogram, Latency, bin_of, bound_of};
+    use super::{BINS, Distribution, Histogram, bin_of, bound_of};
     use std::time::Duration;
 
     #[test]
@@ -202,6 +231,6 @@ mod tests {
             );
         }
         assert_eq!(read.quantile_ns(1.0), read.max_ns());
-        assert_eq!(Latency::default().quantile_ns(0.5), 0);
+        assert_eq!(Distribution::default().quantile_ns(0.5), 0);
     }
 }

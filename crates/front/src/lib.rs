@@ -34,7 +34,7 @@ mod usage;
 pub use access::{Outcome, Record};
 pub use error::FrontError;
 pub use front::{Drained, Front, Options};
-pub use latency::Latency;
+pub use latency::{Distribution, Latency};
 pub use listening::{Listening, Sockets};
 pub use site::{Counts, Site, SiteSnapshot};
 pub use tally::Connections;

@@ -7,14 +7,16 @@ use crate::listening::Served;
 use crate::meter;
 use crate::reply::{self, Reply};
 use crate::request::{self, Arrival};
+use crate::site::Site;
 use crate::trace::Trace;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use leasehold_exchange::{NotTaken, exchange};
+use leasehold_exchange::{NotTaken, UnderWay, exchange};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -87,6 +89,25 @@ fn begin(
     Ongoing::begin(connection.clone(), served.log(), record, parts.version)
 }
 
+/// The tenant of a route, and a place in its lane if it runs. A tenant that has just lost the route does
+/// not count: its successor's lane was there before its own was taken away.
+fn enter(
+    served: &Served,
+    authority: &str,
+    path: &str,
+) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
+    let mut routes = served.routes();
+    loop {
+        let site = routes.find(authority, path).ok_or(reply::NO_ROUTE)?.clone();
+        let under_way = site.enter();
+        let now = served.routes();
+        if under_way.is_some() || Arc::ptr_eq(&now, &routes) {
+            return Ok((site, under_way));
+        }
+        routes = now;
+    }
+}
+
 /// The exchange with the head of its response, or what the front answers instead.
 async fn respond(
     served: &Served,
@@ -96,26 +117,27 @@ async fn respond(
 ) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
     let authority = request::authority(parts).map_err(reply::rejected)?;
     ongoing.record.authority.clone_from(&authority);
-    let site = served.routes().find(&authority, parts.uri.path());
-    let site = site.ok_or(reply::NO_ROUTE)?;
-    ongoing.routed(site);
+    let (site, under_way) = enter(served, &authority, parts.uri.path())?;
+    ongoing.routed(&site);
+    let under_way = under_way.ok_or(reply::NOT_RUNNING)?;
     let arrival = Arrival {
         scheme: served.scheme(),
         authority: &authority,
         trace: ongoing.record.trace,
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
-    let lane = site.lane().ok_or(reply::NOT_RUNNING)?;
-    meter::pays(site, &lane);
+    let lane = under_way.lane().clone();
+    meter::pays(&site, &lane);
+    ongoing.entered(under_way);
     let until = Instant::now() + site.timeout();
     let (client, guest) = exchange(site.limits(), head, ongoing.record.id);
     lane.offer(guest).map_err(|(_, why)| match why {
         NotTaken::Full => reply::FULL,
         NotTaken::Closed => reply::NOT_RUNNING,
     })?;
-    ongoing.given(until);
+    ongoing.due(until);
     let deadline = tokio::time::sleep_until(until.into());
-    let mut traffic = Traffic::new(client, site.clone(), incoming, deadline);
+    let mut traffic = Traffic::new(client, site, incoming, deadline);
     let head = poll_fn(|context| match traffic.poll_response(context) {
         Poll::Ready(Ok(head)) => Poll::Ready(Ok(reply::head(head))),
         Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),

@@ -1,11 +1,10 @@
 //! A tenant as the front knows it.
 
 use crate::access::Outcome;
-use crate::latency::Latency;
+use crate::latency::{Distribution, Latency};
 use crate::usage::Usage;
-use leasehold_exchange::{ExchangeLimits, Lane};
+use leasehold_exchange::{ExchangeLimits, Lane, UnderWay};
 use leasehold_lease::Http;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,26 +15,26 @@ pub struct Site {
     timeout: Duration,
     server_timing: bool,
     lane: Mutex<Option<Arc<Lane>>>,
-    outcomes: [AtomicU64; Outcome::COUNT],
-    usage: Usage,
+    /// It outlives a change of the tenant's limits.
+    usage: Arc<Usage>,
 }
 
 /// How the requests of a tenant ended, by [`Outcome`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts([u64; Outcome::COUNT]);
 
-/// A tenant's requests at one time: how they ended, and what they used since the tenant is known.
+/// The requests of a tenant at one time, since the tenant is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteSnapshot {
     /// The tenant's name.
     pub name: String,
     /// How its requests ended.
     pub outcomes: Counts,
-    /// How long those took that were given to it.
-    pub latency: Latency,
+    /// How long those took that were answered.
+    pub answered: Distribution,
     /// Those that wait for it.
     pub waiting: u64,
-    /// Those that it works on.
+    /// Those that are under way, without those that wait.
     pub active: u64,
     /// Bytes of requests' bodies that came from clients.
     pub received_bytes: u64,
@@ -65,6 +64,15 @@ impl Counts {
 impl Site {
     /// The tenant of this name, which is not running yet.
     pub fn new(name: &str, http: &Http) -> Arc<Self> {
+        Self::with(name, http, Arc::new(Usage::new()))
+    }
+
+    /// The same tenant with other limits, and without a lane: requests of both are counted together.
+    pub fn changed(&self, http: &Http) -> Arc<Self> {
+        Self::with(&self.name, http, self.usage.clone())
+    }
+
+    fn with(name: &str, http: &Http, usage: Arc<Usage>) -> Arc<Self> {
         // Both are at most 16 MiB.
         let bytes = |size: leasehold_lease::ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
         Arc::new(Self {
@@ -76,8 +84,7 @@ impl Site {
             timeout: http.timeout.into(),
             server_timing: http.server_timing,
             lane: Mutex::new(None),
-            outcomes: std::array::from_fn(|_| AtomicU64::new(0)),
-            usage: Usage::new(),
+            usage,
         })
     }
 
@@ -93,37 +100,46 @@ impl Site {
 
     /// How its requests ended so far.
     pub fn counts(&self) -> Counts {
-        Counts(std::array::from_fn(|at| {
-            self.outcomes[at].load(Ordering::Relaxed)
-        }))
+        Counts::new(|outcome| self.usage.of(outcome))
     }
 
-    /// Its requests at this time. Locks nothing that a request does for longer than it takes to
-    /// clone a reference; allocates for the histogram.
+    /// How long those took that were answered.
+    pub fn latency(&self) -> Latency {
+        self.usage.answered().read().summary()
+    }
+
+    /// How many requests wait for it now, and how many others are under way.
+    pub fn load(&self) -> (u64, u64) {
+        let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+        lane.as_ref().map_or((0, 0), |lane| {
+            let waiting = lane.len() as u64;
+            (waiting, lane.under_way().saturating_sub(waiting))
+        })
+    }
+
+    /// Its requests at this time. Allocates for the distribution of their times.
     pub fn snapshot(&self) -> SiteSnapshot {
-        let used = self.usage.read();
-        let waiting = self.lane().map_or(0, |lane| lane.len() as u64);
+        let (waiting, active) = self.load();
         SiteSnapshot {
             name: self.name.clone(),
             outcomes: self.counts(),
-            latency: used.latency,
+            answered: self.usage.answered().read(),
             waiting,
-            active: used.under_way.saturating_sub(waiting),
-            received_bytes: used.received_bytes,
-            sent_bytes: used.sent_bytes,
-            processor_ns: used.processor_ns,
+            active,
+            received_bytes: self.usage.received_bytes(),
+            sent_bytes: self.usage.sent_bytes(),
+            processor_ns: self.usage.processor_ns(),
         }
     }
 
-    pub(crate) const fn usage(&self) -> &Usage {
+    pub(crate) fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    pub(crate) fn lane(&self) -> Option<Arc<Lane>> {
-        self.lane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Counts a request in the lane, if there is one: what replaces the lane sees it from then on.
+    pub(crate) fn enter(&self) -> Option<UnderWay> {
+        let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+        lane.as_ref().map(Lane::enter)
     }
 
     pub(crate) const fn limits(&self) -> ExchangeLimits {
@@ -136,9 +152,5 @@ impl Site {
 
     pub(crate) const fn server_timing(&self) -> bool {
         self.server_timing
-    }
-
-    pub(crate) fn count(&self, outcome: Outcome) {
-        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -388,7 +388,7 @@ fn what_requests_use_is_counted_for_their_tenant() {
     client.send(&"x".repeat(1000));
     assert_eq!(client.response().expect("a response").body.len(), 1000);
     wait_for(
-        || node.sites[0].snapshot().latency.count() == 4,
+        || node.sites[0].snapshot().answered.count() == 4,
         "the count",
     );
     let counted = node.sites[0].snapshot();
@@ -399,8 +399,8 @@ fn what_requests_use_is_counted_for_their_tenant() {
     let elapsed = records
         .iter()
         .map(|record| record.elapsed.as_nanos() as u64);
-    assert_eq!(counted.latency.sum_ns(), elapsed.clone().sum::<u64>());
-    assert_eq!(counted.latency.max_ns(), elapsed.max().expect("four"));
+    assert_eq!(counted.answered.sum_ns(), elapsed.clone().sum::<u64>());
+    assert_eq!(counted.answered.max_ns(), elapsed.max().expect("four"));
 
     let mut waiting: Vec<Client> = Vec::new();
     for n in 1..=2 {
@@ -421,7 +421,11 @@ fn what_requests_use_is_counted_for_their_tenant() {
     node.ended(Outcome::Full);
     let counted = node.sites[0].snapshot();
     assert_eq!(counted.outcomes.of(Outcome::Full), 1);
-    assert_eq!(counted.latency.count(), 4, "it was not given to the tenant");
+    assert_eq!(
+        counted.answered.count(),
+        4,
+        "it was not given to the tenant"
+    );
     drop(waiting);
     wait_for(|| node.sites[0].snapshot().active == 0, "both are over");
 }

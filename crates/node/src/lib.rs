@@ -1,0 +1,3 @@
+//! The controller of a cell: the tenants' desired state, and the interface that operators use.
+
+pub mod view;
