@@ -2,6 +2,7 @@
 
 use crate::error::FrontError;
 use crate::listening::{Listening, Log, Phase, Served, Sockets, Watching, accept};
+use crate::meter;
 use crate::routes::Routes;
 use crate::site::Site;
 use crate::sources::Sources;
@@ -186,6 +187,7 @@ fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Watching)> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(meter::idle)
         .build()?;
     if let Some(begin) = options.begin {
         begin()?;

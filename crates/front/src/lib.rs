@@ -22,6 +22,7 @@ mod listening;
 mod meter;
 mod reply;
 mod request;
+mod rounds;
 mod routes;
 mod service;
 mod site;

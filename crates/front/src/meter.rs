@@ -1,8 +1,10 @@
 //! The processor time of the I/O thread, charged to the tenants that it is for.
 //!
 //! The clock of the thread is read once for each poll, at its end: a poll is charged what the thread
-//! used since the poll before it, its own waking included.
+//! used since the poll before it, its own waking included. A poll whose payer has used its part of a
+//! [round](crate::rounds) waits for the next.
 
+use crate::rounds::{Rounds, Share};
 use crate::site::Site;
 use leasehold_exchange::Lane;
 use pin_project_lite::pin_project;
@@ -11,27 +13,59 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 thread_local! {
     /// The thread's clock at the end of the last poll, ns.
     static LAST: Cell<u64> = const { Cell::new(0) };
     /// The payer of the poll that is under way.
     static CURRENT: RefCell<Option<Rc<Payer>>> = const { RefCell::new(None) };
+    static ROUNDS: Rounds = const { Rounds::new() };
 }
 
 /// The tenant that pays for a connection, or for a stream of it; none before its first request.
-#[derive(Default)]
 pub(crate) struct Payer {
+    /// What pays with its share while there is no tenant.
+    source: Rc<Share>,
     tenant: RefCell<Option<(Arc<Site>, Arc<Lane>)>>,
+    /// The last round in which its task was deferred.
+    deferred: Cell<u64>,
     /// What was used before a tenant was known, ns.
     owed: Cell<u64>,
 }
 
 impl Payer {
+    fn new(source: Rc<Share>) -> Self {
+        Self {
+            source,
+            tenant: RefCell::default(),
+            deferred: Cell::new(0),
+            owed: Cell::new(0),
+        }
+    }
+
+    /// Whether its task has to wait for the next round; it is woken then.
+    fn waits(&self, waker: &Waker) -> bool {
+        ROUNDS.with(|rounds| {
+            let tenant = self.tenant.borrow();
+            let share = tenant.as_ref().map(|(site, _)| site.share());
+            let used_up = rounds.used_up_by(share.unwrap_or(&self.source));
+            let Some(round) = used_up else {
+                return false;
+            };
+            if self.deferred.replace(round) != round {
+                rounds.defer(waker.clone());
+            }
+            true
+        })
+    }
+
     fn charge(&self, ns: u64) {
+        let tenant = self.tenant.borrow();
+        let share = tenant.as_ref().map(|(site, _)| site.share());
+        ROUNDS.with(|rounds| rounds.charge(share.unwrap_or(&self.source), ns));
         let ns = ns + self.owed.take();
-        match &*self.tenant.borrow() {
+        match &*tenant {
             Some((site, lane)) => {
                 lane.charge(ns);
                 site.usage().used(ns);
@@ -39,6 +73,19 @@ impl Payer {
             None => self.owed.set(ns),
         }
     }
+}
+
+/// The thread has nothing to do but what waits for the next round.
+pub(crate) fn idle() {
+    ROUNDS.with(Rounds::idle);
+}
+
+/// What pays for the poll that is under way with its share while there is no tenant.
+pub(crate) fn source() -> Rc<Share> {
+    CURRENT.with_borrow(|current| {
+        let payer = current.as_ref().map(|payer| payer.source.clone());
+        payer.unwrap_or_default()
+    })
 }
 
 /// From now on this tenant pays for the poll that is under way, and for later ones of its task.
@@ -66,9 +113,9 @@ pin_project! {
 }
 
 impl<F> Metered<F> {
-    pub(crate) fn new(task: F) -> Self {
+    pub(crate) fn new(source: Rc<Share>, task: F) -> Self {
         Self {
-            payer: Rc::default(),
+            payer: Rc::new(Payer::new(source)),
             task,
         }
     }
@@ -79,6 +126,9 @@ impl<F: Future> Future for Metered<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
+        if this.payer.waits(context.waker()) {
+            return Poll::Pending;
+        }
         CURRENT.set(Some(this.payer.clone()));
         let result = this.task.poll(context);
         CURRENT.set(None);
@@ -95,7 +145,7 @@ pub(crate) struct LocalExecutor;
 
 impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, task: F) {
-        tokio::task::spawn_local(Metered::new(async move {
+        tokio::task::spawn_local(Metered::new(source(), async move {
             task.await;
         }));
     }

@@ -2,6 +2,7 @@
 
 use crate::access::Outcome;
 use crate::latency::{Distribution, Latency};
+use crate::rounds::Share;
 use crate::usage::Usage;
 use leasehold_exchange::{ExchangeLimits, Lane, UnderWay};
 use leasehold_lease::Http;
@@ -15,6 +16,7 @@ pub struct Site {
     timeout: Duration,
     server_timing: bool,
     lane: Mutex<Option<Arc<Lane>>>,
+    share: Share,
     /// It outlives a change of the tenant's limits.
     usage: Arc<Usage>,
 }
@@ -84,6 +86,7 @@ impl Site {
             timeout: http.timeout.into(),
             server_timing: http.server_timing,
             lane: Mutex::new(None),
+            share: Share::default(),
             usage,
         })
     }
@@ -140,6 +143,11 @@ impl Site {
     pub(crate) fn enter(&self) -> Option<UnderWay> {
         let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         lane.as_ref().map(Lane::enter)
+    }
+
+    /// Its share of the I/O thread.
+    pub(crate) const fn share(&self) -> &Share {
+        &self.share
     }
 
     pub(crate) const fn limits(&self) -> ExchangeLimits {

@@ -1,5 +1,6 @@
 //! Connections, counted for a listener and for each source.
 
+use crate::rounds::Share;
 use crate::tally::Refusal;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,10 +15,17 @@ fn source(address: IpAddr) -> u128 {
     }
 }
 
+/// The connections of one source.
+#[derive(Default)]
+struct Source {
+    connections: u32,
+    share: Rc<Share>,
+}
+
 #[derive(Default)]
 struct Counts {
     all: u32,
-    sources: HashMap<u128, u32>,
+    sources: HashMap<u128, Source>,
 }
 
 /// The connections of one listener.
@@ -43,14 +51,16 @@ impl Sources {
         if counts.all >= self.most {
             return Err(Refusal::Listener);
         }
-        let of_source = counts.sources.entry(source).or_insert(0);
+        let of_source = counts.sources.entry(source).or_default();
         // An entry that is full is not empty: none is left behind here.
-        if *of_source >= self.most_per_source {
+        if of_source.connections >= self.most_per_source {
             return Err(Refusal::Source);
         }
-        *of_source += 1;
+        of_source.connections += 1;
+        let share = of_source.share.clone();
         counts.all += 1;
         Ok(Admitted {
+            share,
             sources: self.clone(),
             source,
         })
@@ -61,6 +71,15 @@ impl Sources {
 pub(crate) struct Admitted {
     sources: Rc<Sources>,
     source: u128,
+    share: Rc<Share>,
+}
+
+impl Admitted {
+    /// The share of the I/O thread that the connections of its source have before they have a
+    /// tenant.
+    pub(crate) const fn share(&self) -> &Rc<Share> {
+        &self.share
+    }
 }
 
 impl Drop for Admitted {
@@ -68,8 +87,8 @@ impl Drop for Admitted {
         let mut counts = self.sources.counts.borrow_mut();
         counts.all -= 1;
         if let Some(of_source) = counts.sources.get_mut(&self.source) {
-            *of_source -= 1;
-            if *of_source == 0 {
+            of_source.connections -= 1;
+            if of_source.connections == 0 {
                 counts.sources.remove(&self.source);
             }
         }
