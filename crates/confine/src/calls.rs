@@ -314,6 +314,8 @@ const CONNECTIONS: &[Call] = &[
     equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
     // Small segments are sent at once.
     equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
+    // A connection that is given up is reset.
+    equal(libc::SYS_setsockopt, 2, libc::SO_LINGER as u32),
 ];
 
 /// Flags of `clone` that make new namespaces.

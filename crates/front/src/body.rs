@@ -127,6 +127,9 @@ pub(crate) enum Cut {
     /// The trailers are no HTTP.
     #[error("the trailers are no HTTP")]
     Trailers,
+    /// The body is not as long as the head says.
+    #[error("the body is not as long as its Content-Length")]
+    Length,
 }
 
 /// The body of a response.
@@ -146,6 +149,8 @@ pub(crate) enum ResponseBody {
 pub(crate) struct ExchangeBody {
     traffic: Traffic,
     ongoing: Ongoing,
+    /// Bytes that the head promises and that have not been given out; `None` if it promises nothing.
+    promised: Option<u64>,
     /// The end was given out, trailers included.
     over: bool,
 }
@@ -154,15 +159,17 @@ impl ResponseBody {
     /// The body of a response that has none for its client. What the guest writes is read and
     /// forgotten, so that the guest can finish as it would otherwise.
     pub(crate) fn nothing(traffic: Traffic, ongoing: Ongoing) -> Self {
-        if let Self::Exchange(body) = Self::of(traffic, ongoing) {
-            tokio::task::spawn_local(Metered::new(body.forgotten()));
+        if let Self::Exchange(body) = Self::of(traffic, ongoing, None) {
+            tokio::task::spawn_local(Metered::new(meter::source(), body.forgotten()));
         }
         Self::Nothing
     }
 
-    pub(crate) fn of(traffic: Traffic, mut ongoing: Ongoing) -> Self {
+    /// The body of a guest's response, of which the head promises so many bytes.
+    pub(crate) fn of(traffic: Traffic, mut ongoing: Ongoing, promised: Option<u64>) -> Self {
         // Without a body that is to be read, nothing else says that it was answered.
-        let over = traffic.client.remaining() == Some(0) && traffic.client.trailers().is_none();
+        let is_empty = promised.unwrap_or(0) == 0 && traffic.client.remaining() == Some(0);
+        let over = is_empty && traffic.client.trailers().is_none();
         if over {
             ongoing.ended(Outcome::Answered, None);
         }
@@ -170,6 +177,7 @@ impl ResponseBody {
         Self::Exchange(Box::new(ExchangeBody {
             traffic,
             ongoing,
+            promised,
             over,
         }))
     }
@@ -178,9 +186,8 @@ impl ResponseBody {
 impl ExchangeBody {
     /// Reads the body to its end. The client gets none of it.
     async fn forgotten(mut self: Box<Self>) {
-        let site = self.traffic.site.clone();
-        if let Some(lane) = site.lane() {
-            meter::pays(&site, &lane);
+        if let Some(lane) = self.ongoing.lane() {
+            meter::pays(&self.traffic.site, lane);
         }
         while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
             self.ongoing.record.bytes = 0;
@@ -199,12 +206,22 @@ impl ExchangeBody {
         self.ongoing.record.timing = Some(self.traffic.client.timing());
         match read {
             Ok(Some(bytes)) => {
-                self.ongoing.record.bytes += bytes.len() as u64;
+                let read = bytes.len() as u64;
+                if let Some(promised) = &mut self.promised {
+                    match promised.checked_sub(read) {
+                        Some(left) => *promised = left,
+                        None => return Poll::Ready(Some(Err(self.cut(Cut::Length)))),
+                    }
+                }
+                self.ongoing.record.bytes += read;
                 self.traffic.site.usage().sent(bytes.len());
                 if self.is_over() {
                     self.finish();
                 }
                 Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+            }
+            Ok(None) if self.promised.is_some_and(|left| left > 0) => {
+                Poll::Ready(Some(Err(self.cut(Cut::Length))))
             }
             Ok(None) => {
                 let trailers = self.traffic.client.trailers().map(reply::headers);
@@ -226,7 +243,9 @@ impl ExchangeBody {
 
     /// Whether nothing is left, not even trailers.
     fn is_over(&self) -> bool {
-        self.traffic.client.remaining() == Some(0) && self.traffic.client.trailers().is_none()
+        let is_whole = self.promised.unwrap_or(0) == 0;
+        let client = &self.traffic.client;
+        is_whole && client.remaining() == Some(0) && client.trailers().is_none()
     }
 
     fn finish(&mut self) {
@@ -239,7 +258,7 @@ impl ExchangeBody {
         let (outcome, failure) = match cut {
             Cut::Failure(Failure::Deadline) => (Outcome::Timeout, Some(Failure::Deadline)),
             Cut::Failure(failure) => (Outcome::Failed, Some(failure)),
-            Cut::Trailers => (Outcome::Failed, None),
+            Cut::Trailers | Cut::Length => (Outcome::Failed, None),
         };
         self.ongoing.ended(outcome, failure);
         cut

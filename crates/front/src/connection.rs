@@ -10,8 +10,9 @@ use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use leasehold_exchange::{Failure, UnderWay};
+use leasehold_exchange::{Failure, Lane, UnderWay};
 use pin_project_lite::pin_project;
+use rustix::net::sockopt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -29,6 +30,9 @@ use tokio::sync::watch;
 /// How long after its deadline a request may still be under way, because its client does not read:
 /// the connection is then closed.
 const OVERDUE: Duration = Duration::from_millis(500);
+/// How long a connection without a request stays open when the front drains: for a request that was
+/// on its way, and for the goodbye of HTTP/2.
+const GOODBYE: Duration = Duration::from_millis(250);
 /// Requests at a time on one connection of HTTP/2.
 const STREAMS: u32 = 128;
 /// The flow-control window of an HTTP/2 stream, bytes: what the host holds of the body of a request
@@ -51,6 +55,10 @@ pub(crate) struct Connection {
     bytes_since: Cell<Option<Instant>>,
     has_served: Cell<bool>,
     is_http2: Cell<bool>,
+    /// Since then the front drains.
+    drains_since: Cell<Option<Instant>>,
+    /// What was not sent is not to be sent any more.
+    is_given_up: Cell<bool>,
     /// The requests that are under way, and their deadlines.
     requests: RefCell<BTreeMap<u64, Option<Instant>>>,
 }
@@ -65,6 +73,8 @@ impl Connection {
             bytes_since: Cell::new(None),
             has_served: Cell::new(false),
             is_http2: Cell::new(false),
+            drains_since: Cell::new(None),
+            is_given_up: Cell::new(false),
             requests: RefCell::default(),
         })
     }
@@ -81,12 +91,22 @@ impl Connection {
             return requests.values().flatten().min().map(|due| *due + OVERDUE);
         }
         let quiet = self.quiet_since.get();
-        Some(match self.bytes_since.get() {
+        let goodbye = self
+            .drains_since
+            .get()
+            .map(|since| since.max(quiet) + GOODBYE);
+        let otherwise = Some(match self.bytes_since.get() {
             _ if !self.has_served.get() => quiet + self.header_timeout,
             // Frames of HTTP/2 may be about the connection only.
             Some(begun) if !self.is_http2.get() => begun + self.header_timeout,
             _ => quiet + self.idle_timeout,
-        })
+        });
+        otherwise.into_iter().chain(goodbye).min()
+    }
+
+    /// It is closed with requests under way: what the kernel still holds of them is forgotten.
+    fn give_up(&self) {
+        self.is_given_up.set(!self.requests.borrow().is_empty());
     }
 
     fn received(&self) {
@@ -118,6 +138,8 @@ pub(crate) struct Ongoing {
     under_way: Option<UnderWay>,
     log: Option<Log>,
     began: Instant,
+    due: Cell<Option<Instant>>,
+    is_ended: bool,
     pub(crate) record: Record,
 }
 
@@ -135,6 +157,8 @@ impl Ongoing {
             under_way: None,
             log,
             began: Instant::now(),
+            due: Cell::new(None),
+            is_ended: false,
             record,
         }
     }
@@ -150,6 +174,11 @@ impl Ongoing {
         self.under_way = Some(under_way);
     }
 
+    /// The lane that it went through.
+    pub(crate) fn lane(&self) -> Option<&Arc<Lane>> {
+        self.under_way.as_ref().map(UnderWay::lane)
+    }
+
     pub(crate) fn site(&self) -> Option<&Site> {
         self.site.as_deref()
     }
@@ -158,18 +187,25 @@ impl Ongoing {
     pub(crate) fn due(&self, at: Instant) {
         let mut requests = self.connection.requests.borrow_mut();
         requests.insert(self.record.id, Some(at));
+        self.due.set(Some(at));
     }
 
     /// How it ended. Until then, its client is said to have gone.
     pub(crate) fn ended(&mut self, outcome: Outcome, failure: Option<Failure>) {
         self.record.outcome = outcome;
         self.record.failure = failure;
+        self.is_ended = true;
     }
 }
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        self.record.elapsed = self.began.elapsed();
+        let now = Instant::now();
+        // A client that does not read is there until its request is given up.
+        if !self.is_ended && self.due.get().is_some_and(|due| due <= now) {
+            self.record.outcome = Outcome::Timeout;
+        }
+        self.record.elapsed = now.duration_since(self.began);
         self.connection.end(self.record.id);
         if let Some(site) = &self.site {
             site.usage().ended(self.record.outcome, self.record.elapsed);
@@ -243,7 +279,10 @@ async fn speak<S>(
             while timer.as_mut().poll(context).is_ready() {
                 let now = Instant::now();
                 match connection.deadline() {
-                    Some(deadline) if deadline <= now => return Poll::Ready(Step::Over),
+                    Some(deadline) if deadline <= now => {
+                        connection.give_up();
+                        return Poll::Ready(Step::Over);
+                    }
                     Some(deadline) => armed = deadline,
                     None => armed = now + OVERDUE,
                 }
@@ -260,9 +299,13 @@ async fn speak<S>(
                 Phase::Draining if drains => {}
                 Phase::Draining => {
                     drains = true;
+                    connection.drains_since.set(Some(Instant::now()));
                     http.as_mut().graceful_shutdown();
                 }
-                Phase::Ended => return,
+                Phase::Ended => {
+                    connection.give_up();
+                    return;
+                }
             },
         }
     }
@@ -298,6 +341,15 @@ pin_project! {
         #[pin]
         stream: TcpStream,
         connection: Rc<Connection>,
+    }
+
+    impl PinnedDrop for Observed {
+        fn drop(this: Pin<&mut Self>) {
+            if this.connection.is_given_up.get() {
+                // It is reset. If that fails, the kernel forgets it after a while.
+                let _ = sockopt::set_socket_linger(&this.stream, Some(Duration::ZERO));
+            }
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use crate::trace::Sampling;
 use arc_swap::{ArcSwap, Guard};
 use leasehold_exchange::Scheme;
 use leasehold_lease::Listener;
+use rustix::net::sockopt;
 use std::cell::Cell;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +27,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The least limit on heads, bytes: for requests that no route is for.
 const LEAST_HEAD: u32 = 8192;
+
+/// Bytes that the kernel may hold of a connection in each direction. It takes twice as much memory for
+/// them.
+const SOCKET_BYTES: usize = 128 * 1024;
+/// How long bytes that were sent may wait for the client to take them, ms.
+const UNHEARD_MS: u32 = 30_000;
 
 /// What is called with each record.
 pub(crate) type Log = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -69,6 +77,15 @@ pub struct Listening {
     pub tls: bool,
 }
 
+/// Bounds what the kernel holds for each connection that is accepted here, which inherit it: without
+/// that, what a client does not read takes megabytes, also after the connection was closed.
+fn bound(socket: &TcpListener) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(socket, SOCKET_BYTES)?;
+    sockopt::set_socket_recv_buffer_size(socket, SOCKET_BYTES)?;
+    sockopt::set_tcp_user_timeout(socket, UNHEARD_MS)?;
+    Ok(())
+}
+
 impl Sockets {
     /// Reads the certificates and opens the sockets. Nothing is accepted yet.
     ///
@@ -82,6 +99,7 @@ impl Sockets {
             .collect::<Result<_, _>>()?;
         let open = |(listener, tls): (&Listener, Option<Arc<rustls::ServerConfig>>)| {
             let socket = TcpListener::bind(listener.address)
+                .and_then(|socket| bound(&socket).map(|()| socket))
                 .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
                 .map_err(|source| FrontError::Address {
                     listener: listener.name.clone(),
@@ -224,8 +242,9 @@ pub(crate) async fn accept(
             }
         };
         let counted = Open::new(&open, &served);
+        let source = admitted.share().clone();
         let connection = connection::serve(stream, remote, served.clone(), phase.clone(), admitted);
-        tokio::task::spawn_local(Metered::new(async move {
+        tokio::task::spawn_local(Metered::new(source, async move {
             let _counted = counted;
             connection.await;
         }));

@@ -5,7 +5,7 @@ use crate::request::{Rejection, is_hop_by_hop};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
-use leasehold_exchange::{Failure, Fields, ResponseHead, Timing};
+use leasehold_exchange::{ClientHalf, Failure, Fields, ResponseHead, Timing};
 
 /// An answer of the front itself.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +95,26 @@ pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
     );
     method != Method::HEAD && !is_bare
+}
+
+/// The bytes that the head of a response promises, if it does.
+pub(crate) fn promised(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether the body may still have the length that the head promises, as far as it is there.
+pub(crate) fn keeps_promise(headers: &HeaderMap, body: &ClientHalf) -> bool {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else {
+        return true;
+    };
+    let Some(promised) = promised(headers).filter(|_| lengths.all(|other| other == length)) else {
+        return false;
+    };
+    match body.remaining() {
+        Some(whole) => whole as u64 == promised,
+        None => body.readable() as u64 <= promised,
+    }
 }
 
 /// The head of a guest's response without the fields of a connection; `None` if it is no HTTP.

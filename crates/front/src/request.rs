@@ -1,5 +1,6 @@
 //! The head of a request, as it crosses to the guest.
 
+use crate::routes::host_of;
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, UPGRADE};
 use http::uri::Authority;
@@ -51,6 +52,14 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
         return Err(Rejection::Malformed("no field Host"));
     }
     let host = match (parts.uri.authority(), host) {
+        // RFC 9113 §8.3.1; RFC 9112 §3.2.2 has the field ignored.
+        (Some(authority), Some(host))
+            if parts.version == Version::HTTP_2 && authority.as_str() != host =>
+        {
+            return Err(Rejection::Malformed(
+                "a field Host that is not the authority",
+            ));
+        }
         (Some(authority), _) => Some(authority.as_str().to_owned()),
         (None, Some(host)) => {
             let text = host
@@ -66,10 +75,25 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
     };
     match host {
         Some(host) if host.contains('@') => Err(Rejection::Malformed("a host with a user")),
+        Some(host) if !has_port_of_tcp(&host) => {
+            Err(Rejection::Malformed("a host with a port that is none"))
+        }
+        Some(host) if host_of(&host).is_empty() && parts.version != Version::HTTP_10 => {
+            Err(Rejection::Malformed("no host"))
+        }
         Some(host) => Ok(host),
         None if parts.version == Version::HTTP_10 => Ok(String::new()),
         None => Err(Rejection::Malformed("no host")),
     }
+}
+
+/// Whether an authority has no port, or one from 0 to 65535.
+fn has_port_of_tcp(authority: &str) -> bool {
+    let after_address = authority
+        .rsplit_once(']')
+        .map_or(authority, |(_, after)| after);
+    let port = after_address.split_once(':').map(|(_, port)| port);
+    port.is_none_or(|port| port.is_empty() || port.parse::<u16>().is_ok())
 }
 
 /// The head without the fields of the connection, if it fits the limits.
@@ -153,10 +177,25 @@ fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &http::
     })
 }
 
-/// Trailers of a request; those that do not fit are an error.
+/// Fields that say how a message is framed, routed or to be understood: none of them may come after
+/// it (RFC 9110 §6.5.1).
+const NEVER_TRAILERS: [&str; 9] = [
+    "content-length",
+    "content-encoding",
+    "content-range",
+    "content-type",
+    "host",
+    "authorization",
+    "cookie",
+    "max-forwards",
+    "trailer",
+];
+
+/// Trailers of a request, without fields that may be none; those that do not fit are an error.
 pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<Fields> {
     let mut fields = Fields::new(limits.head_bytes);
-    for (name, value) in trailers {
+    let is_one = |name: &str| !is_hop_by_hop(name) && !NEVER_TRAILERS.contains(&name);
+    for (name, value) in trailers.iter().filter(|(name, _)| is_one(name.as_str())) {
         fields.push(name.as_str(), value.as_bytes()).ok()?;
     }
     Some(fields)
@@ -164,7 +203,7 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Rejection, authority, head};
+    use super::{Arrival, Rejection, authority, head, trailers};
     use crate::trace::Trace;
     use http::Request;
     use leasehold_exchange::{ExchangeLimits, Scheme};
@@ -239,6 +278,28 @@ mod tests {
                 Request::builder().method("CONNECT").uri("a:1"),
                 Err(Rejection::Tunnel),
             ),
+            (
+                Request::get("http://a/")
+                    .version(http::Version::HTTP_2)
+                    .header("Host", "b"),
+                Err(Rejection::Malformed(
+                    "a field Host that is not the authority",
+                )),
+            ),
+            (
+                Request::get("http://a/")
+                    .version(http::Version::HTTP_2)
+                    .header("Host", "a"),
+                Ok("a".to_owned()),
+            ),
+            (
+                Request::get("/").header("Host", "a:65536"),
+                Err(Rejection::Malformed("a host with a port that is none")),
+            ),
+            (
+                Request::get("/").header("Host", ""),
+                Err(Rejection::Malformed("no host")),
+            ),
         ];
         for (build, expected) in rows {
             assert_eq!(authority(&parts(build)), expected);
@@ -285,6 +346,16 @@ mod tests {
         };
         assert_eq!(traced(Some(begun), 1024), (sent(&own), None));
         assert_eq!(traced(Some(begun), 64), (None, None));
+    }
+
+    #[test]
+    fn fields_that_frame_a_message_are_no_trailers() {
+        let mut sent = http::HeaderMap::new();
+        for name in ["content-length", "transfer-encoding", "host", "digest"] {
+            sent.insert(name, http::HeaderValue::from_static("7"));
+        }
+        let taken = trailers(&sent, ExchangeLimits::default()).expect("they fit");
+        assert_eq!(taken.iter().collect::<Vec<_>>(), [("digest", &b"7"[..])]);
     }
 
     #[test]

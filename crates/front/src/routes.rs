@@ -57,7 +57,9 @@ impl Routes {
     /// whatever the path has.
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Site>> {
         let host = host_of(authority).to_ascii_lowercase();
-        let named = self.hosts.get(&host).and_then(|paths| paths.find(path));
+        // The name of a host may end in a dot that stands for the root of all names.
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        let named = self.hosts.get(host).and_then(|paths| paths.find(path));
         named.or_else(|| self.others.find(path))
     }
 }
@@ -133,6 +135,8 @@ mod tests {
             ("shop.example", "/api/one/more", "api"),
             ("shop.example", "/health", "shop"),
             ("other.example", "/health", "one"),
+            ("shop.example.", "/", "shop"),
+            ("shop.example.:80", "/", "shop"),
             ("", "/", "any"),
         ];
         for (host, path, expected) in rows {

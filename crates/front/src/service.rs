@@ -41,7 +41,7 @@ pub(crate) async fn answer(
             }
             ongoing.record.status = Some(status.as_u16());
             let body = match reply::has_body(&parts.method, status) {
-                true => ResponseBody::of(traffic, ongoing),
+                true => ResponseBody::of(traffic, ongoing, reply::promised(&headers)),
                 false => ResponseBody::nothing(traffic, ongoing),
             };
             let mut response = Response::new(body);
@@ -146,7 +146,14 @@ async fn respond(
     .await;
     ongoing.record.timing = Some(traffic.client().timing());
     match head {
-        Ok(Some((status, headers))) => Ok((traffic, status, headers)),
+        Ok(Some((status, headers))) => {
+            let is_kept = !reply::has_body(&parts.method, status)
+                || reply::keeps_promise(&headers, traffic.client());
+            match is_kept {
+                true => Ok((traffic, status, headers)),
+                false => Err(reply::BAD_RESPONSE),
+            }
+        }
         Ok(None) => Err(reply::BAD_RESPONSE),
         Err(failure) => {
             ongoing.record.failure = Some(failure);

@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,8 +118,24 @@ fn check_host(
     })
 }
 
+/// The most bytes of a file with certificates or a key.
+const FILE_MOST: u64 = 1024 * 1024;
+
 fn read(listener: &Listener, file: &Path) -> Result<Vec<u8>, FrontError> {
-    std::fs::read(file).map_err(|source| FrontError::Unreadable {
+    let bytes = || {
+        let is_file = std::fs::metadata(file)?.is_file();
+        let mut bytes = Vec::new();
+        if is_file {
+            File::open(file)?
+                .take(FILE_MOST + 1)
+                .read_to_end(&mut bytes)?;
+        }
+        match is_file && bytes.len() as u64 <= FILE_MOST {
+            true => Ok(bytes),
+            false => Err(io::Error::other("found no file of at most 1 MiB")),
+        }
+    };
+    bytes().map_err(|source| FrontError::Unreadable {
         listener: listener.name.clone(),
         file: file.to_owned(),
         source,

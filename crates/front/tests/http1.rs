@@ -256,6 +256,49 @@ fn a_client_that_does_not_read_holds_the_guest_no_longer_than_its_time() {
     let mut rest = Vec::new();
     let _ = client.0.read_to_end(&mut rest);
     assert!(!rest.ends_with(b"0\r\n\r\n"), "it does not look whole");
+    // Its client was there all the time; the window, and what the kernel holds, was all that it got.
+    let record = node.ended(Outcome::Timeout);
+    assert!(record.bytes <= 1024 * 1024, "{}", record.bytes);
+}
+
+#[test]
+fn a_body_is_as_long_as_its_head_says_or_no_response() {
+    let node = Node::start(&lease("", ""));
+    for path in ["/longer", "/shorter"] {
+        assert_eq!(node.connect().get(path).status, 502, "{path}");
+    }
+    let mut client = node.connect();
+    client.send("GET /late-and-longer HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    let whole = client
+        .response()
+        .is_some_and(|response| response.text() == "te");
+    assert!(!whole, "a part of a body looks like no whole one");
+    assert_eq!(node.connect().get("/hello").text(), "hello");
+}
+
+#[test]
+fn clients_without_a_request_do_not_delay_a_drain() {
+    let mut node = Node::start(&lease("header_timeout = \"60s\"", ""));
+    let mut served = node.connect();
+    assert_eq!(served.get("/hello").status, 200);
+    let silent = node.connect();
+    let mut halved = node.connect();
+    halved.send("GET / HT");
+    let mut http2 = node.connect();
+    http2.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // An empty frame of settings; the goodbye is not answered.
+    http2
+        .0
+        .write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+        .expect("written");
+    thread::sleep(Duration::from_millis(50));
+    let front = node.front.take().expect("a front");
+    let began = Instant::now();
+    front.drain(SOON);
+    let drained = front.wait();
+    assert_eq!(drained.abandoned, 0);
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    drop((served, silent, halved, http2));
 }
 
 #[test]

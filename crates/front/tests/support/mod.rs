@@ -258,6 +258,20 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             while write_all(&mut guest, &[b'x'; 4096]) {}
             seen.abandoned.fetch_add(1, Ordering::SeqCst);
         }
+        "/longer" | "/shorter" => {
+            let length = if path == "/longer" { "2" } else { "9" };
+            let found = head(&guest, 200, &[("content-length", length)]);
+            write_all(&mut guest, b"text");
+            guest.finish(None);
+            guest.respond(found).expect("the first");
+        }
+        "/late-and-longer" => {
+            let found = head(&guest, 200, &[("content-length", "2")]);
+            guest.respond(found).expect("the first");
+            thread::sleep(Duration::from_millis(50));
+            write_all(&mut guest, b"text");
+            guest.finish(None);
+        }
         "/bare" | "/unchanged" => {
             let status = if path == "/bare" { 204 } else { 304 };
             let found = head(&guest, status, &[("content-length", "4")]);
