@@ -21,7 +21,11 @@ pub(crate) fn create<T: 'static, R: 'static>(
 ) -> Result<Resource<R>, Errno> {
     let group = guest.arena()?;
     local::with(|local| {
-        let handle = local.kernel.groups_mut().alloc(group, class, object)?;
+        let handle = local
+            .kernel
+            .groups_mut()
+            .alloc(group, class, object)
+            .map_err(leasehold_kernel::errno)?;
         Ok(Resource::new_own(handle.slot()))
     })
 }
