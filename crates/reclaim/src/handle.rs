@@ -13,12 +13,32 @@ use crate::group::GroupId;
 /// still does is checked at every use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawHandle {
-    pub(crate) group: GroupId,
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
+    group: GroupId,
+    slot: u32,
+    generation: u32,
 }
 
 impl RawHandle {
+    /// Names a slot in use of `group`: for `Slot::handle` alone.
+    #[inline]
+    pub(crate) const fn new(group: GroupId, slot: u32, generation: u32) -> Self {
+        RawHandle {
+            group,
+            slot,
+            generation,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn slot(self) -> u32 {
+        self.slot
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// The group that the object was made in, alive or not.
     pub const fn group(self) -> GroupId {
         self.group
