@@ -40,6 +40,7 @@ impl RawHandle {
     }
 
     /// The group that the object was made in, alive or not.
+    #[inline]
     pub const fn group(self) -> GroupId {
         self.group
     }
@@ -54,6 +55,7 @@ pub struct Handle<T> {
 impl<T> Handle<T> {
     /// Claims that `raw` names a `T`. The claim is checked at every use: a wrong one reads as
     /// stale.
+    #[inline]
     pub const fn from_raw(raw: RawHandle) -> Self {
         Handle {
             raw,
@@ -62,6 +64,7 @@ impl<T> Handle<T> {
     }
 
     /// The handle without its type.
+    #[inline]
     pub const fn raw(self) -> RawHandle {
         self.raw
     }

@@ -70,18 +70,15 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     /// the group's generation, its root's, the slot's, and the type.
     #[inline]
     pub fn get<T: 'static>(&self, handle: Handle<T>) -> Option<&T> {
-        let Found { index, slot } = self.find(handle.raw())?;
-        let slots = &self.table.at(index).slots;
-        slots.object(&slot, self.head_units(), &self.classes)
+        let Found { slot, .. } = self.find(handle.raw())?;
+        slot.object(self.head_units(), &self.classes)
     }
 
     /// Reads an object to change it; `None` as for [`get`](Self::get).
     #[inline]
     pub fn get_mut<T: 'static>(&mut self, handle: Handle<T>) -> Option<&mut T> {
-        let Found { index, slot } = self.find(handle.raw())?;
-        let head = self.head_units();
-        let slots = &mut self.table.at_mut(index).slots;
-        slots.object_mut(&slot, head, &self.classes)
+        let found = self.find(handle.raw())?;
+        found.slot.object_mut(self.head_units(), &mut self.classes)
     }
 
     /// Frees an object and returns it; `None` as for [`get`](Self::get).
@@ -91,18 +88,9 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     #[inline]
     pub fn free<T: 'static>(&mut self, handle: Handle<T>) -> Option<T> {
         let Found { index, slot } = self.find(handle.raw())?;
-        if !self.classes.holds::<T>(slot.class()) {
-            return None;
-        }
-        let head = self.head_units();
-        let slots = match &mut self.slab {
-            Some(slab) => {
-                self.table.at_mut(index).owned.remove(&slot);
-                slab
-            }
-            None => &mut self.table.at_mut(index).slots,
-        };
-        slots.free_object(slot, head, &self.classes)
+        let (value, slot) = slot.take_object(self.head_units(), &self.classes)?;
+        self.release(Found { index, slot });
+        Some(value)
     }
 
     /// The handle of an object, from nothing but its group and [`Handle::slot`]: for embedders

@@ -131,6 +131,43 @@ impl Slot {
     pub(crate) const fn handle(&self, group: GroupId) -> RawHandle {
         RawHandle::new(group, self.at, self.header.generation())
     }
+
+    /// Reads the object; `None` if it is no `T`. `classes` are those of the groups that own the slot.
+    #[inline]
+    pub(crate) fn object<'a, T: 'static>(&self, head: u32, classes: &'a Classes) -> Option<&'a T> {
+        // SAFETY: the slot is in use and holds a `T` behind its head, by its class. The reference
+        // borrows from the groups by their classes, and everything that writes to slots needs the
+        // groups mutably.
+        classes
+            .holds::<T>(self.class())
+            .then(|| unsafe { self.space.at::<T>(self.at + head).as_ref() })
+    }
+
+    /// Reads the object, to change it; `None` if it is no `T`. `classes` are those of the groups that
+    /// own the slot.
+    #[inline]
+    pub(crate) fn object_mut<'a, T: 'static>(
+        &self,
+        head: u32,
+        classes: &'a mut Classes,
+    ) -> Option<&'a mut T> {
+        // SAFETY: as in `object`; the mutable borrow makes the reference the only one.
+        classes
+            .holds::<T>(self.class())
+            .then(|| unsafe { self.space.at::<T>(self.at + head).as_mut() })
+    }
+
+    /// Moves the object out; `None` if it is no `T`. The slot is to be given back then.
+    #[inline]
+    pub(crate) fn take_object<T: 'static>(self, head: u32, classes: &Classes) -> Option<(T, Self)> {
+        if !classes.holds::<T>(self.class()) {
+            return None;
+        }
+        // SAFETY: the slot is in use and holds a `T`, which is not read again: the slot's generation
+        // moves on when it is given back.
+        let value = unsafe { self.space.at::<T>(self.at + head).read() };
+        Some((value, self))
+    }
 }
 
 /// The name of an object's slot that an embedder vouches for.
@@ -456,7 +493,10 @@ impl Slots {
         // group, which is alive. A group keeps its slots until it ends (and the shared slab for
         // ever), and they keep their headers.
         let header: Header = unsafe { space.read(at) };
-        (header.generation() == handle.generation()).then_some(Slot { space, at, header })
+        if header.generation() != handle.generation() {
+            return None;
+        }
+        Some(Slot { space, at, header })
     }
 
     /// Returns the slot that an embedder vouches for. The group of `name` is the one of these slots,
@@ -493,53 +533,6 @@ impl Slots {
     pub(crate) fn write_object<T>(&mut self, slot: &Slot, head: u32, value: T) {
         // SAFETY: the slot has room for a `T` behind its head, and nothing else is kept there.
         unsafe { slot.space.write(slot.at + head, value) };
-    }
-
-    /// Reads the object of a slot of these; `None` if it is no `T`.
-    #[inline]
-    pub(crate) fn object<T: 'static>(
-        &self,
-        slot: &Slot,
-        head: u32,
-        classes: &Classes,
-    ) -> Option<&T> {
-        // SAFETY: the slot is in use and holds a `T` behind its head, by its class. The reference
-        // borrows from `self`, and everything that writes to slots needs them mutably.
-        classes
-            .holds::<T>(slot.class())
-            .then(|| unsafe { slot.space.at::<T>(slot.at + head).as_ref() })
-    }
-
-    /// Reads the object of a slot of these, to change it; `None` if it is no `T`.
-    #[inline]
-    pub(crate) fn object_mut<T: 'static>(
-        &mut self,
-        slot: &Slot,
-        head: u32,
-        classes: &Classes,
-    ) -> Option<&mut T> {
-        // SAFETY: as in `object`; the mutable borrow of `self` makes the reference the only one.
-        classes
-            .holds::<T>(slot.class())
-            .then(|| unsafe { slot.space.at::<T>(slot.at + head).as_mut() })
-    }
-
-    /// Frees the object of a slot of these, and returns it; `None` if it is no `T`.
-    #[inline]
-    pub(crate) fn free_object<T: 'static>(
-        &mut self,
-        slot: Slot,
-        head: u32,
-        classes: &Classes,
-    ) -> Option<T> {
-        if !classes.holds::<T>(slot.class()) {
-            return None;
-        }
-        // SAFETY: the slot is in use and holds a `T`, which is not read again: the slot's generation
-        // moves on.
-        let value = unsafe { slot.space.at::<T>(slot.at + head).read() };
-        self.give_back(slot);
-        Some(value)
     }
 
     /// Writes the link of a scrub entry that was just taken with room for it.
