@@ -75,7 +75,7 @@ check-docs: ## what the documents name exists: links, files, tests, commands, pa
 	@scripts/check-docs --self-test
 	@scripts/check-docs
 
-check-structure: ## in no crate more files import each other in a circle than the script allows
+check-structure: ## no larger circles of files, and no more files with `unsafe`, than the script allows
 	@scripts/check-structure --self-test
 	@scripts/check-structure
 
