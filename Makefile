@@ -4,7 +4,7 @@ SHELL := bash
 RUN := cargo run --quiet --release --package leasehold-cli --
 # Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
 # `release`, so that the engine is compiled once.
-PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-exchange --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite
+PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-exchange --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
@@ -75,7 +75,7 @@ check-docs: ## what the documents name exists: links, files, tests, commands, pa
 	@scripts/check-docs --self-test
 	@scripts/check-docs
 
-check-structure: ## in no crate more files import each other in a circle than the script allows
+check-structure: ## no larger circles of files, and no more files with `unsafe`, than the script allows
 	@scripts/check-structure --self-test
 	@scripts/check-structure
 

@@ -379,19 +379,19 @@ impl Prices {
 #[cfg(test)]
 mod tests {
     use super::{Class, CostClass, Drift, Price, Prices, Sketch};
+    use leasehold_reserve::simulate::SplitMix;
 
     const BASE_NS: u64 = 300_000;
 
-    /// Numbers that look random, and are the same every time (splitmix64).
-    struct Random(u64);
+    struct Random(SplitMix);
 
     impl Random {
+        fn new(seed: u64) -> Self {
+            Random(SplitMix::new(seed))
+        }
+
         fn next(&mut self) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = self.0;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ (mixed >> 31)
+            self.0.bits()
         }
 
         /// A cost between a quarter and three quarters of the charge, and above the charge once in
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn what_exceeds_its_charge_as_rarely_as_is_stated_is_no_drift() {
-        let (mut prices, mut random) = (Prices::default(), Random(1));
+        let (mut prices, mut random) = (Prices::default(), Random::new(1));
         for _ in 0..1_000_000 {
             let cost = random.cost(BASE_NS, 10_000);
             let raised = prices.observe(CostClass::End, cost, BASE_NS, Price::BASE);
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn false_alarms_are_as_rare_as_is_stated() {
-        let mut random = Random(2);
+        let mut random = Random::new(2);
         let mut drift = Drift::default();
         let alarms = (0..20_000_000).filter(|_| {
             let exceeded = random.next().is_multiple_of(10_000);
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn costs_that_exceed_once_in_fifty_are_noticed_within_a_thousand_ends() {
         for seed in 0..100 {
-            let (mut prices, mut random) = (Prices::default(), Random(seed));
+            let (mut prices, mut random) = (Prices::default(), Random::new(seed));
             let noticed = (0..1_000).any(|_| {
                 let cost = random.cost(BASE_NS, 50);
                 prices.observe(CostClass::End, cost, BASE_NS, Price::BASE)
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn the_price_rises_until_it_covers_what_things_cost_and_no_further() {
         for factor in [2, 5, 20] {
-            let (mut prices, mut random) = (Prices::default(), Random(3));
+            let (mut prices, mut random) = (Prices::default(), Random::new(3));
             for _ in 0..20_000 {
                 // Costs are `factor` times what they were, and were half of the charge.
                 let cost = BASE_NS * factor / 2 * (900 + random.next() % 200) / 1000;
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_price_falls_when_costs_are_again_what_they_were_and_not_below_the_profile() {
-        let (mut prices, mut random) = (Prices::default(), Random(4));
+        let (mut prices, mut random) = (Prices::default(), Random::new(4));
         for _ in 0..100 {
             prices.observe(CostClass::End, BASE_NS * 12, BASE_NS, Price::BASE);
         }
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_price_falls_no_further_than_to_what_covers_the_stated_share() {
-        let (mut prices, mut random) = (Prices::default(), Random(5));
+        let (mut prices, mut random) = (Prices::default(), Random::new(5));
         for _ in 0..100 {
             prices.observe(CostClass::End, BASE_NS * 12, BASE_NS, Price::BASE);
         }

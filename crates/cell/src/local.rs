@@ -213,7 +213,7 @@ impl Local {
             if group == root {
                 self.record_refused(tenant, root, refused);
             }
-            return Err(refused.into());
+            return Err(leasehold_kernel::errno(refused));
         }
         let holdings = self.holdings.entry(execution).or_default();
         holdings.root = Some(root);

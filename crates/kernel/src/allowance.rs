@@ -17,10 +17,10 @@
 //!
 //! Capabilities sent through channels carry no links of their own.
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{Allowance, Source};
-use crate::errno::Errno;
 use crate::link::Objects;
 use crate::table;
 

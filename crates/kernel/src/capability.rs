@@ -2,9 +2,8 @@
 
 use core::fmt;
 
+use leasehold_abi::Rights;
 use leasehold_reclaim::{Handle, LinkId, RawHandle, Resource};
-
-use crate::rights::Rights;
 
 /// Bits of a selector that tell the place in the table.
 pub(crate) const INDEX_BITS: u32 = 20;

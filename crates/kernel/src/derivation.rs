@@ -1,9 +1,9 @@
 //! Whether a capability is valid: what it was derived from, up to the original.
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{Capability, Derivation, Origin, Target};
-use crate::errno::Errno;
 use crate::link::Objects;
 use crate::table;
 

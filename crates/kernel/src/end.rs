@@ -6,11 +6,11 @@
 //! That mode first sweeps the capability tables: it drops each capability as its holder would,
 //! which takes its object off every queue, one by one.
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Handle, Mode, Outcome, Progress, RawHandle, Reclaim, Sever};
 
 use crate::allowance;
 use crate::capability::{ObjectClass, Origin};
-use crate::errno::Errno;
 use crate::execution::Executions;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::Kernel;

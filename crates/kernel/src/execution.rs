@@ -6,10 +6,10 @@
 use alloc::boxed::Box;
 use core::num::NonZeroU32;
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Handle, LinkId, RawHandle};
 
 use crate::allowance;
-use crate::errno::Errno;
 use crate::id::{ExecutionId, TenantId};
 use crate::link::Objects;
 use crate::object::task::state::Task;

@@ -1,5 +1,6 @@
 //! The kernel of one cell: its state, and the resolution of call arguments.
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{
     Backing, Class, Config, CostModel, Extent, GroupId, Groups, Mode, RawHandle, Resource,
     Statement,
@@ -11,7 +12,6 @@ use crate::capability::{
 };
 use crate::deadline::rearmed::Rearmed;
 use crate::derivation::trace;
-use crate::errno::Errno;
 use crate::execution::{Executions, Role, Wake};
 use crate::id::{ExecutionId, TenantId};
 use crate::link::{Link, Objects};
@@ -22,7 +22,7 @@ use crate::object::task::state::Task;
 use crate::object::tenant::state::Child;
 use crate::object::timer::state::Timer;
 use crate::queue::Number;
-use crate::rights::Rights;
+use crate::refusal::errno;
 use crate::table::{self, TableClasses, Vacancy};
 use crate::tenant::record::Tenant;
 use crate::wait::{ForeignWait, Side, Turn, Wait};
@@ -253,7 +253,9 @@ impl<B: Backing> Kernel<B> {
     ) -> Result<(), Errno> {
         let group = self.group_of(tenant)?;
         self.executions.admits(id)?;
-        self.groups.charge(group, self.classes.execution, 1)?;
+        self.groups
+            .charge(group, self.classes.execution, 1)
+            .map_err(errno)?;
         match self.groups.link(group, Link::Stop(id)) {
             Ok(stop) => {
                 self.executions.insert(id, tenant, role, stop);
@@ -261,7 +263,7 @@ impl<B: Backing> Kernel<B> {
             }
             Err(refused) => {
                 self.groups.refund(group, self.classes.execution, 1);
-                Err(refused.into())
+                Err(errno(refused))
             }
         }
     }
@@ -426,7 +428,7 @@ impl<B: Backing> Kernel<B> {
         let group = tenant.group;
         let Some(fresh) = tenant.table.take_fresh() else {
             let (group, vacancy) = self.vacancy(caller, self.costs.dearest())?;
-            let object = self.groups.alloc(group, slots, object)?;
+            let object = self.groups.alloc(group, slots, object).map_err(errno)?;
             return self.install(caller, vacancy, Capability::original(object.raw(), class));
         };
         match self.groups.alloc(group, slots, object) {
@@ -437,7 +439,7 @@ impl<B: Backing> Kernel<B> {
             }
             Err(refused) => {
                 self.tenant_mut(caller)?.table.leave_fresh();
-                Err(refused.into())
+                Err(errno(refused))
             }
         }
     }
@@ -457,7 +459,7 @@ impl<B: Backing> Kernel<B> {
         let pages_ps = self.costs.model.page_ps.saturating_mul(pages);
         self.vacancy(caller, pages_ps.saturating_add(object_ps))?;
         self.afford(group, 2, pages_ps.saturating_add(object_ps))?;
-        Ok(self.groups.alloc_bytes(group, length)?)
+        self.groups.alloc_bytes(group, length).map_err(errno)
     }
 
     /// Runs a call that may block.

@@ -6,6 +6,7 @@
 //! from it, in whichever tenants it is, in O(1), and need no scrub entry (the semantics are M³'s
 //! recursive revocation, BRR §IV, without its walk).
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::allowance;
@@ -14,11 +15,10 @@ use crate::capability::{
     Transfer,
 };
 use crate::derivation::{DERIVATION_DEPTH, trace};
-use crate::errno::Errno;
 use crate::id::TenantId;
 use crate::kernel::{Kernel, KernelCosts};
 use crate::link::{self, Link, Objects};
-use crate::rights::Rights;
+use crate::refusal::errno;
 use crate::table;
 use crate::tenant::record::Tenant;
 
@@ -167,7 +167,8 @@ impl<B: Backing> Kernel<B> {
         };
         let derivation = self
             .groups
-            .alloc(group, self.classes.derivation, derivation)?;
+            .alloc(group, self.classes.derivation, derivation)
+            .map_err(errno)?;
         let capability = Capability {
             origin: Origin::Derived(derivation),
             derived: 0,
@@ -216,7 +217,9 @@ impl<B: Backing> Kernel<B> {
         let source = if own {
             // The sum must not leave 32 bits, were links ever so cheap.
             transfer.from.units.checked_add(n).ok_or(Errno::Limit)?;
-            self.groups.charge(payer, unit, u64::from(n))?;
+            self.groups
+                .charge(payer, unit, u64::from(n))
+                .map_err(errno)?;
             Source::Owner {
                 place: transfer.parent,
                 derived: transfer.from.derived,
@@ -240,7 +243,7 @@ impl<B: Backing> Kernel<B> {
             Ok(allowance) => allowance,
             Err(refused) => {
                 undo(&mut self.groups);
-                return Err(refused.into());
+                return Err(errno(refused));
             }
         };
         if let Source::Owner { place, .. } = source
@@ -260,7 +263,7 @@ impl<B: Backing> Kernel<B> {
                 Ok(close) => granted.close = Some(close),
                 Err(refused) => {
                     self.end_grant(granted);
-                    return Err(refused.into());
+                    return Err(errno(refused));
                 }
             }
         }

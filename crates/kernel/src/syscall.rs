@@ -1,14 +1,12 @@
 //! The system calls as plain data: every call that a guest can make, and its answers.
 
+use leasehold_abi::{Errno, Received, Rights};
 use leasehold_reclaim::Backing;
 
 use crate::capability::Selector;
-use crate::errno::Errno;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Account, Kernel, Outcome};
-use crate::object::channel::Received;
 use crate::object::region::RegionMapping;
-use crate::rights::Rights;
 
 /// A call by a guest. The fields are named as in the methods of [`Kernel`] that do the work.
 #[derive(Debug)]

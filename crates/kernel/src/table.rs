@@ -4,13 +4,14 @@
 //! many steps as the table is high (at most three above the leaf), and growing copies nothing.
 //! Leaves are small, so that a tenant with few capabilities is; nodes are wide.
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Class, GroupId, Handle, RawHandle};
 
 use crate::capability::{
     Capability, Cell, Content, INDEX_BITS, LEAF, LEAF_BITS, Leaf, Place, Selector,
 };
-use crate::errno::Errno;
 use crate::link::Objects;
+use crate::refusal::errno;
 
 /// Bits of an index that each node resolves.
 const NODE_BITS: u32 = 7;
@@ -62,7 +63,9 @@ impl Table {
         group: GroupId,
         classes: TableClasses,
     ) -> Result<Table, Errno> {
-        let tip = groups.alloc(group, classes.leaf, Leaf::VACANT)?;
+        let tip = groups
+            .alloc(group, classes.leaf, Leaf::VACANT)
+            .map_err(errno)?;
         Ok(Table {
             root: tip.raw(),
             tip,
@@ -145,7 +148,10 @@ impl Table {
                 children: [None; NODE],
             };
             root.children[0] = Some(self.root);
-            self.root = groups.alloc(group, classes.node, root)?.raw();
+            self.root = groups
+                .alloc(group, classes.node, root)
+                .map_err(errno)?
+                .raw();
             self.height += 1;
         }
         let mut at = Handle::<Node>::from_raw(self.root);
@@ -158,13 +164,15 @@ impl Table {
                     let node = Node {
                         children: [None; NODE],
                     };
-                    let node = groups.alloc(group, classes.node, node)?;
+                    let node = groups.alloc(group, classes.node, node).map_err(errno)?;
                     groups.get_mut(at).ok_or(Errno::Gone)?.children[slot] = Some(node.raw());
                     node
                 }
             };
         }
-        let leaf = groups.alloc(group, classes.leaf, Leaf::VACANT)?;
+        let leaf = groups
+            .alloc(group, classes.leaf, Leaf::VACANT)
+            .map_err(errno)?;
         groups.get_mut(at).ok_or(Errno::Gone)?.children[slot_at(index, 0)] = Some(leaf.raw());
         self.tip = leaf;
         self.room += LEAF as u32;

@@ -2,14 +2,14 @@
 
 pub(crate) mod record;
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, GroupId, Nanos};
 
 use crate::capability::{Capability, ObjectClass};
 use crate::deadline::heap::Heap;
-use crate::errno::Errno;
 use crate::id::TenantId;
 use crate::kernel::Kernel;
-use crate::rights::Rights;
+use crate::refusal::errno;
 use crate::table::Table;
 use crate::tenant::record::{Memory, Parent, Tenant};
 
@@ -21,7 +21,7 @@ impl<B: Backing> Kernel<B> {
     /// if there is no arena, [`Errno::Limit`] if there are too many tenants.
     pub fn admit(&mut self, budget_ns: u64, memory_bytes: u64) -> Result<TenantId, Errno> {
         self.rearmed.reserve()?;
-        let group = self.groups.open_root(Nanos(budget_ns))?;
+        let group = self.groups.open_root(Nanos(budget_ns)).map_err(errno)?;
         let opened = self.open_tenant(group, None, 0, budget_ns, memory_bytes);
         if opened.is_err() {
             self.groups.reclaim(group, &mut |_: &mut _, _| {});
@@ -57,7 +57,10 @@ impl<B: Backing> Kernel<B> {
             memory,
             swept: 0,
         };
-        let record = self.groups.alloc(group, self.classes.tenant, record)?;
+        let record = self
+            .groups
+            .alloc(group, self.classes.tenant, record)
+            .map_err(errno)?;
         let tenant = TenantId(record.raw());
         let own = Capability {
             rights: Rights::NONE,

@@ -3,11 +3,13 @@
 //! Everything in an arena is named by its distance from the start in units of 8 bytes, so that
 //! links fit in 32 bits. Unit 0 is never handed out and stands for *nothing*.
 //!
-//! This file and `slots.rs` are where memory is read and written raw.
+//! This file and `slots.rs` are where memory is read and written raw: chunks here, slots there. All
+//! other files use what they hand out.
 
 use core::mem::size_of;
 use core::ptr::NonNull;
 
+use crate::backing::Backing;
 use crate::cost::PAGE;
 use crate::tally::Tally;
 
@@ -148,10 +150,10 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena over `bytes` of clean memory at `start`.
-    pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> Self {
-        Arena {
-            space: Space(start),
+    /// Reserves a clean arena of `bytes`; `None` if the backing has no room.
+    pub(crate) fn reserve(backing: &mut impl Backing, bytes: usize) -> Option<Self> {
+        Some(Arena {
+            space: Space(backing.reserve(bytes)?),
             units: (bytes / UNIT) as u32,
             bump: FIRST,
             dirty: 0,
@@ -159,19 +161,19 @@ impl Arena {
             turn: 0,
             place: 0,
             below: Tally::NONE,
-        }
+        })
+    }
+
+    /// Gives the range back to `backing`, which it was reserved from.
+    pub(crate) fn release(self, backing: &mut impl Backing) {
+        let bytes = self.units as usize * UNIT;
+        // SAFETY: the range was reserved with these bytes, and `self` goes. References into it borrow
+        // from the groups that own the arena, so there are none left.
+        unsafe { backing.release(self.space.0, bytes) };
     }
 
     pub(crate) const fn space(&self) -> Space {
         self.space
-    }
-
-    pub(crate) const fn start(&self) -> NonNull<u8> {
-        self.space.0
-    }
-
-    pub(crate) const fn bytes(&self) -> usize {
-        self.units as usize * UNIT
     }
 
     /// Pages that may be resident.
@@ -296,14 +298,17 @@ impl Arena {
         self.dirty_pages()
     }
 
-    /// Takes up to `pages` pages off the end of the resident part: where they start, and how
-    /// many they are. The caller discards them.
-    pub(crate) fn shrink(&mut self, pages: usize) -> (NonNull<u8>, usize) {
-        debug_assert!(self.bump == FIRST, "an arena in use");
+    /// Gives up to `pages` pages of the end of the resident part back to `backing`, which the arena
+    /// was reserved from, and returns how many it gave. No group may use the arena.
+    pub(crate) fn discard(&mut self, backing: &mut impl Backing, pages: usize) -> usize {
+        assert!(self.bump == FIRST, "an arena in use");
         let resident = self.dirty_pages();
         let kept = resident - pages.min(resident);
         self.dirty = (kept * PAGE / UNIT) as u32;
-        // SAFETY: `kept` pages are inside the range.
-        (unsafe { self.space.0.add(kept * PAGE) }, resident - kept)
+        let pages = resident - kept;
+        // SAFETY: all `resident` pages are inside the range, and no group has granted units in it, so
+        // that nothing refers to them.
+        unsafe { backing.discard(self.space.0.add(kept * PAGE), pages * PAGE) };
+        pages
     }
 }

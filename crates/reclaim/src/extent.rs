@@ -2,27 +2,16 @@
 
 use core::ops::Range;
 
-use crate::arena::{Arena, Space, UNIT, chunk_class, pages_of};
+use crate::arena::{Arena, UNIT, chunk_class, pages_of};
 use crate::backing::Backing;
 use crate::budget::Refused;
 use crate::class::{CHUNK, MEMORY};
 use crate::cost::PAGE;
 use crate::group::{GroupId, Record};
 use crate::groups::{Groups, Price};
-use crate::handle::{Extent, RawHandle};
+use crate::handle::Extent;
 use crate::object::Found;
-use crate::slots::{Slot, large_extent, small_extent, units_of};
-
-/// In front of the bytes of an extent.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct ExtentHeader {
-    len: u32,
-    /// If the extent has a chunk of its own: how many pages of it are charged.
-    pages: u32,
-}
-
-const _: () = assert!(core::mem::size_of::<ExtentHeader>() == UNIT);
+use crate::slots::{ExtentHeader, Slot, large_extent, small_extent, units_of};
 
 impl Record {
     /// Charges the pages of `range`, which were admitted at `page_ps` each; those in front of
@@ -73,23 +62,13 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             }
             None => self.take_large(index, units)?,
         };
-        let space = self.space_of(index);
         let header = ExtentHeader {
             len: len as u32,
             pages,
         };
-        // SAFETY: the slot was just taken, with room for both headers and `len` bytes.
-        unsafe {
-            space.write(slot.at + head - 1, header);
-            if !zeroed {
-                space.at::<u8>(slot.at + head).write_bytes(0, len);
-            }
-        }
-        Ok(Extent(RawHandle {
-            group,
-            slot: slot.at,
-            generation: slot.generation,
-        }))
+        self.slots_of(index)
+            .write_extent(&slot, head - 1, header, zeroed);
+        Ok(Extent(slot.handle(group)))
     }
 
     /// A slot of `units` in a chunk of its own: the slot, how many pages of it are charged, and
@@ -97,7 +76,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     fn take_large(&mut self, index: u32, units: u32) -> Result<(Slot, u32, bool), Refused> {
         let list = large_extent(chunk_class(units).ok_or(Refused::Memory)?);
         let pages = pages_of(units);
-        let recycled = self.slots_of(index).peek(list);
+        let recycled = self.slots_of(index).charged_pages(list);
         let record = self.table.at_mut(index);
         let arena = &mut self.arenas[record.arena as usize];
         if let Some(slab) = &mut self.slab {
@@ -108,13 +87,13 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                     (slab.open_large(&grant, MEMORY), grant.zeroed)
                 }
             };
-            record.own(slot);
+            record.own(&slot);
             return Ok((slot, 0, zeroed));
         }
         let page = Self::memory_price(PAGE);
         let page_ps = self.classes.ps(page.class).checked_mul(page.units);
         let price = |pages: u32| page_ps.and_then(|ps| ps.checked_mul(u64::from(pages)));
-        let Some(at) = recycled else {
+        let Some(paid) = recycled else {
             let chunk_ps = self.costs.chunk_ps;
             let whole = price(pages).and_then(|ps| ps.checked_add(chunk_ps));
             record.budget.admit(whole)?;
@@ -130,52 +109,31 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             record.spend_pages(arena, page, page_ps, 0..pages, grant.touched_pages());
             return Ok((record.slots.open_large(&grant, MEMORY), pages, grant.zeroed));
         };
-        let space = record.slots.space();
-        // SAFETY: the slot held an extent. Of its header a free slot overwrites the length at
-        // most, see `Slots::give_back`.
-        let paid = unsafe { space.read::<ExtentHeader>(at + 1) }.pages;
         record.budget.admit(price(pages.saturating_sub(paid)))?;
         let slot = record.slots.recycle(list).ok_or(Refused::Memory)?;
-        // SAFETY: the slot is the only one of its chunk, whose header is in front of it.
-        let touched = unsafe { arena.touch(at - 1, at + units) };
-        record.spend_pages(arena, page, page_ps, paid..pages, pages_of(touched - at));
+        let touched = record.slots.touch_large(arena, &slot, units);
+        record.spend_pages(arena, page, page_ps, paid..pages, pages_of(touched));
         Ok((slot, pages.max(paid), false))
-    }
-
-    fn find_extent(&self, extent: Extent) -> Option<Found> {
-        self.find(extent.0)
-    }
-
-    fn bytes_at(&self, space: Space, at: u32) -> (core::ptr::NonNull<u8>, usize) {
-        let head = self.head_units();
-        // SAFETY: the slot holds an extent with its header and that many bytes.
-        unsafe {
-            let header: ExtentHeader = space.read(at + head);
-            (space.at(at + head + 1), header.len as usize)
-        }
     }
 
     /// Reads an extent; `None` if it or its group has gone.
     pub fn bytes(&self, extent: Extent) -> Option<&[u8]> {
-        let found = self.find_extent(extent)?;
-        let (start, len) = self.bytes_at(found.space, found.at);
-        // SAFETY: `len` bytes at `start` are this extent's, initialised when it was made. The
-        // slice borrows from `self`, and everything that writes to arenas needs `self` mutably.
-        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
+        let Found { index, slot } = self.find(extent.0)?;
+        let slots = &self.table.at(index).slots;
+        Some(slots.extent(&slot, self.head_units()))
     }
 
     /// Reads an extent to change it; `None` if it or its group has gone.
     pub fn bytes_mut(&mut self, extent: Extent) -> Option<&mut [u8]> {
-        let found = self.find_extent(extent)?;
-        let (start, len) = self.bytes_at(found.space, found.at);
-        // SAFETY: as in `bytes`; the mutable borrow of `self` makes the slice the only one.
-        Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
+        let Found { index, slot } = self.find(extent.0)?;
+        let head = self.head_units();
+        Some(self.table.at_mut(index).slots.extent_mut(&slot, head))
     }
 
     /// Frees an extent; returns whether it was there. Its memory and its charge stay with the
     /// group, as with [`free`](Self::free).
     pub fn free_bytes(&mut self, extent: Extent) -> bool {
-        match self.find_extent(extent) {
+        match self.find(extent.0) {
             Some(found) => {
                 self.release(found);
                 true

@@ -6,10 +6,10 @@
 
 use alloc::vec::Vec;
 
-use crate::arena::{Arena, NOTHING, Space};
+use crate::arena::{Arena, Space};
 use crate::budget::Budget;
 use crate::instance::{INDEX_BITS, Instance};
-use crate::slots::Slots;
+use crate::slots::{SlotList, Slots};
 use crate::tally::Tally;
 
 /// Names a reclamation group: a record, and the generation that it had.
@@ -54,11 +54,11 @@ pub(crate) struct Record {
     /// The arena of the root, or the shared slab.
     pub(crate) arena: u32,
     /// First scrub entry.
-    pub(crate) scrub: u32,
+    pub(crate) scrub: SlotList,
     /// In a root: the first group of its tree with scrub entries.
     pub(crate) scrubbed: u32,
     /// In `Mode::Individual`: first object of the group.
-    pub(crate) owned: u32,
+    pub(crate) owned: SlotList,
     pub(crate) budget: Budget,
 
     /// In a free record whose descendants are free with it: the next free one after them.
@@ -104,11 +104,11 @@ impl Record {
             next: NIL,
             previous: NIL,
             members: 0,
-            scrub: NOTHING,
+            scrub: SlotList::EMPTY,
             scrubbed: NIL,
             scrubbed_next: NIL,
             scrubbed_previous: NIL,
-            owned: NOTHING,
+            owned: SlotList::EMPTY,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::arena::{Arena, NOTHING};
+use crate::arena::Arena;
 use crate::backing::Backing;
 use crate::budget::{Budget, Refused};
 use crate::class::{CHILD, CHUNK, Class, Classes, MEMORY, ROOT, Resource, SCRUB};
@@ -251,8 +251,8 @@ impl<B: Backing, L: Copy> Groups<B, L> {
 
     fn reserve_arena(&mut self) -> Result<u32, Refused> {
         let bytes = self.config.arena_size();
-        let start = self.backing.reserve(bytes).ok_or(Refused::Memory)?;
-        self.arenas.push(Arena::new(start, bytes));
+        let arena = Arena::reserve(&mut self.backing, bytes).ok_or(Refused::Memory)?;
+        self.arenas.push(arena);
         Ok(self.arenas.len() as u32 - 1)
     }
 
@@ -288,7 +288,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
                 .ok_or(Refused::Memory)?;
             // Scrub entries are on a list of their own.
             if class != SCRUB {
-                record.own(slot);
+                record.own(&slot);
             }
             return Ok(slot);
         }
@@ -359,9 +359,8 @@ impl Record {
 
     /// Puts a slot of the shared slab that was just taken on the group's list.
     #[inline]
-    pub(crate) fn own(&mut self, slot: Slot) {
-        // SAFETY: all slots of the slab are linked; this one is new, so it is on no list.
-        unsafe { Slots::link(self.slots.space(), &mut self.owned, slot.at) };
+    pub(crate) fn own(&mut self, slot: &Slot) {
+        self.owned.push(slot);
     }
 
     /// Charges for memory; the budget admitted `ps`.
@@ -374,16 +373,14 @@ impl Record {
 
     /// Returns whether the group has scrub entries.
     pub(crate) const fn is_scrubbed(&self) -> bool {
-        self.scrub != NOTHING
+        !self.scrub.is_empty()
     }
 }
 
 impl<B: Backing, L: Copy> Drop for Groups<B, L> {
     fn drop(&mut self) {
-        for arena in &self.arenas {
-            // SAFETY: the arena's range was reserved with these bytes; references into it
-            // borrow from `self`, so there are none left.
-            unsafe { self.backing.release(arena.start(), arena.bytes()) };
+        for arena in self.arenas.drain(..) {
+            arena.release(&mut self.backing);
         }
     }
 }

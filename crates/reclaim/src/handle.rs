@@ -13,13 +13,34 @@ use crate::group::GroupId;
 /// still does is checked at every use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawHandle {
-    pub(crate) group: GroupId,
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
+    group: GroupId,
+    slot: u32,
+    generation: u32,
 }
 
 impl RawHandle {
+    /// Names a slot in use of `group`: for `Slot::handle` alone.
+    #[inline]
+    pub(crate) const fn new(group: GroupId, slot: u32, generation: u32) -> Self {
+        RawHandle {
+            group,
+            slot,
+            generation,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn slot(self) -> u32 {
+        self.slot
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// The group that the object was made in, alive or not.
+    #[inline]
     pub const fn group(self) -> GroupId {
         self.group
     }
@@ -34,6 +55,7 @@ pub struct Handle<T> {
 impl<T> Handle<T> {
     /// Claims that `raw` names a `T`. The claim is checked at every use: a wrong one reads as
     /// stale.
+    #[inline]
     pub const fn from_raw(raw: RawHandle) -> Self {
         Handle {
             raw,
@@ -42,6 +64,7 @@ impl<T> Handle<T> {
     }
 
     /// The handle without its type.
+    #[inline]
     pub const fn raw(self) -> RawHandle {
         self.raw
     }

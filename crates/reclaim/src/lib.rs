@@ -103,4 +103,5 @@ pub use handle::{Extent, Handle, LinkId, RawHandle};
 pub use nanos::{Nanos, Picos};
 pub use object::OBJECT_MAX;
 pub use reclaim::{Outcome, Progress, Reclaim, SLICE, Sever};
+pub use slots::TrustedSlot;
 pub use statement::{Row, Statement};

@@ -334,9 +334,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
     /// Gives up to `pages` pages of a waiting arena back, and returns how many it gave.
     fn discard(&mut self, arena: u32, pages: usize) -> usize {
         let waiting = &mut self.arenas[arena as usize];
-        let (start, pages) = waiting.shrink(pages);
-        // SAFETY: the pages belong to an arena without a group; nothing refers to them.
-        unsafe { self.backing.discard(start, pages * PAGE) };
+        let pages = waiting.discard(&mut self.backing, pages);
         if waiting.dirty_pages() == 0 {
             waiting.turn = waiting.turn.wrapping_add(1);
             let place = waiting.place;

@@ -11,12 +11,9 @@ use crate::budget::Refused;
 use crate::class::SCRUB;
 use crate::group::GroupId;
 use crate::groups::Groups;
-use crate::handle::{LinkId, RawHandle};
-use crate::object::OBJECT_MAX;
-use crate::slots::{Slots, units_of};
-
-/// Units in front of what an entry says: header and links.
-const HEAD: u32 = 2;
+use crate::handle::LinkId;
+use crate::object::{Found, OBJECT_MAX};
+use crate::slots::{LINKED_HEAD, Slot, units_of};
 
 impl<B: Backing, L: Copy> Groups<B, L> {
     const ENTRY_UNITS: u32 = {
@@ -24,7 +21,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
             align_of::<L>() <= 8 && size_of::<L>() <= OBJECT_MAX,
             "a link is a small value"
         );
-        HEAD + units_of(size_of::<L>())
+        LINKED_HEAD + units_of(size_of::<L>())
     };
 
     /// Puts `link` on the group's scrub list: it will be severed when the group ends.
@@ -43,33 +40,25 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         let record = self.table.at_mut(index);
         record.budget.spend(scrub_ps);
         record.count(&mut self.arenas[record.arena as usize], SCRUB, 1);
-        let space = record.slots.space();
         let first = !record.is_scrubbed();
-        // SAFETY: the slot was just taken, with room for the link behind its head, and entries
-        // are linked slots.
-        unsafe {
-            space.write(slot.at + HEAD, link);
-            Slots::link(space, &mut record.scrub, slot.at);
-        }
+        record.slots.write_link(&slot, link);
+        record.scrub.push(&slot);
         if first {
             self.table.enlist(index);
         }
-        Ok(LinkId(RawHandle {
-            group,
-            slot: slot.at,
-            generation: slot.generation,
-        }))
+        Ok(LinkId(slot.handle(group)))
     }
 
     /// Takes an entry off its scrub list because the link has gone, and refunds its charge;
     /// `None` if the entry or its group has gone.
     pub fn unlink(&mut self, id: LinkId) -> Option<L> {
-        let found = self.find(id.0)?;
-        let link = self.take_entry(found.index, found.at);
-        // SAFETY: the entry was in use, and is on no list any more.
-        unsafe { self.slots_of(found.index).give_back(found.at) };
+        let Found { index, slot } = self.find(id.0)?;
+        let record = self.table.at_mut(index);
+        record.scrub.remove(&slot);
+        let link = self.take_link(index, &slot);
+        self.slots_of(index).give_back(slot);
         let scrub_ps = self.costs.scrub_ps;
-        let record = self.table.at_mut(found.index);
+        let record = self.table.at_mut(index);
         record.budget.refund(scrub_ps);
         record.discount(&mut self.arenas[record.arena as usize], SCRUB, 1);
         Some(link)
@@ -77,27 +66,19 @@ impl<B: Backing, L: Copy> Groups<B, L> {
 
     /// Takes the first entry off an ending group's scrub list.
     pub(crate) fn pop_entry(&mut self, index: u32) -> Option<L> {
-        let record = self.table.at(index);
-        if !record.is_scrubbed() {
-            return None;
-        }
-        let at = record.scrub;
-        let link = self.take_entry(index, at);
+        let record = self.table.at_mut(index);
+        let slot = record.scrub.pop(record.slots.space())?;
+        let link = self.take_link(index, &slot);
         if let Some(slab) = &mut self.slab {
-            // SAFETY: the entry was in use, and is on no list any more.
-            unsafe { slab.give_back(at) };
+            slab.give_back(slot);
         }
         Some(link)
     }
 
-    fn take_entry(&mut self, index: u32, at: u32) -> L {
-        let record = self.table.at_mut(index);
-        let space = record.slots.space();
-        // SAFETY: `at` is an entry on the group's list, with a link behind its head.
-        let link = unsafe {
-            Slots::unlink(space, &mut record.scrub, at);
-            space.read(at + HEAD)
-        };
+    /// Reads an entry that was just taken off the group's scrub list.
+    fn take_link(&mut self, index: u32, entry: &Slot) -> L {
+        let record = self.table.at(index);
+        let link = record.slots.read_link(entry);
         if !record.is_scrubbed() {
             self.table.delist(index);
         }

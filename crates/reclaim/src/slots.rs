@@ -4,15 +4,24 @@
 //! group and its free list: one list per class of objects and per size of extents, so that a
 //! recycled slot has always been charged what its next use costs.
 //!
+//! What is read and written raw goes through [`Slot`], the proof that there is a slot in use. Only this
+//! file makes one: for a slot that it hands out, that a list or a handle names, or that a caller vouches
+//! for ([`TrustedSlot`]). So the other files need no `unsafe`. Three rules keep it so, and the callers
+//! in this crate with them: a slot goes back to the slots that it is from; no second `Slot` for the same
+//! slot is kept when it does; and the class of a slot says what it holds.
+//!
 //! A *linked* slot also is on a list of its group: the unit behind its header holds the links.
 //! Scrub entries are linked, and in [`Mode::Individual`](crate::Mode::Individual) every slot is.
 
 use core::mem::size_of;
+use core::ptr::NonNull;
 
 use crate::arena::{
     Arena, CHUNK_CLASSES, ChunkLists, Grant, NOTHING, Space, UNIT, chunk_class, chunk_units,
 };
-use crate::class::CLASSES;
+use crate::class::{CLASSES, Classes, MEMORY, SCRUB};
+use crate::group::GroupId;
+use crate::handle::RawHandle;
 
 /// The head of a slot: one unit, written and read as one word.
 ///
@@ -97,11 +106,193 @@ pub(crate) const fn large_extent(class: u8) -> u8 {
     CLASSES as u8 + SMALL + class
 }
 
-/// A slot in use: its place and its generation.
-#[derive(Debug, Clone, Copy)]
+/// Units in front of what a slot holds.
+pub(crate) const HEAD: u32 = 1;
+/// The same of a linked slot: its header and its links.
+pub(crate) const LINKED_HEAD: u32 = 2;
+
+/// A slot in use.
+#[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) at: u32,
-    pub(crate) generation: u32,
+    space: Space,
+    at: u32,
+    header: Header,
+}
+
+impl Slot {
+    /// Returns the class of what the slot holds.
+    #[inline]
+    pub(crate) const fn class(&self) -> u8 {
+        self.header.class()
+    }
+
+    /// Returns the name of the slot, which is one of `group`.
+    #[inline]
+    pub(crate) const fn handle(&self, group: GroupId) -> RawHandle {
+        RawHandle::new(group, self.at, self.header.generation())
+    }
+
+    /// Reads the object; `None` if it is no `T`. `classes` are those of the groups that own the slot.
+    #[inline]
+    pub(crate) fn object<'a, T: 'static>(&self, head: u32, classes: &'a Classes) -> Option<&'a T> {
+        // SAFETY: the slot is in use and holds a `T` behind its head, by its class. The reference
+        // borrows from the groups by their classes, and everything that writes to slots needs the
+        // groups mutably.
+        classes
+            .holds::<T>(self.class())
+            .then(|| unsafe { self.space.at::<T>(self.at + head).as_ref() })
+    }
+
+    /// Reads the object, to change it; `None` if it is no `T`. `classes` are those of the groups that
+    /// own the slot.
+    #[inline]
+    pub(crate) fn object_mut<'a, T: 'static>(
+        &self,
+        head: u32,
+        classes: &'a mut Classes,
+    ) -> Option<&'a mut T> {
+        // SAFETY: as in `object`; the mutable borrow makes the reference the only one.
+        classes
+            .holds::<T>(self.class())
+            .then(|| unsafe { self.space.at::<T>(self.at + head).as_mut() })
+    }
+
+    /// Moves the object out; `None` if it is no `T`. The slot is to be given back then.
+    #[inline]
+    pub(crate) fn take_object<T: 'static>(self, head: u32, classes: &Classes) -> Option<(T, Self)> {
+        if !classes.holds::<T>(self.class()) {
+            return None;
+        }
+        // SAFETY: the slot is in use and holds a `T`, which is not read again: the slot's generation
+        // moves on when it is given back.
+        let value = unsafe { self.space.at::<T>(self.at + head).read() };
+        Some((value, self))
+    }
+}
+
+/// The name of an object's slot that an embedder vouches for.
+#[derive(Debug, Clone, Copy)]
+pub struct TrustedSlot {
+    group: GroupId,
+    at: u32,
+}
+
+impl TrustedSlot {
+    /// Names the slot `slot` of `group`.
+    ///
+    /// # Safety
+    /// `slot` is what [`Handle::slot`](crate::Handle::slot) returned for an object of this group that
+    /// has not been freed since.
+    pub const unsafe fn new(group: GroupId, slot: u32) -> Self {
+        TrustedSlot { group, at: slot }
+    }
+
+    pub(crate) const fn group(self) -> GroupId {
+        self.group
+    }
+}
+
+/// In front of the bytes of an extent.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ExtentHeader {
+    pub(crate) len: u32,
+    /// If the extent has a chunk of its own: how many pages of it are charged.
+    pub(crate) pages: u32,
+}
+
+const _: () = assert!(size_of::<ExtentHeader>() == UNIT);
+
+/// A list of linked slots in use, of one group.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct SlotList {
+    head: u32,
+}
+
+impl SlotList {
+    /// The list of none.
+    pub(crate) const EMPTY: SlotList = SlotList { head: NOTHING };
+
+    /// Returns whether no slot is on the list.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.head == NOTHING
+    }
+
+    /// Puts a linked slot that is on no list in front of this one.
+    #[inline]
+    pub(crate) fn push(&mut self, slot: &Slot) {
+        let Slot { space, at, .. } = *slot;
+        // SAFETY: this slot and those on the list are linked slots in use of this space, which have
+        // their links in the second unit.
+        unsafe {
+            space.write(
+                at + 1,
+                Links {
+                    next: self.head,
+                    previous: NOTHING,
+                },
+            );
+            if self.head != NOTHING {
+                let second: Links = space.read(self.head + 1);
+                space.write(
+                    self.head + 1,
+                    Links {
+                        previous: at,
+                        ..second
+                    },
+                );
+            }
+        }
+        self.head = at;
+    }
+
+    /// Takes a slot off the list that it is on.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: &Slot) {
+        let Slot { space, at, .. } = *slot;
+        // SAFETY: the slots on the list have their links in the second unit.
+        unsafe {
+            let links: Links = space.read(at + 1);
+            if links.next != NOTHING {
+                let next: Links = space.read(links.next + 1);
+                space.write(
+                    links.next + 1,
+                    Links {
+                        previous: links.previous,
+                        ..next
+                    },
+                );
+            }
+            if links.previous == NOTHING {
+                self.head = links.next;
+            } else {
+                let previous: Links = space.read(links.previous + 1);
+                space.write(
+                    links.previous + 1,
+                    Links {
+                        next: links.next,
+                        ..previous
+                    },
+                );
+            }
+        }
+    }
+
+    /// Takes the first slot off the list, which lies in `space`; `None` if it is empty.
+    #[inline]
+    pub(crate) fn pop(&mut self, space: Space) -> Option<Slot> {
+        if self.is_empty() {
+            return None;
+        }
+        let at = self.head;
+        // SAFETY: the slots on the list are in use, and so have a header.
+        let header = unsafe { space.read(at) };
+        let slot = Slot { space, at, header };
+        self.remove(&slot);
+        Some(slot)
+    }
 }
 
 /// The slots of one group, or of all groups in [`Mode::Individual`](crate::Mode::Individual).
@@ -167,8 +358,9 @@ impl Slots {
             let header = self.space.read::<Header>(at).next();
             self.space.write(at, header);
             Some(Slot {
+                space: self.space,
                 at,
-                generation: header.generation(),
+                header,
             })
         }
     }
@@ -205,12 +397,10 @@ impl Slots {
 
     #[inline]
     fn open(&mut self, at: u32, class: u8, list: u8) -> Slot {
+        let (space, header) = (self.space, Header::new(class, list));
         // SAFETY: `at` was just taken from a chunk of these slots, so nothing else is there.
-        unsafe { self.space.write(at, Header::new(class, list)) };
-        Slot {
-            at,
-            generation: FIRST_GENERATION,
-        }
+        unsafe { space.write(at, header) };
+        Slot { space, at, header }
     }
 
     /// Continues with the untouched part of a recycled chunk, if that makes room.
@@ -273,9 +463,20 @@ impl Slots {
         Some(grant)
     }
 
-    /// The slot that [`recycle`](Self::recycle) would take.
-    pub(crate) fn peek(&self, list: u8) -> Option<u32> {
-        Some(self.free[usize::from(list)]).filter(|&at| at != NOTHING)
+    /// Returns how many pages are charged for the large extent that was freed last from `list`;
+    /// `None` if none was.
+    pub(crate) fn charged_pages(&self, list: u8) -> Option<u32> {
+        let at = self.free[usize::from(list)];
+        // SAFETY: slots on the lists of large extents held an extent. Of its header a free slot
+        // overwrites the length at most, see `give_back`.
+        (at != NOTHING).then(|| unsafe { self.space.read::<ExtentHeader>(at + HEAD) }.pages)
+    }
+
+    /// Records that `units` of a slot that has a chunk of its own have been handed out, and says how
+    /// many had been before.
+    pub(crate) fn touch_large(&self, arena: &Arena, slot: &Slot, units: u32) -> u32 {
+        // SAFETY: the slot is the only one of its chunk, whose header is in front of it.
+        unsafe { arena.touch(slot.at - 1, slot.at + units) - slot.at }
     }
 
     /// Opens the single slot of a chunk.
@@ -283,25 +484,107 @@ impl Slots {
         self.open(grant.chunk + 1, class, large_extent(grant.class))
     }
 
-    /// Puts a slot on the free list it belongs to; every handle to it is stale from now on.
+    /// Returns the slot that `handle` names, if it is in use. The handle's group is the one of these
+    /// slots, and is alive.
+    #[inline]
+    pub(crate) fn find(&self, handle: RawHandle) -> Option<Slot> {
+        let (space, at) = (self.space, handle.slot());
+        // SAFETY: handles are made by `Slot::handle` only, so the handle is of a slot of this very
+        // group, which is alive. A group keeps its slots until it ends (and the shared slab for
+        // ever), and they keep their headers.
+        let header: Header = unsafe { space.read(at) };
+        if header.generation() != handle.generation() {
+            return None;
+        }
+        Some(Slot { space, at, header })
+    }
+
+    /// Returns the slot that an embedder vouches for. The group of `name` is the one of these slots,
+    /// and is alive.
+    pub(crate) fn trust(&self, name: TrustedSlot) -> Slot {
+        let (space, at) = (self.space, name.at);
+        // SAFETY: what `TrustedSlot::new` was promised: a slot in use of this very group.
+        let header = unsafe { space.read(at) };
+        Slot { space, at, header }
+    }
+
+    /// Puts a slot on the free list that it belongs to; every handle to it is stale from now on, and
+    /// nothing may refer to what it holds.
     ///
     /// A slot whose generations are used up is given up instead: it goes with its chunk.
-    ///
-    /// # Safety
-    /// `at` must be a slot in use of these slots, and nothing may refer to what it holds.
     #[inline]
-    pub(crate) unsafe fn give_back(&mut self, at: u32) {
-        // SAFETY: a slot in use has a header; its contents are dead, so its second unit is free for
-        // the link.
+    pub(crate) fn give_back(&mut self, slot: Slot) {
+        let Slot { space, at, header } = slot;
+        let header = header.next();
+        // SAFETY: the slot was in use and is not any more, so that its second unit is free for the
+        // link. References to what it held borrow from the groups, which are borrowed mutably here.
         unsafe {
-            let header = self.space.read::<Header>(at).next();
-            self.space.write(at, header);
+            space.write(at, header);
             if header.generation() < LAST_GENERATION {
                 let head = &mut self.free[usize::from(header.list())];
-                self.space.write(at + 1, *head);
+                space.write(at + 1, *head);
                 *head = at;
             }
         }
+    }
+
+    /// Writes the object of a slot that was just taken with room for a `T` of its class.
+    #[inline]
+    pub(crate) fn write_object<T>(&mut self, slot: &Slot, head: u32, value: T) {
+        // SAFETY: the slot has room for a `T` behind its head, and nothing else is kept there.
+        unsafe { slot.space.write(slot.at + head, value) };
+    }
+
+    /// Writes the link of a scrub entry that was just taken with room for it.
+    #[inline]
+    pub(crate) fn write_link<L: Copy>(&mut self, entry: &Slot, link: L) {
+        assert!(entry.class() == SCRUB, "no scrub entry");
+        // SAFETY: the entry has room for the link behind its head, and nothing else is kept there.
+        unsafe { entry.space.write(entry.at + LINKED_HEAD, link) };
+    }
+
+    /// Reads the link of a scrub entry of these, which are slots of groups with links `L`.
+    #[inline]
+    pub(crate) fn read_link<L: Copy>(&self, entry: &Slot) -> L {
+        assert!(entry.class() == SCRUB, "no scrub entry");
+        // SAFETY: the entry has a link behind its head; groups have links of one type.
+        unsafe { entry.space.read(entry.at + LINKED_HEAD) }
+    }
+
+    /// Makes an extent of zeros in a slot that was just taken with room for its header and bytes.
+    pub(crate) fn write_extent(
+        &mut self,
+        slot: &Slot,
+        head: u32,
+        header: ExtentHeader,
+        zeroed: bool,
+    ) {
+        assert!(slot.class() == MEMORY, "no extent");
+        let Slot { space, at, .. } = *slot;
+        // SAFETY: the slot has room for both headers and the bytes, and nothing else is kept there.
+        unsafe {
+            space.write(at + head, header);
+            if !zeroed {
+                space
+                    .at::<u8>(at + head + 1)
+                    .write_bytes(0, header.len as usize);
+            }
+        }
+    }
+
+    /// Reads the bytes of an extent in a slot of these.
+    pub(crate) fn extent(&self, slot: &Slot, head: u32) -> &[u8] {
+        let (start, len) = extent_parts(slot, head);
+        // SAFETY: `len` bytes at `start` are this extent's, initialised when it was made. The slice
+        // borrows from `self`, and everything that writes to slots needs them mutably.
+        unsafe { core::slice::from_raw_parts(start.as_ptr(), len) }
+    }
+
+    /// Reads the bytes of an extent in a slot of these, to change them.
+    pub(crate) fn extent_mut(&mut self, slot: &Slot, head: u32) -> &mut [u8] {
+        let (start, len) = extent_parts(slot, head);
+        // SAFETY: as in `extent`; the mutable borrow of `self` makes the slice the only one.
+        unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
 
     /// Gives all chunks back to the arena: constant time per class of chunks.
@@ -309,69 +592,16 @@ impl Slots {
         self.leave(arena);
         arena.splice(&mut self.chunks);
     }
+}
 
-    /// Puts a linked slot in front of the list that starts at `head`.
-    ///
-    /// # Safety
-    /// `at` must be a linked slot in use of this space that is on no list, and `head` must
-    /// start a list of such slots.
-    #[inline]
-    pub(crate) unsafe fn link(space: Space, head: &mut u32, at: u32) {
-        // SAFETY: linked slots have their links in the second unit.
-        unsafe {
-            space.write(
-                at + 1,
-                Links {
-                    next: *head,
-                    previous: NOTHING,
-                },
-            );
-            if *head != NOTHING {
-                let second: Links = space.read(*head + 1);
-                space.write(
-                    *head + 1,
-                    Links {
-                        previous: at,
-                        ..second
-                    },
-                );
-            }
-        }
-        *head = at;
-    }
-
-    /// Takes a linked slot off the list that starts at `head`.
-    ///
-    /// # Safety
-    /// `at` must be a linked slot in use of this space that is on the list.
-    #[inline]
-    pub(crate) unsafe fn unlink(space: Space, head: &mut u32, at: u32) {
-        // SAFETY: the slots on the list have their links in the second unit.
-        unsafe {
-            let links: Links = space.read(at + 1);
-            if links.next != NOTHING {
-                let next: Links = space.read(links.next + 1);
-                space.write(
-                    links.next + 1,
-                    Links {
-                        previous: links.previous,
-                        ..next
-                    },
-                );
-            }
-            if links.previous == NOTHING {
-                *head = links.next;
-            } else {
-                let previous: Links = space.read(links.previous + 1);
-                space.write(
-                    links.previous + 1,
-                    Links {
-                        next: links.next,
-                        ..previous
-                    },
-                );
-            }
-        }
+/// Where the bytes of an extent are, and how many.
+fn extent_parts(slot: &Slot, head: u32) -> (NonNull<u8>, usize) {
+    assert!(slot.class() == MEMORY, "no extent");
+    let Slot { space, at, .. } = *slot;
+    // SAFETY: a slot of this class holds an extent, with its header and its bytes behind the head.
+    unsafe {
+        let header: ExtentHeader = space.read(at + head);
+        (space.at(at + head + 1), header.len as usize)
     }
 }
 

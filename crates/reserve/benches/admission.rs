@@ -7,30 +7,22 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use leasehold_reserve::admission::{Overhead, admit, fits, headroom};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_reserve::{Contract, Order, Policy, Priority};
 
 const OVERHEAD: Overhead = Overhead {
     per_preemption: 5_000,
 };
 
-/// SplitMix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// `servers` that share `load` thousandths of the processor, the shorter its period, the higher
 /// the priority. Periods of 10 ms to 10 s: eight different ones, or as many as servers.
 fn set(servers: u64, load: u64, different: bool, policy: Policy) -> Vec<Contract> {
-    let mut state = servers ^ load;
+    let mut random = SplitMix::new(servers ^ load);
     let contract = |_| {
-        let magnitude = random(&mut state) % 8;
+        let magnitude = random.below(8);
         let exact = 10_000_000 << magnitude;
         let period = match different {
-            true => exact + random(&mut state) % exact,
+            true => exact + random.below(exact),
             false => exact,
         };
         let budget = (period * load / 1_000 / servers).max(1);

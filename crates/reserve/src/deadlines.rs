@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER, NOWHERE};
+use crate::random::SplitMix;
 use crate::urgency::Urgency;
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +39,7 @@ const OUTSIDE: Node = Node {
 pub(crate) struct Deadlines {
     nodes: Vec<Node>,
     root: Index,
-    random: u64,
+    random: SplitMix,
 }
 
 impl Deadlines {
@@ -46,7 +47,7 @@ impl Deadlines {
         Deadlines {
             nodes: vec![OUTSIDE; servers as usize],
             root: NOWHERE,
-            random: seed,
+            random: SplitMix::new(seed),
         }
     }
 
@@ -193,14 +194,9 @@ impl Deadlines {
         at
     }
 
-    /// The next of a sequence of numbers that looks random (Steele, Lea and Flood: SplitMix64); never
-    /// zero.
+    /// The next weight; never zero.
     fn next_weight(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 32) as u32 | 1
+        (self.random.bits() >> 32) as u32 | 1
     }
 }
 

@@ -75,6 +75,7 @@ mod eager;
 mod heaps;
 mod id;
 mod lists;
+mod random;
 mod ready;
 mod ring;
 mod runqueue;

@@ -2,6 +2,7 @@
 //! run, sleep and split their budgets arbitrarily.
 
 use leasehold_reserve::admission::{Overhead, admit, reclaimed_within, while_ending};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Policy, Priority, Scheduler, ServerId, Shielding,
     State, TaskId,
@@ -9,20 +10,6 @@ use leasehold_reserve::{
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    /// A number of `0..bound`.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// How a tenant behaves.
 #[derive(Debug, Clone, Copy)]
@@ -34,14 +21,14 @@ enum Behaviour {
 }
 
 impl Behaviour {
-    fn run(self, random: &mut Random) -> Nanos {
+    fn run(self, random: &mut SplitMix) -> Nanos {
         match self {
             Self::Busy => Nanos::MAX,
             Self::Bursts { run, .. } => 1 + random.below(run),
         }
     }
 
-    fn sleep(self, random: &mut Random) -> Nanos {
+    fn sleep(self, random: &mut SplitMix) -> Nanos {
         match self {
             Self::Busy => 1,
             Self::Bursts { sleep, .. } => 1 + random.below(sleep),
@@ -61,7 +48,7 @@ struct Tenant {
 struct World {
     scheduler: Scheduler,
     tenants: Vec<Tenant>,
-    random: Random,
+    random: SplitMix,
     now: Nanos,
     last: Decision,
     order: Order,
@@ -73,7 +60,7 @@ struct World {
 
 impl World {
     fn new(order: Order, set: &[(Contract, Behaviour)], seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = SplitMix::new(seed);
         let mut scheduler = Scheduler::new(Config {
             order,
             shielding: Shielding::Shielded,

@@ -7,6 +7,7 @@
 //! interfering.
 
 use leasehold_reserve::admission::{fits, meets_deadlines, response_times};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_reserve::{Contract, Order, Policy, Priority};
 use response_time_analysis::arrival::Sporadic;
 use response_time_analysis::demand::RBF;
@@ -21,26 +22,9 @@ const SETS: u64 = 12_000;
 /// as well, unless the limit is above 100,000.)
 const LIMIT: u64 = 400_000;
 
-/// SplitMix64: any set can be made again from its number.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 /// 1 to 12 servers with periods of 10 to 100,000, of all magnitudes alike, which together use
 /// about `load` thousandths of the processor.
-fn random_set(random: &mut Random, load: u64, policies: &[Policy]) -> Vec<Contract> {
+fn random_set(random: &mut SplitMix, load: u64, policies: &[Policy]) -> Vec<Contract> {
     let servers = 1 + random.below(12);
     let server = |_| {
         let magnitude = 10 << random.below(14);
@@ -100,7 +84,7 @@ fn eq_1_equals_the_machine_checked_analysis_on_random_sets() {
     for number in 0..SETS {
         let load = 200 + number % 700;
         let both = [Policy::Sporadic, Policy::Deferrable];
-        let set = random_set(&mut Random(number), load, &both);
+        let set = random_set(&mut SplitMix::new(number), load, &both);
         let expected: Vec<_> = (0..set.len()).map(|i| by_oracle(&set, i)).collect();
         assert_eq!(response_times(&set), expected, "set {number}: {set:?}");
         let all = expected.iter().all(Option::is_some);
@@ -146,7 +130,7 @@ fn servers_that_are_promised_their_deadlines_meet_them_by_the_oracle_too() {
     let mut compared = 0;
     for number in 0..3_000 {
         let load = 300 + number % 600;
-        let set = random_set(&mut Random(!number), load, &[Policy::Sporadic]);
+        let set = random_set(&mut SplitMix::new(!number), load, &[Policy::Sporadic]);
         for (index, meets) in meets_deadlines(&set).into_iter().enumerate() {
             if meets && let Some(response) = by_deadline_oracle(&set, index) {
                 compared += 1;

@@ -6,6 +6,7 @@
 //! are drawn.
 
 use leasehold_reserve::admission::{Overhead, Verdict, admit, while_ending};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_reserve::{
     Config, Contract, Decision, Nanos, Order, Policy, Priority, Scheduler, ServerId, Shielding,
     State, TaskId,
@@ -14,17 +15,12 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-/// SplitMix64.
-struct Random(u64);
+struct Random(SplitMix);
 
 impl Random {
     /// A number of `0..bound`.
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.below(bound)
     }
 
     /// Up to `most`: every second time that much.
@@ -160,7 +156,7 @@ impl Machine {
             scheduler,
             costs: set.costs,
             tenants,
-            random: Random(seed),
+            random: Random(SplitMix::new(seed)),
             now: 0,
             last: Decision::default(),
             period: set.tenants[0].0.period(),

@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_reserve::{
     Config, Contract, Order, Policy, Priority, Refused, Scheduler, ServerId, Shielding, TaskId,
 };
@@ -33,14 +34,6 @@ static ALLOCATOR: Counting = Counting;
 
 const SERVERS: usize = 50;
 
-/// Something different at every call, from a fixed seed.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 fn contract(random: u64) -> Contract {
     let period = 100 + random % 1_000;
     Contract::new(1 + random % 50, period)
@@ -70,10 +63,10 @@ fn nothing_is_allocated_or_freed_after_construction() {
             let mut servers: [Option<ServerId>; SERVERS] = [None; SERVERS];
             let mut tasks: [Option<TaskId>; 300] = [None; 300];
             let before = ALLOCATIONS.get();
-            let (mut state, mut now) = (0x1234_5678_9abc_def1, 0);
+            let (mut random, mut now) = (SplitMix::new(1), 0);
             let mut full = 0;
             for _ in 0..50_000 {
-                let number = random(&mut state);
+                let number = random.bits();
                 now += number % 13;
                 let server = (number >> 8) as usize % SERVERS;
                 let task = (number >> 16) as usize % tasks.len();

@@ -2,6 +2,8 @@
 
 use core::fmt::Display;
 
+use leasehold_guest::Errno;
+
 use crate::Line;
 
 /// The number of successes, and the reason to stop if it was not the count.
@@ -29,13 +31,29 @@ pub fn tally<T, E>(limit: u64, mut attempt: impl FnMut(u64) -> Result<T, E>) -> 
     Tally { got, refused: None }
 }
 
-impl<E: Display> Tally<E> {
+impl<E> Tally<E> {
     /// Prints `got N`, followed by ` refused REASON` if it was refused.
-    pub fn print(&self) {
+    fn print_with<D: Display>(&self, reason: impl Fn(&E) -> D) {
         let got = self.got;
         match &self.refused {
             None => Line::print(format_args!("got {got}")),
-            Some(reason) => Line::print(format_args!("got {got} refused {reason}")),
+            Some(refusal) => Line::print(format_args!("got {got} refused {}", reason(refusal))),
         }
+    }
+}
+
+impl Tally<Errno> {
+    /// Prints `got N`, followed by ` refused NAME` if it was refused, with the error's name as in
+    /// `wit/kernel.wit`.
+    pub fn print(&self) {
+        self.print_with(|errno| errno.name());
+    }
+}
+
+impl Tally<u32> {
+    /// Prints `got N`, followed by ` refused NUMBER` if it was refused, with the error number of
+    /// WASI preview 1.
+    pub fn print(&self) {
+        self.print_with(|errno| *errno);
     }
 }

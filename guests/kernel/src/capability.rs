@@ -1,40 +1,9 @@
-//! Selectors, rights, and the operations on any capability.
+//! Selectors, and the operations on any capability.
 
-use core::ops::BitOr;
+use leasehold_abi::{Errno, Rights};
 
 use crate::abi;
-use crate::errno::{Errno, done, selector};
-
-/// The rights of a capability. They can be taken away, never added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rights(u32);
-
-impl Rights {
-    /// Down, receive, read, wait.
-    pub const READ: Rights = Rights(1);
-    /// Up, send, write, set.
-    pub const WRITE: Rights = Rights(2);
-    /// Derive, delegate.
-    pub const GRANT: Rights = Rights(4);
-    /// Stop, end.
-    pub const END: Rights = Rights(8);
-    /// All of them.
-    pub const ALL: Rights = Rights(15);
-
-    /// The bits of `docs/guest-abi.md`.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-}
-
-impl BitOr for Rights {
-    type Output = Rights;
-
-    fn bitor(self, other: Rights) -> Rights {
-        Rights(self.0 | other.0)
-    }
-}
+use crate::answer::{done, selector};
 
 /// The name of a capability in the capability table of this tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

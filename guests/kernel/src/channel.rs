@@ -1,9 +1,11 @@
 //! Bounded channels that carry bytes and capabilities.
 
+use leasehold_abi::{Errno, Received};
+
 use crate::Selector;
 use crate::abi;
+use crate::answer::{done, result, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, result, selector};
 
 object! {
     /// A bounded channel of messages; a message is bytes and capabilities.
@@ -15,25 +17,6 @@ type Send = unsafe extern "C" fn(u32, *const u8, usize, *const u32, usize) -> i6
 
 /// The call that receives: with waiting or without.
 type Receive = unsafe extern "C" fn(u32, *mut u8, usize, *mut u32, usize) -> i64;
-
-/// The parts of the receiver's buffers that a message filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes of the message.
-    pub bytes: usize,
-    /// Capabilities of the message.
-    pub capabilities: usize,
-}
-
-impl Received {
-    /// Unpacks `length + (count << 32)`.
-    fn unpack(packed: u64) -> Received {
-        Received {
-            bytes: (packed & u64::from(u32::MAX)) as usize,
-            capabilities: (packed >> 32) as usize,
-        }
-    }
-}
 
 impl Channel {
     /// A channel that holds `capacity` bytes, message headers included.

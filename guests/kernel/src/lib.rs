@@ -6,7 +6,8 @@
 //!    everything, and [`release`](Selector::release) gives one up earlier.
 //! 2. **Refusal is a value.** Every call that the lease does not cover returns an [`Errno`] and
 //!    changed nothing. No call panics.
-//! 3. **No allocator, no `std`.** The crate works in a program of a few hundred bytes.
+//! 3. **The errors, rights and limits are the kernel's own types**, those of `leasehold-abi`.
+//! 4. **No allocator, no `std`.** The crate works in a program of a few hundred bytes.
 //!
 //! ```no_run
 //! use leasehold_guest::{Channel, Errno, Semaphore};
@@ -20,9 +21,9 @@
 #![no_std]
 
 mod abi;
+mod answer;
 mod capability;
 mod channel;
-mod errno;
 mod region;
 mod semaphore;
 mod start;
@@ -30,12 +31,11 @@ mod task;
 mod tenant;
 mod timer;
 
-pub use capability::{Rights, Selector};
-pub use channel::{Channel, Received};
-pub use errno::Errno;
+pub use capability::Selector;
+pub use channel::Channel;
+pub use leasehold_abi::{ARGUMENT_BYTES, Errno, Received, Rights};
 pub use region::Region;
 pub use semaphore::Semaphore;
-pub use start::MAX_ARGUMENT_BYTES;
 pub use task::Task;
 pub use tenant::{Statement, Tenant};
 pub use timer::Timer;

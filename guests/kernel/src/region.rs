@@ -1,8 +1,10 @@
 //! Memory that capabilities can share.
 
+use leasehold_abi::Errno;
+
 use crate::abi;
+use crate::answer::{done, result, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, result, selector};
 
 object! {
     /// Zeroed memory outside the program's own, which capabilities can share.

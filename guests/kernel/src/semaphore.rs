@@ -1,8 +1,10 @@
 //! Counting semaphores.
 
+use leasehold_abi::Errno;
+
 use crate::abi;
+use crate::answer::{done, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, selector};
 
 object! {
     /// A counting semaphore.

@@ -1,16 +1,13 @@
 //! The argument vector of a task or child tenant to be started.
 
-use crate::Errno;
-
-/// Bytes that the arguments of one start may take, the 0 byte after each included.
-pub const MAX_ARGUMENT_BYTES: usize = 1024;
+use leasehold_abi::{ARGUMENT_BYTES, Errno};
 
 /// Calls `start` with `arguments` as the kernel takes them: each ended by a 0 byte.
 pub(crate) fn encoded<T>(
     arguments: &[&str],
     start: impl FnOnce(&[u8]) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut buffer = [0; MAX_ARGUMENT_BYTES];
+    let mut buffer = [0; ARGUMENT_BYTES];
     let mut used = 0;
     for argument in arguments {
         let bytes = argument.as_bytes();

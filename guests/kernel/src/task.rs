@@ -1,8 +1,10 @@
 //! Tasks: more instances of the program in the same tenant.
 
+use leasehold_abi::Errno;
+
 use crate::abi;
+use crate::answer::{done, result, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, result, selector};
 use crate::start::encoded;
 
 object! {
@@ -15,7 +17,7 @@ impl Task {
     /// Starts the program with `arguments` after the program's name.
     ///
     /// # Errors
-    /// [`Errno::TooLarge`] beyond [`MAX_ARGUMENT_BYTES`](crate::MAX_ARGUMENT_BYTES);
+    /// [`Errno::TooLarge`] beyond [`ARGUMENT_BYTES`](crate::ARGUMENT_BYTES);
     /// [`Errno::Invalid`] for an argument with a 0 byte; what the lease does not cover.
     pub fn start(arguments: &[&str]) -> Result<Task, Errno> {
         encoded(arguments, |bytes| {

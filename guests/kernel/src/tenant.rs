@@ -1,8 +1,10 @@
 //! Child tenants, with leases carved from the caller's.
 
+use leasehold_abi::Errno;
+
 use crate::abi;
+use crate::answer::{done, result, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, result, selector};
 use crate::start::encoded;
 use crate::{Rights, Selector};
 
@@ -54,7 +56,7 @@ impl Tenant {
     ///
     /// # Errors
     /// [`Errno::Busy`] if it runs already; [`Errno::TooLarge`] beyond
-    /// [`MAX_ARGUMENT_BYTES`](crate::MAX_ARGUMENT_BYTES); what the child's lease does not cover.
+    /// [`ARGUMENT_BYTES`](crate::ARGUMENT_BYTES); what the child's lease does not cover.
     pub fn start(self, arguments: &[&str]) -> Result<(), Errno> {
         encoded(arguments, |bytes| {
             // SAFETY: the range is borrowed for the whole call, which only reads it.

@@ -1,8 +1,10 @@
 //! Timers.
 
+use leasehold_abi::Errno;
+
 use crate::abi;
+use crate::answer::{done, result, selector};
 use crate::capability::object;
-use crate::errno::{Errno, done, result, selector};
 
 object! {
     /// A timer, one-shot or periodic.

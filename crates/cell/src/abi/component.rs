@@ -7,9 +7,8 @@ use crate::host::way::make_way;
 use crate::local::{self, CellKernel};
 use crate::steps::caps::{ARGUMENTS, COPIED_REGION, MESSAGE, REGION_COPY, STRING_COUNT};
 use crate::steps::{mark, step};
-use leasehold_kernel::{
-    Errno as KernelErrno, Outcome, Received, Rights as KernelRights, Selector, TenantId,
-};
+use leasehold_abi::{Errno as KernelErrno, Received, Rights as KernelRights};
+use leasehold_kernel::{Outcome, Selector, TenantId};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{HasData, Linker, WasmList, WasmStr};
 
@@ -493,5 +492,23 @@ impl tenant::Host for Caller<'_> {
                 left_ns: account.left_ns,
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, KernelErrno, KernelRights, Rights, kernel_rights};
+
+    #[test]
+    fn an_error_of_the_kernel_has_its_name_in_the_interface() {
+        for errno in KernelErrno::ALL {
+            assert_eq!(Errno::from(errno).name(), errno.name());
+        }
+    }
+
+    #[test]
+    fn all_rights_of_the_interface_are_all_rights_of_the_kernel() {
+        assert_eq!(kernel_rights(Rights::all()), KernelRights::ALL);
+        assert_eq!(kernel_rights(Rights::empty()), KernelRights::NONE);
     }
 }

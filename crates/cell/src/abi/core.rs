@@ -16,11 +16,12 @@ use crate::guest::Guest;
 use crate::local;
 use crate::steps::caps::MESSAGE;
 use crate::steps::{mark, step};
-use leasehold_kernel::{Errno, Received, Rights, Selector};
+use leasehold_abi::{Errno, Received, Rights};
+use leasehold_kernel::Selector;
 use wasmtime::{Linker, Result};
 
 /// Most capabilities in one message.
-const CAPABILITIES: usize = leasehold_kernel::MESSAGE_CAPABILITIES;
+const CAPABILITIES: usize = leasehold_abi::MESSAGE_CAPABILITIES;
 
 /// A list of selectors in guest memory.
 fn capabilities(caller: &mut Call<'_>, start: i32, count: i32) -> Result<Capabilities, Errno> {
@@ -214,7 +215,7 @@ fn link_channels(linker: &mut Linker<Guest>) -> Result<()> {
 /// (channel, bytes, length, capabilities, count)
 type Message = (i32, i32, i32, i32, i32);
 
-async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
+async fn send(caller: &mut Call<'_>, message: Message) -> Result<u64, Errno> {
     let (channel, bytes, length, list, count) = message;
     if u64::from(length as u32) > MESSAGE.most {
         return Err(Errno::TooLarge);
@@ -239,7 +240,7 @@ async fn send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
     Ok(0)
 }
 
-async fn try_send(caller: &mut Call<'_>, message: Message) -> Result<i64, Errno> {
+async fn try_send(caller: &mut Call<'_>, message: Message) -> Result<u64, Errno> {
     let (channel, bytes, length, list, count) = message;
     if u64::from(length as u32) > MESSAGE.most {
         return Err(Errno::TooLarge);
@@ -308,7 +309,7 @@ impl Destination {
         caller: &mut Call<'_>,
         received: Received,
         room: Option<Vec<u8>>,
-    ) -> i64 {
+    ) -> u64 {
         if let Some(room) = room {
             self.bytes
                 .put(caller, &room[..received.length as usize])
@@ -318,11 +319,11 @@ impl Destination {
         for (place, selector) in list.zip(&self.received[..received.capabilities as usize]) {
             place.copy_from_slice(&selector.0.to_le_bytes());
         }
-        i64::from(received.length) | (i64::from(received.capabilities) << 32)
+        received.pack()
     }
 }
 
-async fn receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
+async fn receive(caller: &mut Call<'_>, into: Message) -> Result<u64, Errno> {
     let mut destination = Destination::new(caller, into)?;
     let (tenant, execution) = caller.data().identity();
     let mut room = destination.room(caller)?;
@@ -334,7 +335,7 @@ async fn receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
     Ok(destination.deliver(caller, received, room).await)
 }
 
-async fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<i64, Errno> {
+async fn try_receive(caller: &mut Call<'_>, into: Message) -> Result<u64, Errno> {
     let mut destination = Destination::new(caller, into)?;
     let tenant = caller.data().tenant;
     let mut room = destination.room(caller)?;
@@ -377,7 +378,7 @@ fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
                 let wait = blocking(execution, |kernel, execution| {
                     kernel.timer_wait(tenant, execution, selector(timer))
                 });
-                answer(wait.await.map(|expirations| expirations as i64))
+                answer(wait.await)
             })
         },
     )?;
@@ -406,7 +407,7 @@ fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
             let wait = blocking(execution, |kernel, execution| {
                 kernel.task_wait(tenant, execution, selector(task))
             });
-            answer(wait.await.map(|code| i64::from(code as u32)))
+            answer(wait.await.map(|code| u64::from(code as u32)))
         })
     })?;
     linker.func_wrap_async(MODULE, "task_stop", |caller: Call<'_>, (task,): (i32,)| {
@@ -469,7 +470,7 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
                 let wait = blocking(execution, |kernel, execution| {
                     kernel.tenant_wait(tenant, execution, selector(child))
                 });
-                answer(wait.await.map(|code| i64::from(code as u32)))
+                answer(wait.await.map(|code| u64::from(code as u32)))
             })
         },
     )?;
@@ -514,7 +515,7 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
 fn arguments(caller: &mut Call<'_>, strings: i32, length: i32) -> Result<Vec<String>, Errno> {
     let buffer = Buffer::new(caller, strings, length as u32)?;
     let bytes = buffer.bytes(caller);
-    if bytes.len() > spawn::ARGUMENT_BYTES {
+    if bytes.len() > leasehold_abi::ARGUMENT_BYTES {
         return Err(Errno::TooLarge);
     }
     let Some((0, strings)) = bytes.split_last().map(|(last, rest)| (*last, rest)) else {

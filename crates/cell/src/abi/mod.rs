@@ -70,6 +70,16 @@ mod tests {
     }
 
     #[test]
+    fn the_functions_of_the_interface_are_those_with_rows() {
+        let rows = RowId::all().map(RowId::row);
+        let names = |name: &&str| RowId::find(KERNEL, name).is_none();
+        let without: Vec<&str> = leasehold_abi::FUNCTIONS.into_iter().filter(names).collect();
+        assert_eq!(without, Vec::<&str>::new());
+        let functions = rows.filter(|row| row.interface == KERNEL).count();
+        assert_eq!(functions, leasehold_abi::FUNCTIONS.len());
+    }
+
+    #[test]
     fn no_two_rows_have_the_same_name() {
         for id in RowId::all() {
             let row = id.row();

@@ -9,10 +9,8 @@ use crate::execution;
 use crate::guest::Guest;
 use crate::local;
 use crate::programs::{self, Request};
-use leasehold_kernel::{Errno, ExecutionId, Selector, TenantId};
-
-/// Most bytes of arguments to a task or child tenant.
-pub(crate) const ARGUMENT_BYTES: usize = 4096;
+use leasehold_abi::{ARGUMENT_BYTES, Errno};
+use leasehold_kernel::{ExecutionId, Selector, TenantId};
 
 /// Builds an execution of the caller's own program for `tenant`.
 fn build(

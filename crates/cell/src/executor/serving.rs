@@ -287,7 +287,9 @@ fn open_arena(tenant: TenantId) -> Result<GroupId, Errno> {
         let groups = local.kernel.groups_mut();
         let costs = groups.costs();
         let ps = costs.page_ps * ARENA_PAGES + costs.chunk_ps * ARENA_CHUNKS;
-        Ok(groups.open_child(parent, Nanos(ps.div_ceil(1000)))?)
+        groups
+            .open_child(parent, Nanos(ps.div_ceil(1000)))
+            .map_err(leasehold_kernel::errno)
     })
 }
 

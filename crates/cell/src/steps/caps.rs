@@ -68,7 +68,11 @@ pub const STRINGS: Cap = Cap::new("bytes of strings", STRINGS_BYTES as u64, Beyo
 pub const STRING_COUNT: Cap = Cap::new("strings", STRINGS_MOST as u64, Beyond::Refused);
 
 /// Bytes of the arguments of a task or a child tenant.
-pub const ARGUMENTS: Cap = Cap::new("bytes of arguments", 4096, Beyond::Error);
+pub const ARGUMENTS: Cap = Cap::new(
+    "bytes of arguments",
+    leasehold_abi::ARGUMENT_BYTES as u64,
+    Beyond::Error,
+);
 
 /// Bytes of a message.
 pub const MESSAGE: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
@@ -76,7 +80,7 @@ pub const MESSAGE: Cap = Cap::new("bytes", 64 * KIB, Beyond::Error);
 /// Capabilities in a message.
 pub const MESSAGE_CAPABILITIES: Cap = Cap::new(
     "capabilities",
-    leasehold_kernel::MESSAGE_CAPABILITIES as u64,
+    leasehold_abi::MESSAGE_CAPABILITIES as u64,
     Beyond::Error,
 );
 

@@ -197,7 +197,7 @@ pub(crate) use step;
 pub const PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// Module of the kernel's functions for core modules.
-pub const KERNEL: &str = "leasehold_kernel";
+pub const KERNEL: &str = leasehold_abi::MODULE;
 
 /// Steps of the engine itself.
 pub const ENGINE: &str = "engine";

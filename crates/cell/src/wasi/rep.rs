@@ -7,7 +7,7 @@
 use crate::guest::Guest;
 use crate::local;
 use leasehold_kernel::Errno;
-use leasehold_reclaim::{Class, Handle};
+use leasehold_reclaim::{Class, Handle, TrustedSlot};
 use wasmtime::component::Resource;
 
 /// Makes an object in the guest's arena, and the number that stands for it.
@@ -21,7 +21,11 @@ pub(crate) fn create<T: 'static, R: 'static>(
 ) -> Result<Resource<R>, Errno> {
     let group = guest.arena()?;
     local::with(|local| {
-        let handle = local.kernel.groups_mut().alloc(group, class, object)?;
+        let handle = local
+            .kernel
+            .groups_mut()
+            .alloc(group, class, object)
+            .map_err(leasehold_kernel::errno)?;
         Ok(Resource::new_own(handle.slot()))
     })
 }
@@ -40,6 +44,7 @@ pub(crate) fn find<T: 'static, R: 'static>(
         // SAFETY: the engine checks that a handle is of this resource type and alive in this
         // guest's table, so its representation was made by `create` for this guest's group, and
         // the object is freed only when the engine says that the handle was dropped.
-        unsafe { local.kernel.groups().handle_at(group, resource.rep()) }
+        let slot = unsafe { TrustedSlot::new(group, resource.rep()) };
+        local.kernel.groups().handle_at(slot)
     })
 }

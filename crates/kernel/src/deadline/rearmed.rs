@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
+use leasehold_abi::Errno;
 use leasehold_reclaim::Backing;
 
-use crate::errno::Errno;
 use crate::id::TenantId;
 use crate::link::Objects;
 

@@ -8,30 +8,21 @@
 
 pub(crate) mod state;
 
+use leasehold_abi::{Errno, MESSAGE_CAPABILITIES, Received, Rights};
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector, Transfer};
-use crate::errno::Errno;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
-use crate::object::channel::state::{Channel, MESSAGE_CAPABILITIES, Parcel, Parcels};
+use crate::object::channel::state::{Channel, Parcel, Parcels};
 use crate::queue::Queue;
-use crate::rights::Rights;
+use crate::refusal::errno;
 use crate::wait::Side;
 
 /// The part of a channel's capacity that a message takes beside its bytes and capabilities.
 pub const HEADER_BYTES: u32 = 8;
 /// The part of a channel's capacity that each capability in a message takes.
 pub const CAPABILITY_BYTES: u32 = 64;
-
-/// The size of a received message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Received {
-    /// Bytes written to the front of the receiver's buffer.
-    pub length: u32,
-    /// Capabilities put into the receiver's table; their selectors are in front of its array.
-    pub capabilities: u32,
-}
 
 /// The head of a message in the buffer.
 #[derive(Debug, Clone, Copy)]
@@ -238,7 +229,10 @@ impl<B: Backing> Kernel<B> {
                 next: None,
             };
             let owner = handle.raw().group();
-            let parcel = self.groups.alloc(owner, self.classes.parcel, parcel)?;
+            let parcel = self
+                .groups
+                .alloc(owner, self.classes.parcel, parcel)
+                .map_err(errno)?;
             if let Some(last) = parcels.and_then(|parcels| self.groups.get_mut(parcels.last)) {
                 last.next = Some(parcel);
             }

@@ -5,14 +5,13 @@
 
 pub(crate) mod state;
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, Extent, Handle, RawHandle};
 
 use crate::capability::{ObjectClass, Selector};
-use crate::errno::Errno;
 use crate::id::TenantId;
 use crate::kernel::Kernel;
 use crate::object::region::state::{Bytes, Region};
-use crate::rights::Rights;
 
 /// Names a region; no other one ever has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,16 +2,15 @@
 
 pub(crate) mod state;
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector};
-use crate::errno::Errno;
 use crate::execution::Role;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
 use crate::object::task::state::{Stage, Task};
 use crate::queue::Queue;
-use crate::rights::Rights;
 use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {

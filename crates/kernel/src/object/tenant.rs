@@ -5,16 +5,16 @@
 
 pub(crate) mod state;
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, GroupId, Handle, Nanos};
 
 use crate::capability::{ObjectClass, Selector};
-use crate::errno::Errno;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
 use crate::object::tenant::state::Child;
 use crate::object::timer::state::Timer;
 use crate::queue::Queue;
-use crate::rights::Rights;
+use crate::refusal::errno;
 use crate::tenant::record::{Parent, TENANT_DEPTH, Tenant};
 use crate::wait::Side;
 
@@ -56,7 +56,8 @@ impl<B: Backing> Kernel<B> {
         self.afford(group, 2, all_ps)?;
         let alarm = self
             .groups
-            .alloc(group, self.classes.timer, Timer::alarm(caller))?;
+            .alloc(group, self.classes.timer, Timer::alarm(caller))
+            .map_err(errno)?;
         let child = Child {
             tenant: None,
             alarm,
@@ -68,7 +69,7 @@ impl<B: Backing> Kernel<B> {
             Ok(child) => child,
             Err(refused) => {
                 self.groups.free(alarm);
-                return Err(refused.into());
+                return Err(errno(refused));
             }
         };
         let parent = Parent {
@@ -104,7 +105,10 @@ impl<B: Backing> Kernel<B> {
         budget_ns: u64,
         memory_bytes: u64,
     ) -> Result<TenantId, Errno> {
-        let below = self.groups.open_child(group, Nanos(budget_ns))?;
+        let below = self
+            .groups
+            .open_child(group, Nanos(budget_ns))
+            .map_err(errno)?;
         let opened = self.open_tenant(below, Some(parent), depth, budget_ns, memory_bytes);
         if opened.is_err() {
             self.groups.reclaim(below, &mut |_: &mut _, _| {});

@@ -2,14 +2,13 @@
 
 pub(crate) mod state;
 
+use leasehold_abi::{Errno, Rights};
 use leasehold_reclaim::{Backing, Handle};
 
 use crate::capability::{ObjectClass, Selector};
-use crate::errno::Errno;
 use crate::id::{ExecutionId, TenantId};
 use crate::kernel::{Kernel, Outcome};
 use crate::object::timer::state::Timer;
-use crate::rights::Rights;
 use crate::wait::Side;
 
 impl<B: Backing> Kernel<B> {

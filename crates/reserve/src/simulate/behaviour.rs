@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::random::SplitMix;
 use super::{SetUpError, TaskIndex};
 use crate::Nanos;
+use crate::random::SplitMix;
 
 /// The behaviour of a task. Instants are virtual time, which begins at 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,15 +43,14 @@ mod cost;
 mod engine;
 mod event;
 mod perfetto;
-mod random;
 mod tally;
 mod trace;
 
+pub use crate::random::SplitMix;
 pub use behaviour::{Behaviour, Step};
 pub use cost::CostModel;
 pub use engine::{ServerIndex, SetUpError, Simulation, Stalled, TaskIndex};
 pub use event::{Cause, Event, Sink};
 pub use perfetto::write_chrome_trace;
-pub use random::SplitMix;
 pub use tally::{ServerTally, Tally};
 pub use trace::Trace;

@@ -75,7 +75,7 @@ impl Search {
         let mut capabilities = [Selector::SELF; 4];
         // A channel that is not fresh might already hold something.
         while let Ok(message) = channel.try_receive(&mut buffer, &mut capabilities) {
-            self.found += message.bytes as u64;
+            self.found += u64::from(message.length);
         }
         channel.send(&[0], &[])?;
         channel.receive(&mut buffer, &mut capabilities)?;

@@ -30,7 +30,7 @@ fn serve(wait: bool) {
             Ok(message) => message,
             Err(errno) => break errno,
         };
-        for capability in &capabilities[..message.capabilities] {
+        for capability in &capabilities[..message.capabilities as usize] {
             got += 1;
             // A wait that the service's own lease does not cover is left out.
             waiting += u64::from(wait && start_waiter(*capability).is_ok());

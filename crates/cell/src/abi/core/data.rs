@@ -22,7 +22,7 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
         |mut caller: Call<'_>, name: i32, length: i32| {
             mark(step!(MODULE, "data_length"));
 
-            answer(find(&mut caller, name, length).map(|data| data.bytes() as i64))
+            answer(find(&mut caller, name, length).map(|data| data.bytes()))
         },
     )?;
     linker.func_wrap_async(
@@ -46,7 +46,7 @@ fn find(caller: &mut Call<'_>, name: i32, length: i32) -> Result<DataSet, Errno>
 
 /// Grows the caller's memory by a data set, and has it locked if its lease says so; returns where it
 /// begins.
-async fn map(caller: &mut Call<'_>, name: i32, length: i32) -> Result<i64, Errno> {
+async fn map(caller: &mut Call<'_>, name: i32, length: i32) -> Result<u64, Errno> {
     let data = find(caller, name, length)?;
     let Mapped {
         address,
@@ -56,7 +56,7 @@ async fn map(caller: &mut Call<'_>, name: i32, length: i32) -> Result<i64, Errno
     while !memory::lock_step(&mut joining).map_err(|_| Errno::Memory)? {
         let_executor_act().await;
     }
-    Ok(address as i64)
+    Ok(address as u64)
 }
 
 fn grow(caller: &mut Call<'_>, data: DataSet) -> Result<Mapped, Errno> {

@@ -36,7 +36,7 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> Result<()> {
     linker.func_wrap(MODULE, "region_map", |mut caller: Call<'_>, region: i32| {
         mark(step!(MODULE, "region_map"));
 
-        answer(map(&mut caller, selector(region)).map(|address| address as i64))
+        answer(map(&mut caller, selector(region)).map(|address| address as u64))
     })?;
     linker.func_wrap_async(
         MODULE,
@@ -65,9 +65,7 @@ fn link_copied(linker: &mut Linker<Guest>) -> Result<()> {
         mark(step!(MODULE, "region_length"));
 
         call(&caller, |kernel, tenant| {
-            kernel
-                .region_length(tenant, selector(region))
-                .map(|length| length as i64)
+            kernel.region_length(tenant, selector(region))
         })
     })?;
     linker.func_wrap_async(
@@ -104,7 +102,7 @@ fn range(caller: &mut Call<'_>, (_, _, start, length): Copy) -> Result<Buffer, E
 }
 
 /// Copies out of a region, of which all is read in one step.
-async fn read_region(caller: &mut Call<'_>, copy: Copy) -> Result<i64, Errno> {
+async fn read_region(caller: &mut Call<'_>, copy: Copy) -> Result<u64, Errno> {
     let buffer = range(caller, copy)?;
     let tenant = caller.data().tenant;
     let read = |bytes: &mut [u8]| {
@@ -121,7 +119,7 @@ async fn read_region(caller: &mut Call<'_>, copy: Copy) -> Result<i64, Errno> {
 }
 
 /// Copies into a region, of which all is written in one step.
-async fn write_region(caller: &mut Call<'_>, copy: Copy) -> Result<i64, Errno> {
+async fn write_region(caller: &mut Call<'_>, copy: Copy) -> Result<u64, Errno> {
     let buffer = range(caller, copy)?;
     let tenant = caller.data().tenant;
     let write = |bytes: &[u8]| {
@@ -181,7 +179,7 @@ fn map(caller: &mut Call<'_>, mapped: Selector) -> Result<usize, Errno> {
 }
 
 /// Maps a region in the caller's memory in place of a revoked one with as many pages.
-async fn map_at(caller: &mut Call<'_>, mapped: Selector, address: i32) -> Result<i64, Errno> {
+async fn map_at(caller: &mut Call<'_>, mapped: Selector, address: i32) -> Result<u64, Errno> {
     let guest = paged_memory(caller)?;
     // The executor first unmaps regions that the caller may no longer access.
     let_executor_act().await;

@@ -47,7 +47,11 @@ pub(super) fn open(guest: &mut Guest, directory: u32) -> FsResult<Resource<Direc
 fn charge(guest: &Guest, directory: u32) -> Result<Resource<DirectoryEntryStream>, Errno> {
     let group = guest.arena()?;
     let (class, window) = local::with(|local| {
-        let window = local.kernel.groups_mut().alloc_bytes(group, WINDOW)?;
+        let window = local
+            .kernel
+            .groups_mut()
+            .alloc_bytes(group, WINDOW)
+            .map_err(leasehold_kernel::errno)?;
         Ok::<_, Errno>((local.classes.listing, window))
     })?;
     let listing = Listing {

@@ -31,7 +31,9 @@ impl Text {
         }
         local::with(|local| {
             let groups = local.kernel.groups_mut();
-            let extent = groups.alloc_bytes(group, length)?;
+            let extent = groups
+                .alloc_bytes(group, length)
+                .map_err(leasehold_kernel::errno)?;
             let bytes = groups.bytes_mut(extent).ok_or(Errno::Gone)?;
             let mut at = 0;
             for part in parts {
@@ -106,7 +108,9 @@ impl Packed {
         }
         local::with(|local| {
             let groups = local.kernel.groups_mut();
-            let extent = groups.alloc_bytes(group, used)?;
+            let extent = groups
+                .alloc_bytes(group, used)
+                .map_err(leasehold_kernel::errno)?;
             let bytes = groups.bytes_mut(extent).ok_or(Errno::Gone)?;
             for (name, value) in entries {
                 packed.write(bytes, name, value);
@@ -152,7 +156,9 @@ impl Packed {
                 .map_or(0, <[u8]>::len);
             if needed > room {
                 let room = needed.next_power_of_two().clamp(LEAST, FIELDS.size());
-                let larger = groups.alloc_bytes(group, room).map_err(Errno::from)?;
+                let larger = groups
+                    .alloc_bytes(group, room)
+                    .map_err(leasehold_kernel::errno)?;
                 if let Some(extent) = self.extent {
                     let used = self.used as usize;
                     let kept = groups.bytes(extent).map(|bytes| bytes[..used].to_vec());
@@ -260,7 +266,9 @@ impl Packed {
             let used = self.used as usize;
             let bytes = groups.bytes(extent).map(|bytes| bytes[..used].to_vec());
             let bytes = bytes.ok_or(Errno::Gone)?;
-            let own = groups.alloc_bytes(group, used)?;
+            let own = groups
+                .alloc_bytes(group, used)
+                .map_err(leasehold_kernel::errno)?;
             let place = groups.bytes_mut(own).ok_or(Errno::Gone)?;
             place[..used].copy_from_slice(&bytes);
             copy.extent = Some(own);

@@ -1,12 +1,10 @@
 //! A channel.
 
+use leasehold_abi::MESSAGE_CAPABILITIES;
 use leasehold_reclaim::{Extent, Handle};
 
 use crate::capability::Transfer;
 use crate::queue::Queue;
-
-/// Most capabilities in one message.
-pub const MESSAGE_CAPABILITIES: usize = 4;
 
 /// A bounded queue of messages.
 #[derive(Debug, Clone, Copy)]

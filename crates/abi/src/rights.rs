@@ -21,7 +21,8 @@ impl Rights {
     /// Every right.
     pub const ALL: Rights = Rights(15);
 
-    /// The set with these bits; `None` if one of them is no right.
+    /// Returns the set with these bits, or `None` if one of them is no right.
+    #[must_use]
     pub const fn from_bits(bits: u32) -> Option<Rights> {
         if bits <= Rights::ALL.0 as u32 {
             Some(Rights(bits as u8))
@@ -30,12 +31,14 @@ impl Rights {
         }
     }
 
-    /// The bits of the set.
+    /// Returns the bits of the set.
+    #[must_use]
     pub const fn bits(self) -> u32 {
         self.0 as u32
     }
 
-    /// Whether every right in `other` is in this set.
+    /// Returns whether every right in `other` is in this set.
+    #[must_use]
     #[inline]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
