@@ -25,6 +25,8 @@ use crate::surroundings::{Directory, Surroundings};
 use crate::wasi::clocks::CellClock;
 use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::http::serve::answer;
+use crate::wasi::imports::Imports;
+use crate::wasi::log::LogRate;
 use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
 use leasehold_kernel::{Errno, TenantId};
@@ -112,6 +114,8 @@ pub(crate) struct ExecutionTemplate {
     pub(crate) program: Arc<Program>,
     pub(crate) surroundings: Surroundings,
     pub(crate) limits: Limits,
+    /// How fast the tenant may log, with its tasks and children.
+    pub(crate) log_rate: Arc<LogRate>,
 }
 
 /// The group of the top-level tenant that `tenant` belongs to.
@@ -263,6 +267,13 @@ impl ExecutionTemplate {
         let root = root_of(tenant)?;
         let account = local::with(|local| local.files.get(&root).cloned());
         let account = account.ok_or(Errno::Gone)?;
+        let imports = match self.program.code() {
+            Code::Module(_) => Imports::none(),
+            Code::Component(_) => {
+                let identity = (tenant, execution);
+                Imports::of(&self.surroundings, identity, &account, &self.log_rate)
+            }
+        };
         let (table, preview1, files) = match self.program.code() {
             Code::Module(_) => {
                 let identity = (tenant, execution);
@@ -305,6 +316,7 @@ impl ExecutionTemplate {
             preview1,
             files,
         );
+        guest.imports = imports;
         guest.lifts = is_called.then(|| LiftBytes::new(call_bytes));
         guest.own_arena = worker.as_ref().map(|(_, arena)| *arena);
         let mut store = Store::new(&self.engine.engine, guest);

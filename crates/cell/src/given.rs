@@ -3,6 +3,7 @@
 use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
+use leasehold_keyvalue::Store;
 use std::sync::Arc;
 
 /// References to large objects that are shared with the embedder. If the embedder drops its own
@@ -14,6 +15,8 @@ pub(crate) struct Given {
     _program: Arc<Program>,
     /// As large as the embedder likes.
     _stdin: Input,
+    /// Closing the file of a store writes to it.
+    _keyvalue: Option<Arc<Store>>,
     /// As large as the capacity of what captures it.
     _outputs: [Output; 2],
 }
@@ -25,6 +28,7 @@ impl Given {
         Self {
             _program: request.program.clone(),
             _stdin: surroundings.stdin.clone(),
+            _keyvalue: surroundings.keyvalue.clone(),
             _outputs: [surroundings.stdout.clone(), surroundings.stderr.clone()],
         }
     }

@@ -9,6 +9,7 @@ use crate::memory::DataSet;
 use crate::steps::Cap;
 use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::http::current::Http;
+use crate::wasi::imports::Imports;
 use crate::wasi::table::TableCharge;
 use crate::wasi::watched::Watched;
 use leasehold_kernel::{Errno, TenantId};
@@ -36,6 +37,8 @@ pub(crate) struct Guest {
     pub(crate) table: TableCharge,
     /// The pollables of its streams.
     pub(crate) watched: Watched,
+    /// What its lease gives it behind interfaces of its own.
+    pub(crate) imports: Imports,
     wasi: WasiP1Ctx,
     /// The state of preview 1, for a core module.
     preview1: Option<Box<State>>,
@@ -68,6 +71,7 @@ impl Guest {
             lifts: None,
             table,
             watched: Watched::default(),
+            imports: Imports::none(),
             wasi,
             preview1,
             files,

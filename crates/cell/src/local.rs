@@ -18,7 +18,7 @@ use crate::refusals::Reservation;
 use crate::share::{Shares, Short};
 use crate::steps::caps::COPIED_REGION;
 use crate::wasi::http::object::Object;
-use crate::wasi::objects::{Listing, Source};
+use crate::wasi::objects::{Bucket, Listing, Source};
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
 use leasehold_pager::PAGE;
@@ -48,6 +48,8 @@ pub(crate) type CellKernel = Kernel<MapBacking>;
 pub(crate) struct Classes {
     pub(crate) pollable: Class<Source>,
     pub(crate) listing: Class<Listing>,
+    /// Buckets of `wasi:keyvalue`.
+    pub(crate) bucket: Class<Bucket>,
     /// The resources of `wasi:http`.
     pub(crate) http: Class<Object>,
 }
@@ -170,6 +172,7 @@ impl Local {
         let classes = Classes {
             pollable: groups.register("pollable", slot(size_of::<Source>())),
             listing: groups.register("listing", slot(size_of::<Listing>())),
+            bucket: groups.register("bucket", slot(size_of::<Bucket>())),
             http: groups.register("http", slot(size_of::<Object>())),
         };
         let meter =

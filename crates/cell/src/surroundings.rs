@@ -3,7 +3,9 @@
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS};
 use crate::wasi::stdio::{Input, Output};
 use leasehold_kernel::Errno;
+use leasehold_keyvalue::Store;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Most arguments of an execution, and most variables: a program copies either in one step.
 const MOST_STRINGS: usize = STRING_COUNT.size();
@@ -26,6 +28,10 @@ pub struct Surroundings {
     pub args: Vec<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
+    /// What `wasi:config` says, by key; at most as many and as long as variables. Executions share it.
+    pub config: Arc<[(String, String)]>,
+    /// The store that `wasi:keyvalue` opens. A tenant with one has threads for it, as with a directory.
+    pub keyvalue: Option<Arc<Store>>,
     /// Directories.
     pub dirs: Vec<Directory>,
     /// Data sets that it can map, by name; only for tenants that page.
@@ -48,11 +54,14 @@ impl Surroundings {
         let env = self.env.iter();
         let env = env.map(|(name, value)| name.len() + value.len() + 2);
         let dirs = self.dirs.iter().map(|directory| directory.guest.len() + 1);
+        let config = self.config.iter();
+        let config = config.map(|(key, value)| key.len() + value.len() + 1);
         let fits = |count, bytes: usize| count <= MOST_STRINGS && bytes <= STRINGS.size();
         let is_path = |cwd: &String| cwd.len() <= PATH.size();
         match self.cwd.as_ref().is_none_or(is_path)
             && fits(self.args.len(), args.sum())
             && fits(self.env.len(), env.sum())
+            && fits(self.config.len(), config.sum())
             && fits(self.dirs.len(), dirs.sum())
         {
             true => Ok(()),

@@ -16,6 +16,7 @@ use crate::exit::Failure;
 use crate::output::{say, tell};
 use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
+use crate::stores::Stores;
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::memory::{HeldMemory, SharedUse, Swap};
@@ -158,7 +159,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         let read = std::io::stdin().read_to_end(&mut input);
         read.context("standard input")?;
     }
-    let mut surroundings = surroundings(&spec);
+    let mut surroundings = surroundings(&spec, &Stores::default());
     surroundings.stdin = Input::Bytes(input.into());
     surroundings.stdout = Output::Discard;
     surroundings.stderr = Output::Discard;
@@ -269,7 +270,9 @@ fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         args: args.to_vec(),
         env: arguments.env.clone(),
         dirs: arguments.dirs.clone(),
+        config: Vec::new(),
         data: Vec::new(),
+        keyvalue: None,
         swap: None,
         http: None,
         restart: leasehold_lease::Restart::Never,

@@ -135,6 +135,8 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .tenants
         .iter()
         .filter_map(|tenant| tenant.swap.clone());
+    let stores = needs.tenants.iter();
+    let stores = stores.filter_map(|tenant| Some(tenant.keyvalue.as_ref()?.file.clone()));
     let cache = user_files::cache().map(entry("the cache of compiled programs"));
     let state = user_files::state().map(entry("the state directory"));
     let profile = needs.profile.map(Path::to_owned).map(entry("the profile"));
@@ -144,6 +146,7 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .chain(state)
         .chain(profile)
         .chain(swaps.map(entry("the swap file")))
+        .chain(stores.map(entry("the store of a tenant")))
         .chain([processes])
         .collect()
 }

@@ -29,6 +29,7 @@ mod report;
 mod run;
 mod serve;
 mod simulate;
+mod stores;
 mod study;
 mod up;
 

@@ -12,6 +12,7 @@ use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
 use crate::report;
+use crate::stores::Stores;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
@@ -168,6 +169,11 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             return Err(Failure::Missing(message));
         }
     }
+    let origin = match (&arguments.lease, &*arguments.dirs) {
+        (Some(file), []) => Origin::File(file),
+        _ => Origin::Flags,
+    };
+    let stores = Stores::open(std::slice::from_ref(&tenant), origin)?;
     let (profile, path) = profile_or_calibrate(profile)?;
     if arguments.budget.is_none() && arguments.lease.is_none() {
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
@@ -186,10 +192,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         arguments.confinement,
         &Needs {
             tenants: std::slice::from_ref(&tenant),
-            origin: match (&arguments.lease, &*arguments.dirs) {
-                (Some(file), []) => Origin::File(file),
-                _ => Origin::Flags,
-            },
+            origin,
             holds_memory: config.memory.is_some(),
             profile: path.as_deref(),
         },
@@ -210,7 +213,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             lease: tenant.lease,
             surroundings: Surroundings {
                 cwd: arguments.cwd,
-                ..surroundings(&tenant)
+                ..surroundings(&tenant, &stores)
             },
         })
         .map_err(failure)?;
@@ -337,7 +340,9 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 args: Vec::new(),
                 env: Vec::new(),
                 dirs: Vec::new(),
+                config: Vec::new(),
                 data: Vec::new(),
+                keyvalue: None,
                 swap: None,
                 http: None,
                 restart: leasehold_lease::Restart::Never,
@@ -431,7 +436,8 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
     })
 }
 
-pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
+/// What a tenant has around it, with the streams of this process.
+pub(crate) fn surroundings(tenant: &TenantSpec, stores: &Stores) -> Surroundings {
     let program = tenant
         .component
         .file_name()
@@ -445,6 +451,8 @@ pub(crate) fn surroundings(tenant: &TenantSpec) -> Surroundings {
             .iter()
             .map(|var| (var.name.clone(), var.value.clone()))
             .collect(),
+        config: tenant.config.iter().cloned().collect(),
+        keyvalue: stores.of(tenant),
         dirs: tenant
             .dirs
             .iter()

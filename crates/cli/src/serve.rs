@@ -4,6 +4,7 @@ mod restarts;
 mod tables;
 
 use crate::access_log::{AccessLog, Form};
+use crate::confinement::Origin;
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
@@ -12,6 +13,7 @@ use crate::leases;
 use crate::opened::{CellOptions, Opened};
 use crate::output::{say, tell};
 use crate::run::{failure, load, load_handler};
+use crate::stores::Stores;
 use crate::up::memory::Areas;
 use crate::up::screen::Screen;
 use crate::up::{OnHost, Outputs, Running, named, report};
@@ -78,6 +80,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let file = leases::load(&arguments.leases)?;
     check(&arguments.leases, &file)?;
     let of_file = |error| unusable(&arguments.leases, &error);
+    let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
     let site = |tenant: &TenantSpec| {
         let http = tenant.http.clone();
@@ -102,7 +105,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     log.begin();
     let front = &opened.beside;
     let screen = Screen::new(false);
-    let outputs = Outputs::of(&screen, arguments.json);
+    let outputs = Outputs::of(&screen, arguments.json, stores);
     let mut tenants = start(&opened, &file, &sites, &outputs)?;
     let interrupt = Interrupt::listen()?;
     let began = Instant::now();

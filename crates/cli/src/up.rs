@@ -5,6 +5,7 @@ pub(crate) mod report;
 pub(crate) mod screen;
 pub(crate) mod table;
 
+use crate::confinement::Origin;
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
@@ -14,6 +15,7 @@ use crate::opened::{Admitted, CellOptions, Opened};
 use crate::output;
 use crate::output::{say, tell};
 use crate::run::{failure, load, surroundings};
+use crate::stores::Stores;
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::{
     Cell, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest, Surroundings,
@@ -112,6 +114,7 @@ pub(crate) fn main(
             tenant.name
         )));
     }
+    let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let opened = arguments
         .cell
         .open(&arguments.leases, &file, profile, |_| Ok(()))?;
@@ -124,7 +127,7 @@ pub(crate) fn main(
     } = opened;
 
     let screen = Screen::new(!(arguments.quiet || arguments.json));
-    let outputs = Outputs::of(&screen, arguments.json);
+    let outputs = Outputs::of(&screen, arguments.json, stores);
     let mut tenants = start(&cell, &file, &admitted, &outputs)?;
     // From here on there is something to report. Before, nothing of a guest has run: an interruption
     // ends the process, also in the middle of loading a program.
@@ -191,16 +194,17 @@ pub(crate) fn main(
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// Where the tenants' own output goes.
+/// Where the tenants' own output goes, and their stores.
 pub(crate) struct Outputs {
     stdout: Output,
     stderr: Output,
+    stores: Stores,
 }
 
 impl Outputs {
     /// Above the table, if it would be written to that terminal; discarded if it would mix with the
     /// report.
-    pub(crate) fn of(screen: &Screen, mute: bool) -> Self {
+    pub(crate) fn of(screen: &Screen, mute: bool, stores: Stores) -> Self {
         let to = |stream, name, otherwise| {
             let above = screen.above(stream);
             above.map_or(otherwise, |above| Output::To(Destination::new(name, above)))
@@ -211,6 +215,7 @@ impl Outputs {
                 false => to(Stream::Output, "leasehold-out", Output::Stdout),
             },
             stderr: to(Stream::Error, "leasehold-err", Output::Stderr),
+            stores,
         }
     }
 
@@ -220,7 +225,7 @@ impl Outputs {
             stdin: Input::Empty,
             stdout: self.stdout.clone(),
             stderr: self.stderr.clone(),
-            ..surroundings(spec)
+            ..surroundings(spec, &self.stores)
         }
     }
 

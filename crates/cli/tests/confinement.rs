@@ -426,3 +426,61 @@ fn without_a_home_no_file_in_a_place_that_all_can_guess_is_read() {
     assert_eq!(output.status.code(), Some(78), "{error}");
     assert!(error.contains("neither XDG_STATE_HOME nor HOME"), "{error}");
 }
+
+#[test]
+fn a_store_is_opened_before_the_process_is_confined_and_lies_in_no_directory_of_a_tenant() {
+    let home = Home::new();
+    let lease = |name: &str, more: &str| {
+        let text = format!(
+            "[tenant.a]\ncomponent = \"{}\"\nargs = [\"transcript\"]\nreclaim = {{ budget = \"50ms\" }}\n\
+             config = {{ shop = \"open\" }}\n{more}\n",
+            guest("interfaces-p2.wasm")
+        );
+        fs::write(home.path(name), text).expect("written");
+        home.text(name)
+    };
+    let store = "keyvalue = { file = \"work/a.redb\", size = \"4MiB\" }";
+    let sound = lease("sound.toml", store);
+    let output = runs_without_a_denial(&home, &["run", "--lease", &sound]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("config \"shop\": Ok(Some(\"open\"))"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("keys: [\"\", \"n\", \"text\", \"ä/\\0\\n\"]\nover\n"),
+        "{text}"
+    );
+    // It is there the next time.
+    let output = home.run(&["run", "--lease", &sound]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("keys: [\"\", \"n\", \"text\", \"ä/\\0\\n\"]\nget: Ok(None)"),
+        "{text}"
+    );
+
+    let work = home.text("work");
+    let inside = lease(
+        "inside.toml",
+        &format!("{store}\ndirs = [{{ host = \"{work}\", guest = \"/work\", write = true }}]"),
+    );
+    fs::write(home.path("no-store"), "something else").expect("written");
+    let other = lease(
+        "other.toml",
+        "keyvalue = { file = \"no-store\", size = \"4MiB\" }",
+    );
+    let missing = lease(
+        "missing.toml",
+        "keyvalue = { file = \"no/store\", size = \"4MiB\" }",
+    );
+    for (file, code, words) in [
+        (inside, 78, "contains the store of a tenant"),
+        (other, 78, "found no store"),
+        (missing, 66, "tenant.a.keyvalue.file"),
+    ] {
+        let output = home.run(&["run", "--lease", &file]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{file}: {error}");
+        assert!(error.contains(words), "{file}: {error}");
+    }
+}

@@ -14,6 +14,7 @@ use crate::disk::Disk;
 use crate::error::{LeaseError, excerpt};
 use crate::files::Files;
 use crate::http::{self, HttpTable};
+use crate::keyvalue::KeyValue;
 use crate::lease::{Lease, Reclaim};
 use crate::listener::Listener;
 use crate::memory::{Memory, MemoryKind, MemoryValues, Paging, SharedPages};
@@ -29,8 +30,7 @@ use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, listener, cell, simulate";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str =
-    "component, args, env, dirs, data, reclaim, memory, cpu, files, disk, http, restart";
+const TENANT_KEYS: &str = "component, args, env, config, dirs, data, keyvalue, reclaim, memory, cpu, files, disk, http, restart";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
@@ -45,6 +45,8 @@ const STRINGS: &str = "an array of strings without NUL";
 const STRING: &str = "a string without NUL";
 const ARGUMENTS: &str = "with the program's name at most 256 strings, of 64 KiB together";
 const ENVIRONMENT: &str = "at most 256 strings, of 64 KiB together";
+const CONFIG: &str = "at most 256 values, of 64 KiB together with their keys";
+const CONFIG_VALUE: &str = "a string";
 const DIRECTORIES: &str = "an array of tables { host, guest, write }";
 const DATA_SETS: &str = "an array of tables { name, file }";
 const DATA_NAME: &str = "a name that no other data set has: 1 to 63 bytes, without NUL";
@@ -132,7 +134,7 @@ impl LeaseFile {
         let mut simulated = Vec::new();
         let mut listeners = Vec::new();
         let mut http = Vec::new();
-        let mut swap: Option<PathBuf> = None;
+        let mut files = CellFiles::default();
         for entry in root.entries()? {
             match entry.name() {
                 "simulate" => simulated = entry.entries()?,
@@ -154,7 +156,7 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, TENANT_COUNT));
                     }
                     for tenant in entries {
-                        let (tenant, table) = parse_tenant(&tenant, base, &mut swap)?;
+                        let (tenant, table) = parse_tenant(&tenant, base, &mut files)?;
                         http.push((tenant.name.clone(), table));
                         tenants.push(tenant);
                     }
@@ -241,12 +243,20 @@ fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
     Ok(cell)
 }
 
-/// `swap` is the swap file of the tenants before this one, if one of them pages. The tenant is
-/// given its `http` table when all listeners are known.
+/// The files that the tenants before one have.
+#[derive(Default)]
+struct CellFiles {
+    /// The swap file, if one of them pages.
+    swap: Option<PathBuf>,
+    /// Their stores.
+    stores: HashSet<PathBuf>,
+}
+
+/// The tenant is given its `http` table when all listeners are known.
 fn parse_tenant<'a>(
     node: &Node<'a>,
     base: &Path,
-    swap: &mut Option<PathBuf>,
+    taken: &mut CellFiles,
 ) -> Result<(TenantSpec, Option<HttpTable<'a>>), LeaseError> {
     let name = node.name();
     if !TenantSpec::is_name(name) {
@@ -256,7 +266,9 @@ fn parse_tenant<'a>(
     let mut args = (Vec::new(), None);
     let mut env = Vec::new();
     let mut dirs = Vec::new();
+    let mut config = Vec::new();
     let mut data = (Vec::new(), None);
+    let mut keyvalue = None;
     let mut reclaim = None;
     let mut memory = (Memory::default(), None);
     let mut cpu = None;
@@ -269,10 +281,12 @@ fn parse_tenant<'a>(
             "component" => component = Some(base.join(entry.string(PATH, is_path)?)),
             "args" => args = (parse_args(&entry)?, Some(entry)),
             "env" => env = parse_env(&entry)?,
+            "config" => config = parse_config(&entry)?,
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "data" => data = (parse_data(&entry, base)?, Some(entry)),
+            "keyvalue" => keyvalue = Some(KeyValue::parse(&entry, base, &mut taken.stores)?),
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
-            "memory" => memory = parse_memory(&entry, base, swap)?,
+            "memory" => memory = parse_memory(&entry, base, &mut taken.swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
             "files" => files = parse_files(&entry)?,
             "disk" => disk = parse_disk(&entry)?,
@@ -295,8 +309,10 @@ fn parse_tenant<'a>(
         component,
         args: args.0,
         env,
+        config,
         dirs,
         data: data.0,
+        keyvalue,
         swap: memory.1,
         lease: Lease {
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,
@@ -336,6 +352,18 @@ fn parse_env(node: &Node<'_>) -> Result<Vec<EnvVar>, LeaseError> {
     let lengths = env.iter().map(|it| it.name.len() + 1 + it.value.len());
     check_strings(node, lengths, ENVIRONMENT)?;
     Ok(env)
+}
+
+fn parse_config(node: &Node<'_>) -> Result<Vec<(String, String)>, LeaseError> {
+    let entry = |node: &Node<'_>| {
+        let value = node.string(CONFIG_VALUE, |_| true)?.to_owned();
+        Ok((node.name().to_owned(), value))
+    };
+    let entries = node.entries()?;
+    let config: Vec<(String, String)> = entries.iter().map(entry).collect::<Result<_, _>>()?;
+    let lengths = config.iter().map(|(key, value)| key.len() + value.len());
+    check_strings(node, lengths, CONFIG)?;
+    Ok(config)
 }
 
 /// Checks how many strings there are, and how long they are together with a NUL behind each.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::flag_error::FlagError;
 use crate::http::Http;
+use crate::keyvalue::KeyValue;
 use crate::lease::Lease;
 use crate::restart::Restart;
 
@@ -28,11 +29,16 @@ pub struct TenantSpec {
     pub args: Vec<String>,
     /// The environment, in the order of the file; names are unique.
     pub env: Vec<EnvVar>,
+    /// What it is told when it asks for its configuration (`wasi:config`), in the order of the file;
+    /// keys are unique.
+    pub config: Vec<(String, String)>,
     /// The directories that the program can open; guest paths are unique.
     pub dirs: Vec<Directory>,
     /// The data sets that the program can map; names are unique. There are none unless the lease
     /// lets the tenant page.
     pub data: Vec<DataSet>,
+    /// The store that it finds in `wasi:keyvalue`, if it has one.
+    pub keyvalue: Option<KeyValue>,
     /// The file that its pages are written to, if they are: there for every tenant whose lease
     /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
     /// been resolved like that of the program.

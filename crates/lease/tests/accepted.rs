@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Cpu, Directory, Disk, EnvVar, Files, Lease, LeaseFile, LeaseFlags, Memory,
+    ByteSize, Cpu, Directory, Disk, EnvVar, Files, KeyValue, Lease, LeaseFile, LeaseFlags, Memory,
     MemoryKind, Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
 };
 
@@ -26,6 +26,8 @@ fn every_key_reaches_the_tenant() {
 component = "wasm/thumbnailer.wasm"
 args = ["-v", ""]
 env = { ZONE = "b", A = "c=d" }
+config = { shop = "open", "a.b" = "" }
+keyvalue = { file = "cart.redb", size = "64MiB" }
 dirs = [
     { host = "./data", guest = "/data", write = true },
     { host = "/srv", guest = "/srv" },
@@ -51,11 +53,19 @@ disk = { bytes = "8MiB", files = 30 }
         component: "/etc/leases/wasm/thumbnailer.wasm".into(),
         args: vec!["-v".into(), String::new()],
         env: vec![var("ZONE", "b"), var("A", "c=d")],
+        config: vec![
+            ("shop".into(), "open".into()),
+            ("a.b".into(), String::new()),
+        ],
         dirs: vec![
             dir("/etc/leases/./data", "/data", true),
             dir("/srv", "/srv", false),
         ],
         data: Vec::new(),
+        keyvalue: Some(KeyValue {
+            file: "/etc/leases/cart.redb".into(),
+            size: size(64 << 20),
+        }),
         swap: None,
         http: None,
         restart: leasehold_lease::Restart::Never,

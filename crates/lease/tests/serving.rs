@@ -213,3 +213,32 @@ fn two_tenants_with_one_route_on_one_listener_are_both_named() {
     });
     assert_eq!(parse(&format!("{MAIN}{more}{a}{b}")).tenants.len(), 2);
 }
+
+#[test]
+fn stores_and_configurations_that_make_no_sense_are_refused() {
+    let with = |line: &str| message(&tenant("a", line));
+    for (line, expected) in [
+        (
+            "keyvalue = { file = \"a\" }",
+            "keyvalue.size: found nothing; allowed: a size from 4MiB to 64GiB",
+        ),
+        (
+            "keyvalue = { file = \"a\", size = \"1MiB\" }",
+            "keyvalue.size: found \"1MiB\"; allowed: a size from 4MiB to 64GiB, such as \"64MiB\"",
+        ),
+        (
+            "config = { a = 1 }",
+            "config.a: found the number 1; allowed: a string",
+        ),
+    ] {
+        let found = with(line);
+        assert!(found.contains(&format!("tenant.a.{expected}")), "{found}");
+    }
+    let store = "keyvalue = { file = \"a.redb\", size = \"4MiB\" }";
+    let twice = format!("{}{}", tenant("a", store), tenant("b", store));
+    let found = message(&twice);
+    assert!(
+        found.contains("tenant.b.keyvalue.file: found \"a.redb\""),
+        "{found}"
+    );
+}

@@ -36,14 +36,21 @@ const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Module of the kernel's functions for core modules.
 const KERNEL_MODULE: &str = "leasehold_kernel";
 
+/// The version of an interface that states none.
+const UNVERSIONED: &str = "none";
+
 /// Packages whose interfaces a component may import, each with the version prefix that is
 /// compatible with ours.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("wasi:cli/", "0.2."),
     ("wasi:clocks/", "0.2."),
+    ("wasi:config/", "0.2.0-rc.1"),
     ("wasi:filesystem/", "0.2."),
     ("wasi:http/", "0.2."),
     ("wasi:io/", "0.2."),
+    ("wasi:keyvalue/", "0.2.0-draft"),
+    ("wasi:logging/", "0.1.0-draft"),
+    ("wasi:logging/", UNVERSIONED),
     ("wasi:random/", "0.2."),
     ("wasi:sockets/", "0.2."),
     ("leasehold:kernel/", "0.1."),
@@ -325,10 +332,8 @@ fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError
     let offered = |name: &str| {
         if component {
             PACKAGES.iter().any(|&(package, version)| {
-                name.starts_with(package)
-                    && name
-                        .split_once('@')
-                        .is_some_and(|(_, v)| v.starts_with(version))
+                let (interface, stated) = name.split_once('@').unwrap_or((name, UNVERSIONED));
+                interface.starts_with(package) && stated.starts_with(version)
             })
         } else {
             name.split_once("::")

@@ -41,9 +41,12 @@ mod tests {
         if matches!(interface, PREVIEW1 | KERNEL) {
             return linkers.module.func_wrap(interface, name, || {}).is_err();
         }
-        let version = match interface.starts_with("wasi:") {
-            true => "0.2.12",
-            false => "0.1.0",
+        let version = match interface.split_once('/').map_or("", |(package, _)| package) {
+            "wasi:config" => "0.2.0-rc.1",
+            "wasi:keyvalue" => "0.2.0-draft",
+            "wasi:logging" => "0.1.0-draft",
+            "leasehold:kernel" => "0.1.0",
+            _ => "0.2.12",
         };
         let interface = format!("{interface}@{version}");
         let mut instance = linkers.component.instance(&interface).expect("an instance");

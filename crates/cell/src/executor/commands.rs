@@ -131,7 +131,7 @@ impl Executor {
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
         let mut thread = None;
-        if files.is_some() {
+        if files.is_some() || request.surroundings.keyvalue.is_some() {
             let one = local::with(|local| local.io.pool.promise());
             thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
         }
@@ -229,6 +229,7 @@ impl Executor {
                 call_bytes,
                 handles,
             },
+            log_rate: Arc::default(),
         });
         let execution = local::with(|local| {
             let execution = local.next_execution;

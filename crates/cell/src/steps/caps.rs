@@ -98,6 +98,35 @@ pub const ENTRIES: Cap = Cap::new("streams", 1024, Beyond::Error);
 /// Bytes that fields of HTTP count as: names, values, and 32 for each entry, as in RFC 9113.
 pub const FIELDS: Cap = Cap::new("bytes of fields", 16 * KIB, Beyond::Trap);
 
+/// Bytes of a line in which a message of `wasi:logging` is written.
+pub const LOG_LINE: Cap = Cap::new("bytes of a line", 4 * KIB, Beyond::Part);
+
+/// Bytes of a key of a store.
+pub const KEY: Cap = Cap::new(
+    "bytes of a key",
+    leasehold_keyvalue::KEY_BYTES as u64,
+    Beyond::Error,
+);
+
+/// Bytes of a value of a store.
+pub const VALUE: Cap = Cap::new(
+    "bytes of a value",
+    leasehold_keyvalue::VALUE_BYTES as u64,
+    Beyond::Error,
+);
+
+/// Keys that one call names.
+pub const KEYS: Cap = Cap::new("keys", 1024, Beyond::Error);
+
+/// Bytes of the keys and values that one call gets.
+pub const ANSWER: Cap = Cap::new("bytes of keys and values", 64 * KIB, Beyond::Error);
+
+/// Keys of a page of them.
+pub const KEY_PAGE: Cap = Cap::new("keys of a page", 256, Beyond::Part);
+
+/// Bytes of such a page.
+pub const KEY_PAGE_BYTES: Cap = Cap::new("bytes of a page", 16 * KIB, Beyond::Part);
+
 /// Executions of a tenant that answer requests at a time.
 pub const WORKERS: Cap = Cap::new("executions", 64, Beyond::Refused);
 

@@ -1,12 +1,13 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ALL_HANDLES, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS, COPIED_REGION,
-    Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS, LENDS, LINK,
-    MESSAGE, MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST,
-    RANDOM_LIST, RANDOM_STEP, REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
-    SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
-    TRAP_MESSAGE, VALUES, WIDE_STRING, WINDOW, WORKERS,
+    ALL_HANDLES, ANSWER, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS,
+    COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS,
+    KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LINK, LOG_LINE, MESSAGE, MESSAGE_CAPABILITIES,
+    NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
+    REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK,
+    TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, VALUE, VALUES,
+    WIDE_STRING, WINDOW, WORKERS,
 };
 use crate::meter::Held;
 
@@ -215,6 +216,7 @@ const WALL: &str = "wasi:clocks/wall-clock";
 const FILES: &str = "wasi:filesystem/types";
 const HTTP: &str = "wasi:http/types";
 const HTTP_OUT: &str = "wasi:http/outgoing-handler";
+const STORE: &str = "wasi:keyvalue/store";
 const SOCKETS: &str = "wasi:sockets/";
 const TCP: &str = "wasi:sockets/tcp";
 const UDP: &str = "wasi:sockets/udp";
@@ -239,7 +241,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 339] = [
+static ROWS: [Row; 353] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -651,6 +653,63 @@ static ROWS: [Row; 339] = [
         .unmeasured(),
     row(HTTP, "[resource-drop]outgoing-body").unmeasured(),
     row(HTTP, "http-error-code").unmeasured(),
+    // What a lease gives beside these.
+    row("wasi:config/store", "get")
+        .caps(&[STRINGS, STRING_COUNT])
+        .unmeasured(),
+    row("wasi:config/store", "get-all")
+        .caps(&[STRINGS, STRING_COUNT])
+        .unmeasured(),
+    row("wasi:logging/logging", "log")
+        .caps(&[CALL, LOG_LINE])
+        .unmeasured(),
+    row(STORE, "open").holds("a slot of the arena").unmeasured(),
+    row(STORE, "[method]bucket.get")
+        .caps(&[KEY, VALUE])
+        .holds("pages of the store, and the value")
+        .io()
+        .unmeasured(),
+    row(STORE, "[method]bucket.set")
+        .caps(&[KEY, VALUE])
+        .holds("pages of the store, and the value")
+        .io()
+        .unmeasured(),
+    row(STORE, "[method]bucket.delete")
+        .caps(&[KEY])
+        .holds("pages of the store")
+        .io()
+        .unmeasured(),
+    row(STORE, "[method]bucket.exists")
+        .caps(&[KEY])
+        .holds("pages of the store, and the value")
+        .io()
+        .unmeasured(),
+    row(STORE, "[method]bucket.list-keys")
+        .caps(&[KEY_PAGE, KEY_PAGE_BYTES])
+        .holds("pages of the store, and a page of keys")
+        .io()
+        .unmeasured(),
+    row(STORE, "[resource-drop]bucket").unmeasured(),
+    row("wasi:keyvalue/atomics", "increment")
+        .caps(&[KEY])
+        .holds("pages of the store, and the value")
+        .io()
+        .unmeasured(),
+    row("wasi:keyvalue/batch", "get-many")
+        .caps(&[KEY, KEYS, ANSWER])
+        .holds("pages of the store, and the values")
+        .io()
+        .unmeasured(),
+    row("wasi:keyvalue/batch", "set-many")
+        .caps(&[KEY, VALUE, KEYS])
+        .holds("pages of the store, and the values")
+        .io()
+        .unmeasured(),
+    row("wasi:keyvalue/batch", "delete-many")
+        .caps(&[KEY, KEYS])
+        .holds("pages of the store")
+        .io()
+        .unmeasured(),
     // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
     row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),

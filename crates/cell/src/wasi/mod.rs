@@ -1,6 +1,6 @@
 //! WASI preview 2 for components. (Preview 1 is [`crate::host::preview1`].)
 //!
-//! The interfaces come from `wasmtime-wasi`. Five things are the cell's own, because a guest can
+//! Most interfaces come from `wasmtime-wasi`. Six things are the cell's own, because a guest can
 //! multiply them and freeing them one by one would take time that was charged to no tenant:
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
@@ -8,15 +8,22 @@
 //! - **files** ([`filesystem`]): descriptors are entries of the execution's own table;
 //! - **directory listings** ([`filesystem::directory`]): a window of a few kilobytes on the
 //!   directory, in the tenant's arena;
-//! - **HTTP** ([`http`]): requests, responses and their fields, in the arena.
+//! - **HTTP** ([`http`]): requests, responses and their fields, in the arena;
+//! - **stores** ([`keyvalue`]): a bucket is an object of the arena, and its operations are jobs.
 //!
 //! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is
 //! charged before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
 
+mod bindings;
 pub(crate) mod capture;
 pub(crate) mod clocks;
+mod config;
 pub(crate) mod filesystem;
 pub(crate) mod http;
+pub(crate) mod imports;
+mod keyvalue;
+pub(crate) mod log;
+mod logging;
 pub(crate) mod objects;
 pub(crate) mod poll;
 mod random;
@@ -57,6 +64,13 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
 
     filesystem::link(l)?;
     http::link(l)?;
+
+    bindings::config::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    bindings::logging::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    bindings::unversioned_logging::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    bindings::keyvalue::store::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    bindings::keyvalue::atomics::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
+    bindings::keyvalue::batch::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
 
     random_wit::random::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     random_wit::insecure::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;

@@ -37,3 +37,15 @@ pub(crate) struct Listing {
     /// The directory's number in the guest's table, which no other descriptor has.
     pub(super) directory: u32,
 }
+
+/// A bucket of `wasi:keyvalue`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bucket {
+    /// Which of the tenant's stores it is: there is one.
+    _store: u32,
+}
+
+impl Bucket {
+    /// The store that a tenant has.
+    pub(crate) const ONLY: Self = Self { _store: 0 };
+}

@@ -192,6 +192,17 @@ impl Sink {
         }
     }
 
+    /// Writes all of `bytes`, or nothing if there is no room for them now; whether it did.
+    pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Discard => true,
+            Self::Piped(piped) => piped.pipe.write_whole(bytes),
+            Self::Capture(capture) => {
+                capture.room() >= bytes.len() && capture.put(bytes) == bytes.len()
+            }
+        }
+    }
+
     /// Ready when something fits, or nothing ever will.
     pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         match self {

@@ -1,0 +1,46 @@
+//! The stores of a command's tenants, which are opened before the process is confined.
+
+use crate::confinement::Origin;
+use crate::exit::Failure;
+use leasehold_cell::keyvalue::{OpenError, Store};
+use leasehold_lease::TenantSpec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The stores of tenants, by the tenants' names.
+#[derive(Debug, Default)]
+pub(crate) struct Stores(HashMap<String, Arc<Store>>);
+
+impl Stores {
+    /// Opens the store of each tenant that has one.
+    ///
+    /// # Errors
+    /// When a file is no store, cannot be used, or another process uses it.
+    pub(crate) fn open(tenants: &[TenantSpec], origin: Origin<'_>) -> Result<Self, Failure> {
+        let mut stores = HashMap::new();
+        for tenant in tenants {
+            let Some(stated) = &tenant.keyvalue else {
+                continue;
+            };
+            let store = Store::open(&stated.file, stated.size.get()).map_err(|error| {
+                let key = format!("tenant.{}.keyvalue.file", tenant.name);
+                let message = match origin {
+                    Origin::File(file) => format!("{}: {key}: {error}", file.display()),
+                    Origin::Flags => format!("{key}: {error}"),
+                };
+                match error {
+                    OpenError::File { .. } => Failure::Missing(message),
+                    OpenError::Taken { .. } => Failure::Host(anyhow::anyhow!(message)),
+                    _ => Failure::Configuration(message),
+                }
+            })?;
+            stores.insert(tenant.name.clone(), Arc::new(store));
+        }
+        Ok(Self(stores))
+    }
+
+    /// The store of a tenant.
+    pub(crate) fn of(&self, tenant: &TenantSpec) -> Option<Arc<Store>> {
+        self.0.get(&tenant.name).cloned()
+    }
+}
