@@ -9,6 +9,7 @@ use crate::calls::{self, Answering, Current};
 use crate::engine_parts::EngineParts;
 use crate::exit::Exit;
 use crate::guest::Guest;
+use crate::host::fs::account::Account;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::state::{Environment, State};
 use crate::host::way::make_way;
@@ -29,6 +30,7 @@ use crate::wasi::imports::Imports;
 use crate::wasi::log::LogRate;
 use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
+use leasehold_crossing::OutputTime;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_pager::PAGE;
 use leasehold_preempt::{self as preempt, GuestContext, Preemption};
@@ -126,6 +128,11 @@ fn root_of(tenant: TenantId) -> Result<GroupId, Errno> {
     })
 }
 
+/// The account of a top-level tenant.
+fn account_of(root: GroupId) -> Result<Arc<Account>, Errno> {
+    local::with(|local| local.files.get(&root).cloned()).ok_or(Errno::Gone)
+}
+
 impl ExecutionTemplate {
     /// Returns a copy with other arguments; the program's name stays.
     pub(crate) fn with_arguments(&self, args: Vec<String>) -> Self {
@@ -144,7 +151,7 @@ impl ExecutionTemplate {
     /// among the execution's holdings ([`local::Local::release_all`]).
     pub(crate) fn build(&self, tenant: TenantId, execution: u64) -> Result<Running, BuildError> {
         self.charge(tenant, execution)?;
-        let mut env_builder = self.surround();
+        let mut env_builder = self.surround(tenant)?;
         while env_builder.open_next()? {}
         self.assemble(tenant, execution, env_builder.finish())
     }
@@ -161,7 +168,7 @@ impl ExecutionTemplate {
         worker: &Arc<Worker>,
     ) -> Result<Running, BuildError> {
         self.charge(tenant, execution)?;
-        let mut env_builder = self.surround();
+        let mut env_builder = self.surround(tenant)?;
         while env_builder.open_next()? {}
         let worker = Some((worker.clone(), arena));
         self.assemble_as(tenant, execution, env_builder.finish(), worker)
@@ -233,8 +240,17 @@ impl ExecutionTemplate {
     }
 
     /// The surroundings of an execution, without its directories. Copies arguments and variables.
-    pub(crate) fn surround(&self) -> EnvBuilder {
-        EnvBuilder::of(&self.surroundings, self.program.code())
+    ///
+    /// # Errors
+    /// When the tenant has gone.
+    pub(crate) fn surround(&self, tenant: TenantId) -> Result<EnvBuilder, Errno> {
+        let account = account_of(root_of(tenant)?)?;
+        let code = self.program.code();
+        Ok(EnvBuilder::of(
+            &self.surroundings,
+            code,
+            account.output_time(),
+        ))
     }
 
     /// Makes the store of an execution that was [charged](Self::charge) for.
@@ -265,8 +281,7 @@ impl ExecutionTemplate {
         let inventory = *self.program.inventory();
         let call_bytes = self.limits.call_bytes;
         let root = root_of(tenant)?;
-        let account = local::with(|local| local.files.get(&root).cloned());
-        let account = account.ok_or(Errno::Gone)?;
+        let account = account_of(root)?;
         let imports = match self.program.code() {
             Code::Module(_) => Imports::none(),
             Code::Component(_) => {
@@ -392,7 +407,7 @@ pub(crate) struct Surrounded {
 }
 
 impl EnvBuilder {
-    fn of(surroundings: &Surroundings, code: &Code) -> Self {
+    fn of(surroundings: &Surroundings, code: &Code, output: &OutputTime) -> Self {
         let mut wasi = WasiCtxBuilder::new();
         let mut environment = Environment::default();
         let is_module = matches!(code, Code::Module(_));
@@ -415,8 +430,8 @@ impl EnvBuilder {
                 wasi.initial_cwd(cwd);
             }
             surroundings.stdin.give(&mut wasi);
-            surroundings.stdout.give_stdout(&mut wasi);
-            surroundings.stderr.give_stderr(&mut wasi);
+            surroundings.stdout.give_stdout(&mut wasi, output);
+            surroundings.stderr.give_stderr(&mut wasi, output);
         }
         let dirs = surroundings.dirs.iter().rev().cloned().collect();
         let unopened = surroundings.data.iter().rev().cloned().collect();

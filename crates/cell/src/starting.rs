@@ -139,7 +139,7 @@ impl Starting {
             }
             Step::Share(None) => {
                 let _step = begin(step!("cell", "start: surround"));
-                Step::Surround(Box::new(self.template.surround()))
+                Step::Surround(Box::new(self.template.surround(tenant)?))
             }
             Step::Surround(mut env_builder) => {
                 let _step = begin(step!("cell", "start: open a directory"));

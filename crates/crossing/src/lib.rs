@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod inbox;
+mod output_time;
 mod pipe;
 mod queue;
 mod ring;
@@ -43,6 +44,7 @@ mod sync;
 mod waker_slot;
 
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
+pub use output_time::OutputTime;
 pub use pipe::{CAPACITY, Pipe, Progress};
 pub use queue::{Queue, Rejected};
 pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};

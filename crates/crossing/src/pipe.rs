@@ -4,6 +4,7 @@
 //! The writing side never blocks: it takes as many bytes as fit and signals when there is room
 //! again. The reading side is one [`Drain`] thread per destination that writes to the host.
 
+use crate::output_time::{OutputTime, Writers};
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -14,6 +15,8 @@ pub const CAPACITY: usize = 64 * 1024;
 
 struct State {
     bytes: VecDeque<u8>,
+    /// The tenants that have written them.
+    writers: Writers,
     /// Written out by the drain so far, and put in so far: equal when everything is out.
     drained: u64,
     written: u64,
@@ -40,6 +43,7 @@ impl Pipe {
     pub fn new() -> Self {
         let state = State {
             bytes: VecDeque::new(),
+            writers: Writers::default(),
             drained: 0,
             written: 0,
             closed: false,
@@ -58,8 +62,8 @@ impl Pipe {
     }
 
     /// Writes as much of `bytes` as fits and returns how much that was; `None` once the
-    /// destination has failed.
-    pub fn write(&self, bytes: &[u8]) -> Option<usize> {
+    /// destination has failed. The time of writing them out is added to the tenant's.
+    pub fn write(&self, bytes: &[u8], time: &OutputTime) -> Option<usize> {
         let mut state = lock(&self.shared.0);
         if state.failure.is_some() {
             return None;
@@ -67,13 +71,16 @@ impl Pipe {
         let n = bytes.len().min(CAPACITY - state.bytes.len());
         state.bytes.extend(&bytes[..n]);
         state.written += n as u64;
+        if n > 0 {
+            state.writers.wrote(time, n);
+        }
         drop(state);
         self.shared.1.notify_all();
         Some(n)
     }
 
     /// Writes all of `bytes`, or nothing if they do not fit or the destination has failed; whether it
-    /// did. Never blocks.
+    /// did. Never blocks. No tenant pays for writing them out.
     pub fn write_whole(&self, bytes: &[u8]) -> bool {
         let mut state = lock(&self.shared.0);
         if state.failure.is_some() || bytes.len() > CAPACITY - state.bytes.len() {
@@ -143,9 +150,9 @@ impl Pipe {
         }
     }
 
-    /// Takes everything that is in the pipe; blocks while it is empty. `None` when it is closed
-    /// and empty.
-    fn take(&self, into: &mut Vec<u8>) -> Option<()> {
+    /// Takes everything that is in the pipe, and returns the tenants that have written it; blocks while it is
+    /// empty. `None` when it is closed and empty.
+    fn take(&self, into: &mut Vec<u8>) -> Option<Writers> {
         let mut state = lock(&self.shared.0);
         while state.bytes.is_empty() {
             if state.closed {
@@ -161,7 +168,7 @@ impl Pipe {
         into.extend_from_slice(front);
         into.extend_from_slice(back);
         state.bytes.clear();
-        Some(())
+        Some(std::mem::take(&mut state.writers))
     }
 
     fn taken(&self, bytes: u64, failure: Option<ErrorKind>) {
@@ -176,14 +183,20 @@ impl Pipe {
         }
     }
 
-    /// Writes everything that comes through the pipe to `destination`, until it is closed.
+    /// Writes everything that comes through the pipe to `destination`, until it is closed, and divides
+    /// the time that passes on `cpu_ns`, the calling thread's processor time, among the tenants that wrote it.
     /// Blocks the calling thread: give it a thread of its own.
-    pub fn drain(&self, mut destination: impl Write) {
+    pub fn drain(&self, mut destination: impl Write, cpu_ns: impl Fn() -> u64) {
         let mut buffer = Vec::new();
-        while self.take(&mut buffer).is_some() {
+        let mut began_ns = cpu_ns();
+        while let Some(writers) = self.take(&mut buffer) {
             let result = destination
                 .write_all(&buffer)
                 .and_then(|()| destination.flush());
+            // Before a tenant learns that its output is out.
+            let now_ns = cpu_ns();
+            writers.share(buffer.len(), now_ns.saturating_sub(began_ns));
+            began_ns = now_ns;
             self.taken(buffer.len() as u64, result.err().map(|error| error.kind()));
         }
     }
@@ -202,7 +215,7 @@ pub struct Progress {
 
 #[cfg(all(test, loom))]
 mod model {
-    use super::Pipe;
+    use super::{OutputTime, Pipe};
     use loom::thread;
     use std::io::Write;
 
@@ -226,10 +239,10 @@ mod model {
             let out = loom::sync::Arc::new(loom::sync::Mutex::new(Vec::new()));
             let drain = {
                 let (pipe, sink) = (pipe.clone(), Sink(out.clone()));
-                thread::spawn(move || pipe.drain(sink))
+                thread::spawn(move || pipe.drain(sink, || 0))
             };
-            assert_eq!(pipe.write(b"a"), Some(1));
-            assert_eq!(pipe.write(b"b"), Some(1));
+            assert_eq!(pipe.write(b"a", &OutputTime::default()), Some(1));
+            assert_eq!(pipe.write(b"b", &OutputTime::default()), Some(1));
             pipe.close();
             drain.join().expect("drain");
             assert_eq!(*out.lock().expect("out"), b"ab");
@@ -239,7 +252,8 @@ mod model {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{CAPACITY, Pipe};
+    use super::{CAPACITY, OutputTime, Pipe};
+    use std::cell::Cell;
     use std::task::Waker;
 
     struct Broken;
@@ -257,8 +271,9 @@ mod tests {
     #[test]
     fn a_writer_gets_no_more_than_the_capacity_ahead_of_its_destination() {
         let pipe = Pipe::new();
-        assert_eq!(pipe.write(&vec![1; CAPACITY + 5]), Some(CAPACITY));
-        assert_eq!(pipe.write(&[1]), Some(0));
+        let time = OutputTime::default();
+        assert_eq!(pipe.write(&vec![1; CAPACITY + 5], &time), Some(CAPACITY));
+        assert_eq!(pipe.write(&[1], &time), Some(0));
         assert_eq!(pipe.room(), Some(0));
         assert!(!pipe.poll(Waker::noop(), |progress| progress.room > 0));
     }
@@ -275,14 +290,28 @@ mod tests {
     #[test]
     fn a_destination_that_fails_is_an_error_to_the_writer_and_blocks_no_thread() {
         let pipe = Pipe::new();
-        assert_eq!(pipe.write(b"lost"), Some(4));
+        let time = OutputTime::default();
+        assert_eq!(pipe.write(b"lost", &time), Some(4));
         let drain = pipe.clone();
-        let thread = std::thread::spawn(move || drain.drain(Broken));
+        let thread = std::thread::spawn(move || drain.drain(Broken, || 0));
         pipe.flush_blocking();
-        assert_eq!(pipe.write(b"more"), None);
+        assert_eq!(pipe.write(b"more", &time), None);
         assert!(pipe.failure().is_some());
         assert!(pipe.poll(Waker::noop(), |_| false));
         pipe.close();
         thread.join().expect("drain ends");
+    }
+
+    #[test]
+    fn the_time_of_the_writing_thread_is_that_of_the_tenants_whose_output_it_writes() {
+        let pipe = Pipe::new();
+        let [one, other] = [(); 2].map(|()| OutputTime::default());
+        assert_eq!(pipe.write(b"abc", &one), Some(3));
+        assert_eq!(pipe.write(b"d", &other), Some(1));
+        assert!(pipe.write_whole(b"host"));
+        pipe.close();
+        let now = Cell::new(0);
+        pipe.drain(std::io::sink(), || now.replace(now.get() + 800));
+        assert_eq!((one.take(), other.take()), (300, 100));
     }
 }

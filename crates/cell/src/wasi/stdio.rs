@@ -4,8 +4,9 @@
 //! only the tenant that writes.
 
 use super::capture::Capture;
+use crate::clock::thread_cpu_ns;
 use bytes::Bytes;
-use leasehold_crossing::{CAPACITY, Pipe};
+use leasehold_crossing::{CAPACITY, OutputTime, Pipe};
 use std::io::{ErrorKind, Write};
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -59,7 +60,14 @@ impl std::fmt::Debug for Destination {
 impl Destination {
     /// Creates a destination that passes all output to `writer`, on its own thread called `name`.
     pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
-        Self(drained_pipe(name, |pipe| pipe.drain(writer)))
+        Self(drained_pipe(name, |pipe| pipe.drain(writer, thread_cpu_ns)))
+    }
+
+    fn stream(&self) -> Stream {
+        Stream {
+            pipe: self.0.clone(),
+            terminal: false,
+        }
     }
 
     /// Waits until everything that was written so far is out.
@@ -110,8 +118,15 @@ pub fn stdout_failure() -> Option<ErrorKind> {
     STDOUT.get().and_then(|stdout| stdout.pipe.failure())
 }
 
-static STDOUT: OnceLock<Piped> = OnceLock::new();
-static STDERR: OnceLock<Piped> = OnceLock::new();
+static STDOUT: OnceLock<Stream> = OnceLock::new();
+static STDERR: OnceLock<Stream> = OnceLock::new();
+
+/// A stream of this process that tenants write to.
+#[derive(Clone)]
+struct Stream {
+    pipe: Pipe,
+    terminal: bool,
+}
 
 /// A pipe with a thread that drains it.
 fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -> Pipe {
@@ -124,7 +139,7 @@ fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -
         // The pipe would never be drained: closing it keeps tenants from waiting for ever.
         tracing::error!(%error, "no thread for {name}; output is discarded");
         pipe.close();
-        pipe.drain(std::io::sink());
+        pipe.drain(std::io::sink(), thread_cpu_ns);
     }
     pipe
 }
@@ -171,7 +186,7 @@ pub(crate) struct Closed;
 
 impl Sink {
     pub(crate) fn is_terminal(&self) -> bool {
-        matches!(self, Self::Piped(piped) if piped.terminal)
+        matches!(self, Self::Piped(piped) if piped.stream.terminal)
     }
 
     /// Writes as much as fits, and returns how much that was; at most [`leasehold_crossing::CAPACITY`].
@@ -181,7 +196,7 @@ impl Sink {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Closed> {
         match self {
             Self::Discard => Ok(bytes.len()),
-            Self::Piped(piped) => piped.pipe.write(bytes).ok_or(Closed),
+            Self::Piped(piped) => piped.put(bytes).ok_or(Closed),
             Self::Capture(capture) => {
                 let bytes = &bytes[..bytes.len().min(CAPACITY)];
                 match capture.put(bytes) {
@@ -209,6 +224,7 @@ impl Sink {
             Self::Discard | Self::Capture(_) => Poll::Ready(()),
             Self::Piped(piped) => {
                 match piped
+                    .stream
                     .pipe
                     .poll(context.waker(), |progress| progress.room > 0)
                 {
@@ -225,40 +241,36 @@ impl Output {
     /// because a thread that is made on a cell's thread stays on that cell's core.
     pub(crate) fn prepare(&self) {
         match self {
-            Self::Stdout => drop(Piped::stdout()),
-            Self::Stderr => drop(Piped::stderr()),
+            Self::Stdout => drop(Stream::stdout()),
+            Self::Stderr => drop(Stream::stderr()),
             Self::Discard | Self::Capture(_) | Self::To(_) => {}
         }
     }
 
-    /// The destination.
-    pub(crate) fn sink(&self) -> Sink {
+    /// The destination, for a tenant with this `time`.
+    pub(crate) fn sink(&self, time: &OutputTime) -> Sink {
         match self {
             Self::Discard => Sink::Discard,
             Self::Capture(capture) => Sink::Capture(capture.clone()),
-            Self::Stdout => Sink::Piped(Piped::stdout()),
-            Self::Stderr => Sink::Piped(Piped::stderr()),
-            Self::To(destination) => Sink::Piped(Piped::to(destination)),
+            Self::Stdout => Sink::Piped(Stream::stdout().of(time)),
+            Self::Stderr => Sink::Piped(Stream::stderr().of(time)),
+            Self::To(destination) => Sink::Piped(destination.stream().of(time)),
         }
     }
 
-    pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder) {
-        match self {
-            Self::Discard => wasi.stdout(SinkOutputStream),
-            Self::Capture(capture) => wasi.stdout(capture.clone()),
-            Self::Stdout => wasi.stdout(Piped::stdout()),
-            Self::Stderr => wasi.stdout(Piped::stderr()),
-            Self::To(destination) => wasi.stdout(Piped::to(destination)),
+    pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
+        match self.sink(time) {
+            Sink::Discard => wasi.stdout(SinkOutputStream),
+            Sink::Capture(capture) => wasi.stdout(capture),
+            Sink::Piped(piped) => wasi.stdout(piped),
         };
     }
 
-    pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder) {
-        match self {
-            Self::Discard => wasi.stderr(SinkOutputStream),
-            Self::Capture(capture) => wasi.stderr(capture.clone()),
-            Self::Stdout => wasi.stderr(Piped::stdout()),
-            Self::Stderr => wasi.stderr(Piped::stderr()),
-            Self::To(destination) => wasi.stderr(Piped::to(destination)),
+    pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
+        match self.sink(time) {
+            Sink::Discard => wasi.stderr(SinkOutputStream),
+            Sink::Capture(capture) => wasi.stderr(capture),
+            Sink::Piped(piped) => wasi.stderr(piped),
         };
     }
 }
@@ -271,18 +283,13 @@ fn is_one_file() -> bool {
     output.is_ok() && output == error
 }
 
-/// The end of a pipe that a tenant writes to.
-#[derive(Clone)]
-pub(crate) struct Piped {
-    pipe: Pipe,
-    terminal: bool,
-}
-
-impl Piped {
+impl Stream {
     /// Asks the host once, not for each execution, whether that is a terminal.
     fn stdout() -> Self {
         let stdout = STDOUT.get_or_init(|| Self {
-            pipe: drained_pipe("leasehold-out", |pipe| pipe.drain(std::io::stdout())),
+            pipe: drained_pipe("leasehold-out", |pipe| {
+                pipe.drain(std::io::stdout(), thread_cpu_ns)
+            }),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
         });
         stdout.clone()
@@ -294,24 +301,41 @@ impl Piped {
         let stderr = STDERR.get_or_init(|| Self {
             pipe: match is_one_file() {
                 true => Self::stdout().pipe,
-                false => drained_pipe("leasehold-err", |pipe| pipe.drain(std::io::stderr())),
+                false => drained_pipe("leasehold-err", |pipe| {
+                    pipe.drain(std::io::stderr(), thread_cpu_ns)
+                }),
             },
             terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
         });
         stderr.clone()
     }
 
-    fn to(destination: &Destination) -> Self {
-        Self {
-            pipe: destination.0.clone(),
-            terminal: false,
+    /// Its end for a tenant with this `time`.
+    fn of(self, time: &OutputTime) -> Piped {
+        Piped {
+            stream: self,
+            time: time.clone(),
         }
+    }
+}
+
+/// The end of a stream that a tenant writes to.
+#[derive(Clone)]
+pub(crate) struct Piped {
+    stream: Stream,
+    /// The time of writing out what the tenant writes.
+    time: OutputTime,
+}
+
+impl Piped {
+    fn put(&self, bytes: &[u8]) -> Option<usize> {
+        self.stream.pipe.write(bytes, &self.time)
     }
 }
 
 impl IsTerminal for Piped {
     fn is_terminal(&self) -> bool {
-        self.terminal
+        self.stream.terminal
     }
 }
 
@@ -330,6 +354,7 @@ impl Pollable for Piped {
     async fn ready(&mut self) {
         std::future::poll_fn(|context| {
             match self
+                .stream
                 .pipe
                 .poll(context.waker(), |progress| progress.room > 0)
             {
@@ -343,7 +368,7 @@ impl Pollable for Piped {
 
 impl OutputStream for Piped {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        match self.pipe.write(&bytes) {
+        match self.put(&bytes) {
             None => Err(StreamError::Closed),
             Some(n) if n == bytes.len() => Ok(()),
             Some(_) => Err(StreamError::trap("wrote more than check-write permitted")),
@@ -356,7 +381,7 @@ impl OutputStream for Piped {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.pipe.room().ok_or(StreamError::Closed)
+        self.stream.pipe.room().ok_or(StreamError::Closed)
     }
 }
 
@@ -367,20 +392,18 @@ impl AsyncWrite for Piped {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         if !self
+            .stream
             .pipe
             .poll(context.waker(), |progress| progress.room > 0)
         {
             return Poll::Pending;
         }
-        Poll::Ready(
-            self.pipe
-                .write(bytes)
-                .ok_or(std::io::ErrorKind::BrokenPipe.into()),
-        )
+        Poll::Ready(self.put(bytes).ok_or(std::io::ErrorKind::BrokenPipe.into()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         match self
+            .stream
             .pipe
             .poll(context.waker(), |progress| progress.unwritten == 0)
         {
@@ -391,5 +414,51 @@ impl AsyncWrite for Piped {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         self.poll_flush(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Destination, Output};
+    use crate::clock::thread_cpu_ns;
+    use crate::host::fs::account::Account;
+    use crate::host::io::Io;
+    use leasehold_lease::Lease;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    /// What writing takes of the processor, ns.
+    const WORK_NS: u64 = 2_000_000;
+
+    struct Laborious;
+
+    impl Write for Laborious {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let began = thread_cpu_ns();
+            while thread_cpu_ns() - began < WORK_NS {}
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_processor_time_of_writing_output_out_is_that_of_the_tenant_that_wrote_it() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let account = || Account::new(&Lease::default(), None, None, io.clone());
+        let (one, other) = (account(), account());
+        let destination = Destination::new("laborious", Laborious);
+        let output = Output::To(destination.clone());
+        let mut sinks = [&one, &other].map(|account| output.sink(account.output_time()));
+        assert_eq!(sinks[0].write(b"text"), Ok(4));
+        destination.flush();
+        assert!(one.take_cpu_ns() >= WORK_NS);
+        assert_eq!(other.take_cpu_ns(), 0);
+        assert!(destination.put(b"a line of the host's"));
+        destination.flush();
+        assert_eq!(one.take_cpu_ns() + other.take_cpu_ns(), 0);
+        io.stop();
     }
 }

@@ -6,6 +6,7 @@ use super::limit::{CLOSING, Promise};
 use super::young::YoungDirectories;
 use crate::host::io::{Io, pool};
 use crate::refusals::{Refusals, Reservation};
+use leasehold_crossing::OutputTime;
 use leasehold_lease::Lease;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,6 +27,7 @@ pub(crate) struct Account {
     /// Processor time of other threads that it was not charged yet, ns.
     cpu_ns: AtomicU64,
     closing_cpu_ns: AtomicU64,
+    output: OutputTime,
     io: Arc<Io>,
     refusals: Arc<Refusals>,
     disk: Disk,
@@ -61,6 +63,7 @@ impl Account {
             calls: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
             closing_cpu_ns: AtomicU64::new(0),
+            output: OutputTime::default(),
             io,
             promise,
             thread,
@@ -193,9 +196,15 @@ impl Account {
         self.closing_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
+    /// The processor time of the threads that write its output out.
+    pub(crate) fn output_time(&self) -> &OutputTime {
+        &self.output
+    }
+
     /// The processor time of other threads since it was taken last, ns.
     pub(crate) fn take_cpu_ns(&self) -> u64 {
-        self.cpu_ns.swap(0, Ordering::Relaxed) + self.take_closing_cpu_ns()
+        let calls_ns = self.cpu_ns.swap(0, Ordering::Relaxed);
+        calls_ns + self.take_closing_cpu_ns() + self.output.take()
     }
 
     /// Returns the part of it spent on closing files: the time of calls that began earlier is no

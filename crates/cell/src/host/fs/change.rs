@@ -6,6 +6,7 @@ use super::class::{Class, Site, is_cheap_to_close};
 use super::descriptor::Node;
 use super::disk::is_same;
 use super::elsewhere::Elsewhere;
+use super::file::File;
 use super::pace::Permit;
 use super::path::{self, parent, without_slashes};
 use crate::host::kernel;
@@ -58,10 +59,8 @@ impl Place<'_> {
             (Site::Cell(Class::Cached), _) => {
                 let found = look()?;
                 match effect {
-                    Effect::RemovesDirectory => found
-                        .as_ref()
-                        .is_none_or(|found| self.account.young().contains(found))
-                        .then_some(found),
+                    // Only one that is held, see `hold`.
+                    Effect::RemovesDirectory => found.is_none().then_some(found),
                     Effect::Removes => found
                         .as_ref()
                         .is_none_or(is_cheap_to_close)
@@ -70,6 +69,28 @@ impl Place<'_> {
                 }
             }
             (Site::Cell(Class::Layered | Class::Slow), _) => None,
+        }
+    }
+
+    /// Opens the directory that is to be removed on the cell's thread; `None` if it must be removed on
+    /// another.
+    ///
+    /// It is held until its name has gone, so that the thread that closes it frees its blocks: a file
+    /// system that discards what is freed waits for its disk each time.
+    fn hold(&self, effect: Effect) -> Option<Option<File>> {
+        if (self.site, effect) != (Site::Cell(Class::Cached), Effect::RemovesDirectory) {
+            return Some(None);
+        }
+        if self.account.is_backed_up() {
+            return None;
+        }
+        match path::hold(self.account, self.site, self.start, self.path)? {
+            Ok(Some((status, directory))) => {
+                let is_young = self.account.young().contains(&status);
+                is_young.then(|| Some(File::new(directory)))
+            }
+            // The change reports the same error.
+            Ok(None) | Err(_) => Some(None),
         }
     }
 
@@ -111,7 +132,11 @@ impl Place<'_> {
             | Effect::RemovesDirectory
             | Effect::Keeps => None,
         };
-        let before = self.look(effect)?;
+        let held = self.hold(effect)?;
+        let before = match held {
+            Some(_) => None,
+            None => self.look(effect)?,
+        };
         let checked = match effect {
             Effect::Removes => self.check_removal(before.as_ref())?,
             Effect::AddsDirectory
@@ -142,6 +167,11 @@ impl Place<'_> {
             }),
         };
         permit.used();
+        if let Some(directory) = held
+            && result.is_ok()
+        {
+            self.account.close(1, directory);
+        }
         match result {
             Err(errno) if self.site.is_undecided(errno) => None,
             result => Some(result),

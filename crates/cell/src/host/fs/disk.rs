@@ -18,7 +18,7 @@ use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
     TryLockError,
@@ -75,6 +75,8 @@ pub(crate) struct Disk {
     open: Mutex<HashMap<Identity, Seen>>,
     /// One of them was closed.
     closed: Condvar,
+    /// Threads that wait for that; changed while `open` is locked.
+    waiting: AtomicU32,
 }
 
 /// How long the removal of a name waits for the tenant's files to be closed.
@@ -105,6 +107,7 @@ impl Disk {
             order: RwLock::new(()),
             open: Mutex::default(),
             closed: Condvar::new(),
+            waiting: AtomicU32::new(0),
         }
     }
 
@@ -237,8 +240,10 @@ impl Disk {
                 return None;
             }
             // The time limit is for a file that was closed between the two looks.
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             let waited = self.closed.wait_timeout(open, CLOSED_WITHIN / 100);
             open = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -279,8 +284,11 @@ impl Disk {
         }
         let is_nameless = seen.is_nameless;
         open.remove(&identity);
+        let is_awaited = self.waiting.load(Ordering::Relaxed) > 0;
         drop(open);
-        self.closed.notify_all();
+        if is_awaited {
+            self.closed.notify_all();
+        }
         if is_nameless && let Ok(extent) = kernel::measure(file) {
             give(&self.bytes, extent.on_disk);
         }

@@ -212,6 +212,49 @@ fn a_directory_in_which_many_names_may_be_missing_is_removed_by_another_thread()
     assert!(bench.removes_directory(c"spare"), "it was the young one");
 }
 
+/// What never lets the thread that closes files go on until its other end is dropped.
+struct Hanging(std::sync::mpsc::Receiver<()>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let _ = self.0.recv();
+    }
+}
+
+#[test]
+fn the_blocks_of_a_removed_directory_are_freed_by_the_thread_that_closes_files() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let (release, waits) = std::sync::mpsc::channel();
+    bench.account.close(1, Hanging(waits));
+    let is_held = |name: &str| {
+        let gone = format!("{name} (deleted)");
+        let open = std::fs::read_dir("/proc/self/fd").expect("listed");
+        open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .any(|file| file == bench.directory.path().join(&gone))
+    };
+    for name in [c"d", c"e"] {
+        bench.look(name);
+        assert!(bench.makes_directory(name) && bench.removes_directory(name));
+        assert!(is_held(name.to_str().expect("text")));
+    }
+    // No more than a tenant's files may wait to be closed.
+    bench.look(c"f");
+    assert!(bench.makes_directory(c"f"));
+    while !bench.account.is_backed_up() {
+        bench.account.close(1, ());
+    }
+    assert!(!bench.removes_directory(c"f"));
+    assert!(!is_held("f"));
+    drop(release);
+    let began = std::time::Instant::now();
+    while !bench.account.is_closed() {
+        assert!(began.elapsed().as_secs() < 20);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!is_held("d") && !is_held("e"));
+}
+
 #[test]
 fn names_that_the_disk_would_have_to_be_asked_for_are_left_to_another_thread() {
     let _turn = kernel::faults::Turn::take();

@@ -104,17 +104,19 @@ impl Request {
             return Ok(None);
         };
         let open = |flags| path::open(site, start.as_fd(), path, self.flags() | flags);
-        let opened = match (self.create, self.exclusive) {
-            (true, true) => Err(Errno::NOENT),
-            _ => open(OFlags::empty()),
+        let is_looked_up = !(self.create && self.exclusive);
+        let opened = match is_looked_up {
+            true => open(OFlags::empty()),
+            false => Err(Errno::NOENT),
         };
+        let is_missing = is_looked_up && matches!(opened, Err(Errno::NOENT));
         let (opened, is_new) = match opened {
             Err(errno) if self.create && !site.is_undecided(errno) => {
                 // The kernel reports why it was not opened, or creates it.
                 disk.take_file()?;
                 let created = match (site, self.exclusive) {
-                    (Site::Cell(class @ Class::Cached), _) => {
-                        self.create_promptly(files, start, path, class)
+                    (Site::Cell(Class::Cached), _) => {
+                        self.create_promptly(files, start, path, is_missing)
                     }
                     (_, true) => open(OFlags::CREATE | OFlags::EXCL),
                     (_, false) => open(OFlags::CREATE),
@@ -136,22 +138,28 @@ impl Request {
         }
     }
 
-    /// Creates the file on the cell's thread; `AGAIN` if it has to wait, or that is not known.
+    /// Creates the file on the cell's thread; `AGAIN` if it has to wait, or that is not known. The kernel
+    /// knows the name already if it said that it `is_missing`.
     fn create_promptly(
         &self,
         files: &Arc<Files>,
         start: &Node,
         path: &CStr,
-        class: Class,
+        is_missing: bool,
     ) -> Result<(Node, Statx)> {
+        let class = start.class;
         let site = Site::Cell(class);
         // The kernel reports the error of a path that ends like a directory's.
         if path.to_bytes().ends_with(b"/") || !site.takes(path) {
             return Err(Errno::AGAIN);
         }
-        match path::look(files.account(), site, start.as_fd(), path) {
-            Some(Ok(None)) => {}
-            Some(_) | None => return Err(Errno::AGAIN),
+        let is_missing = is_missing
+            || matches!(
+                path::look(files.account(), site, start.as_fd(), path),
+                Some(Ok(None))
+            );
+        if !is_missing {
+            return Err(Errno::AGAIN);
         }
         let permit = Permit::for_change(class).ok_or(Errno::AGAIN)?;
         let created = path::create(class, start.as_fd(), path, self.flags());

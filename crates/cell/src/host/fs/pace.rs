@@ -21,7 +21,7 @@ pub(super) struct Permit(Option<(Kind, Began)>);
 #[derive(Debug, Clone, Copy)]
 struct Began {
     wall_ns: u64,
-    /// The thread's processor time and waits at the start of a change of names. (For a write of a
+    /// The thread's processor time and waits just before a change of names. (For a write of a
     /// few bytes, reading them would take longer than the write.)
     thread: Option<Thread>,
 }
@@ -35,7 +35,35 @@ struct Thread {
     blocks: i64,
 }
 
+thread_local! {
+    /// The last reading, and when it was made.
+    static READ: Cell<Option<(u64, Thread)>> = const { Cell::new(None) };
+}
+
 impl Thread {
+    /// A reading that was made before `wall_ns` by so much at the most serves: both system calls of another
+    /// would take a tenth of the time of creating a file. A change that is long on the clock is then taken
+    /// to have had the processor for so much longer, or to have waited if the thread had just waited.
+    const FRESH_NS: u64 = 50_000;
+
+    /// A recent reading.
+    fn recently(wall_ns: u64) -> Self {
+        READ.with(|last| match last.get() {
+            Some((at, read))
+                if wall_ns
+                    .checked_sub(at)
+                    .is_some_and(|age| age <= Self::FRESH_NS) =>
+            {
+                read
+            }
+            _ => {
+                let read = Self::now();
+                last.set(Some((wall_ns, read)));
+                read
+            }
+        })
+    }
+
     fn now() -> Self {
         Self {
             cpu_ns: thread_cpu_ns(),
@@ -64,7 +92,7 @@ impl Kind {
     fn begin(self, wall_ns: u64) -> Began {
         Began {
             wall_ns,
-            thread: (self == Self::Names).then(Thread::now),
+            thread: (self == Self::Names).then(|| Thread::recently(wall_ns)),
         }
     }
 }

@@ -88,17 +88,16 @@ fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
     Ok((Node::new(fd, kind_of(&status), class), status))
 }
 
-/// The status of what `path` leads to. The second part is the file, if closing it could take long.
-fn status(
+/// What `path` leads to, and its status.
+fn find(
     site: Site,
     directory: BorrowedFd<'_>,
     path: &CStr,
     follow: bool,
-) -> Result<(Statx, Option<File>)> {
+) -> Result<(Statx, OwnedFd)> {
     let file = locate(site, directory, path, follow)?;
     let status = kernel::status(file.as_fd(), FIELDS)?;
-    let kept = (!is_cheap_to_close(&status)).then(|| File::new(file));
-    Ok((status, kept))
+    Ok((status, file))
 }
 
 /// Returns the status of the file with a name, if there is one. `None` on the cell's thread if it
@@ -109,12 +108,24 @@ pub(super) fn look(
     directory: BorrowedFd<'_>,
     path: &CStr,
 ) -> Option<Result<Option<Statx>>> {
-    match status(site, directory, path, false) {
-        Ok((_, Some(file))) if site != Site::Blocking => {
-            account.discard(file);
+    let held = hold(account, site, directory, path)?;
+    Some(held.map(|found| found.map(|(status, _)| status)))
+}
+
+/// Returns the file with a name, as well. Closing it takes a bounded time on the cell's thread, unless
+/// its name goes meanwhile.
+pub(super) fn hold(
+    account: &Arc<Account>,
+    site: Site,
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+) -> Option<Result<Option<(Statx, OwnedFd)>>> {
+    match find(site, directory, path, false) {
+        Ok((status, file)) if site != Site::Blocking && !is_cheap_to_close(&status) => {
+            account.discard(File::new(file));
             None
         }
-        Ok((status, _)) => Some(Ok(Some(status))),
+        Ok(found) => Some(Ok(Some(found))),
         Err(errno) if site.is_undecided(errno) => None,
         Err(Errno::NOENT) => Some(Ok(None)),
         Err(errno) => Some(Err(errno)),
@@ -130,11 +141,11 @@ pub(crate) fn attempt_status(
 ) -> Try<Statx> {
     if start.class != Class::Slow {
         let site = Site::Cell(start.class);
-        match status(site, start.as_fd(), path, follow) {
+        match find(site, start.as_fd(), path, follow) {
             Err(errno) if site.is_undecided(errno) => {}
-            Ok((status, kept)) => {
-                if let Some(file) = kept {
-                    account.discard(file);
+            Ok((status, file)) => {
+                if !is_cheap_to_close(&status) {
+                    account.discard(File::new(file));
                 }
                 return Try::Done(Ok(status));
             }
@@ -144,7 +155,7 @@ pub(crate) fn attempt_status(
     let (start, path) = (start.clone(), path.to_owned());
     // The file itself is closed there.
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
-        Ok(status(Site::Blocking, start.as_fd(), &path, follow)?.0)
+        Ok(find(Site::Blocking, start.as_fd(), &path, follow)?.0)
     })
 }
 

@@ -54,6 +54,7 @@ impl State {
         environment: Environment,
         preopens: Vec<Preopen>,
     ) -> Result<Self, Errno> {
+        let time = account.output_time().clone();
         let mut table = Table::with_streams(tenant, execution, account)?;
         for preopen in preopens {
             preopen.put_into(&mut table)?;
@@ -66,8 +67,8 @@ impl State {
             env: environment.env,
             stdin: environment.stdin.stream(),
             input: environment.stdin,
-            stdout: environment.stdout.sink(),
-            stderr: environment.stderr.sink(),
+            stdout: environment.stdout.sink(&time),
+            stderr: environment.stderr.sink(&time),
             window: None,
             window_is_charged: false,
         })
