@@ -154,8 +154,10 @@ fn cleaning_visits_every_page_that_was_accessible_in_bounded_steps_and_no_other(
     let engine = engine(&pool);
     drop(memory(&engine, 0).expect("a slot"));
     assert_eq!(pool.state().clean, 4, "nothing to clean in an empty memory");
-    drop(memory(&engine, 65).expect("a slot"));
-    drop(memory(&engine, 1).expect("a slot"));
+    for pages in [65, 1] {
+        let (mut store, memory, _) = memory(&engine, pages).expect("a slot");
+        memory.data_mut(&mut store).fill(1);
+    }
     let mut left = 66 * 16;
     assert_eq!(pool.state().dirty_pages, left);
     while left > 0 {
@@ -166,6 +168,33 @@ fn cleaning_visits_every_page_that_was_accessible_in_bounded_steps_and_no_other(
     }
     assert_eq!((pool.state().clean, pool.state().lost), (4, 0));
     assert_eq!(pool.clean_step(7), Default::default());
+}
+
+#[test]
+fn a_step_of_cleaning_passes_over_pages_without_memory_and_stops_at_its_number_of_others() {
+    const PAGE: usize = 4096;
+    const TABLE: usize = 512;
+    for kept in [0, 1 << 20] {
+        let pool = SlotPool::new(1, kept * PAGE).expect("address space");
+        let engine = engine(&pool);
+        let (mut store, memory, _) = memory(&engine, 3 * TABLE / 16).expect("a slot");
+        let data = memory.data_mut(&mut store);
+        // Ten pages with memory, far apart, in the first of three page tables.
+        for page in 0..10 {
+            data[page * 50 * PAGE] = 1;
+        }
+        drop(store);
+        let (mut steps, mut left) = (0, 3 * TABLE);
+        while left > 0 {
+            let cleaned = pool.clean_step(4);
+            assert!(cleaned.pages <= TABLE, "{cleaned:?}");
+            left -= cleaned.pages;
+            steps += 1;
+        }
+        assert_eq!(steps, 2 + 3, "kept: {kept}");
+        let (store, memory, _) = self::memory(&engine, 3 * TABLE / 16).expect("a clean slot");
+        assert!(memory.data(&store).iter().all(|byte| *byte == 0));
+    }
 }
 
 /// Bytes of this process's `field` in `/proc/self/status`.

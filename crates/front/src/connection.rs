@@ -231,14 +231,17 @@ pub(crate) async fn serve(
         connection: connection.clone(),
     };
     let Some(tls) = served.tls() else {
-        return speak(stream, connection, served, phase).await;
+        return speak(stream, Agreed::Nothing, connection, served, phase).await;
     };
     let handshake = tokio::time::timeout(served.header_timeout(), tls.accept(stream));
     let mut ending = phase.clone();
     tokio::select! {
         biased;
         accepted = handshake => match accepted {
-            Ok(Ok(stream)) => speak(stream, connection, served, phase).await,
+            Ok(Ok(stream)) => {
+                let agreed = Agreed::named(stream.get_ref().1.alpn_protocol());
+                speak(stream, agreed, connection, served, phase).await;
+            }
             _ => served.tally().handshake_failed(),
         },
         _ = ending.wait_for(|phase| *phase != Phase::Serving) => {}
@@ -248,13 +251,14 @@ pub(crate) async fn serve(
 /// Speaks HTTP on a connection until it ends, its time is over, or the front ends.
 async fn speak<S>(
     stream: S,
+    agreed: Agreed,
     connection: Rc<Connection>,
     served: Rc<Served>,
     mut phase: watch::Receiver<Phase>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let builder = builder(&served);
+    let builder = builder(&served, agreed);
     let state = connection.clone();
     let service =
         service_fn(move |request| service::answer(served.clone(), state.clone(), request));
@@ -316,8 +320,32 @@ enum Step {
     Phase,
 }
 
-fn builder(served: &Served) -> Builder<LocalExecutor> {
-    let mut builder = Builder::new(LocalExecutor);
+/// What the TLS handshake agreed on (ALPN).
+#[derive(Clone, Copy)]
+enum Agreed {
+    /// The client's first bytes say which version it speaks.
+    Nothing,
+    Http1,
+    Http2,
+}
+
+impl Agreed {
+    fn named(protocol: Option<&[u8]>) -> Self {
+        match protocol {
+            Some(b"h2") => Self::Http2,
+            Some(b"http/1.1") => Self::Http1,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+fn builder(served: &Served, agreed: Agreed) -> Builder<LocalExecutor> {
+    let builder = Builder::new(LocalExecutor);
+    let mut builder = match agreed {
+        Agreed::Nothing => builder,
+        Agreed::Http1 => builder.http1_only(),
+        Agreed::Http2 => builder.http2_only(),
+    };
     let head = served.head_bytes();
     builder
         .http1()

@@ -10,6 +10,7 @@ use crate::tally::{Connections, Tally};
 use crate::trace::Sampling;
 use arc_swap::ArcSwap;
 use leasehold_lease::Http;
+use rustix::process::setpriority_process;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
 use std::io;
@@ -24,10 +25,16 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long abandoned connections are waited for.
 const LAST: Duration = Duration::from_secs(1);
 
+/// The niceness of the thread beside a cell that has a core of its own. All requests of that cell pass the
+/// thread, on the cores that the host's other programs share: waiting for one of them is the most
+/// of a request's latency. Ordinary programs still run beside it.
+const NICENESS: i32 = -10;
+
 /// How a front is started.
 #[derive(Default)]
 pub struct Options {
-    /// The cell's core, which the thread keeps off where it may run on another.
+    /// The cell's core, which the thread keeps off where it may run on another; it then runs before
+    /// ordinary threads if the host allows that.
     pub core: Option<usize>,
     /// What is called with the record of each request, on the I/O thread: it must not block.
     pub log: Option<Log>,
@@ -184,6 +191,8 @@ fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Watching)> {
         if others.count() > 0 {
             sched_setaffinity(None, &others)?;
         }
+        // A host that refuses it serves all the same, later when other programs are busy.
+        let _ = setpriority_process(None, NICENESS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

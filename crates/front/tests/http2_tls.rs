@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use support::{Node, SOON, lease, wait_for};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -329,6 +329,32 @@ fn each_host_has_its_certificate_and_clients_choose_the_protocol() {
         let stream = TcpStream::connect(node.address()).await.expect("connected");
         let host = ServerName::try_from("shop.example").expect("a name");
         assert!(connector(&[&shop], &[]).connect(host, stream).await.is_ok());
+    });
+}
+
+#[test]
+fn a_client_is_held_to_the_protocol_that_it_agreed_on() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let directory = tempfile::tempdir().expect("a directory");
+    let shop = certificate(directory.path(), "shop", "shop.example");
+    let tls = "tls = { certificate = \"shop.pem\", key = \"shop.key\" }";
+    let node = Node::start_at(&lease(tls, ""), &directory.path().join("lease.toml"));
+    let answered = async |protocol: &[u8], sent: &[u8]| {
+        let stream = TcpStream::connect(node.address()).await.expect("connected");
+        let host = ServerName::try_from("shop.example").expect("a name");
+        let connecting = connector(&[&shop], &[protocol]).connect(host, stream);
+        let mut stream = connecting.await.expect("a handshake");
+        stream.write_all(sent).await.expect("sent");
+        let mut got = Vec::new();
+        // It may be closed without a farewell.
+        let _ = stream.read_to_end(&mut got).await;
+        got
+    };
+    block_on(async {
+        let got = answered(b"h2", b"GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n").await;
+        assert!(!got.starts_with(b"HTTP/1"), "{got:?}");
+        let got = answered(b"http/1.1", PREFACE).await;
+        assert!(got.is_empty() || got.starts_with(b"HTTP/1.1 4"), "{got:?}");
     });
 }
 

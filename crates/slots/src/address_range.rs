@@ -160,10 +160,11 @@ impl AddressRange {
         Ok(())
     }
 
-    /// Makes pages read as zero and keeps their memory where they have any. Never faults: pages
-    /// without memory are left without, and of those that have some only what is not zero
-    /// already is written to, so that a page that was only read keeps sharing the system's zero
-    /// page. About 0.1 µs per resident page, and a system call per run of others.
+    /// Makes pages from `offset` on read as zero, up to [`LOOK_PAGES`] of them and `most` that have
+    /// memory, which they keep; returns the bytes that were done. Never faults: pages without memory
+    /// are left without, and of those that have some only what is not zero already is written to, so
+    /// that a page that was only read keeps sharing the system's zero page. About 0.1 µs per resident
+    /// page, and a system call per run of others.
     ///
     /// # Errors
     ///
@@ -172,42 +173,80 @@ impl AddressRange {
     /// # Safety
     ///
     /// These pages are unused and accessible.
-    pub unsafe fn clear(&self, offset: usize, bytes: usize) -> io::Result<()> {
-        const MOST: usize = 64;
-        let mut resident = [0_u8; MOST];
-        let mut done = 0;
-        while done < bytes {
-            let now = (bytes - done).min(MOST * PAGE);
-            let start = self.range(offset + done, now);
-            // SAFETY: within the mapping, and the vector has a byte for each of its pages.
-            if unsafe { libc::mincore(start, now, resident.as_mut_ptr()) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let mut at = offset + done;
-            for run in resident[..now / PAGE].chunk_by(|a, b| a & 1 == b & 1) {
-                let length = run.len() * PAGE;
-                if run[0] & 1 == 1 {
-                    // SAFETY: resident, accessible and unused, by contract; aligned to a page.
-                    let words = unsafe {
-                        let start = self.range(at, length).cast::<u64>();
-                        std::slice::from_raw_parts_mut(start, length / size_of::<u64>())
-                    };
-                    for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
-                        if page.iter().any(|&word| word != 0) {
-                            page.fill(0);
-                        }
+    pub unsafe fn clear(&self, offset: usize, bytes: usize, most: usize) -> io::Result<usize> {
+        let mut residency = Residency::default();
+        let found = residency.look(self, offset, bytes.min(LOOK_PAGES * PAGE))?;
+        let done = prefix(found, most);
+        let mut at = offset;
+        for run in found[..done].chunk_by(|a, b| a & 1 == b & 1) {
+            let length = run.len() * PAGE;
+            if run[0] & 1 == 1 {
+                // SAFETY: resident, accessible and unused, by contract; aligned to a page.
+                let words = unsafe {
+                    let start = self.range(at, length).cast::<u64>();
+                    std::slice::from_raw_parts_mut(start, length / size_of::<u64>())
+                };
+                for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
+                    if page.iter().any(|&word| word != 0) {
+                        page.fill(0);
                     }
-                } else {
-                    // Without memory, but perhaps in the swap area.
-                    // SAFETY: unused, by contract.
-                    unsafe { self.discard(at, length) }?;
                 }
-                at += length;
+            } else {
+                // Without memory, but perhaps in the swap area.
+                // SAFETY: unused, by contract.
+                unsafe { self.discard(at, length) }?;
             }
-            done += now;
+            at += length;
         }
-        Ok(())
+        Ok(done * PAGE)
     }
+
+    /// The bytes at the end of a range, of at most [`LOOK_PAGES`] pages, that hold at most `most`
+    /// pages with memory.
+    ///
+    /// # Errors
+    ///
+    /// The system's; none is expected of an anonymous mapping.
+    pub(crate) fn suffix(&self, offset: usize, bytes: usize, most: usize) -> io::Result<usize> {
+        if bytes <= most * PAGE {
+            return Ok(bytes);
+        }
+        let mut residency = Residency::default();
+        let found = residency.look(self, offset, bytes)?;
+        found.reverse();
+        Ok(prefix(found, most) * PAGE)
+    }
+}
+
+/// Pages that are looked at in one call, to find those that have memory: those of one page table.
+pub(crate) const LOOK_PAGES: usize = BLOCK / PAGE;
+
+/// Which of some pages have memory: the lowest bit of a byte for each.
+struct Residency([u8; LOOK_PAGES]);
+
+impl Default for Residency {
+    fn default() -> Self {
+        Self([0; LOOK_PAGES])
+    }
+}
+
+impl Residency {
+    fn look(&mut self, range: &AddressRange, offset: usize, bytes: usize) -> io::Result<&mut [u8]> {
+        let pages = &mut self.0[..bytes / PAGE];
+        let start = range.range(offset, bytes);
+        // SAFETY: within the mapping, and the vector has a byte for each of its pages.
+        match unsafe { libc::mincore(start, bytes, pages.as_mut_ptr()) } {
+            0 => Ok(pages),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// The first pages of these, of which `most` have memory.
+fn prefix(pages: &[u8], most: usize) -> usize {
+    let resident = pages.iter().enumerate().filter(|(_, page)| *page & 1 == 1);
+    let next = resident.map(|(page, _)| page).nth(most);
+    next.unwrap_or(pages.len())
 }
 
 impl Drop for AddressRange {

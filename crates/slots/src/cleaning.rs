@@ -47,8 +47,9 @@ impl Dirty {
         (self.discard.len() + self.clear.len()) / PAGE
     }
 
-    /// Cleans at most `pages` pages, at least one if any is left: two system calls, or one per
-    /// run of pages that are to be overwritten but are not resident.
+    /// Cleans at most `pages` pages that have memory, at least one if any is left, and those
+    /// without between them, up to the end of a page table: three system calls, or two and one per run
+    /// of pages that are to be overwritten but are not resident.
     ///
     /// # Errors
     ///
@@ -62,17 +63,17 @@ impl Dirty {
         reservation: &AddressRange,
         pages: usize,
     ) -> io::Result<()> {
-        let most = pages.max(1).saturating_mul(PAGE);
+        let most = pages.max(1);
         if self.discard.is_empty() {
-            let bytes = self.clear.len().min(most);
             // SAFETY: the caller's promise.
-            unsafe { reservation.clear(self.clear.start, bytes) }?;
-            self.clear.start += bytes;
+            let done = unsafe { reservation.clear(self.clear.start, self.clear.len(), most) }?;
+            self.clear.start += done;
             return Ok(());
         }
         let end = self.discard.end;
         let block = (end - 1) / BLOCK * BLOCK;
-        let start = end.saturating_sub(most).max(block).max(self.discard.start);
+        let least = block.max(self.discard.start);
+        let start = end - reservation.suffix(least, end - least, most)?;
         self.discard.end = start;
         let Some(forbidden) = self.forbidden else {
             // SAFETY: the caller's promise.

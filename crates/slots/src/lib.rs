@@ -7,7 +7,8 @@
 //!
 //! 1. **Detaching is constant.** A dropped memory or stack is put at the end of a queue of dirty ranges
 //!    ([`range_pool`]); no page is touched, nothing is allocated.
-//! 2. **Cleaning is stepped.** A step visits a bounded number of pages, and each page that was accessible once.
+//! 2. **Cleaning is stepped.** A step visits a bounded number of pages that have memory, and of others at most those of
+//!    one page table. Each page that was accessible is visited once.
 //! 3. **A clean range reads as zero**, whatever its last user left there.
 //!
 //! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as zero,

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
 
-/// Pages that one cleaning step visits unless the caller wants otherwise.
+/// Pages with memory that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
 
 /// The result of a cleaning step.
@@ -221,7 +221,8 @@ impl RangePool {
         claim.0.ends = Some((claimed.map_or(first, |(first, _)| first), last));
     }
 
-    /// Cleans at most `pages` pages of the first range of a claim; returns how many.
+    /// Cleans at most `pages` pages with memory of the first range of a claim, and those without
+    /// between them; returns how many together.
     pub(crate) fn clean_claimed(&self, claim: &mut Claim, pages: usize) -> usize {
         self.ranges()
             .clean_first(&self.reservation, &mut claim.0, pages)

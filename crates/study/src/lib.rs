@@ -73,6 +73,7 @@ pub mod media;
 pub mod memory_speed;
 pub mod neighbour;
 mod objects;
+mod overload;
 mod page;
 mod paging;
 pub mod paging_cost;

@@ -3,8 +3,8 @@
 //! Both serve the same component on the loopback interface, a round each in turns: as many requests as
 //! they can answer, for the processor time of one, and then at a fixed rate, for the latency.
 
-mod load;
-mod server;
+pub(crate) mod load;
+pub(crate) mod server;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,6 +18,7 @@ use crate::jobs::Jobs;
 use crate::kill::Kill;
 use crate::media::Media;
 use crate::memory_speed::MemorySpeed;
+use crate::overload::Overload;
 use crate::page;
 use crate::paging_cost::PagingCost;
 use crate::preempt::Preempt;
@@ -43,6 +44,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Startup,
         &Calls,
         &Serve,
+        &Overload,
         &Deadline,
         &Kill,
         &Rogue,

@@ -19,28 +19,31 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to ask for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) address: SocketAddr,
-    pub(super) path: &'a str,
+pub(crate) struct Target<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: &'a str,
 }
 
 /// The answers of a load.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     /// Latencies of those with status 200, ns.
-    pub(super) latency_ns: Samples,
-    /// Those with another status.
-    pub(super) failed: u64,
+    pub(crate) latency_ns: Samples,
+    /// Times of those with status 503 since they were asked, ns.
+    pub(crate) refused_ns: Samples,
+    /// Those with another status than 200.
+    pub(crate) failed: u64,
 }
 
 impl Answers {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.latency_ns.add(&other.latency_ns);
+        self.refused_ns.add(&other.refused_ns);
         self.failed += other.failed;
     }
 
     /// All of them.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.latency_ns.count() + self.failed
     }
 }
@@ -113,7 +116,7 @@ impl Connection {
 }
 
 /// The status of one request on a connection of its own.
-pub(super) fn once(target: Target<'_>) -> Result<u16> {
+pub(crate) fn once(target: Target<'_>) -> Result<u16> {
     Connection::open(target)?.ask()
 }
 
@@ -121,14 +124,14 @@ pub(super) fn once(target: Target<'_>) -> Result<u16> {
 ///
 /// # Errors
 /// When a connection fails.
-pub(super) fn closed(target: Target<'_>, connections: usize, time: Duration) -> Result<Answers> {
+pub(crate) fn closed(target: Target<'_>, connections: usize, time: Duration) -> Result<Answers> {
     let end = Instant::now() + time;
     each(connections, |_| {
         let mut connection = Connection::open(target)?;
         let mut answers = Answers::default();
         while Instant::now() < end {
-            let due = Instant::now();
-            record(&mut answers, connection.ask()?, due);
+            let asked = Instant::now();
+            record(&mut answers, connection.ask()?, asked, asked);
         }
         Ok(answers)
     })
@@ -138,7 +141,7 @@ pub(super) fn closed(target: Target<'_>, connections: usize, time: Duration) -> 
 ///
 /// # Errors
 /// When a connection fails.
-pub(super) fn at_rate(
+pub(crate) fn at_rate(
     target: Target<'_>,
     connections: usize,
     rate: f64,
@@ -157,21 +160,21 @@ pub(super) fn at_rate(
             let after = (f64::from(turn) + number as f64 / connections as f64) * pause;
             let due = began + Duration::from_secs_f64(after);
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            record(&mut answers, connection.ask()?, due);
+            let asked = Instant::now();
+            record(&mut answers, connection.ask()?, due, asked);
         }
         Ok(answers)
     })
 }
 
-fn record(answers: &mut Answers, status: u16, due: Instant) {
-    match status {
-        200 => {
-            let latency = due.elapsed().as_nanos();
-            answers
-                .latency_ns
-                .record(u64::try_from(latency).unwrap_or(u64::MAX));
-        }
-        _ => answers.failed += 1,
+fn record(answers: &mut Answers, status: u16, due: Instant, asked: Instant) {
+    let since = |instant: Instant| u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    if status == 200 {
+        return answers.latency_ns.record(since(due));
+    }
+    answers.failed += 1;
+    if status == 503 {
+        answers.refused_ns.record(since(asked));
     }
 }
 

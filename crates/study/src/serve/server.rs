@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::load::{Target, once};
 
@@ -81,9 +82,10 @@ impl Arm {
 
 /// A running server; ended when it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    output: PathBuf,
 }
 
 impl Server {
@@ -98,33 +100,73 @@ impl Server {
         wasmtime: Option<&Path>,
     ) -> Result<Self> {
         let address = free_address()?;
-        let guest = fs::canonicalize(guest)
-            .with_context(|| format!("the guest {} (guests/build makes it)", guest.display()))?;
-        let log = directory.join(format!("{}.log", arm.name()));
-        let child = arm
-            .command(&guest, address, directory, wasmtime)?
+        let guest = found(guest)?;
+        let command = arm.command(&guest, address, directory, wasmtime)?;
+        Self::spawn(command, arm.name(), address, directory)
+    }
+
+    /// Starts the server of a command, and waits until it answers. Its messages and its standard
+    /// output go to files of the directory.
+    ///
+    /// # Errors
+    /// When it ends, or does not answer.
+    pub(crate) fn spawn(
+        mut command: Command,
+        name: &str,
+        address: SocketAddr,
+        directory: &Path,
+    ) -> Result<Self> {
+        let log = directory.join(format!("{name}.log"));
+        let output = directory.join(format!("{name}.out"));
+        let child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(fs::File::create(&output)?)
             .stderr(fs::File::create(&log)?)
             .spawn()
-            .with_context(|| format!("starting {}", arm.name()))?;
-        let mut server = Self { child, address };
+            .with_context(|| format!("starting {name}"))?;
+        let mut server = Self {
+            child,
+            address,
+            output,
+        };
         let began = Instant::now();
         while !once(server.target("/")).is_ok_and(|status| status == 200) {
             if let Some(status) = server.child.try_wait()? {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                bail!("{} ended with {status}: {said}", arm.name());
+                bail!("{name} ended with {status}: {said}");
             }
             if began.elapsed() > PATIENCE {
-                bail!("{} does not answer", arm.name());
+                bail!("{name} does not answer");
             }
             thread::sleep(Duration::from_millis(10));
         }
         Ok(server)
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it to end, and returns what it wrote to its standard output.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub(crate) fn finish(mut self) -> Result<String> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).context("telling a server to end")?;
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if began.elapsed() > PATIENCE {
+                bail!("a server that was told to end does not");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        fs::read_to_string(&self.output).context("the report of a server")
+    }
+
     /// A page of it.
-    pub(super) fn target<'a>(&self, path: &'a str) -> Target<'a> {
+    pub(crate) fn target<'a>(&self, path: &'a str) -> Target<'a> {
         Target {
             address: self.address,
             path,
@@ -156,8 +198,17 @@ impl Drop for Server {
     }
 }
 
+/// The absolute path of a guest.
+///
+/// # Errors
+/// When it was not built.
+pub(crate) fn found(guest: &Path) -> Result<PathBuf> {
+    fs::canonicalize(guest)
+        .with_context(|| format!("the guest {} (guests/build makes it)", guest.display()))
+}
+
 /// An address of this host at which nothing listens.
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
