@@ -71,17 +71,27 @@ pub fn router(api: Api) -> Router {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, Json(self.body())).into_response()
     }
 }
 
 async fn nothing(uri: axum::http::Uri) -> Problem {
-    Problem::new(ErrorKind::NotFound, format!("there is nothing at {}: /openapi.json has all paths", uri.path()))
+    Problem::new(
+        ErrorKind::NotFound,
+        format!(
+            "there is nothing at {}: /openapi.json has all paths",
+            uri.path()
+        ),
+    )
 }
 
 async fn not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Response {
-    let message = format!("{} has no {method}: /openapi.json has all paths", uri.path());
+    let message = format!(
+        "{} has no {method}: /openapi.json has all paths",
+        uri.path()
+    );
     let problem = Problem::new(ErrorKind::BadRequest, message);
     (StatusCode::METHOD_NOT_ALLOWED, Json(problem.body())).into_response()
 }
@@ -89,13 +99,18 @@ async fn not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Respon
 /// The node.
 #[utoipa::path(get, path = "/v1/node", responses((status = 200, body = Node)))]
 async fn node(State(api): State<Api>) -> Result<Json<Node>, Problem> {
-    Ok(Json(api.controller.ask(|supervisor| supervisor.node()).await?))
+    Ok(Json(
+        api.controller.ask(|supervisor| supervisor.node()).await?,
+    ))
 }
 
 /// All that is known; the cell is asked at most once a second.
 #[utoipa::path(get, path = "/v1/snapshot", responses((status = 200, body = Snapshot)))]
 async fn snapshot(State(api): State<Api>) -> Result<Response, Problem> {
-    let snapshot = api.controller.ask(|supervisor| supervisor.snapshot()).await?;
+    let snapshot = api
+        .controller
+        .ask(|supervisor| supervisor.snapshot())
+        .await?;
     Ok(Json(&*snapshot).into_response())
 }
 
@@ -103,7 +118,10 @@ async fn snapshot(State(api): State<Api>) -> Result<Response, Problem> {
 #[utoipa::path(post, path = "/v1/leases/validate", request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Validated), (status = 400, body = ErrorBody)))]
 async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated>, Problem> {
-    let file = api.controller.ask(move |supervisor| supervisor.validate(&text)).await??;
+    let file = api
+        .controller
+        .ask(move |supervisor| supervisor.validate(&text))
+        .await??;
     let tenants = file.tenants.into_iter().map(|tenant| tenant.name).collect();
     Ok(Json(Validated {
         valid: true,

@@ -60,7 +60,12 @@ impl Client {
     ///
     /// # Errors
     /// When no node answers, or it refuses the request.
-    pub fn send(&self, method: &str, path: &str, body: Option<(&str, &str)>) -> Result<(u16, String), ClientError> {
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &str)>,
+    ) -> Result<(u16, String), ClientError> {
         let (status, lines) = self.begin(method, path, body)?;
         let mut text = String::new();
         lines.0.take(ANSWER).read_to_string(&mut text)?;
@@ -93,7 +98,12 @@ impl Client {
         Ok(lines)
     }
 
-    fn begin(&self, method: &str, path: &str, body: Option<(&str, &str)>) -> Result<(u16, Lines), ClientError> {
+    fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &str)>,
+    ) -> Result<(u16, Lines), ClientError> {
         let unreachable = |source| ClientError::Unreachable {
             path: self.socket.clone(),
             source,
@@ -107,9 +117,12 @@ impl Client {
         stream.write_all(head.as_bytes())?;
         stream.write_all(text.as_bytes())?;
         let mut reader = BufReader::new(stream);
-        let strange = |line: &str| ClientError::Strange(format!("found {line:?}; allowed: HTTP/1.1"));
+        let strange =
+            |line: &str| ClientError::Strange(format!("found {line:?}; allowed: HTTP/1.1"));
         let line = line(&mut reader)?;
-        let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let status = line
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3)?.parse().ok());
         let status = status.ok_or_else(|| strange(&line))?;
         let mut framing = Framing::UntilClosed;
         for _ in 0..LINES {

@@ -58,7 +58,10 @@ impl Controller {
         match tokio::time::timeout(patience, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Problem::new(ErrorKind::Ending, "the node is ending")),
-            Err(_) => Err(Problem::new(ErrorKind::Busy, "the node is busy: there was no answer in time")),
+            Err(_) => Err(Problem::new(
+                ErrorKind::Busy,
+                "the node is busy: there was no answer in time",
+            )),
         }
     }
 
@@ -66,7 +69,9 @@ impl Controller {
     /// When too much waits, or the supervisor has ended.
     pub(crate) fn put(&self, request: Request) -> Result<(), Problem> {
         self.0.try_send(request).map_err(|error| match error {
-            TrySendError::Full(_) => Problem::new(ErrorKind::Busy, "the node is busy: too many requests wait"),
+            TrySendError::Full(_) => {
+                Problem::new(ErrorKind::Busy, "the node is busy: too many requests wait")
+            }
             TrySendError::Disconnected(_) => Problem::new(ErrorKind::Ending, "the node is ending"),
         })
     }

@@ -35,7 +35,13 @@ impl Events {
         self.add(EventKind::Ended, Some(&end.tenant), None, Some(end.clone()));
     }
 
-    fn add(&self, kind: EventKind, tenant: Option<&str>, message: Option<String>, end: Option<End>) {
+    fn add(
+        &self,
+        kind: EventKind,
+        tenant: Option<&str>,
+        message: Option<String>,
+        end: Option<End>,
+    ) {
         let mut kept = self.kept();
         let seq = kept.back().map_or(0, |event| event.seq) + 1;
         if kept.len() == KEPT {
@@ -81,7 +87,11 @@ impl Events {
             missed: Some(missed),
         });
         let from = kept.partition_point(|event| event.seq <= since);
-        lagged.into_iter().chain(kept.range(from..).cloned()).take(most).collect()
+        lagged
+            .into_iter()
+            .chain(kept.range(from..).cloned())
+            .take(most)
+            .collect()
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<Event>> {
@@ -102,11 +112,24 @@ mod tests {
             events.publish(EventKind::Put, Some("a"), None);
         }
         let got = events.after(3, 5);
-        assert_eq!((got[0].kind, got[0].missed, got[0].seq), (EventKind::Lagged, Some(7), 10));
-        assert_eq!(got[1..].iter().map(|event| event.seq).collect::<Vec<_>>(), [11, 12, 13, 14]);
+        assert_eq!(
+            (got[0].kind, got[0].missed, got[0].seq),
+            (EventKind::Lagged, Some(7), 10)
+        );
+        assert_eq!(
+            got[1..].iter().map(|event| event.seq).collect::<Vec<_>>(),
+            [11, 12, 13, 14]
+        );
         let rest = events.after(14, usize::MAX);
-        assert_eq!((rest[0].seq, rest.last().map(|event| event.seq)), (15, Some(count)));
+        assert_eq!(
+            (rest[0].seq, rest.last().map(|event| event.seq)),
+            (15, Some(count))
+        );
         assert!(events.after(count, 9).is_empty());
-        assert_eq!(events.after(count + 1, 1)[0].kind, EventKind::Lagged, "of another process");
+        assert_eq!(
+            events.after(count + 1, 1)[0].kind,
+            EventKind::Lagged,
+            "of another process"
+        );
     }
 }

@@ -33,6 +33,6 @@ pub use loader::{Job, Loader};
 pub use logs::{Log, Logs, Printer};
 pub use problem::Problem;
 pub use request_log::RequestLog;
-pub use server::{Server, ServerOptions, SocketError, ControlSocket};
+pub use server::{ControlSocket, Server, ServerOptions, SocketError};
 pub use supervisor::{Admission, Admitted, Facts, Parts, StartFailure, Supervisor};
 pub use ward::Ward;

@@ -55,7 +55,12 @@ impl Loader {
     /// # Errors
     /// When the thread has ended.
     pub(crate) fn put(&self, job: Job) -> Result<(), Problem> {
-        let gone = |_| Problem::new(ErrorKind::Internal, "the thread that loads programs has ended");
+        let gone = |_| {
+            Problem::new(
+                ErrorKind::Internal,
+                "the thread that loads programs has ended",
+            )
+        };
         self.0.send(job).map_err(gone)
     }
 }
@@ -73,9 +78,8 @@ fn prepare(
     for tenant in loaded {
         admission.check(tenant)?;
     }
-    let load = |tenant: &TenantSpec| {
-        load(cell, tenant).map_err(|problem| named(&tenant.name, problem))
-    };
+    let load =
+        |tenant: &TenantSpec| load(cell, tenant).map_err(|problem| named(&tenant.name, problem));
     let programs = loaded.iter().map(load).collect::<Result<_, _>>()?;
     let admitted = admission.test(all)?;
     Ok(Prepared { admitted, programs })

@@ -28,17 +28,21 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts the thread, confined as the calling one.
-    ///
-    /// # Errors
-    /// When the system refuses a thread.
-    pub fn start(printer: Printer) -> io::Result<Arc<Self>> {
-        let logs = Arc::new(Self {
+    /// Logs that are not read yet.
+    pub fn new(printer: Printer) -> Arc<Self> {
+        Arc::new(Self {
             bell: Bell::default(),
             printer,
             all: Mutex::default(),
-        });
-        let (bell, weak) = (logs.bell.clone(), Arc::downgrade(&logs));
+        })
+    }
+
+    /// Starts the thread that reads them, confined as the calling one.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn begin(self: &Arc<Self>) -> io::Result<()> {
+        let (bell, weak) = (self.bell.clone(), Arc::downgrade(self));
         let thread = std::thread::Builder::new().name("leasehold-logs".to_owned());
         thread.spawn(move || {
             loop {
@@ -50,7 +54,7 @@ impl Logs {
                 all.iter().for_each(|log| log.collect());
             }
         })?;
-        Ok(logs)
+        Ok(())
     }
 
     /// The log of a tenant, if it has one.
@@ -187,7 +191,10 @@ impl State {
 impl Log {
     /// Where the tenant's standard output and standard error go.
     pub fn outputs(&self) -> (Output, Output) {
-        (Output::To(self.stdout.clone()), Output::To(self.stderr.clone()))
+        (
+            Output::To(self.stdout.clone()),
+            Output::To(self.stderr.clone()),
+        )
     }
 
     /// Adds what the host says about the tenant, a line for each; it is never dropped.
@@ -210,7 +217,10 @@ impl Log {
 
     fn read(&self, ends: bool) {
         let mut state = self.state();
-        let streams = [(&self.stdout, LogStream::Stdout), (&self.stderr, LogStream::Stderr)];
+        let streams = [
+            (&self.stdout, LogStream::Stdout),
+            (&self.stderr, LogStream::Stderr),
+        ];
         for (at, (destination, stream)) in streams.into_iter().enumerate() {
             let mut bytes = Vec::new();
             destination.take(&mut bytes);
@@ -303,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_written_too_fast_is_dropped_counted_and_said() {
-        let logs = Logs::start(Arc::new(|_, _| ())).expect("a thread");
+        let logs = Logs::new(Arc::new(|_, _| ()));
         let log = logs.of("a");
         let count = BURST as usize + 100;
         for _ in 0..count {
@@ -318,13 +328,16 @@ mod tests {
 
     #[test]
     fn a_reader_gets_what_is_new_to_it() {
-        let logs = Logs::start(Arc::new(|_, _| ())).expect("a thread");
+        let logs = Logs::new(Arc::new(|_, _| ()));
         let log = logs.of("a");
         write(&log, b"one\ntwo\nthree");
         log.finish();
         let (newest, lines) = log.after(0, 2);
         assert_eq!(newest, 3);
-        assert_eq!(lines.iter().map(|line| &*line.line).collect::<Vec<_>>(), ["two", "three"]);
+        assert_eq!(
+            lines.iter().map(|line| &*line.line).collect::<Vec<_>>(),
+            ["two", "three"]
+        );
         assert!(log.after(newest, 9).1.is_empty());
     }
 }

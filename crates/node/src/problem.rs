@@ -57,9 +57,8 @@ impl Problem {
 impl From<LeaseError> for Problem {
     fn from(error: LeaseError) -> Self {
         let at = match &error {
-            LeaseError::Malformed { line, column, .. } | LeaseError::Refused { line, column, .. } => {
-                Some((*line as u64, *column as u64))
-            }
+            LeaseError::Malformed { line, column, .. }
+            | LeaseError::Refused { line, column, .. } => Some((*line as u64, *column as u64)),
             _ => None,
         };
         Self {

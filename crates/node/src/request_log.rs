@@ -39,7 +39,10 @@ impl RequestLog {
     }
 
     pub(crate) fn forget(&self, tenant: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(tenant);
     }
 }
 

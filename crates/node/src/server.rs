@@ -83,8 +83,12 @@ impl ControlSocket {
             }
         }
         match std::fs::symlink_metadata(&absolute) {
-            Ok(status) if !status.file_type().is_socket() => return Err(SocketError::NoSocket(absolute)),
-            Ok(_) if UnixStream::connect(&absolute).is_ok() => return Err(SocketError::Taken(absolute)),
+            Ok(status) if !status.file_type().is_socket() => {
+                return Err(SocketError::NoSocket(absolute));
+            }
+            Ok(_) if UnixStream::connect(&absolute).is_ok() => {
+                return Err(SocketError::Taken(absolute));
+            }
             Ok(_) => std::fs::remove_file(&absolute).map_err(failed)?,
             Err(_) => {}
         }
@@ -138,7 +142,10 @@ impl Server {
     /// # Errors
     /// When the system refuses it.
     pub fn start(mut socket: ControlSocket, api: Api, options: ServerOptions) -> io::Result<Self> {
-        let listener = socket.socket.take().ok_or_else(|| io::Error::other("the socket is in use"))?;
+        let listener = socket
+            .socket
+            .take()
+            .ok_or_else(|| io::Error::other("the socket is in use"))?;
         let (ends, ending) = watch::channel(false);
         let (started, starting) = mpsc::channel();
         let builder = std::thread::Builder::new().name("leasehold-ctl".to_owned());
@@ -151,7 +158,9 @@ impl Server {
                 let _ = started.send(Err(error));
             }
         })?;
-        starting.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")))?;
+        starting
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread ended")))?;
         Ok(Self {
             ends,
             thread: Some(thread),
@@ -182,7 +191,9 @@ fn begin(options: ServerOptions) -> io::Result<tokio::runtime::Runtime> {
             sched_setaffinity(None, &others)?;
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     if let Some(begin) = options.begin {
         begin()?;
     }
@@ -218,9 +229,15 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
         tokio::spawn(async move {
             let _place = place;
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_headers(FIELDS).max_buf_size(BUFFER);
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_headers(FIELDS)
+                .max_buf_size(BUFFER);
             // The peer has gone, or said nothing that is HTTP.
-            let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+            let _ = builder
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+                .await;
         });
     }
     drop(listener);
@@ -254,16 +271,25 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("below/node.sock");
         let socket = ControlSocket::open(&path).expect("opened");
-        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(matches!(ControlSocket::open(&path), Err(SocketError::Taken(_))));
+        assert!(matches!(
+            ControlSocket::open(&path),
+            Err(SocketError::Taken(_))
+        ));
         drop(socket);
         assert!(!path.exists());
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists(), "left");
         drop(ControlSocket::open(&path).expect("in its place"));
         std::fs::write(&path, "a file").expect("written");
-        assert!(matches!(ControlSocket::open(&path), Err(SocketError::NoSocket(_))));
+        assert!(matches!(
+            ControlSocket::open(&path),
+            Err(SocketError::NoSocket(_))
+        ));
     }
 
     #[test]

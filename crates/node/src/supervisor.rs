@@ -136,7 +136,11 @@ impl Supervisor {
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(parts: Parts, controller: &Controller, waiting: Requests) -> std::io::Result<Self> {
-        let loader = Loader::start(parts.cell.clone(), parts.admission.clone(), controller.clone())?;
+        let loader = Loader::start(
+            parts.cell.clone(),
+            parts.admission.clone(),
+            controller.clone(),
+        )?;
         Ok(Self {
             parts,
             loader,
@@ -191,7 +195,9 @@ impl Supervisor {
             if let (Some(life), None) = (&ward.life, &ward.site) {
                 life.handle.go();
             }
-            self.parts.events.publish(EventKind::Started, Some(ward.name()), None);
+            self.parts
+                .events
+                .publish(EventKind::Started, Some(ward.name()), None);
         }
     }
 
@@ -253,7 +259,10 @@ impl Supervisor {
     pub fn end(&mut self, patience: Duration) {
         self.drain();
         for ward in &mut self.wards {
-            ward.life.iter_mut().chain(&mut ward.leaving).for_each(Life::kill);
+            ward.life
+                .iter_mut()
+                .chain(&mut ward.leaving)
+                .for_each(Life::kill);
         }
         let until = Instant::now() + patience;
         while !self.wards.iter().all(Ward::is_gone) && Instant::now() < until {
@@ -277,7 +286,10 @@ impl Supervisor {
         let ward = &mut self.wards[at];
         ward.desired = Desired::Stopped;
         stop(ward);
-        ward.life.iter_mut().chain(&mut ward.leaving).for_each(Life::kill);
+        ward.life
+            .iter_mut()
+            .chain(&mut ward.leaving)
+            .for_each(Life::kill);
         Ok(next_end(ward)?)
     }
 
@@ -288,7 +300,11 @@ impl Supervisor {
     }
 
     /// Takes requests away from a tenant, and ends it when those under way are over, or after `grace`.
-    pub(crate) fn drain_tenant(&mut self, name: &str, grace: Duration) -> Result<view::Tenant, Problem> {
+    pub(crate) fn drain_tenant(
+        &mut self,
+        name: &str,
+        grace: Duration,
+    ) -> Result<view::Tenant, Problem> {
         let at = self.at(name)?;
         self.is_operated = true;
         let ward = &mut self.wards[at];
@@ -298,7 +314,9 @@ impl Supervisor {
             && life.phase == Phase::Running
         {
             life.phase = Phase::Draining(Instant::now() + grace);
-            self.parts.events.publish(EventKind::Draining, Some(name), None);
+            self.parts
+                .events
+                .publish(EventKind::Draining, Some(name), None);
         }
         Ok(self.wards[at].view())
     }
@@ -310,7 +328,11 @@ impl Supervisor {
         self.is_operated = true;
         let ward = &mut self.wards[at];
         ward.desired = Desired::Running;
-        if ward.life.as_ref().is_some_and(|life| life.phase == Phase::Running) {
+        if ward
+            .life
+            .as_ref()
+            .is_some_and(|life| life.phase == Phase::Running)
+        {
             return Ok(ward.view());
         }
         ward.restarts = Restarts::default().after(&ward.restarts);
@@ -330,14 +352,23 @@ impl Supervisor {
         self.set_routes();
         let ward = &mut self.wards[at];
         stop(ward);
-        ward.life.iter_mut().chain(&mut ward.leaving).for_each(Life::kill);
+        ward.life
+            .iter_mut()
+            .chain(&mut ward.leaving)
+            .for_each(Life::kill);
         true
     }
 
     /// Loads a tenant's program again, and starts a new one in its place.
-    pub(crate) fn replace(&mut self, name: String, answer: oneshot::Sender<Result<view::Tenant, Problem>>) {
+    pub(crate) fn replace(
+        &mut self,
+        name: String,
+        answer: oneshot::Sender<Result<view::Tenant, Problem>>,
+    ) {
         self.change(move |supervisor| {
-            let spec = supervisor.at(&name).map(|at| (*supervisor.wards[at].spec).clone());
+            let spec = supervisor
+                .at(&name)
+                .map(|at| (*supervisor.wards[at].spec).clone());
             match spec {
                 Ok(spec) => supervisor.install(spec, EventKind::Replaced, move |result| {
                     let _ = answer.send(result.map(|(tenant, _)| tenant));
@@ -386,7 +417,9 @@ impl Supervisor {
             self.ask(at);
         }
         let statement = self.wards[at].seen.statement.as_ref();
-        statement.map(viewed::statement).ok_or_else(|| not_running(name))
+        statement
+            .map(viewed::statement)
+            .ok_or_else(|| not_running(name))
     }
 
     /// What a tenant got of the processor.
@@ -395,7 +428,8 @@ impl Supervisor {
         self.snapshot();
         let ward = &self.wards[at];
         let processor = ward.seen.processor.as_ref().filter(|_| ward.life.is_some());
-        let view = processor.map(|processor| viewed::processor(processor, ward.spec.lease.cpu.as_ref()));
+        let view =
+            processor.map(|processor| viewed::processor(processor, ward.spec.lease.cpu.as_ref()));
         view.ok_or_else(|| not_running(name))
     }
 
@@ -409,14 +443,18 @@ impl Supervisor {
         let ward = &self.wards[at];
         let ended = ward.ended.as_ref().map(|ended| &ended.memory);
         let memory = ward.seen.memory.as_ref().or(ended);
-        memory.map(|memory| viewed::memory(memory, &ward.spec.lease)).ok_or_else(|| not_running(name))
+        memory
+            .map(|memory| viewed::memory(memory, &ward.spec.lease))
+            .ok_or_else(|| not_running(name))
     }
 
     /// How a tenant's requests went.
     pub(crate) fn requests(&mut self, name: &str) -> Result<view::Requests, Problem> {
         let at = self.at(name)?;
         let site = self.wards[at].site.as_ref();
-        let site = site.ok_or_else(|| Problem::new(ErrorKind::Conflict, format!("{name} answers no requests")))?;
+        let site = site.ok_or_else(|| {
+            Problem::new(ErrorKind::Conflict, format!("{name} answers no requests"))
+        })?;
         let (waiting, active) = site.load();
         Ok(view::Requests {
             waiting,
@@ -439,7 +477,12 @@ impl Supervisor {
         let snapshot = Arc::new(view::Snapshot {
             at: Timestamp::now(),
             node: self.node(),
-            tenants: self.wards.iter().filter(|ward| !ward.is_deleted).map(Ward::view).collect(),
+            tenants: self
+                .wards
+                .iter()
+                .filter(|ward| !ward.is_deleted)
+                .map(Ward::view)
+                .collect(),
             ends: self.ends.iter().cloned().collect(),
             steps: cell.steps().iter().map(viewed::step).collect(),
             costs: cell.costs().iter().map(viewed::cost).collect(),
@@ -456,18 +499,33 @@ impl Supervisor {
     /// The tenants as they are now, with what was last seen of the cell.
     pub(crate) fn tenants(&mut self) -> Vec<view::Tenant> {
         self.snapshot();
-        self.wards.iter().filter(|ward| !ward.is_deleted).map(Ward::view).collect()
+        self.wards
+            .iter()
+            .filter(|ward| !ward.is_deleted)
+            .map(Ward::view)
+            .collect()
     }
 
     /// The node.
     pub(crate) fn node(&self) -> view::Node {
-        let Facts { order, confinement, .. } = &self.parts.facts;
-        let listening = self.parts.front.as_ref().map(Front::listening).unwrap_or_default();
+        let Facts {
+            order, confinement, ..
+        } = &self.parts.facts;
+        let listening = self
+            .parts
+            .front
+            .as_ref()
+            .map(Front::listening)
+            .unwrap_or_default();
         let now = Timestamp::now();
         view::Node {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.started_at,
-            uptime_ns: now.duration_since(self.started_at).as_nanos().try_into().unwrap_or(0),
+            uptime_ns: now
+                .duration_since(self.started_at)
+                .as_nanos()
+                .try_into()
+                .unwrap_or(0),
             order: order.clone(),
             realtime: match self.parts.cell.realtime() {
                 Realtime::Granted => "granted".to_owned(),
@@ -518,18 +576,30 @@ impl Supervisor {
 
     fn parsed(&self, name: &str, text: &str) -> Result<TenantSpec, Problem> {
         self.may_change()?;
-        let Facts { listeners, leases, .. } = &self.parts.facts;
+        let Facts {
+            listeners, leases, ..
+        } = &self.parts.facts;
         let origin = leases.with_file_name(format!("tenant.{name}"));
         let tenants = LeaseFile::parse_tenants(text, &origin, listeners)?;
         let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
-            let found = format!("found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]", tenants.len());
+            let found = format!(
+                "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
+                tenants.len()
+            );
             Problem::new(ErrorKind::BadLease, found)
         })?;
         if spec.name != name {
-            let found = format!("tenant: found [tenant.{}]; allowed: [tenant.{name}]", spec.name);
+            let found = format!(
+                "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
+                spec.name
+            );
             return Err(Problem::new(ErrorKind::BadLease, found));
         }
-        let others = || self.wards.iter().filter(|ward| !ward.is_deleted && ward.name() != name);
+        let others = || {
+            self.wards
+                .iter()
+                .filter(|ward| !ward.is_deleted && ward.name() != name)
+        };
         if others().count() >= TENANTS {
             let message = format!("the cell has {TENANTS} tenants, which is as many as it may");
             return Err(Problem::new(ErrorKind::Refused, message));
@@ -539,7 +609,10 @@ impl Supervisor {
                 continue;
             };
             let both = |listener: &String| theirs.listeners.contains(listener);
-            let route = ours.routes.iter().find(|route| theirs.routes.contains(route));
+            let route = ours
+                .routes
+                .iter()
+                .find(|route| theirs.routes.contains(route));
             if let (Some(route), true) = (route, ours.listeners.iter().any(both)) {
                 let message = format!(
                     "tenant.{name}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
@@ -560,18 +633,25 @@ impl Supervisor {
         kind: EventKind,
         told: impl FnOnce(Result<(view::Tenant, bool), Problem>) + Send + 'static,
     ) {
-        let others = self.wards.iter().filter(|ward| !ward.is_deleted && ward.name() != spec.name);
+        let others = self
+            .wards
+            .iter()
+            .filter(|ward| !ward.is_deleted && ward.name() != spec.name);
         let mut all: Vec<TenantSpec> = others.map(|ward| (*ward.spec).clone()).collect();
         all.push(spec.clone());
         let job = Job {
             all: all.clone(),
             loaded: vec![spec.clone()],
             then: Box::new(move |supervisor, prepared| {
-                let result = prepared
-                    .and_then(|prepared| supervisor.installed(spec, &all, prepared, kind));
+                let result =
+                    prepared.and_then(|prepared| supervisor.installed(spec, &all, prepared, kind));
                 if let Err(problem) = &result {
                     let name = all.last().map(|spec| spec.name.as_str());
-                    supervisor.parts.events.publish(EventKind::Refused, name, Some(problem.message.clone()));
+                    supervisor.parts.events.publish(
+                        EventKind::Refused,
+                        name,
+                        Some(problem.message.clone()),
+                    );
                 }
                 told(result);
                 supervisor.changed();
@@ -632,7 +712,9 @@ impl Supervisor {
         self.set_routes();
         self.parts.events.publish(kind, Some(&name), None);
         if self.wards[at].life.is_some() {
-            self.parts.events.publish(EventKind::Started, Some(&name), None);
+            self.parts
+                .events
+                .publish(EventKind::Started, Some(&name), None);
         }
         Ok((self.wards[at].view(), before.is_none()))
     }
@@ -721,7 +803,9 @@ impl Supervisor {
                     reuse: http.reuse,
                     ..Serving::default()
                 };
-                self.parts.cell.start_serving(request, lane.clone(), serving)?
+                self.parts
+                    .cell
+                    .start_serving(request, lane.clone(), serving)?
             }
             _ => self.parts.cell.start_held(request)?,
         };
@@ -754,7 +838,9 @@ impl Supervisor {
         ward.ended = None;
         ward.seen = Seen::default();
         ward.since = Timestamp::now();
-        self.parts.events.publish(EventKind::Started, Some(ward.name()), None);
+        self.parts
+            .events
+            .publish(EventKind::Started, Some(ward.name()), None);
         Ok(())
     }
 
@@ -783,12 +869,19 @@ impl Supervisor {
             self.revive(at, now);
         }
         let before = self.wards.len();
-        for ward in self.wards.iter().filter(|ward| ward.is_deleted && ward.is_gone()) {
-            self.parts.events.publish(EventKind::Deleted, Some(ward.name()), None);
+        for ward in self
+            .wards
+            .iter()
+            .filter(|ward| ward.is_deleted && ward.is_gone())
+        {
+            self.parts
+                .events
+                .publish(EventKind::Deleted, Some(ward.name()), None);
             self.parts.logs.forget(ward.name());
             self.parts.requests.forget(ward.name());
         }
-        self.wards.retain(|ward| !(ward.is_deleted && ward.is_gone()));
+        self.wards
+            .retain(|ward| !(ward.is_deleted && ward.is_gone()));
         if before != self.wards.len() {
             self.snapshot = None;
         }
@@ -829,9 +922,16 @@ impl Supervisor {
         if failed && again && !self.is_draining {
             let pause = ward.restarts.plan(Instant::now());
             let said = format!("started again in {:.1} s", pause.as_secs_f64());
-            let state = ward.ended.as_ref().map_or("", |ended| exit_state(&ended.exit));
+            let state = ward
+                .ended
+                .as_ref()
+                .map_or("", |ended| exit_state(&ended.exit));
             log.say(&format!("{state}; {said}"));
-            self.parts.events.publish(EventKind::Restarting, Some(ward.spec.name.as_str()), Some(said));
+            self.parts.events.publish(
+                EventKind::Restarting,
+                Some(ward.spec.name.as_str()),
+                Some(said),
+            );
         }
     }
 
@@ -857,16 +957,21 @@ impl Supervisor {
                 let said = format!("{error}; tried again in {:.1} s", pause.as_secs_f64());
                 let name = ward.spec.name.as_str();
                 self.parts.logs.of(name).say(&said);
-                self.parts.events.publish(EventKind::Refused, Some(name), Some(said));
+                self.parts
+                    .events
+                    .publish(EventKind::Refused, Some(name), Some(said));
             }
         }
     }
 
     /// Asks the cell about its tenants: one command for all, and two for a few of them in turn.
     fn observe(&mut self) {
-        let live: Vec<usize> =
-            (0..self.wards.len()).filter(|at| self.wards[*at].life.is_some()).collect();
-        let handles = live.iter().filter_map(|at| Some(&self.wards[*at].life.as_ref()?.handle));
+        let live: Vec<usize> = (0..self.wards.len())
+            .filter(|at| self.wards[*at].life.is_some())
+            .collect();
+        let handles = live
+            .iter()
+            .filter_map(|at| Some(&self.wards[*at].life.as_ref()?.handle));
         let processors = self.parts.cell.processors(handles);
         for (at, processor) in live.iter().zip(processors) {
             self.wards[*at].seen.processor = processor;
@@ -889,17 +994,30 @@ impl Supervisor {
     fn compare(&self, before: &view::Snapshot, now: &view::Snapshot) {
         for step in &now.steps {
             let earlier = before.steps.iter().find(|earlier| earlier.row == step.row);
-            let more = step.exceeded - earlier.map_or(0, |earlier| earlier.exceeded).min(step.exceeded);
+            let more = step.exceeded
+                - earlier
+                    .map_or(0, |earlier| earlier.exceeded)
+                    .min(step.exceeded);
             if more > 0 {
                 let said = format!("{}: {more} were longer than {} ns", step.row, step.limit_ns);
-                self.parts.events.publish(EventKind::StepBeyondRow, None, Some(said));
+                self.parts
+                    .events
+                    .publish(EventKind::StepBeyondRow, None, Some(said));
             }
         }
         for cost in &now.costs {
-            let earlier = before.costs.iter().find(|earlier| earlier.class == cost.class);
+            let earlier = before
+                .costs
+                .iter()
+                .find(|earlier| earlier.class == cost.class);
             if cost.drifts > earlier.map_or(0, |earlier| earlier.drifts) {
-                let said = format!("{}: new leases are charged {:.2} times the profile", cost.class, cost.price);
-                self.parts.events.publish(EventKind::Drift, None, Some(said));
+                let said = format!(
+                    "{}: new leases are charged {:.2} times the profile",
+                    cost.class, cost.price
+                );
+                self.parts
+                    .events
+                    .publish(EventKind::Drift, None, Some(said));
             }
         }
     }
@@ -921,7 +1039,10 @@ impl Supervisor {
 
     fn at(&self, name: &str) -> Result<usize, Problem> {
         let known = |ward: &Ward| !ward.is_deleted && ward.name() == name;
-        self.wards.iter().position(known).ok_or_else(|| Problem::no_tenant(name))
+        self.wards
+            .iter()
+            .position(known)
+            .ok_or_else(|| Problem::no_tenant(name))
     }
 
     fn may_change(&self) -> Result<(), Problem> {

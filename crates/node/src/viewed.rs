@@ -69,12 +69,7 @@ pub(crate) fn exit(exit: &Exit) -> view::Exit {
     }
 }
 
-pub(crate) fn end(
-    tenant: &str,
-    ended: &Ended,
-    bound: view::EndBound,
-    lease: &Lease,
-) -> view::End {
+pub(crate) fn end(tenant: &str, ended: &Ended, bound: view::EndBound, lease: &Lease) -> view::End {
     let reclaimed = &ended.reclaimed;
     let wall_ns = reclaimed.returned.wall_ns;
     view::End {

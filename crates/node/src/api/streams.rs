@@ -45,7 +45,9 @@ pub(super) async fn events(
     Query(Since { since }): Query<Since>,
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let last = headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok()?.parse().ok());
     let following = Following {
         since: since.or(last).unwrap_or_else(|| api.events.newest()),
         changed: api.events.subscribe(),
@@ -88,7 +90,10 @@ pub(super) async fn logs(
     Path(name): Path<String>,
     Query(Lines { follow, lines }): Query<Lines>,
 ) -> Result<Response, Problem> {
-    let log = api.logs.get(&name).ok_or_else(|| Problem::no_tenant(&name))?;
+    let log = api
+        .logs
+        .get(&name)
+        .ok_or_else(|| Problem::no_tenant(&name))?;
     log.collect();
     let (newest, first) = log.after(0, lines.unwrap_or(100));
     let body = match follow {

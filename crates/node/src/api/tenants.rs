@@ -53,7 +53,11 @@ async fn list(State(api): State<Api>) -> Result<Json<Tenants>, Problem> {
 #[utoipa::path(get, path = "/v1/tenants/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Tenant), (status = 404, body = ErrorBody)))]
 async fn one(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.tenant(&name)).await??))
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.tenant(&name))
+            .await??,
+    ))
 }
 
 /// Puts a tenant: the table `[tenant.NAME]` of a lease file as TOML, or JSON of the same shape. 201 if it is
@@ -76,9 +80,15 @@ async fn put(
         false => body,
     };
     let (sender, answer) = oneshot::channel();
-    api.controller.ask(move |supervisor| supervisor.put(name, text, sender)).await?;
+    api.controller
+        .ask(move |supervisor| supervisor.put(name, text, sender))
+        .await?;
     let (tenant, is_new) = Controller::answer(answer, LONG).await??;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok((status, Json(tenant)).into_response())
 }
 
@@ -86,8 +96,15 @@ async fn put(
 #[utoipa::path(delete, path = "/v1/tenants/{name}", params(("name" = String, Path)),
     responses((status = 202), (status = 204)))]
 async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    let deleted = api.controller.ask(move |supervisor| supervisor.delete(&name)).await?;
-    Ok(if deleted { StatusCode::ACCEPTED } else { StatusCode::NO_CONTENT })
+    let deleted = api
+        .controller
+        .ask(move |supervisor| supervisor.delete(&name))
+        .await?;
+    Ok(if deleted {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::NO_CONTENT
+    })
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -104,7 +121,10 @@ async fn kill(
     Path(name): Path<String>,
     Query(Kill { wait }): Query<Kill>,
 ) -> Result<Response, Problem> {
-    let end = api.controller.ask(move |supervisor| supervisor.kill(&name)).await??;
+    let end = api
+        .controller
+        .ask(move |supervisor| supervisor.kill(&name))
+        .await??;
     match wait {
         Some(false) => Ok(StatusCode::ACCEPTED.into_response()),
         _ => Ok(Json(Controller::answer(end, LONG).await?).into_response()),
@@ -115,15 +135,24 @@ async fn kill(
 #[utoipa::path(post, path = "/v1/tenants/{name}/start", params(("name" = String, Path)),
     responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.start_again(&name)).await??))
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.start_again(&name))
+            .await??,
+    ))
 }
 
 /// Loads a tenant's program again, and starts a new one in its place. No request is lost.
 #[utoipa::path(post, path = "/v1/tenants/{name}/replace", params(("name" = String, Path)),
     responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
-async fn replace(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
+async fn replace(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Tenant>, Problem> {
     let (sender, answer) = oneshot::channel();
-    api.controller.ask(move |supervisor| supervisor.replace(name, sender)).await?;
+    api.controller
+        .ask(move |supervisor| supervisor.replace(name, sender))
+        .await?;
     Ok(Json(Controller::answer(answer, LONG).await??))
 }
 
@@ -142,7 +171,11 @@ async fn drain(
     Query(Drain { grace }): Query<Drain>,
 ) -> Result<Json<Tenant>, Problem> {
     let grace = time("grace", grace.as_deref())?.unwrap_or(GRACE);
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.drain_tenant(&name, grace)).await??))
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.drain_tenant(&name, grace))
+            .await??,
+    ))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -160,7 +193,10 @@ async fn wait(
     Query(Wait { timeout }): Query<Wait>,
 ) -> Result<Response, Problem> {
     let patience = time("timeout", timeout.as_deref())?.unwrap_or(POLL);
-    let end = api.controller.ask(move |supervisor| supervisor.wait(&name)).await??;
+    let end = api
+        .controller
+        .ask(move |supervisor| supervisor.wait(&name))
+        .await??;
     match tokio::time::timeout(patience, end).await {
         Ok(Ok(end)) => Ok(Json(end).into_response()),
         Ok(Err(_)) => Err(Problem::new(ErrorKind::Ending, "the node is ending")),
@@ -171,43 +207,76 @@ async fn wait(
 /// A tenant's reclamation account, by class.
 #[utoipa::path(get, path = "/v1/tenants/{name}/statement", params(("name" = String, Path)),
     responses((status = 200, body = Statement), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn statement(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Statement>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.statement(&name)).await??))
+async fn statement(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Statement>, Problem> {
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.statement(&name))
+            .await??,
+    ))
 }
 
 /// What a tenant got of the processor.
 #[utoipa::path(get, path = "/v1/tenants/{name}/processor", params(("name" = String, Path)),
     responses((status = 200, body = Processor), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn processor(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Processor>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.processor(&name)).await??))
+async fn processor(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Processor>, Problem> {
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.processor(&name))
+            .await??,
+    ))
 }
 
 /// How a tenant uses its memory.
 #[utoipa::path(get, path = "/v1/tenants/{name}/memory", params(("name" = String, Path)),
     responses((status = 200, body = MemoryUse), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn memory(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<MemoryUse>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.memory(&name)).await??))
+async fn memory(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<MemoryUse>, Problem> {
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.memory(&name))
+            .await??,
+    ))
 }
 
 /// How a tenant's requests went, and the last 100 of them.
 #[utoipa::path(get, path = "/v1/tenants/{name}/requests", params(("name" = String, Path)),
     responses((status = 200, body = Requests), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
-async fn requests(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Requests>, Problem> {
-    Ok(Json(api.controller.ask(move |supervisor| supervisor.requests(&name)).await??))
+async fn requests(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Requests>, Problem> {
+    Ok(Json(
+        api.controller
+            .ask(move |supervisor| supervisor.requests(&name))
+            .await??,
+    ))
 }
 
 fn time(key: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
     let parsed = text.map(|text| text.parse::<Nanoseconds>().map(Duration::from));
-    parsed.transpose().map_err(|error| Problem::new(ErrorKind::BadRequest, format!("{key}: {error}")))
+    parsed
+        .transpose()
+        .map_err(|error| Problem::new(ErrorKind::BadRequest, format!("{key}: {error}")))
 }
 
 /// A table of a lease file that is stated as JSON, as TOML.
 fn of_json(name: &str, body: &str) -> Result<String, Problem> {
     let wrong = |found: String| {
-        let message = format!("{found}; allowed: a JSON object with the keys of a table [tenant.NAME], without null");
+        let message = format!(
+            "{found}; allowed: a JSON object with the keys of a table [tenant.NAME], without null"
+        );
         Problem::new(ErrorKind::BadLease, message)
     };
-    let value: serde_json::Value = serde_json::from_str(body).map_err(|error| wrong(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(body).map_err(|error| wrong(error.to_string()))?;
     let serde_json::Value::Object(table) = &value else {
         return Err(wrong("found no object".to_owned()));
     };
@@ -230,7 +299,11 @@ fn inline(value: &serde_json::Value) -> Option<String> {
         }
         Value::Object(table) => {
             let pair = |(key, value): (&String, &Value)| {
-                Some(format!("{} = {}", Value::from(key.as_str()), inline(value)?))
+                Some(format!(
+                    "{} = {}",
+                    Value::from(key.as_str()),
+                    inline(value)?
+                ))
             };
             let pairs: Option<Vec<_>> = table.iter().map(pair).collect();
             format!("{{ {} }}", pairs?.join(", "))
@@ -251,7 +324,10 @@ mod tests {
         let file = leasehold_lease::LeaseFile::parse(&text, std::path::Path::new("x/lease.toml"));
         let tenant = &file.expect("a lease file").tenants[0];
         assert_eq!(tenant.component, std::path::Path::new("x/a\"b.wasm"));
-        assert_eq!((tenant.args.len(), tenant.lease.reclaim.budget.get()), (2, 5_000_000));
+        assert_eq!(
+            (tenant.args.len(), tenant.lease.reclaim.budget.get()),
+            (2, 5_000_000)
+        );
         assert!(of_json("a", r#"{"component": null}"#).is_err());
         assert!(of_json("a", "[]").is_err());
     }
