@@ -56,6 +56,17 @@ pub(crate) struct Needs<'a> {
     pub(crate) holds_memory: bool,
     /// The profile, if it is in a file.
     pub(crate) profile: Option<&'a Path>,
+    /// What its operators need.
+    pub(crate) control: &'a Control,
+}
+
+/// The places that operators of a node need.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// Directories of programs of tenants that are put later.
+    pub(crate) programs: Vec<PathBuf>,
+    /// The control socket.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// Confines the process before it starts a cell, and everything that it starts from then on.
@@ -106,6 +117,15 @@ fn places(needs: &Needs<'_>) -> Places {
         controller: programs
             .map(Place::read)
             .chain(user_files::cache().map(Place::write))
+            .chain(needs.control.programs.iter().map(Place::read))
+            // It is removed at the end.
+            .chain(
+                needs
+                    .control
+                    .socket
+                    .iter()
+                    .map(|socket| Place::write(parent(socket))),
+            )
             .collect(),
         start: ["/proc", "/sys/fs/cgroup", "/sys/kernel/mm"]
             .map(Place::read)
@@ -117,7 +137,7 @@ fn places(needs: &Needs<'_>) -> Places {
     }
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
@@ -140,11 +160,17 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
     let cache = user_files::cache().map(entry("the cache of compiled programs"));
     let state = user_files::state().map(entry("the state directory"));
     let profile = needs.profile.map(Path::to_owned).map(entry("the profile"));
+    let socket = needs
+        .control
+        .socket
+        .clone()
+        .map(entry("the control socket"));
     let processes = entry("the kernel's view of this process")("/proc".into());
     cache
         .into_iter()
         .chain(state)
         .chain(profile)
+        .chain(socket)
         .chain(swaps.map(entry("the swap file")))
         .chain(stores.map(entry("the store of a tenant")))
         .chain([processes])

@@ -109,6 +109,28 @@ impl Ends {
         order: Order,
     ) -> Self {
         let claims = claims(tenants, steps);
+        let all = claims.all();
+        let reservation = claims.background.and_then(|background| {
+            let step = background.longest_step();
+            reservation_for_ends(&all, step, order, preemption.overhead())
+        });
+        let room = |ends: &Contract| {
+            let with: Vec<Contract> = all.iter().copied().chain([*ends]).collect();
+            stopped_by_host(&with).is_none() || stopped_by_host(&all).is_some()
+        };
+        let reservation = reservation.filter(room);
+        Self::with(tenants, steps, preemption, order, reservation)
+    }
+
+    /// The same with this reservation.
+    pub(crate) fn with(
+        tenants: &[TenantSpec],
+        steps: &HostSteps,
+        preemption: HostTime,
+        order: Order,
+        reservation: Option<Contract>,
+    ) -> Self {
+        let claims = claims(tenants, steps);
         let delay = KillDelay {
             longest_step_ns: tenants
                 .iter()
@@ -119,15 +141,6 @@ impl Ends {
             kills: tenants.len() as u64,
         };
         let mut all = claims.all();
-        let reservation = claims.background.and_then(|background| {
-            let step = background.longest_step();
-            reservation_for_ends(&all, step, order, preemption.overhead())
-        });
-        let room = |ends: &Contract| {
-            let with: Vec<Contract> = all.iter().copied().chain([*ends]).collect();
-            stopped_by_host(&with).is_none() || stopped_by_host(&all).is_some()
-        };
-        let reservation = reservation.filter(room);
         // It is one more that the others have to share the processor with.
         all.extend(reservation);
         let report = admit(&all, order, preemption.overhead());

@@ -22,10 +22,12 @@ mod memory_admission;
 mod mounts;
 mod notify;
 mod opened;
+mod operate;
 mod output;
 mod overhead;
 mod refusals;
 mod report;
+mod rules;
 mod run;
 mod serve;
 mod simulate;
@@ -68,6 +70,26 @@ enum Command {
     Up(up::Arguments),
     /// Answer HTTP requests with the tenants of a lease file, each inside its leases.
     Serve(serve::Arguments),
+    /// List the tenants of a node.
+    Ps(operate::Ps),
+    /// Show the tenants of a node, again each second.
+    Top(operate::Ps),
+    /// Kill a tenant of a node, and print its end beside its bound.
+    Kill(operate::Kill),
+    /// Load a tenant's program again, and start a new one in its place.
+    Replace(operate::One),
+    /// Take requests away from a tenant, and end it when those under way are over.
+    Drain(operate::Drain),
+    /// Start a tenant again that was stopped or has ended.
+    Start(operate::One),
+    /// Print what a tenant of a node wrote.
+    Logs(operate::LogsOf),
+    /// Print what happens in a node.
+    Events(operate::EventsOf),
+    /// Put a tenant into a node, or change it: from a lease file with its table.
+    Put(operate::Put),
+    /// Kill a tenant of a node, and forget it.
+    Delete(operate::One),
     /// Search for programs that break a promise: random attacks beside a victim in a real cell.
     Attack(attack::Arguments),
     /// Like `up`, seen from the memory reservations.
@@ -91,6 +113,16 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::main(*arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
+        Command::Ps(arguments) => arguments.ps(),
+        Command::Top(arguments) => arguments.top(),
+        Command::Kill(arguments) => arguments.run(),
+        Command::Replace(arguments) => arguments.change("POST", "/replace"),
+        Command::Drain(arguments) => arguments.run(),
+        Command::Start(arguments) => arguments.change("POST", "/start"),
+        Command::Logs(arguments) => arguments.run(),
+        Command::Events(arguments) => arguments.run(),
+        Command::Put(arguments) => arguments.run(),
+        Command::Delete(arguments) => arguments.delete(),
         Command::Attack(arguments) => attack::main(&arguments, profile),
         Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),

@@ -1,13 +1,14 @@
 //! The cell of a lease file: what is checked and admitted before any tenant is there.
 
 use crate::calibrate::profile_or_calibrate;
-use crate::confinement::{self, Needs, Origin};
+use crate::confinement::{self, Control, Needs, Origin};
 use crate::exit::Failure;
 use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::notify::Notify;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
+use crate::rules::Rules;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
@@ -59,6 +60,8 @@ pub(crate) struct Opened<T> {
     pub(crate) admitted: Admitted,
     pub(crate) confined: InForce,
     pub(crate) notify: Notify,
+    /// What decides whether tenants that come later can be kept.
+    pub(crate) rules: Rules,
     /// What was started beside it.
     pub(crate) beside: T,
 }
@@ -68,6 +71,8 @@ pub(crate) struct Admitted {
     pub(crate) order: Order,
     pub(crate) overhead: HostTime,
     pub(crate) schedulable: bool,
+    /// The part of the processor that is reserved.
+    pub(crate) utilization: f64,
     /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
     /// The key of the first reservation that cannot be kept, and its value.
@@ -87,6 +92,7 @@ impl CellOptions {
         leases: &Path,
         file: &LeaseFile,
         profile: Option<&Path>,
+        control: &Control,
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
     ) -> Result<Opened<T>, Failure> {
         check_size(leases, file)?;
@@ -126,6 +132,17 @@ impl CellOptions {
                 leases.display()
             )));
         }
+        let rules = Rules {
+            leases: leases.to_owned(),
+            profile: profile.clone(),
+            overhead,
+            backtraces: self.backtraces,
+            unadmitted: self.unadmitted,
+            order: leases::order(file.order),
+            ends: admitted.ends.reservation,
+            tenants: file.tenants.clone(),
+            programs: control.programs.clone(),
+        };
         let mut config = CellConfig::new(profile);
         config.code_cache = leasehold_cell::user_code_cache();
         if let Some(mechanism) = self.preempt {
@@ -146,6 +163,7 @@ impl CellOptions {
                 origin: Origin::File(leases),
                 holds_memory: config.memory.is_some(),
                 profile: path.as_deref(),
+                control,
             },
         )?;
         let cell = Cell::start(config)?;
@@ -181,6 +199,7 @@ impl CellOptions {
             admitted,
             confined,
             notify,
+            rules,
             beside,
         })
     }
@@ -224,6 +243,7 @@ impl Admitted {
             order: file.order,
             overhead,
             schedulable: report.schedulable(),
+            utilization: report.utilisation.millionths() as f64 / 1e6,
             host: leases::stopped_by_host(&claims.all()),
             unkept,
             ends,

@@ -195,6 +195,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             origin,
             holds_memory: config.memory.is_some(),
             profile: path.as_deref(),
+            control: &confinement::Control::default(),
         },
     )?;
     let cell = Cell::start(config)?;

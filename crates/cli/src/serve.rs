@@ -1,31 +1,36 @@
 //! `leasehold serve`: the tenants of a lease file answer HTTP requests, each inside its leases.
 
-mod restarts;
+mod lines;
 mod tables;
 
 use crate::access_log::{AccessLog, Form};
-use crate::confinement::Origin;
+use crate::confinement::{Control, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::leases;
 use crate::opened::{CellOptions, Opened};
-use crate::output::{say, tell};
-use crate::run::{failure, load, load_handler};
+use crate::operate::socket;
+use crate::output::{self, say, tell};
+use crate::rules::bound;
+use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
-use crate::up::screen::Screen;
-use crate::up::{OnHost, Outputs, Running, named, report};
-use leasehold_cell::{Cell, Exit, Program, Serving, StartRequest, TenantHandle};
+use crate::up::{OnHost, Running, named, report};
+use leasehold_cell::{Cell, Input, Program, Surroundings};
 use leasehold_confine::Thread;
-use leasehold_exchange::Lane;
 use leasehold_front::{Drained, Front, FrontError, Options, Site, Sockets};
-use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, Restart, TenantSpec};
-use restarts::Restarts;
+use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_node::view::EventKind;
+use leasehold_node::{
+    Admitted, Api, Controller, Events, Facts, Logs, Parts, RequestLog, Server, ServerOptions,
+    Supervisor, Ward,
+};
+use lines::TenantLines;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long killed tenants, and the access log, are waited for.
@@ -64,16 +69,23 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 
+    /// Where operators reach it (`leasehold ps --socket PATH`); `none`: nowhere
+    /// [default: $XDG_RUNTIME_DIR/leasehold/node.sock, or in the state directory].
+    #[arg(long, value_name = "PATH", env = "LEASEHOLD_SOCKET", hide_env = true)]
+    socket: Option<PathBuf>,
+
+    /// Directories with programs that operators may put later, beside that of the lease file.
+    #[arg(long, value_name = "DIR")]
+    programs: Vec<PathBuf>,
+
     #[command(flatten)]
     cell: CellOptions,
 }
 
-/// A tenant of a server, which may be started several times.
-struct Tenant<'a> {
-    running: Running<'a>,
-    program: Arc<Program>,
-    site: Option<Arc<Site>>,
-    restarts: Restarts,
+/// What is started beside the cell.
+struct Beside {
+    front: Front,
+    server: Option<Server>,
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -82,113 +94,185 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
+    let socket = socket::open(arguments.socket.as_deref())?;
     let site = |tenant: &TenantSpec| {
         let http = tenant.http.clone();
         http.map(|http| (Site::new(&tenant.name, &http), http))
     };
     let sites: Vec<Option<(Arc<Site>, Http)>> = file.tenants.iter().map(site).collect();
     let log = Arc::new(AccessLog::new(arguments.log));
+    let (controller, requests) = Controller::new();
+    let (events, last_requests) = (Arc::new(Events::default()), Arc::new(RequestLog::default()));
+    // The threads that write have to be confined as the controller is in the end.
+    let lines: Arc<OnceLock<Arc<TenantLines>>> = Arc::default();
+    let printer = {
+        let lines = lines.clone();
+        Arc::new(move |tenant: &str, line: &leasehold_node::view::LogLine| {
+            if let Some(lines) = lines.get() {
+                lines.printer()(tenant, line);
+            }
+        })
+    };
+    let control = Control {
+        programs: arguments.programs.clone(),
+        socket: socket.as_ref().map(|socket| socket.path().to_owned()),
+    };
+    let logs = Logs::new(printer);
     let opened = arguments
         .cell
-        .open(&arguments.leases, &file, profile, |cell| {
-            let records = log.clone();
+        .open(&arguments.leases, &file, profile, &control, |cell| {
+            let host = |error: std::io::Error| Failure::Host(error.into());
+            let (records, last) = (log.clone(), last_requests.clone());
             let options = Options {
                 core: cell.own_core(),
-                log: Some(Arc::new(move |record| records.put(record))),
+                log: Some(Arc::new(move |record| {
+                    records.put(record);
+                    last.put(record);
+                })),
                 begin: Some(Box::new(|| {
                     leasehold_confine::narrow(Thread::Front).map_err(std::io::Error::other)
                 })),
             };
             let sites: Vec<_> = sites.iter().flatten().cloned().collect();
-            Front::start(sockets, &sites, options).map_err(of_file)
+            let front = Front::start(sockets, &sites, options).map_err(of_file)?;
+            let api = Api {
+                controller: controller.clone(),
+                events: events.clone(),
+                logs: logs.clone(),
+            };
+            let options = ServerOptions {
+                core: cell.own_core(),
+                begin: Some(Box::new(|| {
+                    leasehold_confine::narrow(Thread::Control).map_err(std::io::Error::other)
+                })),
+            };
+            let server = socket.map(|socket| Server::start(socket, api, options));
+            let server = server.transpose().map_err(host)?;
+            Ok(Beside { front, server })
         })?;
     log.begin();
-    let front = &opened.beside;
-    let screen = Screen::new(false);
-    let outputs = Outputs::of(&screen, arguments.json, stores);
-    let mut tenants = start(&opened, &file, &sites, &outputs)?;
+    let Opened {
+        cell,
+        admitted,
+        confined,
+        notify,
+        rules,
+        beside: Beside { front, server },
+    } = opened;
+    let lines = lines.get_or_init(|| TenantLines::begin(arguments.log, arguments.json));
+    logs.begin().map_err(|error| Failure::Host(error.into()))?;
+    let cell = Arc::new(cell);
+    let started = programs(&cell, &file, &sites)?;
+    let bounds = admitted.ends.bounds.iter().copied().map(bound);
+    let first = Admitted {
+        bounds: bounds.collect(),
+        schedulable: admitted.schedulable,
+        utilization: admitted.utilization,
+    };
+    let parts = Parts {
+        cell: cell.clone(),
+        front: Some(front),
+        admission: Arc::new(rules),
+        surroundings: Box::new(move |spec| around(spec, &stores)),
+        events: events.clone(),
+        logs,
+        requests: last_requests,
+        facts: Facts {
+            order: file.order.to_string(),
+            confinement: confined.to_string(),
+            listeners: file.listeners.clone(),
+            leases: arguments.leases.clone(),
+        },
+    };
+    let supervisor = Supervisor::new(parts, &controller, requests);
+    let mut supervisor = supervisor.map_err(|error| Failure::Host(error.into()))?;
+    let refused = supervisor.start(started, &first);
+    refused.map_err(|refused| named(&refused.tenant, failure(refused.error)))?;
     let interrupt = Interrupt::listen()?;
     let began = Instant::now();
-    for tenant in tenants.iter().filter(|tenant| tenant.site.is_none()) {
-        tenant.running.handle.go();
+    supervisor.go();
+    if let Some(front) = supervisor.front() {
+        say!(part "{}", tables::serving(front.listening(), &file));
+        front.serve();
     }
-    say!(part "{}", tables::serving(front.listening(), &file));
-    front.serve();
-    opened.notify.ready(tenants.len());
+    notify.ready(supervisor.wards().len());
 
     let mut draining = false;
     let told_twice = loop {
-        for tenant in &mut tenants {
-            tenant.look(&opened.cell, &outputs, draining)?;
-        }
+        supervisor.turn(LOOK);
         let late = arguments
             .time
             .is_some_and(|time| began.elapsed() >= Duration::from_nanos(time.get()));
         if !draining && (late || interrupt.is_told()) {
             draining = true;
-            opened.notify.stopping();
-            front.drain(arguments.grace.into());
+            notify.stopping();
+            events.publish(EventKind::Draining, None, None);
+            supervisor.drain();
+            if let Some(front) = supervisor.front() {
+                front.drain(arguments.grace.into());
+            }
         }
         let told_twice = interrupt.times() > 1;
-        if draining && (front.is_over() || told_twice) {
+        let is_over = supervisor.front().is_none_or(Front::is_over);
+        if draining && (is_over || told_twice) {
             break told_twice;
         }
-        let serves = |tenant: &Tenant<'_>| tenant.site.is_some() && !tenant.is_over();
-        if !draining && !tenants.iter().any(serves) {
+        let serves = |ward: &Ward| ward.site().is_some() && !ward.is_over();
+        let waits = supervisor.is_operated() && server.is_some();
+        if !draining && !waits && !supervisor.wards().iter().any(serves) {
             say!("leasehold: no tenant is left that answers requests");
             break false;
         }
-        std::thread::sleep(LOOK);
     };
-    if told_twice || !draining {
+    let front = supervisor.take_front();
+    if let (Some(front), true) = (&front, told_twice || !draining) {
         front.drain(Duration::ZERO);
     }
-    let Opened {
-        cell,
-        admitted,
-        confined,
-        beside: front,
-        ..
-    } = opened;
-    let drained = front.wait();
-    end(&mut tenants)?;
+    let drained = front.map_or(Drained { abandoned: 0 }, Front::wait);
+    supervisor.end(PATIENCE);
+    drop(server);
     let elapsed = began.elapsed();
-    outputs.finish(true);
+    output::finish(true, &lines.destinations());
     log.flush_within(Duration::from_secs(1));
-    if log.lost() > 0 {
-        say!(
-            "leasehold: {} lines of the access log were lost",
-            log.lost()
-        );
+    for (what, lost) in [
+        ("the access log", log.lost()),
+        ("tenants' output", lines.lost()),
+    ] {
+        if lost > 0 {
+            say!("leasehold: {lost} lines of {what} were lost");
+        }
     }
     let host = OnHost {
         realtime: cell.realtime(),
         confined: &confined,
     };
-    let restarts: Vec<u32> = tenants
-        .iter()
-        .map(|tenant| tenant.restarts.times())
-        .collect();
-    let failed = tenants.iter().any(|tenant| tenant.running.has_failed()) || drained.abandoned > 0;
-    let running: Vec<Running<'_>> = tenants.into_iter().map(|tenant| tenant.running).collect();
+    let running: Vec<Running<'_>> = supervisor.wards().iter().map(Running::of).collect();
+    let failed = running.iter().any(Running::has_failed) || drained.abandoned > 0;
     let areas = Areas::default();
     let served = tables::Outcome {
-        sites: &sites,
-        restarts: &restarts,
+        wards: supervisor.wards(),
         drained,
     };
     if arguments.json {
         let mut json = report::json(&running, elapsed, &admitted, &host, &areas);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        json["serving"] = served.json(&file);
+        json["serving"] = served.json();
         tell!("{json}");
     } else {
         let text = report::text(&running, elapsed, &admitted, &host, None, &areas);
         let steps = host_steps::text(&cell.steps());
-        say!(part "{}\n{text}{steps}{}", served.text(&file), costs::text(&cell.costs()));
+        say!(part "{}\n{text}{steps}{}", served.text(), costs::text(&cell.costs()));
     }
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// What a tenant has around it, its outputs apart.
+fn around(spec: &TenantSpec, stores: &Stores) -> Surroundings {
+    Surroundings {
+        stdin: Input::Empty,
+        ..surroundings(spec, stores)
+    }
 }
 
 /// What only a server needs of a lease file.
@@ -225,133 +309,26 @@ fn unusable(path: &Path, error: &FrontError) -> Failure {
     }
 }
 
-/// Starts all tenants, or none: those that were started end with the cell. Tenants that answer
-/// requests wait for the first; the others wait for [`TenantHandle::go`].
-fn start<'a>(
-    opened: &Opened<Front>,
-    file: &'a LeaseFile,
+/// A tenant with its program, and its site if it answers requests.
+type Loaded = (TenantSpec, Arc<Program>, Option<Arc<Site>>);
+
+/// Loads the programs of all tenants.
+fn programs(
+    cell: &Cell,
+    file: &LeaseFile,
     sites: &[Option<(Arc<Site>, Http)>],
-    outputs: &Outputs,
-) -> Result<Vec<Tenant<'a>>, Failure> {
-    let cell = &opened.cell;
-    let mut tenants = Vec::with_capacity(file.tenants.len());
-    let bounds = &opened.admitted.ends.bounds;
-    for ((spec, bound), site) in file.tenants.iter().zip(bounds).zip(sites) {
-        let site = site.as_ref().map(|(site, _)| site.clone());
+) -> Result<Vec<Loaded>, Failure> {
+    let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
         let program = match site {
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
         };
         let program = program.map_err(|error| named(&spec.name, error))?;
-        let handle = start_one(cell, spec, &program, site.as_ref(), outputs)?;
-        tenants.push(Tenant {
-            running: Running::new(spec, *bound, handle),
+        Ok((
+            spec.clone(),
             program,
-            site,
-            restarts: Restarts::default(),
-        });
-    }
-    Ok(tenants)
-}
-
-fn start_one(
-    cell: &Cell,
-    spec: &TenantSpec,
-    program: &Arc<Program>,
-    site: Option<&Arc<Site>>,
-    outputs: &Outputs,
-) -> Result<TenantHandle, Failure> {
-    let request = StartRequest {
-        program: program.clone(),
-        lease: spec.lease,
-        surroundings: outputs.surroundings(spec),
+            site.as_ref().map(|(site, _)| site.clone()),
+        ))
     };
-    let started = match (site, &spec.http) {
-        (Some(site), Some(http)) => {
-            let lane = Arc::new(Lane::new(http.queue as usize));
-            let serving = Serving {
-                concurrency: http.concurrency,
-                reuse: http.reuse,
-                ..Serving::default()
-            };
-            let started = cell.start_serving(request, lane.clone(), serving);
-            if started.is_ok() {
-                site.set_lane(Some(lane));
-            }
-            started
-        }
-        _ => cell.start_held(request),
-    };
-    started.map_err(|error| named(&spec.name, failure(error)))
-}
-
-impl Tenant<'_> {
-    /// Whether it has ended and is not started again.
-    fn is_over(&self) -> bool {
-        self.running.ended.is_some() && !self.restarts.is_due_later()
-    }
-
-    /// Sees whether it has ended, and starts it again when its lease says so and its pause is over.
-    fn look(&mut self, cell: &Cell, outputs: &Outputs, draining: bool) -> Result<(), Failure> {
-        let spec = self.running.spec;
-        if self.running.ended.is_none() {
-            self.running.look()?;
-            let Some(ended) = &self.running.ended else {
-                return Ok(());
-            };
-            if let Some(site) = &self.site {
-                site.set_lane(None);
-            }
-            let failed = !matches!(ended.exit, Exit::Killed | Exit::Code(0));
-            if failed && spec.restart == Restart::OnFailure && !draining {
-                let pause = self.restarts.plan(Instant::now());
-                say!(
-                    "leasehold: tenant.{}: {}; started again in {:.1} s",
-                    spec.name,
-                    self.running.state(),
-                    pause.as_secs_f64()
-                );
-            }
-        }
-        if draining || !self.restarts.is_due(Instant::now()) {
-            return Ok(());
-        }
-        match start_one(cell, spec, &self.program, self.site.as_ref(), outputs) {
-            Ok(handle) => {
-                if self.site.is_none() {
-                    handle.go();
-                }
-                self.running.again(handle);
-                self.restarts.started(Instant::now());
-            }
-            // What others hold now may be free later.
-            Err(error @ Failure::Refused(_)) => {
-                let pause = self.restarts.plan(Instant::now());
-                say!(
-                    "leasehold: {error}; tried again in {:.1} s",
-                    pause.as_secs_f64()
-                );
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-}
-
-/// Kills what still runs, and waits for its end.
-fn end(tenants: &mut [Tenant<'_>]) -> Result<(), Failure> {
-    for tenant in tenants
-        .iter()
-        .filter(|tenant| tenant.running.ended.is_none())
-    {
-        tenant.running.handle.kill();
-    }
-    let until = Instant::now() + PATIENCE;
-    while tenants.iter().any(|tenant| tenant.running.ended.is_none()) && Instant::now() < until {
-        for tenant in tenants.iter_mut() {
-            tenant.running.look()?;
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
+    file.tenants.iter().zip(sites).map(loaded).collect()
 }

@@ -5,7 +5,7 @@ pub(crate) mod report;
 pub(crate) mod screen;
 pub(crate) mod table;
 
-use crate::confinement::Origin;
+use crate::confinement::{Control, Origin};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
@@ -23,6 +23,7 @@ use leasehold_cell::{
 };
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_node::Ward;
 use memory::Areas;
 use screen::{Screen, Stream};
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ pub(crate) struct Running<'a> {
     pub(crate) spec: &'a TenantSpec,
     /// How long its end takes at most, wall time from its kill.
     bound: EndBound,
-    pub(crate) handle: TenantHandle,
+    /// `None` where a supervisor has it.
+    handle: Option<TenantHandle>,
     /// Its processor time at the last observation.
     processor: Option<Processor>,
     /// Its use of memory then.
@@ -115,9 +117,13 @@ pub(crate) fn main(
         )));
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
-    let opened = arguments
-        .cell
-        .open(&arguments.leases, &file, profile, |_| Ok(()))?;
+    let opened = arguments.cell.open(
+        &arguments.leases,
+        &file,
+        profile,
+        &Control::default(),
+        |_| Ok(()),
+    )?;
     let Opened {
         cell,
         admitted,
@@ -133,8 +139,8 @@ pub(crate) fn main(
     // ends the process, also in the middle of loading a program.
     let interrupt = Interrupt::listen()?;
     let began = Instant::now();
-    for tenant in &tenants {
-        tenant.handle.go();
+    for handle in handles(&tenants) {
+        handle.go();
     }
     notify.ready(tenants.len());
     let (mut killed, mut drawn) = (None::<Instant>, None::<Instant>);
@@ -153,8 +159,8 @@ pub(crate) fn main(
         if killed.is_none() && (late || interrupt.is_told()) {
             killed = Some(Instant::now());
             notify.stopping();
-            for tenant in &tenants {
-                tenant.handle.kill();
+            for handle in handles(&tenants) {
+                handle.kill();
             }
         }
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
@@ -273,16 +279,21 @@ fn draw(screen: &Screen, cell: &Cell, view: View, tenants: &mut [Running<'_>], e
         return;
     };
     let shown = report::shown(tenants, height.saturating_sub(OTHER_LINES).max(1));
-    let processors = cell.processors(shown.iter().map(|&at| &tenants[at].handle));
+    let handles = shown.iter().filter_map(|&at| tenants[at].handle.as_ref());
+    let processors = cell.processors(handles);
     for (&at, processor) in shown.iter().zip(processors) {
         tenants[at].processor = processor;
         if view == View::Memory
-            && let Some(memory) = tenants[at].handle.memory()
+            && let Some(memory) = tenants[at].handle.as_ref().and_then(TenantHandle::memory)
         {
             tenants[at].memory = Some(memory);
         }
     }
     screen.show(&report::live(tenants, &shown, view, elapsed, width));
+}
+
+fn handles<'a>(tenants: &'a [Running<'_>]) -> impl Iterator<Item = &'a TenantHandle> {
+    tenants.iter().filter_map(|tenant| tenant.handle.as_ref())
 }
 
 /// The failure of one of several tenants.
@@ -303,16 +314,27 @@ impl<'a> Running<'a> {
         Self {
             spec,
             bound,
-            handle,
+            handle: Some(handle),
             processor: None,
             memory: None,
             ended: None,
         }
     }
 
-    /// It was started again.
-    pub(crate) fn again(&mut self, handle: TenantHandle) {
-        *self = Self::new(self.spec, self.bound, handle);
+    /// A tenant of a supervisor, as it is at the end.
+    pub(crate) fn of(ward: &'a Ward) -> Self {
+        let bound = ward.bound();
+        Self {
+            spec: ward.spec(),
+            bound: EndBound {
+                effect_ns: bound.effect_ns,
+                returned_ns: bound.returned_ns,
+            },
+            handle: None,
+            processor: ward.processor(),
+            memory: ward.memory(),
+            ended: ward.ended().cloned(),
+        }
     }
 
     /// Whether it has ended with an error, or not at all.
@@ -329,8 +351,8 @@ impl<'a> Running<'a> {
 
     /// Checks whether it has ended.
     pub(crate) fn look(&mut self) -> Result<(), Failure> {
-        if self.ended.is_none() {
-            self.ended = self.handle.wait_for(Duration::ZERO).map_err(failure)?;
+        if let (None, Some(handle)) = (&self.ended, &self.handle) {
+            self.ended = handle.wait_for(Duration::ZERO).map_err(failure)?;
         }
         Ok(())
     }

@@ -35,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bell;
 mod inbox;
 mod output_time;
 mod pipe;
@@ -43,9 +44,10 @@ mod ring;
 mod sync;
 mod waker_slot;
 
+pub use bell::Bell;
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use output_time::OutputTime;
-pub use pipe::{CAPACITY, Pipe, Progress};
+pub use pipe::{CAPACITY, Pipe, Progress, Taken};
 pub use queue::{Queue, Rejected};
 pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};
 pub use waker_slot::WakerSlot;

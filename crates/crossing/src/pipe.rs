@@ -4,6 +4,7 @@
 //! The writing side never blocks: it takes as many bytes as fit and signals when there is room
 //! again. The reading side is one [`Drain`] thread per destination that writes to the host.
 
+use crate::bell::Bell;
 use crate::output_time::{OutputTime, Writers};
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ struct State {
 #[derive(Clone)]
 pub struct Pipe {
     shared: Arc<(Mutex<State>, Condvar)>,
+    bell: Option<Bell>,
 }
 
 impl Default for Pipe {
@@ -52,7 +54,43 @@ impl Pipe {
         };
         Self {
             shared: Arc::new((Mutex::new(state), Condvar::new())),
+            bell: None,
         }
+    }
+
+    /// An empty pipe for a thread that drains several ones with [`Pipe::take_now`]: each write rings the
+    /// bell.
+    pub fn rung_by(bell: &Bell) -> Self {
+        Self {
+            bell: Some(bell.clone()),
+            ..Self::new()
+        }
+    }
+
+    /// Tells the reading side that something was written.
+    fn announce(&self) {
+        match &self.bell {
+            Some(bell) => bell.ring(),
+            None => self.shared.1.notify_all(),
+        }
+    }
+
+    /// Takes everything that is in the pipe out of it, to the end of `into`, and counts it as written out;
+    /// `None` if there is nothing. Never blocks.
+    pub fn take_now(&self, into: &mut Vec<u8>) -> Option<Taken> {
+        let mut state = lock(&self.shared.0);
+        let (front, back) = state.bytes.as_slices();
+        let bytes = front.len() + back.len();
+        into.extend_from_slice(front);
+        into.extend_from_slice(back);
+        state.bytes.clear();
+        let writers = std::mem::take(&mut state.writers);
+        drop(state);
+        if bytes == 0 {
+            return None;
+        }
+        self.taken(bytes as u64, None);
+        Some(Taken { bytes, writers })
     }
 
     /// How many bytes [`Pipe::write`] would take now; `None` once the destination has failed.
@@ -75,7 +113,7 @@ impl Pipe {
             state.writers.wrote(time, n);
         }
         drop(state);
-        self.shared.1.notify_all();
+        self.announce();
         Some(n)
     }
 
@@ -89,7 +127,7 @@ impl Pipe {
         state.bytes.extend(bytes);
         state.written += bytes.len() as u64;
         drop(state);
-        self.shared.1.notify_all();
+        self.announce();
         true
     }
 
@@ -202,6 +240,20 @@ impl Pipe {
     }
 }
 
+/// What [`Pipe::take_now`] has taken, and the tenants that had written it.
+#[derive(Debug)]
+pub struct Taken {
+    bytes: usize,
+    writers: Writers,
+}
+
+impl Taken {
+    /// Divides the processor time that it took to write it out among them, by their bytes.
+    pub fn took(self, cpu_ns: u64) {
+        self.writers.share(self.bytes, cpu_ns);
+    }
+}
+
 /// How far a pipe is, for [`Pipe::poll`].
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
@@ -253,6 +305,7 @@ mod model {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{CAPACITY, OutputTime, Pipe};
+    use crate::bell::Bell;
     use std::cell::Cell;
     use std::task::Waker;
 
@@ -276,6 +329,24 @@ mod tests {
         assert_eq!(pipe.write(&[1], &time), Some(0));
         assert_eq!(pipe.room(), Some(0));
         assert!(!pipe.poll(Waker::noop(), |progress| progress.room > 0));
+    }
+
+    #[test]
+    fn several_pipes_are_drained_by_one_bell() {
+        let bell = Bell::default();
+        let pipes = [Pipe::rung_by(&bell), Pipe::rung_by(&bell)];
+        let time = OutputTime::default();
+        assert_eq!(pipes[1].write(b"b", &time), Some(1));
+        bell.wait();
+        let mut taken = Vec::new();
+        assert!(pipes[0].take_now(&mut taken).is_none());
+        pipes[1].take_now(&mut taken).expect("a byte").took(70);
+        assert_eq!(pipes[0].write(b"a", &time), Some(1));
+        bell.wait();
+        pipes[0].take_now(&mut taken).expect("a byte").took(30);
+        assert_eq!(taken, b"ba");
+        assert_eq!(time.take(), 100);
+        assert!(pipes.iter().all(|pipe| pipe.unwritten() == 0));
     }
 
     #[test]

@@ -49,7 +49,10 @@ impl Imports {
         });
         Self {
             config: surroundings.config.clone(),
-            log: Log::new(surroundings.stderr.sink(), rate.clone()),
+            log: Log::new(
+                surroundings.stderr.sink(account.output_time()),
+                rate.clone(),
+            ),
             keyvalue,
         }
     }

@@ -6,7 +6,7 @@
 use super::capture::Capture;
 use crate::clock::thread_cpu_ns;
 use bytes::Bytes;
-use leasehold_crossing::{CAPACITY, OutputTime, Pipe};
+use leasehold_crossing::{Bell, CAPACITY, OutputTime, Pipe};
 use std::io::{ErrorKind, Write};
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -67,6 +67,23 @@ impl Destination {
         Stream {
             pipe: self.0.clone(),
             terminal: false,
+        }
+    }
+
+    /// Creates a destination without a thread of its own: what is written rings the bell, for a thread that
+    /// calls [`take`](Self::take) on all of its destinations.
+    pub fn rung_by(bell: &Bell) -> Self {
+        Self(Pipe::rung_by(bell))
+    }
+
+    /// Calls `with` with what was written, if there is anything, and charges the tenants that wrote it with
+    /// the processor time that this took. For destinations of [`rung_by`](Self::rung_by). Never blocks.
+    pub fn take(&self, with: impl FnOnce(&[u8])) {
+        let began_ns = thread_cpu_ns();
+        let mut bytes = Vec::new();
+        if let Some(taken) = self.0.take_now(&mut bytes) {
+            with(&bytes);
+            taken.took(thread_cpu_ns().saturating_sub(began_ns));
         }
     }
 
@@ -211,7 +228,7 @@ impl Sink {
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::Discard => true,
-            Self::Piped(piped) => piped.pipe.write_whole(bytes),
+            Self::Piped(piped) => piped.stream.pipe.write_whole(bytes),
             Self::Capture(capture) => {
                 capture.room() >= bytes.len() && capture.put(bytes) == bytes.len()
             }

@@ -1,8 +1,9 @@
 //! What a server says at its start, and how its requests ended.
 
-use super::{Arc, Drained, Http, LeaseFile, Site};
+use super::{Drained, LeaseFile};
 use crate::up::table::{Column, lines};
 use leasehold_front::{Listening, Outcome as Ended};
+use leasehold_node::Ward;
 use serde_json::{Value, json};
 
 const fn column(title: &'static str, goes: u8) -> Column {
@@ -59,29 +60,29 @@ pub(super) fn serving(listening: &[Listening], file: &LeaseFile) -> String {
 
 /// How the requests of a server ended.
 pub(super) struct Outcome<'a> {
-    pub(super) sites: &'a [Option<(Arc<Site>, Http)>],
-    /// Of each tenant, how often it was started again.
-    pub(super) restarts: &'a [u32],
+    pub(super) wards: &'a [Ward],
     pub(super) drained: Drained,
 }
 
 impl Outcome<'_> {
     /// A table for people.
-    pub(super) fn text(&self, file: &LeaseFile) -> String {
+    pub(super) fn text(&self) -> String {
         let columns: Vec<Column> = ["tenant", "restarts", "requests"]
             .into_iter()
             .chain(Ended::ALL.map(Ended::name))
             .map(|title| column(title, 0))
             .collect();
-        let served = file.tenants.iter().zip(self.sites).zip(self.restarts);
-        let rows: Vec<Vec<String>> = served
-            .filter_map(|((tenant, site), restarts)| Some((tenant, &site.as_ref()?.0, restarts)))
-            .map(|(tenant, site, restarts)| {
+        let serving = self
+            .wards
+            .iter()
+            .filter_map(|ward| Some((ward, ward.site()?)));
+        let rows: Vec<Vec<String>> = serving
+            .map(|(ward, site)| {
                 let counts = site.counts();
                 let outcomes = Ended::ALL.map(|outcome| counts.of(outcome).to_string());
                 [
-                    tenant.name.clone(),
-                    restarts.to_string(),
+                    ward.spec().name.clone(),
+                    ward.restarts().to_string(),
                     counts.all().to_string(),
                 ]
                 .into_iter()
@@ -97,22 +98,17 @@ impl Outcome<'_> {
     }
 
     /// The same for programs.
-    pub(super) fn json(&self, file: &LeaseFile) -> Value {
-        let served = file.tenants.iter().zip(self.sites).zip(self.restarts);
-        let tenants: serde_json::Map<String, Value> = served
-            .map(|((tenant, site), restarts)| {
-                let counts = site.as_ref().map(|(site, _)| site.counts());
-                let outcomes: Option<serde_json::Map<String, Value>> = counts.map(|counts| {
-                    let of =
-                        |outcome: Ended| (outcome.name().to_owned(), counts.of(outcome).into());
-                    Ended::ALL.into_iter().map(of).collect()
-                });
-                (
-                    tenant.name.clone(),
-                    json!({ "restarts": restarts, "requests": outcomes }),
-                )
-            })
-            .collect();
+    pub(super) fn json(&self) -> Value {
+        let tenant = |ward: &Ward| {
+            let counts = ward.site().map(|site| site.counts());
+            let outcomes: Option<serde_json::Map<String, Value>> = counts.map(|counts| {
+                let of = |outcome: Ended| (outcome.name().to_owned(), counts.of(outcome).into());
+                Ended::ALL.into_iter().map(of).collect()
+            });
+            let told = json!({ "restarts": ward.restarts(), "requests": outcomes });
+            (ward.spec().name.clone(), told)
+        };
+        let tenants: serde_json::Map<String, Value> = self.wards.iter().map(tenant).collect();
         json!({ "tenants": tenants, "abandoned_connections": self.drained.abandoned })
     }
 }

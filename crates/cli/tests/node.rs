@@ -1,0 +1,344 @@
+//! Tests of a node's control socket and its clients: a real server on loopback, operated by the program itself.
+
+mod calibrated;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A node in a directory of its own.
+struct Node {
+    directory: TempDir,
+    child: Child,
+    errors: Option<BufReader<ChildStderr>>,
+    address: SocketAddr,
+}
+
+fn table(name: &str, route: &str, more: &str) -> String {
+    format!(
+        "[tenant.{name}]\ncomponent = \"web.wasm\"\nreclaim = {{ budget = \"200ms\" }}\n\
+         env = {{ NAME = \"{name}\" }}\nhttp = {{ routes = [\"{route}\"] }}\n{more}\n"
+    )
+}
+
+impl Node {
+    fn start(options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = |name: &str| directory.path().join(name);
+        let guest = PathBuf::from(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../target/guests/web.wasm"
+        ));
+        fs::copy(guest, path("web.wasm")).expect("copied");
+        let text =
+            "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned() + &table("shop", "/*", "");
+        fs::write(path("leases.toml"), text).expect("written");
+        fs::write(path("profile.json"), calibrated::profile()).expect("written");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .arg("--profile")
+            .arg(path("profile.json"))
+            .arg("serve")
+            .arg(path("leases.toml"))
+            .arg("--socket")
+            .arg(path("node.sock"))
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+        let mut text = String::new();
+        let address = loop {
+            assert!(
+                errors.read_line(&mut text).expect("a line") > 0,
+                "it ended: {text}"
+            );
+            let after = text.split("http://").nth(1);
+            if let Some(address) = after.and_then(|after| after.split('/').next()) {
+                break address.parse().expect("an address");
+            }
+        };
+        Self {
+            directory,
+            child,
+            errors: Some(errors),
+            address,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.path("node.sock")
+    }
+
+    /// The exit code, standard output and standard error of a command for operators.
+    fn command(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .args(words)
+            .arg("--socket")
+            .arg(self.socket())
+            .output()
+            .expect("runs");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let (code, out, error) = self.command(&[words, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{words:?}: {error}");
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("no JSON: {out}"))
+    }
+
+    fn put(&self, name: &str, text: &str) -> (Option<i32>, String, String) {
+        let file = self.path("put.toml");
+        fs::write(&file, text).expect("written");
+        self.command(&["put", name, file.to_str().expect("text")])
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
+        (
+            status.unwrap_or_else(|| panic!("no answer: {answer:?}")),
+            answer,
+        )
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("sent");
+        let mut text = String::new();
+        let errors = self.errors.take();
+        errors
+            .expect("there")
+            .read_to_string(&mut text)
+            .expect("text");
+        (self.child.wait().expect("ended").code(), text)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A request on the control socket, as any client makes it, and the answer.
+fn raw(socket: &Path, head: &str) -> String {
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("connected");
+    let request = format!("{head}\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() {
+    let node = Node::start(&[]);
+    let more = table("more", "/env", "");
+    assert_eq!(node.put("more", &more).1, "more: new\n");
+    assert!(node.get("/env").1.contains("NAME=more"));
+    assert_eq!(node.put("more", &more).1, "more: put\n", "it is unchanged");
+    let twice = node.put("other", &table("other", "/env", ""));
+    assert_eq!(twice.0, Some(77), "{}", twice.2);
+    assert!(twice.2.contains("tenant.more has this one"), "{}", twice.2);
+    let wrong = node.put("bad", "[tenant.bad]\ncomponent = 3\n");
+    assert_eq!(wrong.0, Some(78), "{}", wrong.2);
+    assert!(
+        wrong.2.contains(":2:13: tenant.bad.component: found 3"),
+        "{}",
+        wrong.2
+    );
+    let outside = node.put(
+        "out",
+        "[tenant.out]\ncomponent = \"/bin/true\"\nreclaim.budget = \"1ms\"\n",
+    );
+    assert!(
+        outside.2.contains("below the directory of the lease file"),
+        "{}",
+        outside.2
+    );
+    assert_eq!(node.command(&["replace", "more"]).0, Some(0));
+    let end = node.json(&["kill", "more"]);
+    assert_eq!(end["exit"]["kind"], "killed");
+    assert!(
+        end["wall_ns"].as_u64() > Some(0) && end["effect_ns"].is_u64(),
+        "{end}"
+    );
+    assert_eq!(node.json(&["kill", "more"]), end, "the same end");
+    assert_eq!(node.get("/env").0, 503);
+    assert_eq!(node.command(&["start", "more"]).0, Some(0));
+    assert_eq!(node.get("/env").0, 200);
+    for said in ["more: deleted\n", "more: there is none\n"] {
+        assert_eq!(node.command(&["delete", "more"]).1, said);
+    }
+    until("the route is the shop's again", || {
+        node.get("/env").1.contains("NAME=shop")
+    });
+    assert_eq!(node.command(&["kill", "none"]).0, Some(66));
+    let (code, text) = node.end();
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn what_is_shown_lines_up_and_is_the_same_as_json() {
+    let node = Node::start(&[]);
+    assert_eq!(node.get("/").0, 200);
+    let (code, out, _) = node.command(&["ps"]);
+    assert_eq!(code, Some(0));
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("tenant") && lines[1].starts_with("shop"),
+        "{out}"
+    );
+    assert!(
+        node.command(&["top"]).1.contains("shop"),
+        "once, without a terminal"
+    );
+    let snapshot = node.json(&["top"]);
+    assert_eq!(snapshot["tenants"][0]["http"]["outcomes"]["answered"], 1);
+    assert_eq!(
+        snapshot["node"]["listeners"][0]["address"],
+        node.address.to_string()
+    );
+    for part in ["statement", "processor", "memory", "requests"] {
+        let answer = raw(
+            &node.socket(),
+            &format!("GET /v1/tenants/shop/{part} HTTP/1.1"),
+        );
+        assert!(answer.starts_with("HTTP/1.1 200"), "{part}: {answer}");
+    }
+    let description = raw(&node.socket(), "GET /openapi.json HTTP/1.1");
+    assert!(description.contains("\"/v1/tenants/{name}/drain\""));
+    assert!(raw(&node.socket(), "GET /v1/none HTTP/1.1").contains("not-found"));
+    let long = "x".repeat(100_000);
+    let refused = raw(
+        &node.socket(),
+        &format!("GET /v1/node HTTP/1.1\r\nX: {long}"),
+    );
+    assert!(
+        refused.is_empty() || refused.starts_with("HTTP/1.1 431"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn events_arrive_in_order_and_a_slow_listener_holds_nothing() {
+    let node = Node::start(&[]);
+    let mut slow = std::os::unix::net::UnixStream::connect(node.socket()).expect("connected");
+    slow.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("written");
+    for _ in 0..3 {
+        node.json(&["kill", "shop"]);
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+    }
+    let mut listener = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(["events", "--since", "0", "--json", "--socket"])
+        .arg(node.socket())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let out = BufReader::new(listener.stdout.take().expect("piped"));
+    let events: Vec<Value> = out
+        .lines()
+        .take(7)
+        .map(|line| serde_json::from_str(&line.expect("a line")).expect("an event"))
+        .collect();
+    listener.kill().expect("ended");
+    listener.wait().expect("ended");
+    let numbers: Vec<_> = events.iter().map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=7).map(Some).collect::<Vec<_>>());
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["kind"].as_str().expect("a kind"))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "started", "ended", "started", "ended", "started", "ended", "started"
+        ]
+    );
+    drop(slow);
+}
+
+#[test]
+fn a_tenant_is_replaced_under_load_and_no_request_is_lost() {
+    let node = Node::start(&[]);
+    let (over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let (status, answer) = node.get("/");
+                    assert_eq!(status, 200, "{answer}");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..20 {
+            let (code, _, error) = node.command(&["replace", "shop"]);
+            assert_eq!(code, Some(0), "{error}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(answered.load(Ordering::Relaxed) > 20);
+}
+
+#[test]
+fn a_confined_node_answers_operators_without_a_system_call_that_is_on_no_list() {
+    let node = Node::start(&["--confinement", "trap"]);
+    let more = table("more", "/env", "");
+    assert_eq!(node.put("more", &more).0, Some(0));
+    assert_eq!(node.command(&["replace", "more"]).0, Some(0));
+    assert_eq!(node.command(&["top"]).0, Some(0));
+    assert_eq!(node.command(&["logs", "shop"]).0, Some(0));
+    assert_eq!(node.command(&["delete", "more"]).0, Some(0));
+    let (code, text) = node.end();
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn the_socket_is_for_this_user_and_goes_with_the_node() {
+    use std::os::unix::fs::PermissionsExt;
+    let node = Node::start(&[]);
+    let socket = node.socket();
+    let mode = fs::metadata(&socket).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let pid = Pid::from_child(&node.child);
+    kill_process(pid, Signal::TERM).expect("sent");
+    until("the socket is removed", || !socket.exists());
+    let (code, _, error) = node.command(&["ps"]);
+    assert_eq!(code, Some(66), "{error}");
+}
