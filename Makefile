@@ -9,7 +9,7 @@ PURE := --package leasehold-reclaim --package leasehold-kernel --package leaseho
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -79,11 +79,15 @@ check-structure: ## in no crate more files import each other in a circle than th
 	@scripts/check-structure --self-test
 	@scripts/check-structure
 
+page: ## build the page of a node from its sources (needs npm)
+	@scripts/page
+
 lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf clang
 	scripts/bpf --check
+	@scripts/page --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

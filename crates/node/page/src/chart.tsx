@@ -30,6 +30,10 @@ function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+/** Leaves the powers of ten of a logarithmic axis. */
+const decades = (_plot: uPlot, ticks: number[]): (number | null)[] =>
+  ticks.map((value) => (Number.isInteger(Math.log10(value)) ? value : null));
+
 const FONT = "12px system-ui, sans-serif";
 
 function options(props: ChartProps, width: number): uPlot.Options {
@@ -56,6 +60,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
       {
         ...axis,
         size: 68,
+        ...(props.logarithmic ? { grid: { ...axis.grid, filter: decades } } : {}),
         values: (_plot, ticks) => ticks.map((value) => (value === null ? "" : props.format(value))),
       },
     ],

@@ -34,7 +34,7 @@ export function Events({ events, named = true }: { events: readonly Event[]; nam
       {events.slice(0, SHOWN).map((event) => {
         const bad = BAD.has(event.kind) || event.end?.within_bound === false;
         return (
-          <li key={`${event.at} ${event.seq}`} class={bad ? "bad" : event.kind}>
+          <li key={`${event.at} ${event.seq}`} class={`${bad ? "bad " : ""}${event.kind}`}>
             <time dateTime={event.at}>{clock(event.at)}</time>
             <p>
               {named && event.tenant && <a href={tenantLink(event.tenant)}>{event.tenant}</a>}{" "}

@@ -4,6 +4,8 @@ import type { Snapshot, Tenant } from "./view";
 
 /** How many samples are kept: five minutes, one a second. */
 const KEPT = 300;
+/** Samples closer than this, in seconds, would give rates that are noise. */
+const CLOSEST = 0.5;
 
 export interface Sample {
   /** Seconds since 1970, by the node's clock. */
@@ -62,7 +64,7 @@ export class History {
       sum: latency?.sum_ns ?? 0,
     };
     const track = this.#tracks.get(tenant.name);
-    if (track && at <= track.last.at) return;
+    if (track && at - track.last.at < CLOSEST) return;
     const before = track?.last;
     const span = before ? at - before.at : 0;
     const answered = grown(now.count, before?.count);

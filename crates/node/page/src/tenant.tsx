@@ -202,10 +202,10 @@ export function TenantView({ name }: { name: string }) {
             {tenant.restarts > 0 && ` · started again ${count(tenant.restarts)} times`}
             {tenant.desired === "stopped" && tenant.state !== "ended" && " · is to stop"}
           </p>
-          {tenant.exit && (
-            <div class="exit"><p>{exitText(tenant.exit)}</p>{tenant.exit.message && <pre>{tenant.exit.message}</pre>}</div>
+          {tenant.exit?.message && (
+            <div class="exit"><p>{exitText(tenant.exit)}</p><pre>{tenant.exit.message}</pre></div>
           )}
-          <BoundText tenant={tenant} />
+          {tenant.state !== "ended" && <BoundText tenant={tenant} />}
         </div>
         <Commands tenant={tenant} />
       </div>
