@@ -49,7 +49,10 @@ mod tests {
             let allowed = format!("{directive} 'sha256-{hash}'");
             assert!(POLICY.split("; ").any(|part| part == allowed), "{POLICY}");
         }
-        let others: Vec<_> = POLICY.split("; ").filter(|part| !part.contains("sha256-")).collect();
+        let others: Vec<_> = POLICY
+            .split("; ")
+            .filter(|part| !part.contains("sha256-"))
+            .collect();
         assert_eq!(
             others,
             [

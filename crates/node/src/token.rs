@@ -60,7 +60,10 @@ impl Token {
     /// # Errors
     /// When the file cannot be read or made, others than its owner may use it, or it holds no token.
     pub fn kept_at(path: &Path) -> Result<Self, TokenError> {
-        let failed = |source| TokenError::File { path: path.to_owned(), source };
+        let failed = |source| TokenError::File {
+            path: path.to_owned(),
+            source,
+        };
         match File::open(path) {
             Ok(file) => Self::read(path, file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -79,10 +82,16 @@ impl Token {
     }
 
     fn read(path: &Path, file: File) -> Result<Self, TokenError> {
-        let failed = |source| TokenError::File { path: path.to_owned(), source };
+        let failed = |source| TokenError::File {
+            path: path.to_owned(),
+            source,
+        };
         let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(TokenError::Open { path: path.to_owned(), mode });
+            return Err(TokenError::Open {
+                path: path.to_owned(),
+                mode,
+            });
         }
         let mut bytes = Vec::new();
         let most = *LENGTHS.end() as u64 + 2;
@@ -92,7 +101,9 @@ impl Token {
         // What an address can carry after `#` without being written otherwise.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !LENGTHS.contains(&token.len()) || !token.bytes().all(plain) {
-            return Err(TokenError::Content { path: path.to_owned() });
+            return Err(TokenError::Content {
+                path: path.to_owned(),
+            });
         }
         Ok(Self(token.into()))
     }
@@ -101,7 +112,11 @@ impl Token {
     pub fn is(&self, presented: &str) -> bool {
         let (own, other) = (self.0.as_bytes(), presented.as_bytes());
         own.len() == other.len()
-            && own.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+            && own
+                .iter()
+                .zip(other)
+                .fold(0, |differing, (a, b)| differing | (a ^ b))
+                == 0
     }
 
     /// Returns the secret itself, for the address that an operator opens.
@@ -128,7 +143,10 @@ mod tests {
         let path = directory.path().join("token");
         let made = Token::kept_at(&path).unwrap();
         assert_eq!(Token::kept_at(&path).unwrap(), made);
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert_ne!(Token::random(), made);
     }
 
@@ -139,7 +157,10 @@ mod tests {
         Token::kept_at(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = Token::kept_at(&path).unwrap_err();
-        assert!(matches!(error, TokenError::Open { mode: 0o640, .. }), "{error}");
+        assert!(
+            matches!(error, TokenError::Open { mode: 0o640, .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains("640") && error.to_string().contains("token"));
     }
 
@@ -147,11 +168,19 @@ mod tests {
     fn a_file_that_holds_no_token_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        for content in ["", "short", &"x".repeat(300), &format!("{} {}", "a".repeat(32), "b")] {
+        for content in [
+            "",
+            "short",
+            &"x".repeat(300),
+            &format!("{} {}", "a".repeat(32), "b"),
+        ] {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             let error = Token::kept_at(&path).unwrap_err();
-            assert!(matches!(error, TokenError::Content { .. }), "{content:?}: {error}");
+            assert!(
+                matches!(error, TokenError::Content { .. }),
+                "{content:?}: {error}"
+            );
         }
     }
 

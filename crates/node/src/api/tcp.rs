@@ -36,11 +36,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Adds the page to the routes of the control interface, and asks for the token before all others.
 pub fn guarded(interface: Router, token: Token) -> Router {
-    interface.route("/", get(page)).layer(from_fn_with_state(token, guard))
+    interface
+        .route("/", get(page))
+        .layer(from_fn_with_state(token, guard))
 }
 
 async fn guard(State(token): State<Token>, request: Request, next: Next) -> Response {
-    let is_page = request.uri().path() == "/" && [Method::GET, Method::HEAD].contains(request.method());
+    let is_page =
+        request.uri().path() == "/" && [Method::GET, Method::HEAD].contains(request.method());
     if is_page || presented(&request).is_some_and(|presented| token.is(presented)) {
         next.run(request).await
     } else {
@@ -62,7 +65,11 @@ fn unauthorized() -> Response {
         line: None,
         column: None,
     };
-    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], Json(ErrorBody { error }))
+    (
+        StatusCode::UNAUTHORIZED,
+        [(WWW_AUTHENTICATE, "Bearer")],
+        Json(ErrorBody { error }),
+    )
         .into_response()
 }
 
@@ -74,7 +81,10 @@ pub async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<O
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
+            let place = Arc::clone(&places)
+                .acquire_owned()
+                .await
+                .expect("never closed");
             (listener.accept().await, place)
         };
         let (accepted, place) = tokio::select! {
@@ -100,9 +110,10 @@ pub async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<O
 /// Answers the requests of one connection.
 async fn converse(stream: TcpStream, routes: Router) {
     let service = TowerToHyperService::new(routes.into_service::<Body>());
-    let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        hyper::service::Service::call(&service, request.map(Body::new))
-    });
+    let service =
+        hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            hyper::service::Service::call(&service, request.map(Body::new))
+        });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

@@ -1,0 +1,88 @@
+//! What can be reached over TCP, and what the token opens.
+
+use axum::Router;
+use axum::routing::get;
+use leasehold_node::api::tcp;
+use leasehold_node::token::Token;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Serves one route beside the page, and returns where.
+async fn served(token: &Token) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let interface = Router::new().route("/v1/node", get(|| async { "the node" }));
+    let routes = tcp::guarded(interface, token.clone());
+    tokio::spawn(tcp::serve(listener, routes, std::future::pending()));
+    address
+}
+
+/// Sends a request as it is, and returns the whole answer.
+async fn ask(address: SocketAddr, request: String) -> String {
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut stream = std::net::TcpStream::connect(address).expect("connects");
+        stream.write_all(request.as_bytes()).expect("sends");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answers");
+        answer
+    });
+    asked.await.expect("asks")
+}
+
+fn request(method: &str, path: &str, field: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n{field}\r\n\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn without_the_token_only_the_page_is_answered() {
+    let token = Token::random();
+    let address = served(&token).await;
+    let secret = token.secret();
+    let page = ask(address, request("GET", "/", "accept: */*")).await;
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    for field in [
+        "content-security-policy: default-src 'none'",
+        "cache-control: no-store",
+        "x-content-type-options: nosniff",
+    ] {
+        assert!(page.contains(field), "{field}");
+    }
+    let refused = [
+        request("GET", "/v1/node", "accept: */*"),
+        request("GET", "/v1/node", "authorization: Bearer wrong"),
+        request("GET", "/v1/node", &format!("authorization: Basic {secret}")),
+        request("GET", "/v1/node", &format!("cookie: token={secret}")),
+        request("GET", &format!("/v1/node?token={secret}"), "accept: */*"),
+        request("GET", "//", "accept: */*"),
+        request("POST", "/", "content-length: 0"),
+    ];
+    for request in refused {
+        let answer = ask(address, request.clone()).await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{request}{answer}");
+        assert!(answer.contains(r#""kind":"unauthorized""#), "{answer}");
+        assert!(!answer.contains(secret), "{answer}");
+    }
+    let field = format!("authorization: Bearer {secret}");
+    let answer = ask(address, request("GET", "/v1/node", &field)).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with("the node"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn clients_that_send_nothing_hold_no_more_than_their_places() {
+    let address = served(&Token::random()).await;
+    let mut silent = Vec::new();
+    for _ in 0..63 {
+        silent.push(TcpStream::connect(address).await.expect("connects"));
+    }
+    let answer = ask(address, request("GET", "/", "accept: */*")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"));
+    // Beyond the places a client waits until one is given back.
+    silent.push(TcpStream::connect(address).await.expect("connects"));
+    let waiting = tokio::spawn(ask(address, request("GET", "/", "accept: */*")));
+    silent.clear();
+    assert!(waiting.await.expect("asks").starts_with("HTTP/1.1 200"));
+}
