@@ -1,5 +1,6 @@
 // The whole page: the node's header, and below it the view that the address names.
 
+import { useEffect, useRef } from "preact/hooks";
 import { Ends, EndKey, broken } from "./ends";
 import { Events } from "./events";
 import { Header } from "./header";
@@ -46,7 +47,7 @@ function NodeView() {
   const { ends, events } = useWatch();
   const violations = ends.filter(broken).length;
   return (
-    <main>
+    <main tabIndex={-1}>
       <Tenants />
       <div class="columns">
         <section class="panel" aria-labelledby="ends-title">
@@ -69,9 +70,20 @@ function NodeView() {
   );
 }
 
+/** Moves the focus to the view that came in place of another, so that the keyboard goes on there. */
+function useFocusOnNewView(view: string): void {
+  const before = useRef(view);
+  useEffect(() => {
+    if (before.current === view) return;
+    before.current = view;
+    document.querySelector("main")?.focus({ preventScroll: true });
+  }, [view]);
+}
+
 export function Page() {
   const { snapshot, connection } = useWatch();
   const route = useRoute();
+  useFocusOnNewView(route.view === "tenant" ? route.name : "");
   if (connection.kind === "forbidden") return <><Header /><TokenForm /></>;
   return (
     <>

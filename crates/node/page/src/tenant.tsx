@@ -192,7 +192,7 @@ export function TenantView({ name }: { name: string }) {
   }
   const own = ends.filter((end) => end.tenant === name);
   return (
-    <main class="one" data-tenant={name}>
+    <main class="one" tabIndex={-1} data-tenant={name}>
       <p class="back"><a href="#/">All tenants</a></p>
       <div class="headline">
         <div>
