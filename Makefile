@@ -7,7 +7,7 @@ RUN := cargo run --quiet --release --package leasehold-cli --
 PURE := --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-exchange --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
-ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
+ENGINE := --package leasehold-node --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-attack --package leasehold-study --package leasehold-cli
 
 .PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
@@ -35,6 +35,7 @@ test-tracer: setup ## LockScope's tracer on the running kernel (as root)
 	  set -x; cargo test $(TRACER)
 
 test-engine: guests
+	@scripts/setup browser || echo "the page of a node is not tested: a browser cannot be had"
 	cargo test --release $(ENGINE)
 
 loom: setup ## model-check the places where two threads meet

@@ -31,10 +31,18 @@ async function bundle(entry) {
 
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-const [script, style, frame] = await Promise.all([
+/** The licence of a package that is bundled: it asks to be kept with each copy. */
+async function licence(name) {
+  const text = await readFile(join(here, "node_modules", name, "LICENSE"), "utf8");
+  return `${name}\n\n${text.trim()}`;
+}
+
+const [script, style, frame, ...licences] = await Promise.all([
   bundle("src/main.tsx"),
   bundle("src/style.css"),
   readFile(join(here, "src/frame.html"), "utf8"),
+  licence("preact"),
+  licence("uplot"),
 ]);
 
 const policy = [
@@ -51,6 +59,9 @@ const policy = [
 ].join("; ");
 
 // A function as the replacement: in a string, `$&` and the like would be replaced again.
-const page = frame.replace("/* style */", () => style).replace("/* script */", () => script);
+const page = frame
+  .replace("/* licences */", () => licences.join("\n\n").replaceAll("--", "- -"))
+  .replace("/* style */", () => style)
+  .replace("/* script */", () => script);
 await writeFile(join(target, "index.html"), page);
 await writeFile(join(target, "policy.txt"), policy);

@@ -61,6 +61,10 @@ export function age(ms: number): string {
   return parts.slice(first, first + 2).map(([value, unit]) => `${value} ${unit}`).join(" ");
 }
 
+/** An instant as text that sorts: fractions of a second are written as short as they can be. */
+export const sortable = (at: string): string =>
+  at.replace(/(?:\.(\d+))?Z$/, (_all, fraction = "") => `.${fraction.padEnd(9, "0")}`);
+
 /** The time of day of an instant. */
 export function clock(at: string): string {
   const date = new Date(at);

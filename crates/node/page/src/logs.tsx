@@ -1,8 +1,9 @@
 // The lines that a tenant writes, as it writes them.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { clock } from "./format";
+import { clock, sortable } from "./format";
 import { follow, pause, tenantPath } from "./interface";
+import { shown, untilHidden } from "./shown";
 import type { LogLine } from "./view";
 
 const KEPT = 500;
@@ -26,11 +27,13 @@ function useLines(name: string): LogLine[] {
     }, DRAW_MS);
     const loop = async () => {
       while (!stop.signal.aborted) {
+        await shown();
         const seen = newest;
         const path = tenantPath(name, `/logs?follow=true&lines=${EARLIER}`);
-        await follow<LogLine>(path, stop.signal, (line) => {
-          if (line.at <= seen) return;
-          newest = line.at;
+        await follow<LogLine>(path, untilHidden(stop.signal), (line) => {
+          const at = sortable(line.at);
+          if (at <= seen) return;
+          newest = at;
           waiting = [...waiting, line].slice(-KEPT);
         }).catch(() => {});
         await pause(1000, stop.signal);

@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { Ends, EndKey, broken } from "./ends";
 import { Events } from "./events";
+import { plural } from "./format";
 import { Header } from "./header";
 import { setToken } from "./interface";
 import { Latencies } from "./latencies";
@@ -12,7 +13,7 @@ import { Tenants } from "./tenants";
 import { useWatch, watch } from "./watch";
 
 /** How many ends the node's view shows. */
-const ENDS_SHOWN = 12;
+const ENDS_SHOWN = 8;
 
 function Unknown() {
   const { connection } = useWatch();
@@ -55,7 +56,7 @@ function NodeView() {
             <h2 id="ends-title">Ends</h2>
             <EndKey />
           </header>
-          {violations > 0 && <p class="alarm" role="alert">{violations} of the last {ends.length} broke a bound</p>}
+          {violations > 0 && <p class="alarm" role="alert">{violations} of {plural(ends.length, "end")} broke {violations === 1 ? "its bound" : "their bounds"}</p>}
           <Ends ends={ends.slice(0, ENDS_SHOWN)} />
         </section>
         <div class="stack">

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { get, pause } from "./interface";
+import { shown } from "./shown";
 
 /**
  * Asks for `path` every `everyMs` while the component is shown. An answer that fails leaves the last one
@@ -13,6 +14,7 @@ export function usePoll<T>(path: string, everyMs: number, take?: (value: T) => v
     const stop = new AbortController();
     const loop = async () => {
       while (!stop.signal.aborted) {
+        await shown();
         try {
           const next = await get<T>(path);
           if (stop.signal.aborted) return;

@@ -4,6 +4,7 @@
 import { useEffect, useReducer } from "preact/hooks";
 import { History } from "./history";
 import { get, listen, pause, Refusal } from "./interface";
+import { shown, untilHidden } from "./shown";
 import type { End, Event, Snapshot } from "./view";
 
 /** How long the page waits between two snapshots. */
@@ -51,6 +52,7 @@ class Watch {
 
   async run(): Promise<never> {
     for (;;) {
+      await shown();
       await this.#poll();
       this.#wake = new AbortController();
       await pause(EVERY_MS, this.#wake.signal);
@@ -97,8 +99,9 @@ class Watch {
     const hearing = new AbortController();
     const loop = async () => {
       while (!hearing.signal.aborted) {
+        await shown();
         const path = `/v1/events?since=${this.#last}`;
-        await listen<Event>(path, hearing.signal, (event) => this.#addEvent(event)).catch(() => {});
+        await listen<Event>(path, untilHidden(hearing.signal), (event) => this.#addEvent(event)).catch(() => {});
         await pause(EVERY_MS, hearing.signal);
       }
     };
