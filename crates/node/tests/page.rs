@@ -14,8 +14,9 @@ use jiff::Timestamp;
 use leasehold_node::api::tcp;
 use leasehold_node::token::Token;
 use leasehold_node::view::{
-    Cpu, Desired, End, EndBound, Event, EventKind, Exit, ExitKind, Http, Latency, Memory, Node,
-    Processor, Reclaim, Snapshot, State as Doing, Statement, StatementRow, Supply, Tenant,
+    Cpu, Desired, End, EndBound, Event, EventKind, Exit, ExitKind, Http, Latency, LogLine,
+    LogStream, Memory, Node, Processor, Reclaim, Snapshot, State as Doing, Statement, StatementRow,
+    Supply, Tenant,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ struct Says {
     events: Vec<Event>,
     /// The numbers from which events were asked for.
     asked_since: Vec<u64>,
+    lines: Vec<LogLine>,
 }
 
 #[derive(Clone)]
@@ -49,6 +51,7 @@ impl Played {
             ends: Vec::new(),
             events: Vec::new(),
             asked_since: Vec::new(),
+            lines: Vec::new(),
         })))
     }
 
@@ -84,6 +87,7 @@ impl Played {
             .route("/v1/snapshot", get(snapshot))
             .route("/v1/events", get(events))
             .route("/v1/tenants/{name}/statement", get(statement))
+            .route("/v1/tenants/{name}/logs", get(logs))
             .route("/v1/tenants/{name}/kill", post(kill))
             .with_state(self.clone());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -184,6 +188,12 @@ async fn statement(
     }))
 }
 
+/// Answers with the lines that there are, and ends.
+async fn logs(State(played): State<Played>) -> String {
+    let json = |line: &LogLine| serde_json::to_string(line).expect("JSON") + "\n";
+    played.says().lines.iter().map(json).collect()
+}
+
 async fn kill(State(played): State<Played>, Path(name): Path<String>) -> Json<End> {
     {
         let mut says = played.says();
@@ -202,6 +212,16 @@ async fn kill(State(played): State<Played>, Path(name): Path<String>) -> Json<En
     let end = end(&name, ExitKind::Killed, 12 * MS);
     played.end(end.clone());
     Json(end)
+}
+
+fn line(at: &str, text: &str) -> LogLine {
+    let at = at.parse().expect("an instant");
+    LogLine {
+        at,
+        stream: LogStream::Stdout,
+        line: text.to_owned(),
+        request: None,
+    }
 }
 
 fn exit(kind: ExitKind) -> Exit {
@@ -483,17 +503,20 @@ async fn the_page_says_that_the_node_is_gone_and_goes_on_with_the_next_event_whe
     assert_eq!(played.says().asked_since[asked_before], 1);
     assert!(browser.text(".events li").await.contains("restarting"));
     served.stop().await;
-    // Another process, which counts its events anew: what it says is heard, and what was heard before stays.
+    // Another process, which numbers its events anew: all are heard, and what was heard before stays.
     {
         let mut says = played.says();
         says.started_at = Timestamp::now();
         says.events.clear();
     }
-    played.event(EventKind::Reloaded, "cart", None);
+    for kind in [EventKind::Started, EventKind::Draining, EventKind::Refused] {
+        played.event(kind, "cart", None);
+    }
     let _served = played.serve(address, &token).await;
     browser
-        .until("document.querySelectorAll('.events li').length === 3")
+        .until("document.querySelectorAll('.events li').length === 5")
         .await;
+    assert!(browser.text(".events li").await.contains("refused"));
     browser.close().await;
 }
 
@@ -543,6 +566,53 @@ async fn the_page_asks_nothing_of_any_other_address_and_cannot() {
     }
     let connected = elsewhere.accept().map_err(|error| error.kind());
     assert!(matches!(connected, Err(std::io::ErrorKind::WouldBlock)));
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_of_a_log_is_shown_once_and_as_text() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let played = Played::new(vec![tenant("cart")]);
+    played.says().lines = vec![line("2026-11-24T18:00:01Z", "<b id=injected>one</b>")];
+    let served = played.serve(any_port(), &Token::random()).await;
+    browser.open(&served.open).await;
+    browser
+        .until("document.querySelector('[data-tenant=cart]')")
+        .await;
+    browser.run("location.hash = '#/tenants/cart'").await;
+    browser
+        .until("document.querySelectorAll('.logs li').length === 1")
+        .await;
+    assert_eq!(browser.text(".logs code").await, "<b id=injected>one</b>");
+    assert_eq!(
+        browser
+            .run("return document.querySelector('#injected')")
+            .await,
+        json!(null)
+    );
+    // Fractions of a second are written as short as they can be: instants do not sort as text.
+    played
+        .says()
+        .lines
+        .push(line("2026-11-24T18:00:01.5Z", "two"));
+    browser
+        .until("document.querySelectorAll('.logs li').length === 2")
+        .await;
+    played
+        .says()
+        .lines
+        .push(line("2026-11-24T18:00:01.52Z", "three"));
+    browser
+        .until("document.querySelectorAll('.logs li').length === 3")
+        .await;
+    let shown =
+        "return [...document.querySelectorAll('.logs code')].map((line) => line.textContent)";
+    assert_eq!(
+        browser.run(shown).await,
+        json!(["<b id=injected>one</b>", "two", "three"])
+    );
     browser.close().await;
 }
 

@@ -48,7 +48,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
     height: props.height ?? 200,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     scales: {
       x: { time: true },
       y: props.logarithmic

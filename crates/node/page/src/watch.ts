@@ -85,8 +85,10 @@ class Watch {
   #take(snapshot: Snapshot): void {
     const started = snapshot.node.started_at;
     if (this.#startedAt !== started) {
-      // Another process counts its events anew, unless it says that it goes on where the last one was.
-      if (this.#startedAt !== undefined && snapshot.last_event < this.#last) this.#last = 0;
+      // Another process numbers its events anew: all that it has are asked for.
+      this.#hearing?.abort();
+      this.#hearing = undefined;
+      this.#last = 0;
       this.#startedAt = started;
     }
     this.snapshot = snapshot;
@@ -111,6 +113,7 @@ class Watch {
 
   #addEvent(event: Event): void {
     if (event.seq > this.#last) this.#last = event.seq;
+    if (this.events.some((known) => known.seq === event.seq && known.at === event.at)) return;
     this.events = [event, ...this.events].slice(0, KEPT);
     if (event.end) this.#addEnd(event.end);
     this.#changed();
