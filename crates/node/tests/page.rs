@@ -11,8 +11,7 @@ use axum::{Json, Router};
 use browser::Browser;
 use fantoccini::key::Key;
 use jiff::Timestamp;
-use leasehold_node::api::tcp;
-use leasehold_node::token::Token;
+use leasehold_node::api::tcp::PageListener;
 use leasehold_node::view::{
     Cpu, Desired, End, EndBound, Event, EventKind, Exit, ExitKind, Http, Latency, LogLine,
     LogStream, Memory, Node, Processor, Reclaim, Snapshot, State as Doing, Statement, StatementRow,
@@ -23,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::net::TcpListener;
+use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 const MS: u64 = 1_000_000;
@@ -79,10 +78,10 @@ impl Played {
         self.event(EventKind::Ended, &end.tenant.clone(), Some(end));
     }
 
-    /// Serves it at an address until the returned value is dropped.
-    async fn serve(&self, address: SocketAddr, token: &Token) -> Served {
-        let listener = TcpListener::bind(address).await.expect("the port");
-        let address = listener.local_addr().expect("its address");
+    /// Serves it at an address until the returned value is stopped.
+    async fn serve(&self, address: SocketAddr, token: &TokenFile) -> Served {
+        let listener = PageListener::open(address, &token.0.path().join("token")).expect("listens");
+        let open = listener.link();
         let interface = Router::new()
             .route("/v1/snapshot", get(snapshot))
             .route("/v1/events", get(events))
@@ -91,13 +90,16 @@ impl Played {
             .route("/v1/tenants/{name}/kill", post(kill))
             .with_state(self.clone());
         let (stop, stopped) = oneshot::channel::<()>();
-        let routes = tcp::guarded(interface, token.clone());
-        let serving = tokio::spawn(tcp::serve(listener, routes, async {
-            let _ = stopped.await;
-        }));
-        let open = format!("http://{address}/#token={}", token.secret());
+        let serving = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            listener.serve(interface, stopped).await.expect("serves");
+        });
+        let (host, secret) = open["http://".len()..]
+            .split_once("/#token=")
+            .expect("both");
         Served {
-            address,
+            address: host.parse().expect("an address"),
+            secret: secret.to_owned(),
             open,
             stop: Some(stop),
             serving,
@@ -105,8 +107,18 @@ impl Played {
     }
 }
 
+/// Where a node keeps its token from one start to the next.
+struct TokenFile(TempDir);
+
+impl TokenFile {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+}
+
 struct Served {
     address: SocketAddr,
+    secret: String,
     /// What an operator opens.
     open: String,
     stop: Option<oneshot::Sender<()>>,
@@ -319,7 +331,7 @@ async fn the_page_shows_what_each_tenant_uses_of_its_three_reservations_and_foll
         return;
     };
     let played = Played::new(vec![tenant("cart"), tenant("catalog")]);
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.open(&served.open).await;
     browser
         .until("document.querySelectorAll('[data-tenant]').length === 2")
@@ -370,7 +382,7 @@ async fn an_end_that_broke_its_bound_is_told_from_one_that_kept_it() {
         return;
     };
     let played = Played::new(vec![tenant("cart")]);
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.open(&served.open).await;
     browser.until(CONNECTED).await;
     played.end(end("cart", ExitKind::Trap, 12 * MS));
@@ -416,7 +428,7 @@ async fn a_tenant_is_killed_by_keyboard_after_a_question_that_names_it_and_its_b
         return;
     };
     let played = Played::new(vec![tenant("cart"), tenant("catalog")]);
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.open(&served.open).await;
     browser
         .until("document.querySelectorAll('[data-tenant]').length === 2")
@@ -481,7 +493,7 @@ async fn the_page_says_that_the_node_is_gone_and_goes_on_with_the_next_event_whe
         return;
     };
     let played = Played::new(vec![tenant("cart")]);
-    let token = Token::random();
+    let token = TokenFile::new();
     played.event(EventKind::Started, "cart", None);
     let served = played.serve(any_port(), &token).await;
     let address = served.address;
@@ -526,7 +538,7 @@ async fn the_page_asks_nothing_of_any_other_address_and_cannot() {
         return;
     };
     let played = Played::new(vec![tenant("cart")]);
-    let token = Token::random();
+    let token = TokenFile::new();
     let served = played.serve(any_port(), &token).await;
     let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     elsewhere.set_nonblocking(true).expect("set");
@@ -543,7 +555,7 @@ async fn the_page_asks_nothing_of_any_other_address_and_cannot() {
             name.starts_with(&format!("http://{}/v1/", served.address)),
             "{name}"
         );
-        assert!(!name.contains(token.secret()), "{name}");
+        assert!(!name.contains(&served.secret), "{name}");
     }
     let location = browser.run("return location.href").await;
     assert_eq!(location, json!(format!("http://{}/#/", served.address)));
@@ -576,7 +588,7 @@ async fn each_line_of_a_log_is_shown_once_and_as_text() {
     };
     let played = Played::new(vec![tenant("cart")]);
     played.says().lines = vec![line("2026-11-24T18:00:01Z", "<b id=injected>one</b>")];
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.open(&served.open).await;
     browser
         .until("document.querySelector('[data-tenant=cart]')")
@@ -622,7 +634,7 @@ async fn the_page_asks_for_the_token_when_it_has_another() {
         return;
     };
     let played = Played::new(vec![tenant("cart")]);
-    let token = Token::random();
+    let token = TokenFile::new();
     let served = played.serve(any_port(), &token).await;
     browser
         .open(&format!("http://{}/#token=another", served.address))
@@ -635,7 +647,7 @@ async fn the_page_asks_for_the_token_when_it_has_another() {
             .contains("the token is wrong")
     );
     browser.tab_to("#token").await;
-    browser.type_text(token.secret()).await;
+    browser.type_text(&served.secret).await;
     browser.press(Key::Enter).await;
     browser
         .until("document.querySelector('[data-tenant=cart]')")
@@ -651,7 +663,7 @@ async fn nothing_of_the_page_is_cut_at_a_width_of_360_pixels() {
     let long = "a-tenant-with-a-very-long-name-that-takes-more-than-one-line";
     let played = Played::new(vec![tenant(long), tenant("cart")]);
     played.end(end("cart", ExitKind::Trap, 80 * MS));
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.resize(360, 800).await;
     browser.open(&served.open).await;
     for (name, view, shown) in [
@@ -683,7 +695,7 @@ async fn text_can_be_read_in_light_and_in_dark() {
     };
     let played = Played::new(vec![tenant("cart")]);
     played.end(end("cart", ExitKind::Trap, 80 * MS));
-    let served = played.serve(any_port(), &Token::random()).await;
+    let served = played.serve(any_port(), &TokenFile::new()).await;
     browser.open(&served.open).await;
     browser.until("document.querySelector('.end.broken')").await;
     for scheme in ["light", "dark"] {

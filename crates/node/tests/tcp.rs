@@ -2,20 +2,28 @@
 
 use axum::Router;
 use axum::routing::get;
-use leasehold_node::api::tcp;
-use leasehold_node::token::Token;
+use leasehold_node::api::tcp::PageListener;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-/// Serves one route beside the page, and returns where.
-async fn served(token: &Token) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("its address");
+/// Serves one route beside the page; returns where, and the token.
+async fn served() -> (SocketAddr, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let listener =
+        PageListener::open(any_port(), &directory.path().join("token")).expect("listens");
+    let link = listener.link();
+    let (address, token) = link
+        .strip_prefix("http://")
+        .and_then(|link| link.split_once("/#token="))
+        .expect("both");
     let interface = Router::new().route("/v1/node", get(|| async { "the node" }));
-    let routes = tcp::guarded(interface, token.clone());
-    tokio::spawn(tcp::serve(listener, routes, std::future::pending()));
-    address
+    tokio::spawn(listener.serve(interface, std::future::pending()));
+    (address.parse().expect("an address"), token.to_owned())
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
 }
 
 /// Sends a request as it is, and returns the whole answer.
@@ -36,9 +44,8 @@ fn request(method: &str, path: &str, field: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn without_the_token_only_the_page_is_answered() {
-    let token = Token::random();
-    let address = served(&token).await;
-    let secret = token.secret();
+    let (address, secret) = served().await;
+    let secret = secret.as_str();
     let page = ask(address, request("GET", "/", "accept: */*")).await;
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     for field in [
@@ -73,7 +80,7 @@ async fn without_the_token_only_the_page_is_answered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn clients_that_send_nothing_hold_no_more_than_their_places() {
-    let address = served(&Token::random()).await;
+    let (address, _) = served().await;
     let mut silent = Vec::new();
     for _ in 0..63 {
         silent.push(TcpStream::connect(address).await.expect("connects"));
@@ -85,4 +92,20 @@ async fn clients_that_send_nothing_hold_no_more_than_their_places() {
     let waiting = tokio::spawn(ask(address, request("GET", "/", "accept: */*")));
     silent.clear();
     assert!(waiting.await.expect("asks").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let token = directory.path().join("token");
+    let taken = PageListener::open(any_port(), &token).expect("listens");
+    let address = taken.link()["http://".len()..]
+        .split('/')
+        .next()
+        .expect("one")
+        .to_owned();
+    let error =
+        PageListener::open(address.parse().expect("an address"), &token).expect_err("taken");
+    assert!(error.to_string().contains(&address), "{error}");
+    assert!(taken.is_local());
 }

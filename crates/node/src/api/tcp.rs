@@ -6,7 +6,7 @@
 //! secret.
 
 use crate::page::page;
-use crate::token::Token;
+use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -20,6 +20,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,8 +37,75 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// How long nothing is accepted after the system refused to accept, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// An address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The system refuses it.
+    #[error("the page cannot be served at {address}: {source}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its token cannot be read or made.
+    #[error("the page's token: {0}")]
+    Token(#[from] TokenError),
+}
+
+/// A socket that listens for operators' browsers, with the token that opens it.
+#[derive(Debug)]
+pub struct PageListener {
+    socket: std::net::TcpListener,
+    address: SocketAddr,
+    token: Token,
+}
+
+impl PageListener {
+    /// Listens at an address; port 0 is any free one. The token is the one in `token`, which is made if there is none.
+    ///
+    /// # Errors
+    /// When the address is taken or not this host's, or the token cannot be read or made.
+    pub fn open(address: SocketAddr, token: &Path) -> Result<Self, ListenError> {
+        let token = Token::kept_at(token)?;
+        let failed = |source| ListenError::Address { address, source };
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Self {
+            socket,
+            address,
+            token,
+        })
+    }
+
+    /// Returns what an operator opens: the address, with the token where no server sees it.
+    pub fn link(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.token.secret())
+    }
+
+    /// Returns whether only programs of this host reach it: nothing here encrypts.
+    pub fn is_local(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+
+    /// Serves the interface and the page until `stopped` is ready.
+    ///
+    /// # Errors
+    /// When the runtime cannot take the socket.
+    pub async fn serve(
+        self,
+        interface: Router,
+        stopped: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.socket)?;
+        serve(listener, guarded(interface, self.token), stopped).await;
+        Ok(())
+    }
+}
+
 /// Adds the page to the routes of the control interface, and asks for the token before all others.
-pub fn guarded(interface: Router, token: Token) -> Router {
+fn guarded(interface: Router, token: Token) -> Router {
     interface
         .route("/", get(page))
         .layer(from_fn_with_state(token, guard))
@@ -74,7 +144,7 @@ fn unauthorized() -> Response {
 }
 
 /// Serves `routes` to the clients of a listener until `stopped` is ready; then open connections are cut.
-pub async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Output = ()>) {
+async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Output = ()>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     tokio::pin!(stopped);
