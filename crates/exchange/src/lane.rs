@@ -3,7 +3,7 @@
 use crate::guest::GuestHalf;
 use leasehold_crossing::{Queue, Rejected};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// Why an exchange was not taken into a [`Lane`].
@@ -28,6 +28,24 @@ pub struct Lane {
     waker: Mutex<Option<Waker>>,
     /// Processor time of the I/O thread on the tenant's behalf that was not taken yet, ns.
     charged: AtomicU64,
+    /// Exchanges that were or are about to be offered, and are not over.
+    under_way: AtomicU64,
+}
+
+/// An exchange that is under way, from before it is offered until it is over.
+pub struct UnderWay(Arc<Lane>);
+
+impl UnderWay {
+    /// The lane that it goes through.
+    pub const fn lane(&self) -> &Arc<Lane> {
+        &self.0
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Lane {
@@ -37,6 +55,7 @@ impl Lane {
             waiting: Queue::new(most),
             waker: Mutex::new(None),
             charged: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
         }
     }
 
@@ -59,6 +78,17 @@ impl Lane {
         let exchange = self.waiting.take()?;
         exchange.taken();
         Some(exchange)
+    }
+
+    /// Counts an exchange that is going to be offered as one that is under way.
+    pub fn enter(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Acquire);
+        UnderWay(self.clone())
+    }
+
+    /// How many exchanges are under way, those that wait among them.
+    pub fn under_way(&self) -> u64 {
+        self.under_way.load(Ordering::Acquire)
     }
 
     /// How many exchanges wait.

@@ -10,7 +10,7 @@ use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use leasehold_exchange::Failure;
+use leasehold_exchange::{Failure, UnderWay};
 use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -112,6 +112,7 @@ impl Connection {
 pub(crate) struct Ongoing {
     connection: Rc<Connection>,
     site: Option<Arc<Site>>,
+    under_way: Option<UnderWay>,
     log: Option<Log>,
     began: Instant,
     pub(crate) record: Record,
@@ -128,6 +129,7 @@ impl Ongoing {
         Self {
             connection,
             site: None,
+            under_way: None,
             log,
             began: Instant::now(),
             record,
@@ -138,6 +140,11 @@ impl Ongoing {
     pub(crate) fn routed(&mut self, site: &Arc<Site>) {
         self.record.tenant = Some(site.name().to_owned());
         self.site = Some(site.clone());
+    }
+
+    /// It goes through a lane.
+    pub(crate) fn entered(&mut self, under_way: UnderWay) {
+        self.under_way = Some(under_way);
     }
 
     pub(crate) fn site(&self) -> Option<&Site> {
@@ -162,7 +169,7 @@ impl Drop for Ongoing {
         self.record.elapsed = self.began.elapsed();
         self.connection.end(self.record.id);
         if let Some(site) = &self.site {
-            site.count(self.record.outcome);
+            site.count(self.record.outcome, self.record.elapsed);
         }
         if let Some(log) = &self.log {
             log(&self.record);

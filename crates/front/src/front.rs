@@ -5,6 +5,7 @@ use crate::listening::{Listening, Log, Phase, Served, Sockets, accept};
 use crate::routes::Routes;
 use crate::site::Site;
 use crate::sources::Sources;
+use arc_swap::ArcSwap;
 use leasehold_lease::Http;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
@@ -44,6 +45,8 @@ pub struct Front {
     /// When what is under way is abandoned.
     until: Arc<Mutex<Option<Instant>>>,
     listening: Vec<Listening>,
+    /// The routes of each listener.
+    routes: Vec<Arc<ArcSwap<Routes>>>,
     thread: Option<JoinHandle<Drained>>,
 }
 
@@ -60,9 +63,13 @@ impl Front {
         let (phase, receiver) = watch::channel(Phase::Held);
         let until = Arc::new(Mutex::new(None));
         let listening = sockets.listening();
+        let of = |listening: &Listening| {
+            Arc::new(ArcSwap::from_pointee(Routes::of(&listening.name, sites)))
+        };
+        let routes: Vec<_> = listening.iter().map(of).collect();
         let (started, starting) = mpsc::channel();
         let thread = {
-            let (until, sites) = (until.clone(), sites.to_vec());
+            let (until, routes) = (until.clone(), routes.clone());
             let run = move || {
                 let (runtime, log) = match begin(options) {
                     Ok(begun) => {
@@ -75,7 +82,7 @@ impl Front {
                     }
                 };
                 let local = tokio::task::LocalSet::new();
-                local.block_on(&runtime, serve(sockets, &sites, log, receiver, &until))
+                local.block_on(&runtime, serve(sockets, routes, log, receiver, &until))
             };
             let builder = std::thread::Builder::new().name("leasehold-front".to_owned());
             builder.spawn(run).map_err(FrontError::Thread)?
@@ -89,6 +96,7 @@ impl Front {
             phase,
             until,
             listening,
+            routes,
             thread: Some(thread),
         })
     }
@@ -102,6 +110,13 @@ impl Front {
             }
             held
         });
+    }
+
+    /// From now on requests go to these tenants. Those that are under way go on.
+    pub fn set_sites(&self, sites: &[(Arc<Site>, Http)]) {
+        for (listening, routes) in self.listening.iter().zip(&self.routes) {
+            routes.store(Arc::new(Routes::of(&listening.name, sites)));
+        }
     }
 
     /// The listeners and their addresses.
@@ -167,7 +182,7 @@ fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Option<Log>)>
 
 async fn serve(
     sockets: Sockets,
-    sites: &[(Arc<Site>, Http)],
+    routes: Vec<Arc<ArcSwap<Routes>>>,
     log: Option<Log>,
     mut phase: watch::Receiver<Phase>,
     until: &Mutex<Option<Instant>>,
@@ -182,22 +197,8 @@ async fn serve(
     let ids = Rc::new(Cell::new(0));
     // The receivers of the connections: the last phase is sent from here.
     let (connections, of_connections) = watch::channel(Phase::Serving);
-    for socket in sockets.0 {
-        let mut routes = Routes::default();
-        let mut head_bytes = 0;
-        for (site, http) in sites {
-            if http.listeners.contains(&socket.listener.name) {
-                head_bytes = head_bytes.max(site.limits().head_bytes);
-                http.routes.iter().for_each(|route| routes.add(route, site));
-            }
-        }
-        let served = Served::new(
-            &socket,
-            routes,
-            head_bytes.max(8192),
-            log.clone(),
-            ids.clone(),
-        );
+    for (socket, routes) in sockets.0.into_iter().zip(routes) {
+        let served = Served::new(&socket, routes, log.clone(), ids.clone());
         let sources = Sources::new(socket.listener.connections, socket.listener.per_source);
         let Ok(socket) = tokio::net::TcpListener::from_std(socket.socket) else {
             continue;

@@ -31,4 +31,4 @@ pub use access::{Outcome, Record};
 pub use error::FrontError;
 pub use front::{Drained, Front, Options};
 pub use listening::{Listening, Sockets};
-pub use site::{Counts, Site};
+pub use site::{Counts, Latency, Site};

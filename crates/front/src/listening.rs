@@ -7,6 +7,7 @@ use crate::meter::Metered;
 use crate::routes::Routes;
 use crate::sources::Sources;
 use crate::tls;
+use arc_swap::{ArcSwap, Guard};
 use leasehold_exchange::Scheme;
 use leasehold_lease::Listener;
 use std::cell::Cell;
@@ -19,6 +20,9 @@ use tokio_rustls::TlsAcceptor;
 
 /// How long no connection is accepted after the system had no resources for one.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The least limit on heads, bytes: for requests that no route is for.
+const LEAST_HEAD: u32 = 8192;
 
 /// What is called with each record.
 pub(crate) type Log = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -101,12 +105,10 @@ impl Sockets {
 /// What is served on one listener.
 pub(crate) struct Served {
     name: Arc<str>,
-    routes: Routes,
+    routes: Arc<ArcSwap<Routes>>,
     tls: Option<TlsAcceptor>,
     header_timeout: Duration,
     idle_timeout: Duration,
-    /// The largest head that any of its tenants takes.
-    head_bytes: u32,
     log: Option<Log>,
     ids: Rc<Cell<u64>>,
 }
@@ -114,8 +116,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn new(
         socket: &Socket,
-        routes: Routes,
-        head_bytes: u32,
+        routes: Arc<ArcSwap<Routes>>,
         log: Option<Log>,
         ids: Rc<Cell<u64>>,
     ) -> Rc<Self> {
@@ -125,7 +126,6 @@ impl Served {
             tls: socket.tls.clone().map(TlsAcceptor::from),
             header_timeout: socket.listener.header_timeout.into(),
             idle_timeout: socket.listener.idle_timeout.into(),
-            head_bytes,
             log,
             ids,
         })
@@ -135,8 +135,9 @@ impl Served {
         &self.name
     }
 
-    pub(crate) const fn routes(&self) -> &Routes {
-        &self.routes
+    /// The routes now; others may take their place at any time.
+    pub(crate) fn routes(&self) -> Guard<Arc<Routes>> {
+        self.routes.load()
     }
 
     pub(crate) const fn tls(&self) -> Option<&TlsAcceptor> {
@@ -158,8 +159,9 @@ impl Served {
         self.idle_timeout
     }
 
-    pub(crate) const fn head_bytes(&self) -> u32 {
-        self.head_bytes
+    /// The largest head that any of its tenants takes.
+    pub(crate) fn head_bytes(&self) -> u32 {
+        self.routes().head_bytes().max(LEAST_HEAD)
     }
 
     pub(crate) fn log(&self) -> Option<Log> {

@@ -1,7 +1,7 @@
 //! The table of a listener's routes: the tenant of a host and a path.
 
 use crate::site::Site;
-use leasehold_lease::Route;
+use leasehold_lease::{Http, Route};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,10 +19,28 @@ struct Paths {
 pub(crate) struct Routes {
     hosts: HashMap<String, Paths>,
     others: Paths,
+    /// The largest head that any of its tenants takes.
+    head_bytes: u32,
 }
 
 impl Routes {
-    pub(crate) fn add(&mut self, route: &Route, site: &Arc<Site>) {
+    /// Those of a listener.
+    pub(crate) fn of(listener: &str, sites: &[(Arc<Site>, Http)]) -> Self {
+        let mut routes = Self::default();
+        for (site, http) in sites {
+            if http.listeners.iter().any(|name| name == listener) {
+                routes.head_bytes = routes.head_bytes.max(site.limits().head_bytes);
+                http.routes.iter().for_each(|route| routes.add(route, site));
+            }
+        }
+        routes
+    }
+
+    pub(crate) const fn head_bytes(&self) -> u32 {
+        self.head_bytes
+    }
+
+    fn add(&mut self, route: &Route, site: &Arc<Site>) {
         let paths = match &route.host {
             Some(host) => self.hosts.entry(host.clone()).or_default(),
             None => &mut self.others,

@@ -7,13 +7,15 @@ use crate::listening::Served;
 use crate::meter;
 use crate::reply::{self, Reply};
 use crate::request;
+use crate::site::Site;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use leasehold_exchange::{NotTaken, exchange};
+use leasehold_exchange::{NotTaken, UnderWay, exchange};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -77,6 +79,25 @@ fn begin(
     Ongoing::begin(connection.clone(), served.log(), record, parts.version)
 }
 
+/// The tenant of a route, and a place in its lane if it runs. A tenant that has just lost the route does
+/// not count: its successor's lane was there before its own was taken away.
+fn enter(
+    served: &Served,
+    authority: &str,
+    path: &str,
+) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
+    let mut routes = served.routes();
+    loop {
+        let site = routes.find(authority, path).ok_or(reply::NO_ROUTE)?.clone();
+        let under_way = site.enter();
+        let now = served.routes();
+        if under_way.is_some() || Arc::ptr_eq(&now, &routes) {
+            return Ok((site, under_way));
+        }
+        routes = now;
+    }
+}
+
 /// The exchange with the head of its response, or what the front answers instead.
 async fn respond(
     served: &Served,
@@ -86,13 +107,14 @@ async fn respond(
 ) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
     let authority = request::authority(parts).map_err(reply::rejected)?;
     ongoing.record.authority.clone_from(&authority);
-    let site = served.routes().find(&authority, parts.uri.path());
-    let site = site.ok_or(reply::NO_ROUTE)?;
-    ongoing.routed(site);
+    let (site, under_way) = enter(served, &authority, parts.uri.path())?;
+    ongoing.routed(&site);
+    let under_way = under_way.ok_or(reply::NOT_RUNNING)?;
     let head = request::head(parts, served.scheme(), &authority, site.limits())
         .map_err(reply::rejected)?;
-    let lane = site.lane().ok_or(reply::NOT_RUNNING)?;
+    let lane = under_way.lane().clone();
     meter::pays(&lane);
+    ongoing.entered(under_way);
     let until = Instant::now() + site.timeout();
     let (client, guest) = exchange(site.limits(), head, ongoing.record.id);
     lane.offer(guest).map_err(|(_, why)| match why {

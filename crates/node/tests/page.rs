@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use browser::Browser;
 use fantoccini::key::Key;
 use jiff::Timestamp;
-use leasehold_node::api::tcp::PageListener;
+use leasehold_node::PageListener;
 use leasehold_node::view::{
     Cpu, Desired, End, EndBound, Event, EventKind, Exit, ExitKind, Http, Latency, LogLine,
     LogStream, Memory, Node, Processor, Reclaim, Snapshot, State as Doing, Statement, StatementRow,

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use leasehold_node::api::tcp::PageListener;
+use leasehold_node::PageListener;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use tokio::net::TcpStream;

@@ -8,14 +8,13 @@
 use crate::page::page;
 use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
-use axum::Router;
+use axum::{Json, Router};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, body::Body};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -170,7 +169,7 @@ async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Outpu
                 });
             }
             Err(error) => {
-                tracing::warn!("the page's listener: {error}");
+                tracing::warn!(%error, "the page's listener");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -179,17 +178,10 @@ async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Outpu
 
 /// Answers the requests of one connection.
 async fn converse(stream: TcpStream, routes: Router) {
-    let service = TowerToHyperService::new(routes.into_service::<Body>());
-    let service =
-        hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            hyper::service::Service::call(&service, request.map(Body::new))
-        });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = connection.await {
-        tracing::debug!("a client of the page: {error}");
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    let service = TowerToHyperService::new(routes);
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a client of the page");
     }
 }
