@@ -23,7 +23,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Returns the page, some 120 KiB, with the headers that bind a browser to it.
-pub async fn page() -> Response {
+pub(crate) async fn page() -> Response {
     (HEADERS, PAGE).into_response()
 }
 
