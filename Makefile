@@ -9,7 +9,7 @@ PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -35,6 +35,7 @@ test-tracer: setup ## LockScope's tracer on the running kernel (as root)
 	  set -x; cargo test $(TRACER)
 
 test-engine: guests
+	@scripts/setup browser || echo "the page of a node is not tested: a browser cannot be had"
 	cargo test --release $(ENGINE)
 
 loom: setup ## model-check the places where two threads meet
@@ -79,11 +80,15 @@ check-structure: ## no larger circles of files, and no more files with `unsafe`,
 	@scripts/check-structure --self-test
 	@scripts/check-structure
 
+page: ## build the page of a node from its sources (needs npm)
+	@scripts/page
+
 lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf clang
 	scripts/bpf --check
+	@scripts/page --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

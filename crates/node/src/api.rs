@@ -1,7 +1,10 @@
 //! The routes of the control interface, and their description.
 
 mod streams;
+mod tcp;
 mod tenants;
+
+pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
 use crate::events::Events;

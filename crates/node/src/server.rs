@@ -1,6 +1,6 @@
 //! The thread that answers operators on a unix socket.
 
-use crate::api::{Api, router};
+use crate::api::{Api, PageListener, router};
 use crate::problem::Problem;
 use crate::view::ErrorKind;
 use axum::Router;
@@ -127,6 +127,8 @@ pub struct ServerOptions {
     pub core: Option<usize>,
     /// What the thread does before it answers: confine itself, for instance.
     pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    /// Where operators' browsers reach the same interface, and the page.
+    pub page: Option<PageListener>,
 }
 
 /// The thread that answers operators. Dropping it ends the thread, and removes the socket.
@@ -141,18 +143,25 @@ impl Server {
     ///
     /// # Errors
     /// When the system refuses it.
-    pub fn start(mut socket: ControlSocket, api: Api, options: ServerOptions) -> io::Result<Self> {
+    pub fn start(
+        mut socket: ControlSocket,
+        api: Api,
+        mut options: ServerOptions,
+    ) -> io::Result<Self> {
         let listener = socket
             .socket
             .take()
             .ok_or_else(|| io::Error::other("the socket is in use"))?;
         let (ends, ending) = watch::channel(false);
         let (started, starting) = mpsc::channel();
+        let page = options.page.take();
         let builder = std::thread::Builder::new().name("leasehold-ctl".to_owned());
         let thread = builder.spawn(move || match begin(options) {
             Ok(runtime) => {
                 let _ = started.send(Ok(()));
-                runtime.block_on(serve(listener, router(api), ending));
+                let router = router(api);
+                let paged = serve_page(page, router.clone(), ending.clone());
+                runtime.block_on(async { tokio::join!(serve(listener, router, ending), paged) });
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -198,6 +207,15 @@ fn begin(options: ServerOptions) -> io::Result<tokio::runtime::Runtime> {
         begin()?;
     }
     Ok(runtime)
+}
+
+/// Serves the interface to browsers, if there is a listener for them.
+async fn serve_page(page: Option<PageListener>, router: Router, mut ending: watch::Receiver<bool>) {
+    let Some(page) = page else { return };
+    let ended = async { drop(ending.wait_for(|ends| *ends).await) };
+    if let Err(error) = page.serve(router, ended).await {
+        tracing::error!(%error, "the page's listener");
+    }
 }
 
 async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiver<bool>) {

@@ -1,0 +1,193 @@
+//! The control interface over TCP, with the page: what a token opens.
+//!
+//! On the unix socket the system says which user a peer is. Over TCP nothing does, so each request carries the
+//! token in its field `Authorization`. It is taken from nowhere else: addresses are logged, and a cookie
+//! would be sent along by any page that an operator visits. The page itself needs no token, and has nothing
+//! secret.
+
+use crate::page::page;
+use crate::token::{Token, TokenError};
+use crate::view::{ErrorBody, ErrorKind, ErrorView};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// How many connections are open at a time; a further one waits in the kernel's queue.
+const CONNECTIONS: usize = 64;
+/// How long a client may take for the head of a request.
+const HEAD: Duration = Duration::from_secs(10);
+/// How much of a head is kept at most, bytes.
+const HEAD_BYTES: usize = 64 * 1024;
+/// How long nothing is accepted after the system refused to accept, for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// An address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The system refuses it.
+    #[error("the page cannot be served at {address}: {source}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its token cannot be read or made.
+    #[error("the page's token: {0}")]
+    Token(#[from] TokenError),
+}
+
+/// A socket that listens for operators' browsers, with the token that opens it.
+#[derive(Debug)]
+pub struct PageListener {
+    socket: std::net::TcpListener,
+    address: SocketAddr,
+    token: Token,
+}
+
+impl PageListener {
+    /// Listens at an address; port 0 is any free one. The token is the one in `token`, which is made if there is none.
+    ///
+    /// # Errors
+    /// When the address is taken or not this host's, or the token cannot be read or made.
+    pub fn open(address: SocketAddr, token: &Path) -> Result<Self, ListenError> {
+        let token = Token::kept_at(token)?;
+        let failed = |source| ListenError::Address { address, source };
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Self {
+            socket,
+            address,
+            token,
+        })
+    }
+
+    /// Returns what an operator opens: the address, with the token where no server sees it.
+    pub fn link(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.token.secret())
+    }
+
+    /// Returns whether only programs of this host reach it: nothing here encrypts.
+    pub fn is_local(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+
+    /// Serves the interface and the page until `stopped` is ready.
+    ///
+    /// # Errors
+    /// When the runtime cannot take the socket.
+    pub async fn serve(
+        self,
+        interface: Router,
+        stopped: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.socket)?;
+        serve(listener, guarded(interface, self.token), stopped).await;
+        Ok(())
+    }
+}
+
+/// Adds the page to the routes of the control interface, and asks for the token before all others.
+fn guarded(interface: Router, token: Token) -> Router {
+    interface
+        .route("/", get(page))
+        .layer(from_fn_with_state(token, guard))
+}
+
+async fn guard(State(token): State<Token>, request: Request, next: Next) -> Response {
+    let is_page =
+        request.uri().path() == "/" && [Method::GET, Method::HEAD].contains(request.method());
+    if is_page || presented(&request).is_some_and(|presented| token.is(presented)) {
+        next.run(request).await
+    } else {
+        unauthorized()
+    }
+}
+
+/// Returns the token that a request carries.
+fn presented(request: &Request) -> Option<&str> {
+    let field = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = field.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn unauthorized() -> Response {
+    let error = ErrorView {
+        kind: ErrorKind::Unauthorized,
+        message: "the field `Authorization` must be `Bearer` and the node's token".to_owned(),
+        line: None,
+        column: None,
+    };
+    (
+        StatusCode::UNAUTHORIZED,
+        [(WWW_AUTHENTICATE, "Bearer")],
+        Json(ErrorBody { error }),
+    )
+        .into_response()
+}
+
+/// Serves `routes` to the clients of a listener until `stopped` is ready; then open connections are cut.
+async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Output = ()>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = tokio::task::JoinSet::new();
+    tokio::pin!(stopped);
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = async {
+            let place = Arc::clone(&places)
+                .acquire_owned()
+                .await
+                .expect("never closed");
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            () = &mut stopped => return,
+            accepted = accepted => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let routes = routes.clone();
+                connections.spawn(async move {
+                    converse(stream, routes).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the page's listener");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: TcpStream, routes: Router) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES);
+    let service = TowerToHyperService::new(routes);
+    if let Err(error) = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+    {
+        tracing::debug!(%error, "a client of the page");
+    }
+}
