@@ -73,7 +73,7 @@ pub mod media;
 pub mod memory_speed;
 pub mod neighbour;
 mod objects;
-mod overload;
+pub mod overload;
 mod page;
 mod paging;
 pub mod paging_cost;
