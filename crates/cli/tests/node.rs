@@ -158,10 +158,12 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn raw(socket: &Path, head: &str) -> String {
     let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("connected");
     let request = format!("{head}\r\nHost: a\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("written");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    // A connection that is refused may be closed before all is written or read.
+    let mut answer = Vec::new();
+    let _ = stream
+        .write_all(request.as_bytes())
+        .and_then(|()| stream.read_to_end(&mut answer).map(drop));
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[test]
