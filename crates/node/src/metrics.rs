@@ -138,7 +138,7 @@ impl Page<'_> {
     }
 
     fn ratios(&mut self, family: Family, ratios: &Ratios) -> fmt::Result {
-        let bounds = RATIOS.into_iter().chain([f64::MAX]);
+        let bounds = RATIOS.into_iter().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(ratios.buckets).collect();
         let count = ratios.buckets.iter().sum();
         let mut metric = self.family(family)?;
@@ -166,7 +166,7 @@ impl Page<'_> {
                 .iter()
                 .map(|ns| bucket(seconds(*ns), times.at_most(*ns)))
                 .collect();
-            buckets.push(bucket(f64::MAX, times.count()));
+            buckets.push(bucket(f64::INFINITY, times.count()));
             let labels = [(family.labels[0], tenant)];
             let mut metric = metrics.encode_family(&labels)?;
             let sum = seconds(times.sum_ns());
