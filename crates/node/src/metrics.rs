@@ -397,7 +397,10 @@ const TENANT: [(Family, OfTenant); 22] = [
     }),
 ];
 
-const SITE: [(Family, fn(&SiteSnapshot) -> f64); 5] = [
+/// The value of a tenant that answers requests.
+type OfSite = fn(&SiteSnapshot) -> f64;
+
+const SITE: [(Family, OfSite); 5] = [
     (family::ACTIVE, |site| site.active as f64),
     (family::WAITING, |site| site.waiting as f64),
     (family::RECEIVED, |site| site.received_bytes as f64),
@@ -405,7 +408,10 @@ const SITE: [(Family, fn(&SiteSnapshot) -> f64); 5] = [
     (family::FRONT_USED, |site| seconds(site.processor_ns)),
 ];
 
-const LISTENER: [(Family, fn(&Connections) -> u64); 3] = [
+/// The value of a listener.
+type OfListener = fn(&Connections) -> u64;
+
+const LISTENER: [(Family, OfListener); 3] = [
     (family::CONNECTIONS_OPEN, |counts| counts.open),
     (family::CONNECTIONS, |counts| counts.admitted),
     (family::HANDSHAKES_FAILED, |counts| counts.failed_handshakes),
