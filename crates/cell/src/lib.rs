@@ -118,6 +118,7 @@ pub use exit::Exit;
 pub use kill_bound::{
     KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,
 };
+pub use leasehold_crossing::Bell;
 pub use leasehold_exchange as exchange;
 pub use leasehold_lease::Lease;
 pub use leasehold_preempt as preempt;

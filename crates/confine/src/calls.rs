@@ -18,18 +18,21 @@ pub enum Thread {
     Io,
     /// Speaks HTTP with clients, on sockets that were made before.
     Front,
+    /// Answers operators, on a local socket that was made before.
+    Control,
     /// Helps to compile.
     Compiler,
 }
 
 impl Thread {
     /// All kinds.
-    pub const ALL: [Thread; 6] = [
+    pub const ALL: [Thread; 7] = [
         Thread::Start,
         Thread::Controller,
         Thread::Cell,
         Thread::Io,
         Thread::Front,
+        Thread::Control,
         Thread::Compiler,
     ];
 
@@ -46,6 +49,7 @@ impl Thread {
                 THREADS,
                 TIMERS,
                 CONNECTIONS,
+                LOCAL_CONNECTIONS,
                 START,
             ],
             Thread::Controller => &[
@@ -70,6 +74,7 @@ impl Thread {
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
             Thread::Front => &[COMMON, MEMORY, WAITING, CONNECTIONS],
+            Thread::Control => &[COMMON, MEMORY, WAITING, LOCAL_CONNECTIONS],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
         }
     }
@@ -316,6 +321,15 @@ const CONNECTIONS: &[Call] = &[
     equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
 ];
 
+/// The same on a local socket, whose peers say which user they are.
+const LOCAL_CONNECTIONS: &[Call] = &[
+    always(libc::SYS_accept4),
+    always(libc::SYS_recvfrom),
+    always(libc::SYS_sendto),
+    always(libc::SYS_shutdown),
+    equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
+];
+
 /// Flags of `clone` that make new namespaces.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -442,6 +456,22 @@ mod tests {
             let more = kind.calls().find(|call| !start.contains(&call.number));
             assert!(more.is_none(), "{kind:?}: {more:?}");
         }
+    }
+
+    #[test]
+    fn the_thread_that_operators_reach_opens_no_file_and_makes_no_socket_and_no_thread() {
+        let forbidden = [
+            libc::SYS_openat,
+            libc::SYS_unlinkat,
+            libc::SYS_socket,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_clone,
+            libc::SYS_memfd_create,
+        ];
+        let mut calls = Thread::Control.calls();
+        assert!(calls.all(|call| !forbidden.contains(&call.number)));
     }
 
     #[test]

@@ -35,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bell;
 mod inbox;
 mod pipe;
 mod queue;
@@ -42,6 +43,7 @@ mod ring;
 mod sync;
 mod waker_slot;
 
+pub use bell::Bell;
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use pipe::{CAPACITY, Pipe, Progress};
 pub use queue::{Queue, Rejected};

@@ -4,6 +4,7 @@
 //! The writing side never blocks: it takes as many bytes as fit and signals when there is room
 //! again. The reading side is one [`Drain`] thread per destination that writes to the host.
 
+use crate::bell::Bell;
 use crate::sync::{Arc, Condvar, Mutex, lock};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -27,6 +28,7 @@ struct State {
 #[derive(Clone)]
 pub struct Pipe {
     shared: Arc<(Mutex<State>, Condvar)>,
+    bell: Option<Bell>,
 }
 
 impl Default for Pipe {
@@ -48,7 +50,41 @@ impl Pipe {
         };
         Self {
             shared: Arc::new((Mutex::new(state), Condvar::new())),
+            bell: None,
         }
+    }
+
+    /// An empty pipe for a thread that drains several ones with [`Pipe::take_now`]: each write rings the
+    /// bell.
+    pub fn rung_by(bell: &Bell) -> Self {
+        Self {
+            bell: Some(bell.clone()),
+            ..Self::new()
+        }
+    }
+
+    /// Tells the reading side that something was written.
+    fn announce(&self) {
+        match &self.bell {
+            Some(bell) => bell.ring(),
+            None => self.shared.1.notify_all(),
+        }
+    }
+
+    /// Takes everything that is in the pipe out of it, to the end of `into`, and counts it as written out;
+    /// whether there was anything. Never blocks.
+    pub fn take_now(&self, into: &mut Vec<u8>) -> bool {
+        let mut state = lock(&self.shared.0);
+        let (front, back) = state.bytes.as_slices();
+        let taken = front.len() + back.len();
+        into.extend_from_slice(front);
+        into.extend_from_slice(back);
+        state.bytes.clear();
+        drop(state);
+        if taken > 0 {
+            self.taken(taken as u64, None);
+        }
+        taken > 0
     }
 
     /// How many bytes [`Pipe::write`] would take now; `None` once the destination has failed.
@@ -68,7 +104,7 @@ impl Pipe {
         state.bytes.extend(&bytes[..n]);
         state.written += n as u64;
         drop(state);
-        self.shared.1.notify_all();
+        self.announce();
         Some(n)
     }
 
@@ -82,7 +118,7 @@ impl Pipe {
         state.bytes.extend(bytes);
         state.written += bytes.len() as u64;
         drop(state);
-        self.shared.1.notify_all();
+        self.announce();
         true
     }
 
@@ -240,6 +276,7 @@ mod model {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{CAPACITY, Pipe};
+    use crate::bell::Bell;
     use std::task::Waker;
 
     struct Broken;
@@ -261,6 +298,22 @@ mod tests {
         assert_eq!(pipe.write(&[1]), Some(0));
         assert_eq!(pipe.room(), Some(0));
         assert!(!pipe.poll(Waker::noop(), |progress| progress.room > 0));
+    }
+
+    #[test]
+    fn several_pipes_are_drained_by_one_bell() {
+        let bell = Bell::default();
+        let pipes = [Pipe::rung_by(&bell), Pipe::rung_by(&bell)];
+        assert_eq!(pipes[1].write(b"b"), Some(1));
+        bell.wait();
+        let mut taken = Vec::new();
+        assert!(!pipes[0].take_now(&mut taken));
+        assert!(pipes[1].take_now(&mut taken));
+        assert_eq!(pipes[0].write(b"a"), Some(1));
+        bell.wait();
+        assert!(pipes[0].take_now(&mut taken));
+        assert_eq!(taken, b"ba");
+        assert!(pipes.iter().all(|pipe| pipe.unwritten() == 0));
     }
 
     #[test]

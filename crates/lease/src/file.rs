@@ -28,6 +28,7 @@ use crate::tenant::{
 use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, listener, cell, simulate";
+const TENANT_FILE_KEYS: &str = "tenant";
 const CELL_KEYS: &str = "order, memory";
 const TENANT_KEYS: &str =
     "component, args, env, dirs, data, reclaim, memory, cpu, files, disk, http, restart";
@@ -116,6 +117,28 @@ impl LeaseFile {
     /// after every fault inside that table. Routes are compared after all tables, and what is to be
     /// simulated counts after all else.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
+        Self::parse_with(text, origin, None)
+    }
+
+    /// Parses `text` with tenants for a node that has these listeners already: it may not have any of its
+    /// own. Routes are compared with each other, not with those of the node's tenants.
+    ///
+    /// # Errors
+    ///
+    /// As [`LeaseFile::parse`].
+    pub fn parse_tenants(
+        text: &str,
+        origin: &Path,
+        listeners: &[Listener],
+    ) -> Result<Vec<TenantSpec>, LeaseError> {
+        Self::parse_with(text, origin, Some(listeners)).map(|file| file.tenants)
+    }
+
+    fn parse_with(
+        text: &str,
+        origin: &Path,
+        given: Option<&[Listener]>,
+    ) -> Result<Self, LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
             return Err(too_long(source, text.as_bytes()));
@@ -130,23 +153,11 @@ impl LeaseFile {
         let mut tenants = Vec::new();
         let mut cell = CellTable::default();
         let mut simulated = Vec::new();
-        let mut listeners = Vec::new();
+        let mut listeners = given.unwrap_or_default().to_vec();
         let mut http = Vec::new();
         let mut swap: Option<PathBuf> = None;
         for entry in root.entries()? {
             match entry.name() {
-                "simulate" => simulated = entry.entries()?,
-                "cell" => cell = parse_cell(&entry)?,
-                "listener" => {
-                    let entries = entry.entries()?;
-                    if entries.len() > Self::MAX_LISTENERS {
-                        let found = tables(entries.len());
-                        return Err(entry.refused_as(found, LISTENER_COUNT));
-                    }
-                    for listener in entries {
-                        listeners.push(Listener::parse(&listener, base)?);
-                    }
-                }
                 "tenant" => {
                     let entries = entry.entries()?;
                     if entries.len() > Self::MAX_TENANTS {
@@ -157,6 +168,19 @@ impl LeaseFile {
                         let (tenant, table) = parse_tenant(&tenant, base, &mut swap)?;
                         http.push((tenant.name.clone(), table));
                         tenants.push(tenant);
+                    }
+                }
+                _ if given.is_some() => return Err(entry.unknown(TENANT_FILE_KEYS)),
+                "simulate" => simulated = entry.entries()?,
+                "cell" => cell = parse_cell(&entry)?,
+                "listener" => {
+                    let entries = entry.entries()?;
+                    if entries.len() > Self::MAX_LISTENERS {
+                        let found = tables(entries.len());
+                        return Err(entry.refused_as(found, LISTENER_COUNT));
+                    }
+                    for listener in entries {
+                        listeners.push(Listener::parse(&listener, base)?);
                     }
                 }
                 _ => return Err(entry.unknown(FILE_KEYS)),

@@ -1,5 +1,40 @@
-//! The controller of a cell: the tenants' desired state, and the interface that operators use.
+//! The controller of a cell: its tenants' desired state, and the interface that operators use.
+//!
+//! 1. **One owner.** A [`Supervisor`] owns the handles of all tenants and what is wanted of them. Other
+//!    threads ask it through a [`Controller`]: a bounded channel, with an answer each.
+//! 2. **The cell is asked seldom.** A query precedes all tenants, so what is shown is kept for a second,
+//!    and what is asked at once is bounded, however many clients ask.
+//! 3. **Nothing waits for an operator.** Events and log lines are in bounded rings: a slow listener is told
+//!    what it missed.
+//! 4. **Kills are not delayed by work.** Programs are compiled on a thread of their own ([`Loader`]).
 
+#![forbid(unsafe_code)]
+
+mod api;
+mod client;
+mod controller;
+mod events;
+mod loader;
+mod logs;
 pub mod metrics;
+mod problem;
+mod request_log;
+mod restarts;
+mod server;
+mod supervisor;
 pub mod trace;
 pub mod view;
+mod viewed;
+mod ward;
+
+pub use api::{Api, openapi, router};
+pub use client::{Client, ClientError, Lines};
+pub use controller::{Controller, Requests};
+pub use events::Events;
+pub use loader::{Job, Loader};
+pub use logs::{Log, Logs, Printer};
+pub use problem::Problem;
+pub use request_log::RequestLog;
+pub use server::{Server, ServerOptions, SocketError, ControlSocket};
+pub use supervisor::{Admission, Admitted, Facts, Parts, StartFailure, Supervisor};
+pub use ward::Ward;

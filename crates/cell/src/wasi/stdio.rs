@@ -5,7 +5,7 @@
 
 use super::capture::Capture;
 use bytes::Bytes;
-use leasehold_crossing::{CAPACITY, Pipe};
+use leasehold_crossing::{Bell, CAPACITY, Pipe};
 use std::io::{ErrorKind, Write};
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -60,6 +60,18 @@ impl Destination {
     /// Creates a destination that passes all output to `writer`, on its own thread called `name`.
     pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
         Self(drained_pipe(name, |pipe| pipe.drain(writer)))
+    }
+
+    /// Creates a destination without a thread of its own: what is written rings the bell, for a thread that
+    /// calls [`take`](Self::take) on all of its destinations.
+    pub fn rung_by(bell: &Bell) -> Self {
+        Self(Pipe::rung_by(bell))
+    }
+
+    /// Takes what was written out, to the end of `into`; whether there was anything. For destinations of
+    /// [`rung_by`](Self::rung_by). Never blocks.
+    pub fn take(&self, into: &mut Vec<u8>) -> bool {
+        self.0.take_now(into)
     }
 
     /// Waits until everything that was written so far is out.

@@ -11,7 +11,7 @@ const RECOVERED: Duration = Duration::from_secs(60);
 
 /// The restarts of one tenant.
 #[derive(Debug, Default)]
-pub(super) struct Restarts {
+pub(crate) struct Restarts {
     times: u32,
     /// Failures in a row.
     failures: u32,
@@ -21,7 +21,7 @@ pub(super) struct Restarts {
 
 impl Restarts {
     /// It failed: the pause before it is started again.
-    pub(super) fn plan(&mut self, now: Instant) -> Duration {
+    pub(crate) fn plan(&mut self, now: Instant) -> Duration {
         let ran = self
             .started
             .take()
@@ -37,25 +37,33 @@ impl Restarts {
         pause
     }
 
+    /// Restarts of the same tenant, of which none is planned.
+    pub(crate) fn after(self, before: &Self) -> Self {
+        Self {
+            times: before.times,
+            ..self
+        }
+    }
+
     /// Whether its pause is over.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
     /// Whether it will be started again.
-    pub(super) const fn is_due_later(&self) -> bool {
+    pub(crate) const fn is_due_later(&self) -> bool {
         self.due.is_some()
     }
 
     /// It was started again.
-    pub(super) fn started(&mut self, now: Instant) {
+    pub(crate) fn started(&mut self, now: Instant) {
         self.times += 1;
         self.started = Some(now);
         self.due = None;
     }
 
     /// How often it was started again.
-    pub(super) const fn times(&self) -> u32 {
+    pub(crate) const fn times(&self) -> u32 {
         self.times
     }
 }

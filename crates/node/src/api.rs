@@ -1,0 +1,157 @@
+//! The routes of the control interface, and their description.
+
+mod streams;
+mod tenants;
+
+use crate::controller::Controller;
+use crate::events::Events;
+use crate::logs::Logs;
+use crate::metrics;
+use crate::problem::Problem;
+use crate::view::{Admission, ErrorBody, ErrorKind, Node, Snapshot, Validated};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use leasehold_lease::LeaseFile;
+use std::sync::Arc;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct Api {
+    /// Asks the supervisor.
+    pub controller: Controller,
+    /// What happened.
+    pub events: Arc<Events>,
+    /// What tenants write.
+    pub logs: Arc<Logs>,
+}
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Leasehold",
+    description = "The control interface of a node. Times are in nanoseconds, sizes in bytes, instants in RFC 3339."
+))]
+struct Description;
+
+fn described() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(node))
+        .routes(routes!(snapshot))
+        .routes(routes!(validate))
+        .routes(routes!(admit))
+        .routes(routes!(streams::events))
+        .routes(routes!(streams::logs))
+        .merge(tenants::routes())
+}
+
+/// The description of all routes: OpenAPI 3.1, as JSON.
+pub fn openapi() -> String {
+    let (_, description) = described().split_for_parts();
+    description.to_pretty_json().unwrap_or_default()
+}
+
+/// The routes.
+pub fn router(api: Api) -> Router {
+    let (router, description) = described().split_for_parts();
+    let description: Arc<str> = description.to_json().unwrap_or_default().into();
+    let described = move || {
+        let text = description.to_string();
+        async move { ([("content-type", "application/json")], text) }
+    };
+    router
+        .route("/openapi.json", axum::routing::get(described))
+        .route("/metrics", axum::routing::get(page_of_metrics))
+        .fallback(nothing)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
+        .with_state(api)
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(self.body())).into_response()
+    }
+}
+
+async fn nothing(uri: axum::http::Uri) -> Problem {
+    Problem::new(ErrorKind::NotFound, format!("there is nothing at {}: /openapi.json has all paths", uri.path()))
+}
+
+async fn not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Response {
+    let message = format!("{} has no {method}: /openapi.json has all paths", uri.path());
+    let problem = Problem::new(ErrorKind::BadRequest, message);
+    (StatusCode::METHOD_NOT_ALLOWED, Json(problem.body())).into_response()
+}
+
+/// The node.
+#[utoipa::path(get, path = "/v1/node", responses((status = 200, body = Node)))]
+async fn node(State(api): State<Api>) -> Result<Json<Node>, Problem> {
+    Ok(Json(api.controller.ask(|supervisor| supervisor.node()).await?))
+}
+
+/// All that is known; the cell is asked at most once a second.
+#[utoipa::path(get, path = "/v1/snapshot", responses((status = 200, body = Snapshot)))]
+async fn snapshot(State(api): State<Api>) -> Result<Response, Problem> {
+    let snapshot = api.controller.ask(|supervisor| supervisor.snapshot()).await?;
+    Ok(Json(&*snapshot).into_response())
+}
+
+/// The page that Prometheus scrapes.
+async fn page_of_metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let observed = api.controller.ask(|supervisor| supervisor.observation()).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(observed)).into_response())
+}
+
+/// Whether a whole lease file is valid.
+#[utoipa::path(post, path = "/v1/leases/validate", request_body(content = String, content_type = "application/toml"),
+    responses((status = 200, body = Validated), (status = 400, body = ErrorBody)))]
+async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated>, Problem> {
+    let file = api.controller.ask(move |supervisor| supervisor.validate(&text)).await??;
+    let tenants = file.tenants.into_iter().map(|tenant| tenant.name).collect();
+    Ok(Json(Validated {
+        valid: true,
+        tenants,
+    }))
+}
+
+/// Whether the reservations of a whole lease file can be kept: as `leasehold admit --json`.
+#[utoipa::path(post, path = "/v1/leases/admit", request_body(content = String, content_type = "application/toml"),
+    responses((status = 200, body = Admission), (status = 400, body = ErrorBody)))]
+async fn admit(State(api): State<Api>, text: String) -> Result<Json<Admission>, Problem> {
+    let asked = move |supervisor: &mut crate::Supervisor| {
+        let file = supervisor.validate(&text)?;
+        Ok::<_, Problem>(supervisor.admission().report(&file))
+    };
+    Ok(Json(Admission(api.controller.ask(asked).await??)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::openapi;
+
+    #[test]
+    fn the_description_has_all_paths_and_types() {
+        let text: serde_json::Value = serde_json::from_str(&openapi()).expect("JSON");
+        assert_eq!(text["openapi"], "3.1.0");
+        let paths = text["paths"].as_object().expect("paths");
+        for path in [
+            "/v1/node",
+            "/v1/tenants",
+            "/v1/tenants/{name}",
+            "/v1/tenants/{name}/kill",
+            "/v1/tenants/{name}/logs",
+            "/v1/events",
+            "/v1/snapshot",
+            "/v1/leases/admit",
+        ] {
+            assert!(paths.contains_key(path), "{path} in {:?}", paths.keys());
+        }
+        assert!(text["components"]["schemas"]["Tenant"]["properties"]["end_bound"].is_object());
+    }
+}

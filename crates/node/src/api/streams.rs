@@ -1,0 +1,125 @@
+//! Answers without an end: events, and log lines. Each is written as fast as its reader reads; what is
+//! missed by then is said.
+
+use super::Api;
+use crate::events::Events;
+use crate::logs::Log;
+use crate::problem::Problem;
+use crate::view::{ErrorBody, Event, LogLine};
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde::Deserialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::watch;
+use utoipa::IntoParams;
+
+/// Events that are taken out of the ring at once.
+const BATCH: usize = 64;
+
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Since {
+    /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`.
+    since: Option<u64>,
+}
+
+struct Following {
+    events: Arc<Events>,
+    changed: watch::Receiver<u64>,
+    since: u64,
+    taken: VecDeque<Event>,
+}
+
+/// What happens, as server-sent events: `id` is the number, `event` the kind, `data` the event as JSON.
+/// Without a number it begins with what happens next.
+#[utoipa::path(get, path = "/v1/events", params(Since),
+    responses((status = 200, body = Event, content_type = "text/event-stream")))]
+pub(super) async fn events(
+    State(api): State<Api>,
+    Query(Since { since }): Query<Since>,
+    headers: HeaderMap,
+) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let following = Following {
+        since: since.or(last).unwrap_or_else(|| api.events.newest()),
+        changed: api.events.subscribe(),
+        events: api.events,
+        taken: VecDeque::new(),
+    };
+    let stream = unfold(following, |mut following| async {
+        loop {
+            if let Some(event) = following.taken.pop_front() {
+                following.since = event.seq;
+                let sent = sse::Event::default()
+                    .id(event.seq.to_string())
+                    .event(event.kind.name())
+                    .json_data(&event);
+                return Some((Ok(sent.unwrap_or_default()), following));
+            }
+            following.changed.borrow_and_update();
+            following.taken = following.events.after(following.since, BATCH).into();
+            if following.taken.is_empty() && following.changed.changed().await.is_err() {
+                return None;
+            }
+        }
+    });
+    Sse::new(stream).keep_alive(KeepAlive::default())
+}
+
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Lines {
+    /// Whether the answer goes on with what is written later.
+    follow: Option<bool>,
+    /// With how many of the last lines it begins.
+    lines: Option<usize>,
+}
+
+/// What a tenant writes, and what is said about it: an object of JSON for each line.
+#[utoipa::path(get, path = "/v1/tenants/{name}/logs", params(("name" = String, Path), Lines),
+    responses((status = 200, body = LogLine, content_type = "application/x-ndjson"), (status = 404, body = ErrorBody)))]
+pub(super) async fn logs(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(Lines { follow, lines }): Query<Lines>,
+) -> Result<Response, Problem> {
+    let log = api.logs.get(&name).ok_or_else(|| Problem::no_tenant(&name))?;
+    log.collect();
+    let (newest, first) = log.after(0, lines.unwrap_or(100));
+    let body = match follow {
+        Some(true) => {
+            let changed = log.subscribe();
+            Body::from_stream(unfold((log, changed, newest, Some(text(&first))), next))
+        }
+        _ => Body::from(text(&first)),
+    };
+    Ok(([("content-type", "application/x-ndjson")], body).into_response())
+}
+
+type Reading = (Arc<Log>, watch::Receiver<u64>, u64, Option<String>);
+
+async fn next(reading: Reading) -> Option<(Result<String, Infallible>, Reading)> {
+    let (log, mut changed, mut newest, first) = reading;
+    if let Some(first) = first.filter(|first| !first.is_empty()) {
+        return Some((Ok(first), (log, changed, newest, None)));
+    }
+    loop {
+        changed.borrow_and_update();
+        let (now, lines) = log.after(newest, usize::MAX);
+        newest = now;
+        if !lines.is_empty() {
+            return Some((Ok(text(&lines)), (log, changed, newest, None)));
+        }
+        changed.changed().await.ok()?;
+    }
+}
+
+fn text(lines: &[LogLine]) -> String {
+    let line = |line: &LogLine| serde_json::to_string(line).unwrap_or_default() + "\n";
+    lines.iter().map(line).collect()
+}

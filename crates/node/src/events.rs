@@ -1,0 +1,112 @@
+//! What happened, in a bounded ring. A listener that is too slow is told how much it missed.
+
+use crate::view::{End, Event, EventKind};
+use jiff::Timestamp;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// Events that are kept.
+const KEPT: usize = 1024;
+
+/// The last events. Publishing never waits for a listener.
+pub struct Events {
+    kept: Mutex<VecDeque<Event>>,
+    newest: watch::Sender<u64>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            newest: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Events {
+    /// Adds an event about a tenant, or about the node.
+    pub fn publish(&self, kind: EventKind, tenant: Option<&str>, message: Option<String>) {
+        self.add(kind, tenant, message, None);
+    }
+
+    /// Adds the end of a tenant.
+    pub(crate) fn publish_end(&self, end: &End) {
+        self.add(EventKind::Ended, Some(&end.tenant), None, Some(end.clone()));
+    }
+
+    fn add(&self, kind: EventKind, tenant: Option<&str>, message: Option<String>, end: Option<End>) {
+        let mut kept = self.kept();
+        let seq = kept.back().map_or(0, |event| event.seq) + 1;
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(Event {
+            seq,
+            at: Timestamp::now(),
+            kind,
+            tenant: tenant.map(str::to_owned),
+            message,
+            end,
+            missed: None,
+        });
+        self.newest.send_replace(seq);
+    }
+
+    /// The number of the newest event; 0 if there was none.
+    pub fn newest(&self) -> u64 {
+        *self.newest.borrow()
+    }
+
+    /// Tells when there is a newer one.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// At most `most` events after the one with number `since`, in order. If some of them are no longer
+    /// kept, the first says how many: `lagged`, with the number of the last that is missing.
+    pub fn after(&self, since: u64, most: usize) -> Vec<Event> {
+        let kept = self.kept();
+        // A listener of an earlier process begins anew.
+        let since = if since > self.newest() { 0 } else { since };
+        let oldest = kept.front().map_or(1, |event| event.seq);
+        let missed = oldest.saturating_sub(since + 1);
+        let lagged = (missed > 0).then(|| Event {
+            seq: oldest - 1,
+            at: Timestamp::now(),
+            kind: EventKind::Lagged,
+            tenant: None,
+            message: None,
+            end: None,
+            missed: Some(missed),
+        });
+        let from = kept.partition_point(|event| event.seq <= since);
+        lagged.into_iter().chain(kept.range(from..).cloned()).take(most).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Events, KEPT};
+    use crate::view::EventKind;
+
+    #[test]
+    fn a_slow_listener_is_told_what_it_missed_and_then_gets_the_rest_in_order() {
+        let events = Events::default();
+        let count = KEPT as u64 + 10;
+        for _ in 0..count {
+            events.publish(EventKind::Put, Some("a"), None);
+        }
+        let got = events.after(3, 5);
+        assert_eq!((got[0].kind, got[0].missed, got[0].seq), (EventKind::Lagged, Some(7), 10));
+        assert_eq!(got[1..].iter().map(|event| event.seq).collect::<Vec<_>>(), [11, 12, 13, 14]);
+        let rest = events.after(14, usize::MAX);
+        assert_eq!((rest[0].seq, rest.last().map(|event| event.seq)), (15, Some(count)));
+        assert!(events.after(count, 9).is_empty());
+        assert_eq!(events.after(count + 1, 1)[0].kind, EventKind::Lagged, "of another process");
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a request was not done.
+
+use crate::view::{ErrorBody, ErrorKind, ErrorView};
+use leasehold_cell::{ProgramError, StartError};
+use leasehold_lease::LeaseError;
+
+/// Why a request was not done. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    /// Its kind.
+    pub kind: ErrorKind,
+    /// What was found, and what is allowed.
+    pub message: String,
+    at: Option<(u64, u64)>,
+}
+
+impl Problem {
+    /// A problem of this kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            at: None,
+        }
+    }
+
+    pub(crate) fn no_tenant(name: &str) -> Self {
+        Self::new(ErrorKind::NotFound, format!("there is no tenant {name:?}"))
+    }
+
+    /// The status of an answer with it.
+    pub(crate) const fn status(&self) -> u16 {
+        match self.kind {
+            ErrorKind::NotFound => 404,
+            ErrorKind::BadRequest | ErrorKind::BadLease => 400,
+            ErrorKind::BadProgram => 422,
+            ErrorKind::Refused | ErrorKind::Conflict => 409,
+            ErrorKind::Unauthorized => 401,
+            ErrorKind::Busy | ErrorKind::Ending => 503,
+            ErrorKind::Internal => 500,
+        }
+    }
+
+    pub(crate) fn body(&self) -> ErrorBody {
+        ErrorBody {
+            error: ErrorView {
+                kind: self.kind,
+                message: self.message.clone(),
+                line: self.at.map(|(line, _)| line),
+                column: self.at.map(|(_, column)| column),
+            },
+        }
+    }
+}
+
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
+        let at = match &error {
+            LeaseError::Malformed { line, column, .. } | LeaseError::Refused { line, column, .. } => {
+                Some((*line as u64, *column as u64))
+            }
+            _ => None,
+        };
+        Self {
+            kind: ErrorKind::BadLease,
+            message: error.to_string(),
+            at,
+        }
+    }
+}
+
+impl From<ProgramError> for Problem {
+    fn from(error: ProgramError) -> Self {
+        Self::new(ErrorKind::BadProgram, error.to_string())
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        let kind = match error {
+            StartError::Surroundings(_) => ErrorKind::BadLease,
+            StartError::Program(_) => ErrorKind::BadProgram,
+            StartError::CellEnded => ErrorKind::Internal,
+            _ => ErrorKind::Refused,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,197 @@
+//! A tenant under supervision: what is wanted of it, its life, and how it ended.
+
+use crate::restarts::Restarts;
+use crate::view::{Desired, End, EndBound, State};
+use crate::{view, viewed};
+use jiff::Timestamp;
+use leasehold_cell::memory::MemoryUse;
+use leasehold_cell::{Ended, Processor, Program, Statement, TenantHandle};
+use leasehold_exchange::Lane;
+use leasehold_front::Site;
+use leasehold_lease::TenantSpec;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// One life of a tenant, from its start to its end.
+pub(crate) struct Life {
+    pub(crate) handle: TenantHandle,
+    /// The lane of its requests, if it answers any.
+    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) spec: Arc<TenantSpec>,
+    pub(crate) bound: EndBound,
+    pub(crate) phase: Phase,
+}
+
+/// How far a life is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    /// It gets no further request, and is killed when those under way are over, or at this instant.
+    Draining(Instant),
+    Killed,
+}
+
+impl Life {
+    pub(crate) fn kill(&mut self) {
+        if self.phase != Phase::Killed {
+            self.handle.kill();
+            self.phase = Phase::Killed;
+        }
+    }
+
+    /// Kills it if it drains and nothing is under way any more.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        if let Phase::Draining(until) = self.phase {
+            let idle = self.lane.as_ref().is_none_or(|lane| lane.under_way() == 0);
+            if idle || now >= until {
+                self.kill();
+            }
+        }
+    }
+}
+
+/// What was last seen of a tenant that runs.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) processor: Option<Processor>,
+    pub(crate) memory: Option<MemoryUse>,
+    pub(crate) statement: Option<Statement>,
+}
+
+/// A tenant under supervision.
+pub struct Ward {
+    pub(crate) spec: Arc<TenantSpec>,
+    pub(crate) bound: EndBound,
+    pub(crate) desired: Desired,
+    pub(crate) program: Arc<Program>,
+    pub(crate) site: Option<Arc<Site>>,
+    pub(crate) life: Option<Life>,
+    /// Earlier lives that are not over.
+    pub(crate) leaving: Vec<Life>,
+    /// A new life begins, with this lane if it answers requests, when no earlier one is there.
+    pub(crate) pending: Option<Option<Arc<Lane>>>,
+    pub(crate) restarts: Restarts,
+    pub(crate) since: Timestamp,
+    pub(crate) ended: Option<Ended>,
+    pub(crate) last_end: Option<End>,
+    /// They are told of the next end.
+    pub(crate) waiting: Vec<oneshot::Sender<End>>,
+    pub(crate) seen: Seen,
+    /// It is forgotten when its lives are over.
+    pub(crate) is_deleted: bool,
+}
+
+impl Ward {
+    /// Its program, surroundings and lease.
+    pub fn spec(&self) -> &TenantSpec {
+        &self.spec
+    }
+
+    /// How long its end takes at most.
+    pub fn bound(&self) -> EndBound {
+        self.bound
+    }
+
+    /// How it ended, if it is not running.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// Its processor time when it was last observed.
+    pub fn processor(&self) -> Option<Processor> {
+        self.seen.processor
+    }
+
+    /// Its use of memory then.
+    pub fn memory(&self) -> Option<MemoryUse> {
+        self.seen.memory
+    }
+
+    /// The tenant as the front knows it, if it answers requests.
+    pub fn site(&self) -> Option<&Arc<Site>> {
+        self.site.as_ref()
+    }
+
+    /// How often it was started again after a failure.
+    pub fn restarts(&self) -> u32 {
+        self.restarts.times()
+    }
+
+    /// Whether it has ended and will not be started again.
+    pub fn is_over(&self) -> bool {
+        let is_gone = self.life.is_none() && self.leaving.is_empty() && self.pending.is_none();
+        is_gone && !self.restarts.is_due_later()
+    }
+
+    /// Whether nothing of it is there, or is going to be.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.life.is_none() && self.leaving.is_empty()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match &self.life {
+            Some(life) => match (life.phase, &self.seen.processor) {
+                (Phase::Draining(_), _) => State::Draining,
+                (Phase::Killed, _) => State::Ending,
+                (Phase::Running, Some(processor)) => viewed::state(processor.state),
+                (Phase::Running, None) => State::Starting,
+            },
+            None if self.pending.is_some() => State::Starting,
+            None if self.restarts.is_due_later() => State::Restarting,
+            None if self.leaving.is_empty() => State::Ended,
+            None => State::Ending,
+        }
+    }
+
+    /// As the interface shows it, with what was seen last.
+    pub(crate) fn view(&self) -> view::Tenant {
+        let lease = &self.spec.lease;
+        let seen = self.life.as_ref().map(|_| &self.seen);
+        let processor = seen.and_then(|seen| seen.processor.as_ref());
+        let statement = seen.and_then(|seen| seen.statement.as_ref());
+        let memory = seen.and_then(|seen| seen.memory.as_ref());
+        view::Tenant {
+            name: self.name().to_owned(),
+            desired: self.desired,
+            state: self.state(),
+            since: self.since,
+            component: self.spec.component.display().to_string(),
+            restarts: self.restarts(),
+            exit: self.ended.as_ref().map(|ended| viewed::exit(&ended.exit)),
+            reclaim: view::Reclaim {
+                budget_ns: lease.reclaim.budget.get(),
+                charged_ns: statement.map(|statement| viewed::statement(statement).charged_ns),
+            },
+            cpu: lease.cpu.as_ref().map(viewed::cpu),
+            processor: processor.map(|processor| viewed::processor(processor, lease.cpu.as_ref())),
+            memory: view::Memory {
+                reserve_bytes: lease.memory.reserve.get(),
+                limit_bytes: lease.memory.limit().get(),
+                used_bytes: memory.map(|memory| memory.linear_bytes),
+            },
+            end_bound: Some(self.bound),
+            http: self.http(),
+            last_end: self.last_end.clone(),
+        }
+    }
+
+    fn http(&self) -> Option<view::Http> {
+        let (http, site) = (self.spec.http.as_ref()?, self.site.as_ref()?);
+        let (waiting, active) = site.load();
+        Some(view::Http {
+            routes: http.routes.iter().map(ToString::to_string).collect(),
+            listeners: http.listeners.clone(),
+            concurrency: http.concurrency,
+            queue: http.queue,
+            waiting,
+            active,
+            outcomes: viewed::outcomes(site),
+            latency: viewed::latency(site.latency()),
+        })
+    }
+}
