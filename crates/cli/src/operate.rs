@@ -1,5 +1,6 @@
 //! What operators do with a node: clients of its control socket.
 
+pub(crate) mod page;
 pub(crate) mod socket;
 
 use crate::exit::Failure;

@@ -11,7 +11,7 @@ use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::leases;
 use crate::opened::{CellOptions, Opened};
-use crate::operate::socket;
+use crate::operate::{page, socket};
 use crate::output::{self, say, tell};
 use crate::rules::bound;
 use crate::run::{failure, load, load_handler, surroundings};
@@ -24,10 +24,11 @@ use leasehold_front::{Drained, Front, FrontError, Options, Site, Sockets};
 use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
-    Admitted, Api, Controller, Events, Facts, Logs, Parts, RequestLog, Server, ServerOptions,
-    Supervisor, Ward,
+    Admitted, Api, Controller, Events, Facts, Logs, PageListener, Parts, RequestLog, Server,
+    ServerOptions, Supervisor, Ward,
 };
 use lines::TenantLines;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -74,6 +75,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", env = "LEASEHOLD_SOCKET", hide_env = true)]
     socket: Option<PathBuf>,
 
+    /// Where browsers reach the page for operators, and the same interface; its address with a secret
+    /// is printed.
+    #[arg(long, value_name = "ADDRESS")]
+    page: Option<SocketAddr>,
+
     /// Directories with programs that operators may put later, beside that of the lease file.
     #[arg(long, value_name = "DIR")]
     programs: Vec<PathBuf>,
@@ -95,6 +101,15 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
     let socket = socket::open(arguments.socket.as_deref())?;
+    let page = match (arguments.page, &socket) {
+        (Some(address), Some(_)) => Some(page::open(address)?),
+        (Some(_), None) => {
+            let what = "--page: found no control socket; allowed: with one (--socket)";
+            return Err(Failure::Configuration(what.to_owned()));
+        }
+        (None, _) => None,
+    };
+    let link = page.as_ref().map(PageListener::link);
     let site = |tenant: &TenantSpec| {
         let http = tenant.http.clone();
         http.map(|http| (Site::new(&tenant.name, &http), http))
@@ -129,6 +144,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
                     records.put(record);
                     last.put(record);
                 })),
+                sampling: None,
                 begin: Some(Box::new(|| {
                     leasehold_confine::narrow(Thread::Front).map_err(std::io::Error::other)
                 })),
@@ -145,6 +161,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
                 begin: Some(Box::new(|| {
                     leasehold_confine::narrow(Thread::Control).map_err(std::io::Error::other)
                 })),
+                page,
             };
             let server = socket.map(|socket| Server::start(socket, api, options));
             let server = server.transpose().map_err(host)?;
@@ -177,6 +194,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         events: events.clone(),
         logs,
         requests: last_requests,
+        exporter: None,
         facts: Facts {
             order: file.order.to_string(),
             confinement: confined.to_string(),
@@ -194,6 +212,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     if let Some(front) = supervisor.front() {
         say!(part "{}", tables::serving(front.listening(), &file));
         front.serve();
+    }
+    if let Some(link) = link {
+        say!("the page: {link}");
     }
     notify.ready(supervisor.wards().len());
 

@@ -9,10 +9,12 @@ pub use tcp::{ListenError, PageListener};
 use crate::controller::Controller;
 use crate::events::Events;
 use crate::logs::Logs;
+use crate::metrics;
 use crate::problem::Problem;
 use crate::view::{Admission, ErrorBody, ErrorKind, Node, Snapshot, Validated};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use leasehold_lease::LeaseFile;
@@ -66,6 +68,7 @@ pub fn router(api: Api) -> Router {
     };
     router
         .route("/openapi.json", axum::routing::get(described))
+        .route("/metrics", axum::routing::get(page_of_metrics))
         .fallback(nothing)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
@@ -115,6 +118,19 @@ async fn snapshot(State(api): State<Api>) -> Result<Response, Problem> {
         .ask(|supervisor| supervisor.snapshot())
         .await?;
     Ok(Json(&*snapshot).into_response())
+}
+
+/// The page that Prometheus scrapes.
+async fn page_of_metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let observed = api
+        .controller
+        .ask(|supervisor| supervisor.observation())
+        .await?;
+    Ok((
+        [(CONTENT_TYPE, metrics::CONTENT_TYPE)],
+        metrics::render(observed),
+    )
+        .into_response())
 }
 
 /// Whether a whole lease file is valid.

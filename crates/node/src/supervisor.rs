@@ -4,9 +4,11 @@ use crate::controller::{Controller, Request, Requests};
 use crate::events::Events;
 use crate::loader::{Job, Loader, Prepared};
 use crate::logs::Logs;
+use crate::metrics;
 use crate::problem::Problem;
 use crate::request_log::RequestLog;
 use crate::restarts::Restarts;
+use crate::trace::Exporter;
 use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
 use crate::viewed;
 use crate::ward::{Life, Phase, Seen, Ward};
@@ -96,6 +98,8 @@ pub struct Parts {
     pub logs: Arc<Logs>,
     /// The last requests.
     pub requests: Arc<RequestLog>,
+    /// What sends spans to a collector, if there is one.
+    pub exporter: Option<Arc<Exporter>>,
     /// What does not change.
     pub facts: Facts,
 }
@@ -116,6 +120,8 @@ pub struct Supervisor {
     waiting: Requests,
     wards: Vec<Ward>,
     ends: VecDeque<End>,
+    /// All ends since it began, of the tenants that it knows.
+    counted_ends: metrics::Ends,
     started_at: Timestamp,
     schedulable: bool,
     utilization: f64,
@@ -147,6 +153,7 @@ impl Supervisor {
             waiting,
             wards: Vec::new(),
             ends: VecDeque::new(),
+            counted_ends: metrics::Ends::default(),
             started_at: Timestamp::now(),
             schedulable: true,
             utilization: 0.0,
@@ -494,6 +501,32 @@ impl Supervisor {
         }
         self.snapshot = Some((Instant::now(), snapshot.clone()));
         snapshot
+    }
+
+    /// All that a page of metrics shows; the cell is asked at most once a second.
+    pub(crate) fn observation(&mut self) -> metrics::Observation {
+        let snapshot = self.snapshot();
+        let known = self.wards.iter().filter(|ward| !ward.is_deleted);
+        let sites = known.filter_map(|ward| ward.site.as_ref());
+        let front = self.parts.front.as_ref();
+        let listeners = front.map(|front| {
+            let names = front
+                .listening()
+                .iter()
+                .map(|listening| listening.name.clone());
+            names.zip(front.connections()).collect()
+        });
+        metrics::Observation {
+            sites: sites.map(|site| site.snapshot()).collect(),
+            listeners: listeners.unwrap_or_default(),
+            ends: self.counted_ends.clone(),
+            exports: self
+                .parts
+                .exporter
+                .as_ref()
+                .map(|exporter| exporter.exports()),
+            snapshot: Arc::unwrap_or_clone(snapshot),
+        }
     }
 
     /// The tenants as they are now, with what was last seen of the cell.
@@ -879,6 +912,7 @@ impl Supervisor {
                 .publish(EventKind::Deleted, Some(ward.name()), None);
             self.parts.logs.forget(ward.name());
             self.parts.requests.forget(ward.name());
+            self.counted_ends.forget(ward.name());
         }
         self.wards
             .retain(|ward| !(ward.is_deleted && ward.is_gone()));
@@ -903,6 +937,7 @@ impl Supervisor {
             self.ends.pop_front();
         }
         self.ends.push_back(end.clone());
+        self.counted_ends.add(&end);
         let ward = &mut self.wards[at];
         for waiting in ward.waiting.drain(..) {
             let _ = waiting.send(end.clone());
