@@ -23,7 +23,7 @@ use crate::serve::server::{Server, found, free_address};
 use crate::unit::Unit;
 
 /// The study; see the [module](self).
-pub struct Overload;
+pub(crate) struct Overload;
 
 /// How many times what the tenant can answer is asked for.
 const TIMES: f64 = 10.0;

@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_line_has_no_control_characters_and_a_bound() {
         let mut line = Line::default();
-        let _ = write!(line, "a\nb\x1b[1m{}", "ä");
+        let _ = line.write_str("a\nb\x1b[1mä");
         assert_eq!(line.end(), "a\\nb\\u{1b}[1mä\n");
         let mut line = Line::default();
         let _ = write!(line, "{}", "ä".repeat(100_000));
