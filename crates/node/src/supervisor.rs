@@ -899,6 +899,12 @@ impl Supervisor {
             for (life, ended, is_last) in over {
                 self.over(at, &life, ended, is_last);
             }
+            let ward = &mut self.wards[at];
+            if let (true, Some(end)) = (ward.is_gone(), &ward.last_end) {
+                for waiting in ward.waiting.drain(..) {
+                    let _ = waiting.send(end.clone());
+                }
+            }
             self.revive(at, now);
         }
         let before = self.wards.len();
@@ -939,10 +945,9 @@ impl Supervisor {
         self.ends.push_back(end.clone());
         self.counted_ends.add(&end);
         let ward = &mut self.wards[at];
-        for waiting in ward.waiting.drain(..) {
-            let _ = waiting.send(end.clone());
+        if is_last || ward.last_end.is_none() {
+            ward.last_end = Some(end);
         }
-        ward.last_end = Some(end);
         if !is_last {
             return;
         }
