@@ -185,7 +185,9 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
     match kind {
         Thread::Controller => places::restrict(tenants.iter().chain(controller))?,
         Thread::Cell | Thread::Io => places::restrict(tenants.iter())?,
-        Thread::Front | Thread::Control | Thread::Compiler | Thread::Start => places::restrict(std::iter::empty())?,
+        Thread::Front | Thread::Control | Thread::Compiler | Thread::Start => {
+            places::restrict(std::iter::empty())?
+        }
     };
     Ok(filter::narrow(kind, confinement.in_force.mode)?)
 }
