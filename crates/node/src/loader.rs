@@ -18,8 +18,11 @@ pub struct Job {
     /// Those whose programs are loaded.
     pub(crate) loaded: Vec<TenantSpec>,
     /// What the supervisor does then.
-    pub(crate) then: Box<dyn FnOnce(&mut Supervisor, Result<Prepared, Problem>) + Send>,
+    pub(crate) then: Then,
 }
+
+/// What the supervisor does with what was prepared, or with why it could not be.
+pub(crate) type Then = Box<dyn FnOnce(&mut Supervisor, Result<Prepared, Problem>) + Send>;
 
 /// What a change needs.
 pub(crate) struct Prepared {

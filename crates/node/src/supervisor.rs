@@ -297,7 +297,7 @@ impl Supervisor {
             .iter_mut()
             .chain(&mut ward.leaving)
             .for_each(Life::kill);
-        Ok(next_end(ward)?)
+        next_end(ward)
     }
 
     /// Sends the end of a tenant: the last one if it is not running, or the next.
