@@ -22,6 +22,21 @@ pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {
     LeaseFile::load(path).map_err(|error| Failure::Configuration(error.to_string()))
 }
 
+/// Refuses a tenant that answers requests, for a command that hands it none.
+///
+/// # Errors
+/// When its lease has an `http` table.
+pub(crate) fn without_requests(path: &Path, tenant: &TenantSpec) -> Result<(), Failure> {
+    match tenant.http {
+        None => Ok(()),
+        Some(_) => Err(Failure::Configuration(format!(
+            "{}: tenant.{}.http: only `leasehold serve` starts tenants that answer requests",
+            path.display(),
+            tenant.name
+        ))),
+    }
+}
+
 /// The reclamation budget of a tenant whose lease does not state one: what a lease has by default, and what
 /// this profile charges for all the linear memory that the lease allows.
 pub(crate) fn default_budget(lease: &Lease, profile: &Profile) -> Nanoseconds {

@@ -427,14 +427,16 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
             )));
         }
     };
-    chosen.cloned().ok_or_else(|| {
+    let chosen = chosen.cloned().ok_or_else(|| {
         Failure::Configuration(format!(
             "{}: no tenant {:?}; there are: {}",
             path.display(),
             name.unwrap_or_default(),
             names()
         ))
-    })
+    })?;
+    leases::without_requests(path, &chosen)?;
+    Ok(chosen)
 }
 
 /// What a tenant has around it, with the streams of this process.

@@ -109,12 +109,8 @@ pub(crate) fn main(
     profile: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
-    if let Some(tenant) = file.tenants.iter().find(|tenant| tenant.http.is_some()) {
-        return Err(Failure::Configuration(format!(
-            "{}: tenant.{}.http: only `leasehold serve` starts tenants that answer requests",
-            arguments.leases.display(),
-            tenant.name
-        )));
+    for tenant in &file.tenants {
+        leases::without_requests(&arguments.leases, tenant)?;
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let opened = arguments.cell.open(

@@ -554,3 +554,15 @@ fn output_and_errors_that_go_to_one_file_keep_their_order() {
         "oe".repeat(500)
     );
 }
+
+#[test]
+fn a_tenant_that_answers_requests_is_not_run() {
+    let leasehold = Leasehold::new();
+    let lease = leasehold.write(
+        "lease.toml",
+        "[listener.main]\naddress = \"127.0.0.1:0\"\n[tenant.shop]\ncomponent = \"shop.wasm\"\n\
+         reclaim.budget = \"1ms\"\nhttp.routes = [\"/*\"]\n",
+    );
+    let words = ["tenant.shop.http: only `leasehold serve`"];
+    leasehold.refuses(&["run", "--lease", &lease], 78, &words);
+}
