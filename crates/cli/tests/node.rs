@@ -51,6 +51,7 @@ impl Node {
             .arg("--socket")
             .arg(path("node.sock"))
             .args(options)
+            .env("XDG_STATE_HOME", path("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -345,4 +346,46 @@ fn the_socket_is_for_this_user_and_goes_with_the_node() {
     until("the socket is removed", || !socket.exists());
     let (code, _, error) = node.command(&["ps"]);
     assert_eq!(code, Some(66), "{error}");
+}
+
+#[test]
+fn the_page_is_reached_by_browsers_and_the_interface_behind_it_with_its_secret_only() {
+    let mut node = Node::start(&["--page", "127.0.0.1:0", "--confinement", "trap"]);
+    let mut errors = node.errors.take().expect("piped");
+    let mut text = String::new();
+    while !text.contains("#token=") {
+        assert!(errors.read_line(&mut text).expect("a line") > 0, "{text}");
+    }
+    let link = text.split("the page: http://").nth(1).expect("a link");
+    let (address, secret) = link.trim().split_once("/#token=").expect("a secret");
+    let get = |path: &str, more: &str| {
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{more}Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let page = get("/", "");
+    assert!(page.starts_with("HTTP/1.1 200 "), "{}", &page[..200]);
+    assert!(
+        page.to_ascii_lowercase()
+            .contains("content-security-policy:")
+    );
+    assert!(get("/v1/tenants", "").starts_with("HTTP/1.1 401 "));
+    let wrong = "Authorization: Bearer wrong\r\n";
+    assert!(get("/v1/tenants", wrong).starts_with("HTTP/1.1 401 "));
+    let right = format!("Authorization: Bearer {secret}\r\n");
+    let tenants = get("/v1/tenants", &right);
+    assert!(
+        tenants.starts_with("HTTP/1.1 200 ") && tenants.contains("\"shop\""),
+        "{tenants}"
+    );
+    let metrics = get("/metrics", &right);
+    assert!(
+        metrics.contains("leasehold_reclaim_budget_seconds{tenant=\"shop\"} 0.2"),
+        "{metrics}"
+    );
 }
