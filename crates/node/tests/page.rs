@@ -473,6 +473,9 @@ async fn a_tenant_is_killed_by_keyboard_after_a_question_that_names_it_and_its_b
     assert!(played.says().ends.is_empty());
     browser.tab_to("[data-command=kill]").await;
     browser.press(Key::Enter).await;
+    browser
+        .until("document.querySelector('dialog[open]')")
+        .await;
     browser.tab_to("dialog [data-confirm=kill]").await;
     browser.press(Key::Enter).await;
     browser
@@ -480,6 +483,7 @@ async fn a_tenant_is_killed_by_keyboard_after_a_question_that_names_it_and_its_b
         .await;
     assert!(browser.text("dialog").await.contains("12 ms bound 63 ms"));
     assert_eq!(played.says().ends.len(), 1);
+    browser.tab_to("dialog button").await;
     browser.press(Key::Enter).await;
     browser
         .until("document.querySelector('[data-command=start]')")

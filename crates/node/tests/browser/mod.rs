@@ -1,5 +1,6 @@
 //! A browser without a window, driven through its WebDriver: Debian's Chromium.
 
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
 use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -121,9 +122,17 @@ impl Browser {
     }
 
     /// Types text where the focus is.
+    ///
+    /// The keys are pressed, whatever has the focus then, as an operator presses them: an element
+    /// that was asked for first may be gone when its keys arrive, and then the driver refuses them.
     pub(crate) async fn type_text(&self, text: &str) {
-        let element = self.client.active_element().await.expect("an element");
-        element.send_keys(text).await.expect("typed");
+        let mut keys = KeyActions::new("keyboard".to_owned());
+        for value in text.chars() {
+            keys = keys
+                .then(KeyAction::Down { value })
+                .then(KeyAction::Up { value });
+        }
+        self.client.perform_actions(keys).await.expect("typed");
     }
 
     pub(crate) async fn press(&self, key: Key) {
