@@ -21,6 +21,7 @@ use crate::memory::{Memory, MemoryKind, MemoryValues, Paging, SharedPages};
 use crate::nanoseconds::Nanoseconds;
 use crate::node::{Node, Source};
 use crate::order::Order;
+use crate::outgoing::Outgoing;
 use crate::quantity::Quantity;
 use crate::restart::Restart;
 use crate::tenant::{
@@ -31,7 +32,7 @@ use crate::workload::{Workload, WorkloadValues};
 const FILE_KEYS: &str = "tenant, listener, cell, simulate";
 const TENANT_FILE_KEYS: &str = "tenant";
 const CELL_KEYS: &str = "order, memory";
-const TENANT_KEYS: &str = "component, args, env, config, dirs, data, keyvalue, reclaim, memory, cpu, files, disk, http, restart";
+const TENANT_KEYS: &str = "component, args, env, config, dirs, data, keyvalue, outgoing, reclaim, memory, cpu, files, disk, http, restart";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
 const RECLAIM_KEYS: &str = "budget, call_bytes";
@@ -293,6 +294,7 @@ fn parse_tenant<'a>(
     let mut config = Vec::new();
     let mut data = (Vec::new(), None);
     let mut keyvalue = None;
+    let mut outgoing = None;
     let mut reclaim = None;
     let mut memory = (Memory::default(), None);
     let mut cpu = None;
@@ -309,6 +311,7 @@ fn parse_tenant<'a>(
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "data" => data = (parse_data(&entry, base)?, Some(entry)),
             "keyvalue" => keyvalue = Some(KeyValue::parse(&entry, base, &mut taken.stores)?),
+            "outgoing" => outgoing = Some(Outgoing::parse(&entry, base)?),
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
             "memory" => memory = parse_memory(&entry, base, &mut taken.swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),
@@ -337,6 +340,7 @@ fn parse_tenant<'a>(
         dirs,
         data: data.0,
         keyvalue,
+        outgoing,
         swap: memory.1,
         lease: Lease {
             reclaim: reclaim.ok_or_else(|| node.missing("reclaim", RECLAIM))?,

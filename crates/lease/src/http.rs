@@ -21,7 +21,7 @@ const COUNT: &str = "a whole number from 1 to 65536";
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const REUSE: &str = "a whole number from 1 to 1000000; 1 with fresh = \"tenant\"";
 const HEAD: &str = "a size from 1KiB to 1MiB";
-const WINDOW: &str = "a size from 4KiB to 16MiB";
+pub(crate) const WINDOW: &str = "a size from 4KiB to 16MiB";
 pub(crate) const HOST_ALLOWED: &str = "the name of a host, without a port";
 
 /// How a tenant answers requests: its `http` table.
@@ -190,7 +190,7 @@ fn fresh_named(name: &str) -> Option<Fresh> {
     }
 }
 
-fn size(
+pub(crate) fn size(
     node: &Node<'_>,
     range: RangeInclusive<u64>,
     allowed: &str,

@@ -8,6 +8,7 @@ use crate::flag_error::FlagError;
 use crate::http::Http;
 use crate::keyvalue::KeyValue;
 use crate::lease::Lease;
+use crate::outgoing::Outgoing;
 use crate::restart::Restart;
 
 /// The most arguments of a tenant, its program's name among them, and the most variables of its
@@ -39,6 +40,8 @@ pub struct TenantSpec {
     pub data: Vec<DataSet>,
     /// The store that it finds in `wasi:keyvalue`, if it has one.
     pub keyvalue: Option<KeyValue>,
+    /// The HTTP requests that it may send, if it may.
+    pub outgoing: Option<Outgoing>,
     /// The file that its pages are written to, if they are: there for every tenant whose lease
     /// lets it page, and the same for all tenants of a file. A relative path in a lease file has
     /// been resolved like that of the program.

@@ -1,10 +1,12 @@
 //! The meaning of accepted lease files and flags.
 
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use leasehold_lease::{
-    ByteSize, Cpu, Directory, Disk, EnvVar, Files, KeyValue, Lease, LeaseFile, LeaseFlags, Memory,
-    MemoryKind, Nanoseconds, Order, Paging, PagingFlag, Policy, Reclaim, SharedPages, TenantSpec,
+    ByteSize, Cpu, Destination, DestinationHost, Directory, Disk, EnvVar, Files, KeyValue, Lease,
+    LeaseFile, LeaseFlags, Memory, MemoryKind, Nanoseconds, Order, Outgoing, Paging, PagingFlag,
+    Policy, Reclaim, SharedPages, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
@@ -28,6 +30,7 @@ args = ["-v", ""]
 env = { ZONE = "b", A = "c=d" }
 config = { shop = "open", "a.b" = "" }
 keyvalue = { file = "cart.redb", size = "64MiB" }
+outgoing = { allow = ["https://*.Pay.example"], allow_private = ["http://[::1]:9"], concurrency = 2, timeout = "1s", head = "4KiB", window = "8KiB", ca = "ca.pem" }
 dirs = [
     { host = "./data", guest = "/data", write = true },
     { host = "/srv", guest = "/srv" },
@@ -65,6 +68,27 @@ disk = { bytes = "8MiB", files = 30 }
         keyvalue: Some(KeyValue {
             file: "/etc/leases/cart.redb".into(),
             size: size(64 << 20),
+        }),
+        outgoing: Some(Outgoing {
+            allow: vec![
+                Destination {
+                    is_https: true,
+                    host: DestinationHost::Below("pay.example".into()),
+                    port: 443,
+                    is_private: false,
+                },
+                Destination {
+                    is_https: false,
+                    host: DestinationHost::Address(Ipv6Addr::LOCALHOST.into()),
+                    port: 9,
+                    is_private: true,
+                },
+            ],
+            concurrency: 2,
+            timeout: time(1_000_000_000),
+            head: size(4 << 10),
+            window: size(8 << 10),
+            ca: Some("/etc/leases/ca.pem".into()),
         }),
         swap: None,
         http: None,

@@ -10,7 +10,7 @@ const SIZE: &str = "allowed: a size with its unit (B, KiB, MiB, GiB, TiB), more 
                     most 1TiB, such as \"16MiB\"";
 const ELEMENTS: &str = "allowed: a whole number from 1 to 10000000";
 const PATH: &str = "allowed: a path, not empty, without NUL";
-const TENANT_KEYS: &str = "allowed: component, args, env, config, dirs, data, keyvalue, reclaim, memory, cpu, files, disk, http, restart";
+const TENANT_KEYS: &str = "allowed: component, args, env, config, dirs, data, keyvalue, outgoing, reclaim, memory, cpu, files, disk, http, restart";
 
 const ARGUMENTS: &str = "allowed: with the program's name at most 256 strings, of 64 KiB together";
 const ENVIRONMENT: &str = "allowed: at most 256 strings, of 64 KiB together";

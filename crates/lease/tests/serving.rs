@@ -242,3 +242,33 @@ fn stores_and_configurations_that_make_no_sense_are_refused() {
         "{found}"
     );
 }
+
+#[test]
+fn an_outgoing_table_that_makes_no_sense_is_refused_where_it_says_so() {
+    let rows = [
+        (
+            "",
+            "4:1: tenant.a.outgoing.allow: found nothing; allowed: 1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`",
+        ),
+        (
+            "allow = [\"ftp://a\"]",
+            "4:23: tenant.a.outgoing.allow[0]: found \"ftp://a\"; allowed: http:// or https://, a host, an address or \"*.\" and a domain, and perhaps a port: \"https://*.example:8443\"",
+        ),
+        (
+            "allow = [\"http://a\"], concurrency = 65",
+            "4:50: tenant.a.outgoing.concurrency: found the number 65; allowed: a whole number from 1 to 64",
+        ),
+        (
+            "allow = [\"http://a\"], head = \"1MiB\"",
+            "4:43: tenant.a.outgoing.head: found \"1MiB\"; allowed: a size from 1KiB to 16KiB",
+        ),
+        (
+            "allow = [\"http://a\"], deny = 1",
+            "4:36: tenant.a.outgoing.deny: found an unknown key; allowed: allow, allow_private, concurrency, timeout, head, window, ca",
+        ),
+    ];
+    for (table, expected) in rows {
+        let found = message(&tenant("a", &format!("outgoing = {{ {table} }}")));
+        assert!(found.ends_with(expected), "{found}");
+    }
+}

@@ -1,0 +1,321 @@
+//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests to, and within what limits.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use crate::byte_size::ByteSize;
+use crate::error::LeaseError;
+use crate::http::{WINDOW, is_host, size};
+use crate::listener::parse_timeout;
+use crate::nanoseconds::Nanoseconds;
+use crate::node::Node;
+
+const KEYS: &str = "allow, allow_private, concurrency, timeout, head, window, ca";
+const ALLOW: &str =
+    "1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`";
+const DESTINATIONS: &str = "an array of destinations, such as [\"https://api.example\"]";
+const DESTINATION: &str = "http:// or https://, a host, an address or \"*.\" and a domain, and perhaps a port: \
+                           \"https://*.example:8443\"";
+const CONCURRENCY: &str = "a whole number from 1 to 64";
+const HEAD: &str = "a size from 1KiB to 16KiB";
+const CA: &str = "a path, not empty, without NUL";
+
+/// The requests that a tenant may send: its `outgoing` table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Where to; never empty.
+    pub allow: Vec<Destination>,
+    /// How many requests it may have under way at a time.
+    pub concurrency: u32,
+    /// How long a request may take, from its start to the end of its response.
+    pub timeout: Nanoseconds,
+    /// The most bytes of a head, in each direction.
+    pub head: ByteSize,
+    /// The most bytes of a body that are on their way, in each direction.
+    pub window: ByteSize,
+    /// A file of certificates that are trusted in place of the host's. A relative path in a lease
+    /// file is relative to the directory of the file, and has been resolved against it here.
+    pub ca: Option<PathBuf>,
+}
+
+/// A destination that a tenant may send requests to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// Whether it is reached over TLS.
+    pub is_https: bool,
+    /// The host.
+    pub host: DestinationHost,
+    /// The port.
+    pub port: u16,
+    /// Whether a name may stand for an address of this machine or of a private network.
+    pub is_private: bool,
+}
+
+/// The host of a destination.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum DestinationHost {
+    /// A name, in lower case.
+    Name(String),
+    /// All names below a domain, which is in lower case.
+    Below(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl DestinationHost {
+    /// Reads a host as requests name it; an IPv6 address is in brackets.
+    fn named(text: &str) -> Option<Self> {
+        if let Some(address) = address(text) {
+            return Some(Self::Address(address));
+        }
+        let is_name =
+            |text: &str| is_host(text) && !text.starts_with('[') && !text.starts_with('.');
+        if let Some(domain) = text.strip_prefix("*.") {
+            return is_name(domain).then(|| Self::Below(domain.to_ascii_lowercase()));
+        }
+        is_name(text).then(|| Self::Name(text.to_ascii_lowercase()))
+    }
+
+    /// Whether it is the host that a request names, which is in lower case.
+    fn is(&self, host: &str) -> bool {
+        match self {
+            Self::Name(name) => name == host,
+            Self::Below(domain) => {
+                let above = host.strip_suffix(domain.as_str());
+                let below = above.and_then(|above| above.strip_suffix('.'));
+                below.is_some_and(|below| !below.is_empty()) && address(host).is_none()
+            }
+            Self::Address(own) => address(host) == Some(*own),
+        }
+    }
+}
+
+/// The address that a host is, with brackets around one of IPv6.
+fn address(host: &str) -> Option<IpAddr> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    match bare {
+        Some(bare) => bare.parse().ok().map(IpAddr::V6),
+        None => host.parse().ok().map(IpAddr::V4),
+    }
+}
+
+impl Destination {
+    const HTTP: u16 = 80;
+    const HTTPS: u16 = 443;
+
+    fn named(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let is_https = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let end = rest.rfind(']').map_or(0, |at| at + 1);
+        let (host, port) = match rest.get(end..)?.rfind(':') {
+            Some(at) => (rest.get(..end + at)?, Some(rest.get(end + at + 1..)?)),
+            None => (rest, None),
+        };
+        let port = match port {
+            None => Self::port_of(is_https),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
+            Some(_) => return None,
+        };
+        let host = DestinationHost::named(host)?;
+        (port > 0).then_some(Self {
+            is_https,
+            host,
+            port,
+            is_private: false,
+        })
+    }
+
+    /// The port of a scheme.
+    pub const fn port_of(is_https: bool) -> u16 {
+        match is_https {
+            true => Self::HTTPS,
+            false => Self::HTTP,
+        }
+    }
+
+    /// Whether any address may be connected to, whatever the host's name stands for.
+    pub fn takes_any_address(&self) -> bool {
+        self.is_private || matches!(self.host, DestinationHost::Address(_))
+    }
+}
+
+/// The destination as a lease file states it.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_https { "https" } else { "http" };
+        write!(f, "{scheme}://")?;
+        match &self.host {
+            DestinationHost::Name(name) => f.write_str(name)?,
+            DestinationHost::Below(domain) => write!(f, "*.{domain}")?,
+            DestinationHost::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
+            DestinationHost::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
+        }
+        match self.port == Self::port_of(self.is_https) {
+            true => Ok(()),
+            false => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+impl Outgoing {
+    const DESTINATIONS: RangeInclusive<usize> = 1..=64;
+    const CONCURRENCY: u32 = 8;
+    const TIMEOUT: Nanoseconds = Nanoseconds::new(30_000_000_000).expect("in range");
+    const HEAD: ByteSize = ByteSize::new(16 << 10).expect("in range");
+    const WINDOW: ByteSize = ByteSize::new(64 << 10).expect("in range");
+
+    pub(crate) fn parse(node: &Node<'_>, base: &Path) -> Result<Self, LeaseError> {
+        let mut outgoing = Self {
+            allow: Vec::new(),
+            concurrency: Self::CONCURRENCY,
+            timeout: Self::TIMEOUT,
+            head: Self::HEAD,
+            window: Self::WINDOW,
+            ca: None,
+        };
+        for entry in node.entries()? {
+            match entry.name() {
+                "allow" => parse_destinations(&entry, false, &mut outgoing.allow)?,
+                "allow_private" => parse_destinations(&entry, true, &mut outgoing.allow)?,
+                // The range is of 32 bits.
+                "concurrency" => outgoing.concurrency = entry.integer(1..=64, CONCURRENCY)? as u32,
+                "timeout" => outgoing.timeout = parse_timeout(&entry)?,
+                "head" => outgoing.head = size(&entry, 1 << 10..=16 << 10, HEAD)?,
+                "window" => outgoing.window = size(&entry, 4 << 10..=16 << 20, WINDOW)?,
+                "ca" => {
+                    let is_path = |text: &str| !text.is_empty() && !text.contains('\0');
+                    outgoing.ca = Some(base.join(entry.string(CA, is_path)?));
+                }
+                _ => return Err(entry.unknown(KEYS)),
+            }
+        }
+        if outgoing.allow.is_empty() {
+            return Err(node.missing("allow", ALLOW));
+        }
+        if !Self::DESTINATIONS.contains(&outgoing.allow.len()) {
+            let found = format!("{} destinations", outgoing.allow.len());
+            return Err(node.refused_as(found, ALLOW));
+        }
+        Ok(outgoing)
+    }
+
+    /// The destination of a request to this host, which is in lower case and has brackets around an
+    /// address of IPv6; `None` if the tenant may not send it. One that takes any address is preferred.
+    pub fn destination(&self, is_https: bool, host: &str, port: u16) -> Option<&Destination> {
+        let own = self.allow.iter().filter(|destination| {
+            (destination.is_https, destination.port) == (is_https, port)
+                && destination.host.is(host)
+        });
+        own.max_by_key(|destination| destination.takes_any_address())
+    }
+
+    /// The ports that requests are sent to, and that of look-ups if it has names.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        let looks_up = self
+            .allow
+            .iter()
+            .any(|destination| !matches!(destination.host, DestinationHost::Address(_)));
+        let own = self.allow.iter().map(|destination| destination.port);
+        own.chain(looks_up.then_some(53))
+    }
+}
+
+fn parse_destinations(
+    node: &Node<'_>,
+    is_private: bool,
+    into: &mut Vec<Destination>,
+) -> Result<(), LeaseError> {
+    for element in node.elements(DESTINATIONS)? {
+        let mut destination = element.keyword(DESTINATION, Destination::named)?;
+        destination.is_private = is_private;
+        into.push(destination);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Destination, Outgoing};
+
+    fn outgoing(allow: &[&str]) -> Outgoing {
+        Outgoing {
+            allow: allow
+                .iter()
+                .map(|text| Destination::named(text).expect(text))
+                .collect(),
+            concurrency: 1,
+            timeout: Outgoing::TIMEOUT,
+            head: Outgoing::HEAD,
+            window: Outgoing::WINDOW,
+            ca: None,
+        }
+    }
+
+    #[test]
+    fn a_destination_is_displayed_as_it_was_stated() {
+        for text in [
+            "http://a.example",
+            "https://*.example:8443",
+            "http://127.0.0.1:80",
+            "https://[::1]:9",
+            "http://[fe80::1]",
+        ] {
+            let shown = Destination::named(text).expect(text).to_string();
+            assert_eq!(shown, text.trim_end_matches(":80"));
+        }
+        for text in [
+            "",
+            "a.example",
+            "ftp://a",
+            "http://",
+            "http://*",
+            "http://*.",
+            "http://a/",
+            "http://a:0",
+            "http://a:70000",
+            "http://a:",
+            "http://u@a",
+            "http://a.*",
+            "http://[::1",
+            "http://::1",
+            "http://ü",
+            "http://.a",
+        ] {
+            assert_eq!(Destination::named(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_goes_to_no_host_scheme_or_port_that_is_not_stated() {
+        let own = outgoing(&[
+            "https://api.example",
+            "http://*.b.example:81",
+            "http://10.0.0.1",
+            "http://[::1]",
+        ]);
+        let is_allowed = |is_https, host, port| own.destination(is_https, host, port).is_some();
+        assert!(is_allowed(true, "api.example", 443) && is_allowed(false, "x.y.b.example", 81));
+        assert!(is_allowed(false, "10.0.0.1", 80) && is_allowed(false, "[0:0::1]", 80));
+        for (is_https, host, port) in [
+            (false, "api.example", 443),
+            (true, "api.example", 444),
+            (true, "api.example.", 443),
+            (true, "x.api.example", 443),
+            (false, "b.example", 81),
+            (false, ".b.example", 81),
+            (false, "xb.example", 81),
+            (false, "10.0.0.01", 80),
+            (false, "::1", 80),
+        ] {
+            assert!(!is_allowed(is_https, host, port), "{host}:{port}");
+        }
+    }
+}
