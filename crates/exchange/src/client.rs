@@ -133,6 +133,29 @@ impl ClientHalf {
         }
     }
 
+    /// Whether a read of the response's body would return something. One waker: the last that polled
+    /// this or [`ClientHalf::poll_read`].
+    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.response.poll_readable(context.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Reads from the response's body into `into`, at most as much as fits, without waiting: `None` if
+    /// there is nothing yet, and 0 at its end.
+    ///
+    /// # Errors
+    /// Why there will be no more.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, Failure> {
+        match self.response.read(into) {
+            Received::Bytes(read) => Ok(Some(read)),
+            Received::Finished => Ok(Some(0)),
+            Received::Nothing => Ok(None),
+            Received::Failed(reason) => Err(Failure::of_reason(reason)),
+        }
+    }
+
     /// Bytes of the response's body that wait to be read.
     pub fn readable(&self) -> usize {
         self.response.waiting()

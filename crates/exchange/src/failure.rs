@@ -1,5 +1,7 @@
 //! Why an exchange has no response, or not all of it.
 
+use crate::call_error::CallError;
+
 /// Why an exchange failed on the guest's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,9 @@ pub enum Failure {
     /// The guest gave up a body of which it had written a part.
     #[error("the guest gave up the response's body")]
     Incomplete,
+    /// A request that a guest sent has failed.
+    #[error(transparent)]
+    Call(CallError),
 }
 
 impl Failure {
@@ -39,27 +44,44 @@ impl Failure {
         Failure::Incomplete,
     ];
 
+    /// The reason of the first [`CallError`].
+    const CALL: u8 = 64;
+
     /// The reason that crosses in a ring.
     pub(crate) const fn reason(self) -> u8 {
-        self as u8
+        match self {
+            Failure::Ended => 0,
+            Failure::Trap => 1,
+            Failure::Deadline => 2,
+            Failure::Refused => 3,
+            Failure::NoResponse => 4,
+            Failure::GuestError => 5,
+            Failure::Incomplete => 6,
+            Failure::Call(error) => Self::CALL + error as u8,
+        }
     }
 
     /// The failure of a reason; [`Failure::Ended`] for one that is not known.
     pub(crate) fn of_reason(reason: u8) -> Self {
-        Self::ALL
-            .get(usize::from(reason))
-            .copied()
-            .unwrap_or(Failure::Ended)
+        let known = match reason.checked_sub(Self::CALL) {
+            Some(error) => CallError::ALL
+                .get(usize::from(error))
+                .copied()
+                .map(Failure::Call),
+            None => Self::ALL.get(usize::from(reason)).copied(),
+        };
+        known.unwrap_or(Failure::Ended)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Failure;
+    use super::{CallError, Failure};
 
     #[test]
     fn every_failure_crosses_unchanged_and_a_dropped_writer_is_one_that_ended() {
-        for failure in Failure::ALL {
+        let calls = CallError::ALL.map(Failure::Call);
+        for failure in Failure::ALL.into_iter().chain(calls) {
             assert_eq!(Failure::of_reason(failure.reason()), failure);
         }
         assert_eq!(

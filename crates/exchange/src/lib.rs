@@ -3,6 +3,8 @@
 //! The I/O thread speaks HTTP with clients; a guest on the cell's thread answers. The two are kept
 //! apart as if they were two processes: only plain bytes cross, and this crate knows neither an
 //! HTTP library nor a wasm engine.
+//! A request that a guest sends is the same exchange with the sides changed: the cell has the client's
+//! half, and hands the other one to an I/O thread through an [`Outbox`].
 //!
 //! Principles:
 //!
@@ -50,6 +52,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call_error;
 mod client;
 mod failure;
 mod fields;
@@ -57,9 +60,11 @@ mod guest;
 mod head;
 mod lane;
 mod limits;
+mod outbox;
 mod shared;
 mod timing;
 
+pub use call_error::CallError;
 pub use client::{ClientHalf, Closed};
 pub use failure::Failure;
 pub use fields::{FIELD_BYTES, Fields, TooLong};
@@ -67,5 +72,6 @@ pub use guest::{GuestHalf, Read, Responded};
 pub use head::{RequestHead, ResponseHead, Scheme};
 pub use lane::{Lane, NotTaken, UnderWay};
 pub use limits::ExchangeLimits;
+pub use outbox::{Call, CallPlace, CallTimeouts, Outbox, Outlet};
 pub use shared::exchange;
 pub use timing::Timing;
