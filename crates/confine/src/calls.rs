@@ -20,19 +20,22 @@ pub enum Thread {
     Front,
     /// Answers operators, on a local socket that was made before.
     Control,
+    /// Sends requests of guests to other hosts.
+    Outgoing,
     /// Helps to compile.
     Compiler,
 }
 
 impl Thread {
     /// All kinds.
-    pub const ALL: [Thread; 7] = [
+    pub const ALL: [Thread; 8] = [
         Thread::Start,
         Thread::Controller,
         Thread::Cell,
         Thread::Io,
         Thread::Front,
         Thread::Control,
+        Thread::Outgoing,
         Thread::Compiler,
     ];
 
@@ -74,14 +77,23 @@ impl Thread {
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
             Thread::Front => &[COMMON, MEMORY, WAITING, CONNECTIONS],
+            Thread::Outgoing => &[COMMON, MEMORY, WAITING, REQUESTS],
             Thread::Control => &[COMMON, MEMORY, WAITING, LOCAL_CONNECTIONS, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
         }
     }
 
-    /// The calls of this kind of thread.
-    pub(crate) fn calls(self) -> impl Iterator<Item = &'static Call> + Clone {
-        self.groups().iter().flat_map(|group| group.iter())
+    /// The calls of this kind of thread. Those of the start are more in a process that `connects`: a
+    /// thread of it does.
+    pub(crate) fn calls(self, connects: bool) -> impl Iterator<Item = &'static Call> + Clone {
+        let more: &[Call] = match self == Thread::Start && connects {
+            true => REQUESTS,
+            false => &[],
+        };
+        self.groups()
+            .iter()
+            .flat_map(|group| group.iter())
+            .chain(more)
     }
 }
 
@@ -308,7 +320,7 @@ const DESCRIPTORS: &[Call] = &[
     equal(libc::SYS_ioctl, 1, libc::FIOCLEX as u32),
 ];
 
-/// Connections that clients open: to none does this process connect.
+/// Connections that clients open: a thread that has them connects to none.
 const CONNECTIONS: &[Call] = &[
     always(libc::SYS_accept4),
     always(libc::SYS_recvfrom),
@@ -330,6 +342,21 @@ const LOCAL_CONNECTIONS: &[Call] = &[
     always(libc::SYS_sendto),
     always(libc::SYS_shutdown),
     equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
+];
+
+/// Connections to other hosts, and look-ups of their names. None is waited for by a name of its own:
+/// no call binds an address or listens.
+const REQUESTS: &[Call] = &[
+    equal(libc::SYS_socket, 0, libc::AF_INET as u32),
+    equal(libc::SYS_socket, 0, libc::AF_INET6 as u32),
+    always(libc::SYS_connect),
+    always(libc::SYS_recvfrom),
+    always(libc::SYS_sendto),
+    always(libc::SYS_shutdown),
+    always(libc::SYS_getsockname),
+    always(libc::SYS_getpeername),
+    equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
+    equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
 ];
 
 /// Flags of `clone` that make new namespaces.
@@ -446,16 +473,16 @@ mod tests {
     #[test]
     fn no_list_allows_what_ends_the_process() {
         for kind in Thread::ALL {
-            let allowed = kind.calls().find(|call| FATAL.contains(&call.number));
+            let allowed = kind.calls(true).find(|call| FATAL.contains(&call.number));
             assert!(allowed.is_none(), "{kind:?}: {allowed:?}");
         }
     }
 
     #[test]
     fn every_kind_is_a_part_of_the_start() {
-        let start: Vec<_> = Thread::Start.calls().map(|call| call.number).collect();
+        let start: Vec<_> = Thread::Start.calls(true).map(|call| call.number).collect();
         for kind in Thread::ALL {
-            let more = kind.calls().find(|call| !start.contains(&call.number));
+            let more = kind.calls(true).find(|call| !start.contains(&call.number));
             assert!(more.is_none(), "{kind:?}: {more:?}");
         }
     }
@@ -473,7 +500,7 @@ mod tests {
             libc::SYS_clone,
             libc::SYS_memfd_create,
         ];
-        let mut calls = Thread::Control.calls();
+        let mut calls = Thread::Control.calls(true);
         assert!(calls.all(|call| !forbidden.contains(&call.number)));
     }
 
@@ -487,8 +514,32 @@ mod tests {
             libc::SYS_userfaultfd,
         ];
         for kind in Thread::ALL.iter().filter(|kind| **kind != Thread::Start) {
-            let found = kind.calls().find(|call| privileged.contains(&call.number));
+            let found = kind
+                .calls(true)
+                .find(|call| privileged.contains(&call.number));
             assert!(found.is_none(), "{kind:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn only_the_thread_that_sends_requests_connects_and_it_makes_no_thread_and_opens_no_file() {
+        let connects = |kind: Thread| {
+            kind.calls(false)
+                .any(|call| call.number == libc::SYS_connect)
+        };
+        for kind in Thread::ALL {
+            assert_eq!(connects(kind), kind == Thread::Outgoing, "{kind:?}");
+        }
+        let forbidden = [
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_accept4,
+            libc::SYS_clone,
+            libc::SYS_memfd_create,
+        ];
+        let mut calls = Thread::Outgoing.calls(true);
+        assert!(calls.all(|call| !forbidden.contains(&call.number)));
     }
 }

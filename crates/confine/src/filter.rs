@@ -23,16 +23,17 @@ impl From<seccompiler::BackendError> for FilterError {
     }
 }
 
-/// Installs what holds for the whole process, on its only thread.
-pub(crate) fn begin(mode: Mode) -> Result<(), FilterError> {
+/// Installs what holds for the whole process, on its only thread. `connects` says whether a thread of it
+/// will connect to other hosts.
+pub(crate) fn begin(mode: Mode, connects: bool) -> Result<(), FilterError> {
     install(&fatal(mode)?)?;
     install(&missing()?)?;
-    install(&allowed(Thread::Start, mode)?)
+    install(&allowed(Thread::Start, mode, connects)?)
 }
 
 /// Installs the list of a kind of thread, on the calling thread.
 pub(crate) fn narrow(kind: Thread, mode: Mode) -> Result<(), FilterError> {
-    install(&allowed(kind, mode)?)
+    install(&allowed(kind, mode, false)?)
 }
 
 fn install(program: &BpfProgram) -> Result<(), FilterError> {
@@ -54,12 +55,16 @@ fn missing() -> Result<BpfProgram, FilterError> {
     compile(rules, SeccompAction::Allow, action)
 }
 
-fn allowed(kind: Thread, mode: Mode) -> Result<BpfProgram, FilterError> {
+fn allowed(kind: Thread, mode: Mode, connects: bool) -> Result<BpfProgram, FilterError> {
     let otherwise = match mode {
         Mode::Trap => SeccompAction::Trap,
         Mode::Enforce | Mode::Off => SeccompAction::Errno(libc::EPERM as u32),
     };
-    compile(rules(kind.calls())?, otherwise, SeccompAction::Allow)
+    compile(
+        rules(kind.calls(connects))?,
+        otherwise,
+        SeccompAction::Allow,
+    )
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;

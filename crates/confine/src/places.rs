@@ -1,8 +1,8 @@
 //! Landlock: which files a thread can reach by name, no network, no signals to other processes.
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,9 @@ pub struct Places {
     pub controller: Vec<Place>,
     /// Places that only the start needs: until a thread is narrowed.
     pub start: Vec<Place>,
+    /// Ports of other hosts to which the thread that sends requests may connect. Without one no thread
+    /// connects to any.
+    pub ports: Vec<u16>,
 }
 
 /// How far files are confined.
@@ -79,9 +82,11 @@ pub enum FilesInForce {
     Absent,
 }
 
-/// Restricts the calling thread, and those that it is going to start, to these places.
+/// Restricts the calling thread, and those that it is going to start, to these places, and to connections
+/// to these ports.
 pub(crate) fn restrict<'a>(
     places: impl Iterator<Item = &'a Place>,
+    ports: impl Iterator<Item = u16>,
 ) -> Result<FilesInForce, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
@@ -94,6 +99,9 @@ pub(crate) fn restrict<'a>(
             let allowed = allowed(place.access, place.path.is_dir());
             rules = rules.add_rule(PathBeneath::new(opened, allowed))?;
         }
+    }
+    for port in ports {
+        rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
     }
     let status = rules.restrict_self()?;
     let abi = match status.landlock {

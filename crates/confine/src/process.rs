@@ -137,12 +137,13 @@ pub fn enter(mode: Mode, places: Places, locking: Locking) -> Result<InForce, Co
     }
     limits::set().map_err(system("setting limits"))?;
     privileges::begin(locking).map_err(system("dropping privileges"))?;
+    let ports = || places.ports.iter().copied();
     let all = [&places.tenants, &places.controller, &places.start];
-    let files = places::restrict(all.into_iter().flatten())?;
+    let files = places::restrict(all.into_iter().flatten(), ports())?;
     if mode == Mode::Trap {
         trapped::install().map_err(system("the handler of SIGSYS"))?;
     }
-    filter::begin(mode)?;
+    filter::begin(mode, !places.ports.is_empty())?;
     let in_force = InForce {
         mode,
         privileges_dropped: true,
@@ -180,13 +181,16 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
     let Places {
         tenants,
         controller,
+        ports,
         ..
     } = &confinement.places;
+    let none = std::iter::empty();
     match kind {
-        Thread::Controller => places::restrict(tenants.iter().chain(controller))?,
-        Thread::Cell | Thread::Io => places::restrict(tenants.iter())?,
+        Thread::Controller => places::restrict(tenants.iter().chain(controller), none)?,
+        Thread::Cell | Thread::Io => places::restrict(tenants.iter(), none)?,
+        Thread::Outgoing => places::restrict(std::iter::empty(), ports.iter().copied())?,
         Thread::Front | Thread::Control | Thread::Compiler | Thread::Start => {
-            places::restrict(std::iter::empty())?
+            places::restrict(std::iter::empty(), none)?
         }
     };
     Ok(filter::narrow(kind, confinement.in_force.mode)?)

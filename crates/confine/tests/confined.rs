@@ -19,6 +19,9 @@ const DIRECTORY: &str = "LEASEHOLD_CONFINED_DIRECTORY";
 /// `enforce` or `trap`.
 const MODE: &str = "LEASEHOLD_CONFINED_MODE";
 
+/// The port of other hosts that a child may connect to. Nothing listens there.
+const PORT: u16 = 9;
+
 /// What a case does in the child, after confinement: `Ok` if it could.
 type Deed = fn(&Path) -> io::Result<()>;
 
@@ -172,6 +175,34 @@ const CASES: &[Case] = &[
     case("opens_no_socket", Thread::Cell, PERM, |_| {
         std::net::TcpListener::bind("127.0.0.1:0").map(drop)
     }),
+    case("connects_to_no_host", Thread::Cell, PERM, |_| connect(PORT)),
+    case("accepts_and_connects_to_none", Thread::Front, PERM, |_| {
+        connect(PORT)
+    }),
+    case(
+        "the_thread_of_requests_connects",
+        Thread::Outgoing,
+        Fate::Refused(libc::ECONNREFUSED),
+        |_| connect(PORT),
+    ),
+    case(
+        "the_thread_of_requests_connects_to_no_other_port",
+        Thread::Outgoing,
+        ACCESS,
+        |_| connect(PORT + 1),
+    ),
+    case(
+        "the_thread_of_requests_listens_nowhere",
+        Thread::Outgoing,
+        PERM,
+        |_| std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+    ),
+    case(
+        "the_thread_of_requests_opens_no_file",
+        Thread::Outgoing,
+        PERM,
+        |at| fs::read(at.join("read/file")).map(drop),
+    ),
     case("makes_no_process", Thread::Controller, PERM, |_| {
         // SAFETY: a child, if there were one, ends at once.
         match unsafe { libc::fork() } {
@@ -243,6 +274,10 @@ fn done(result: i32) -> io::Result<()> {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+fn connect(port: u16) -> io::Result<()> {
+    std::net::TcpStream::connect(("127.0.0.1", port)).map(drop)
 }
 
 fn map(protection: i32) -> io::Result<()> {
@@ -317,6 +352,7 @@ fn child(name: &str) -> ExitCode {
         ],
         controller: vec![Place::write(directory.join("code"))],
         start: vec![Place::read("/proc")],
+        ports: vec![PORT],
     };
     if let Err(error) = enter(mode, places, Locking::Never).and_then(|_| narrow(case.kind)) {
         eprintln!("{error}");
