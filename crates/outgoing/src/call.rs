@@ -1,0 +1,272 @@
+//! One request: sent, and its response handed to the guest.
+
+use crate::body::{Half, RequestBody, headers};
+use crate::connect::{Connecting, Target};
+use crate::pool::{Connection, Pool};
+use bytes::Bytes;
+use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use leasehold_exchange::{
+    Call, CallError, CallTimeouts, Failure, Fields, RequestHead, ResponseHead, Scheme,
+};
+use leasehold_lease::{Destination, Outgoing as Lease};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long a connection is waited for to be ready again.
+const READY: Duration = Duration::from_millis(5);
+
+/// What the calls of a tenant share.
+pub(crate) struct Calling {
+    pub(crate) lease: Lease,
+    pub(crate) connecting: Connecting,
+    pub(crate) pool: Pool,
+}
+
+/// Sends a call, unless the guest gives it up.
+pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
+    let Call {
+        half,
+        head,
+        has_body,
+        timeouts,
+    } = call;
+    let half = Rc::new(Half {
+        half: RefCell::new(half),
+        is_sent: Cell::new(!has_body),
+        is_given_up: Cell::new(false),
+    });
+    let mut sending = pin!(send(&calling, &half, &head, timeouts));
+    let mut abandoned = pin!(poll_fn(|context| {
+        let half = half.half.borrow();
+        half.set_abandon_waker(context.waker());
+        match half.is_abandoned() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }));
+    let sent = tokio::select! {
+        biased;
+        () = &mut abandoned => return,
+        sent = &mut sending => sent,
+    };
+    if let Err(error) = sent {
+        let error = match half.is_given_up.get() {
+            true => CallError::Abandoned,
+            false => error,
+        };
+        half.half.borrow_mut().fail(Failure::Call(error));
+    }
+}
+
+async fn send(
+    calling: &Calling,
+    half: &Rc<Half>,
+    head: &RequestHead,
+    timeouts: CallTimeouts,
+) -> Result<(), CallError> {
+    let until = Instant::now() + Duration::from(calling.lease.timeout);
+    let (target, request) = request(half, head)?;
+    let lease = &calling.lease;
+    let destination = lease.destination(target.is_https, &target.host, target.port);
+    let destination = destination.ok_or(CallError::Denied)?;
+    let limit =
+        |part: Option<Duration>| part.map_or(until, |part| until.min(Instant::now() + part));
+    let (connection, response) =
+        match reuse(calling, &target, request, limit(timeouts.first_byte)).await? {
+            Reused::Answered(connection, response) => (connection, response),
+            Reused::Not(unsent) => {
+                let request = match unsent {
+                    Some(request) => request,
+                    None => self::request(half, head)?.1,
+                };
+                let connecting = calling.connecting.connect(&target, destination);
+                let mut connection = timeout_at(limit(timeouts.connect), connecting)
+                    .await
+                    .map_err(|_| CallError::ConnectTimeout)??;
+                let responding = connection.sender.send_request(request);
+                let response = timeout_at(limit(timeouts.first_byte), responding)
+                    .await
+                    .map_err(|_| CallError::ResponseTimeout)?
+                    .map_err(|error| response_error(&error))?;
+                (connection, response)
+            }
+        };
+    let (mut body, limits) = respond(half, response)?;
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let frame = timeout_at(limit(timeouts.between_bytes), frame)
+            .await
+            .map_err(|_| CallError::ReadTimeout)?;
+        let Some(frame) = frame else {
+            return finish(calling, target, connection, half, None).await;
+        };
+        let frame = frame.map_err(|_| CallError::Incomplete)?;
+        match frame.into_data() {
+            Ok(bytes) => timeout_at(until, write(half, bytes))
+                .await
+                .map_err(|_| CallError::ReadTimeout)?,
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    let trailers = fields(&trailers, limits)?;
+                    return finish(calling, target, connection, half, Some(trailers)).await;
+                }
+            }
+        }
+    }
+}
+
+/// What became of a request on an idle connection.
+enum Reused {
+    Answered(Connection, Response<Incoming>),
+    /// There is none, or the host has closed it: the request, unless it was made into bytes already.
+    Not(Option<Request<RequestBody>>),
+}
+
+/// Sends a request on an idle connection. One that the host closes just then is no error: nothing was sent
+/// on it, or a request that may be sent twice.
+async fn reuse(
+    calling: &Calling,
+    target: &Target,
+    request: Request<RequestBody>,
+    until: Instant,
+) -> Result<Reused, CallError> {
+    let Some(mut idle) = calling.pool.take(target) else {
+        return Ok(Reused::Not(Some(request)));
+    };
+    if idle.sender.ready().await.is_err() {
+        return Ok(Reused::Not(Some(request)));
+    }
+    let is_repeatable = request.method().is_safe() && request.body().is_end_stream();
+    match timeout_at(until, idle.sender.try_send_request(request)).await {
+        Err(_) => Err(CallError::ResponseTimeout),
+        Ok(Ok(response)) => Ok(Reused::Answered(idle, response)),
+        Ok(Err(mut failed)) => match failed.take_message() {
+            Some(request) => Ok(Reused::Not(Some(request))),
+            None if is_repeatable && failed.error().is_incomplete_message() => {
+                Ok(Reused::Not(None))
+            }
+            None => Err(response_error(failed.error())),
+        },
+    }
+}
+
+/// The request as it is sent, and where to.
+fn request(
+    half: &Rc<Half>,
+    head: &RequestHead,
+) -> Result<(Target, Request<RequestBody>), CallError> {
+    let malformed = |_| CallError::Malformed;
+    let authority: Authority = head.authority.parse().map_err(|_| CallError::Malformed)?;
+    let method = Method::from_bytes(head.method.as_bytes()).map_err(|_| CallError::Malformed)?;
+    if authority.as_str().contains('@') || method == Method::CONNECT {
+        return Err(CallError::Malformed);
+    }
+    let is_https = head.scheme == Scheme::Https;
+    let port = match authority.port() {
+        Some(port) => port.as_str().parse().map_err(|_| CallError::Malformed)?,
+        None => Destination::port_of(is_https),
+    };
+    let target = Target {
+        is_https,
+        host: authority.host().to_ascii_lowercase(),
+        port,
+    };
+    let path = match head.path_with_query.as_str() {
+        "" => "/".to_owned(),
+        query if query.starts_with('?') => format!("/{query}"),
+        path => path.to_owned(),
+    };
+    let path = PathAndQuery::try_from(path).map_err(|_| CallError::Malformed)?;
+    let mut request = Request::new(RequestBody(half.clone()));
+    *request.method_mut() = method;
+    *request.uri_mut() = Uri::from(path);
+    *request.version_mut() = Version::HTTP_11;
+    *request.headers_mut() = headers(&head.fields);
+    let host = HeaderValue::from_str(authority.as_str()).map_err(malformed)?;
+    request.headers_mut().insert(HOST, host);
+    // How the body is framed is decided here.
+    request.headers_mut().remove(TRANSFER_ENCODING);
+    Ok((target, request))
+}
+
+/// Gives the guest the head of the response.
+fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32), CallError> {
+    let (parts, body) = response.into_parts();
+    let status = parts.status.as_u16();
+    if status < 200 {
+        return Err(CallError::Protocol);
+    }
+    let mut half = half.half.borrow_mut();
+    let limit = half.limits().head_bytes;
+    let fields = fields(&parts.headers, limit)?;
+    let _ = half.respond(ResponseHead { status, fields });
+    Ok((body, limit))
+}
+
+fn fields(headers: &HeaderMap, limit: u32) -> Result<Fields, CallError> {
+    let mut fields = Fields::new(limit);
+    for (name, value) in headers {
+        let pushed = fields.push(name.as_str(), value.as_bytes());
+        pushed.map_err(|_| CallError::HeadSize)?;
+    }
+    Ok(fields)
+}
+
+/// Writes a part of the response as the guest takes it.
+async fn write(half: &Half, mut bytes: Bytes) {
+    while !bytes.is_empty() {
+        let written = poll_fn(|context| {
+            let mut half = half.half.borrow_mut();
+            if !half.poll_room(context.waker()) {
+                return Poll::Pending;
+            }
+            match half.room() {
+                // The guest takes no more: the call is given up as well, or will be.
+                None => Poll::Ready(None),
+                Some(_) => Poll::Ready(Some(half.write(&bytes))),
+            }
+        });
+        match written.await {
+            Some(written) => drop(bytes.split_to(written)),
+            None => return,
+        }
+    }
+}
+
+/// Keeps the connection if it can be used again, and ends the response.
+async fn finish(
+    calling: &Calling,
+    target: Target,
+    mut connection: Connection,
+    half: &Half,
+    trailers: Option<Fields>,
+) -> Result<(), CallError> {
+    let is_reusable =
+        half.is_sent.get() && matches!(timeout(READY, connection.sender.ready()).await, Ok(Ok(())));
+    if is_reusable {
+        calling.pool.put(target, connection);
+    }
+    half.half.borrow_mut().finish(trailers);
+    Ok(())
+}
+
+fn response_error(error: &hyper::Error) -> CallError {
+    if error.is_parse_too_large() {
+        CallError::HeadSize
+    } else if error.is_parse() {
+        CallError::Protocol
+    } else if error.is_user() {
+        CallError::Malformed
+    } else {
+        CallError::Terminated
+    }
+}

@@ -1,0 +1,130 @@
+//! Connections: the address is looked up and checked, and then connected to.
+
+use crate::address::is_public;
+use crate::body::RequestBody;
+use crate::meter::Metered;
+use crate::pool::Connection;
+use crate::resolver::Resolver;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use leasehold_exchange::{CallError, Outbox};
+use leasehold_lease::{Destination, DestinationHost};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// The least buffer that the HTTP library takes.
+const BUFFER: usize = 8 << 10;
+
+/// The most fields of a response.
+const FIELDS: usize = 256;
+
+/// Where a request goes: a scheme, the host as it names it, and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) is_https: bool,
+    /// In lower case, an IPv6 address in brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// What connections of a tenant are made with.
+pub(crate) struct Connecting {
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) outbox: Arc<Outbox>,
+}
+
+impl Connecting {
+    /// A new connection to a target, which is a destination of the lease.
+    pub(crate) async fn connect(
+        &self,
+        target: &Target,
+        destination: &Destination,
+    ) -> Result<Connection, CallError> {
+        let stream = self.reach(target, destination).await?;
+        let _ = stream.set_nodelay(true);
+        if !target.is_https {
+            return self.speak(stream).await;
+        }
+        let config = self.tls.clone().ok_or(CallError::Tls)?;
+        let bare = target.host.trim_matches(['[', ']']);
+        let name = ServerName::try_from(bare.to_owned()).map_err(|_| CallError::Malformed)?;
+        let connected = TlsConnector::from(config).connect(name, stream).await;
+        self.speak(connected.map_err(|error| tls_error(&error))?)
+            .await
+    }
+
+    /// A stream to the first address that answers.
+    async fn reach(
+        &self,
+        target: &Target,
+        destination: &Destination,
+    ) -> Result<TcpStream, CallError> {
+        let addresses = self.addresses(target, destination).await?;
+        let mut found = CallError::Unreachable;
+        for address in addresses {
+            match TcpStream::connect(SocketAddr::new(address, target.port)).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    found = CallError::Refused;
+                }
+                Err(_) => {}
+            }
+        }
+        Err(found)
+    }
+
+    /// The addresses that may be connected to, of one look-up.
+    async fn addresses(
+        &self,
+        target: &Target,
+        destination: &Destination,
+    ) -> Result<Vec<IpAddr>, CallError> {
+        if let DestinationHost::Address(address) = destination.host {
+            return Ok(vec![address]);
+        }
+        let mut addresses = self.resolver.look_up(&target.host).await?;
+        if !destination.takes_any_address() {
+            addresses.retain(|address| is_public(*address));
+        }
+        match addresses.is_empty() {
+            true => Err(CallError::Prohibited),
+            false => Ok(addresses),
+        }
+    }
+
+    async fn speak(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    ) -> Result<Connection, CallError> {
+        let buffer = BUFFER.max(self.outbox.limits().head_bytes as usize);
+        let shaken = http1::Builder::new()
+            .max_buf_size(buffer)
+            .max_headers(FIELDS)
+            .handshake::<_, RequestBody>(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = shaken.map_err(|_| CallError::Terminated)?;
+        let task = Metered::new(self.outbox.clone(), async move {
+            let _ = connection.await;
+        });
+        let task = tokio::task::spawn_local(task);
+        Ok(Connection::new(sender, task.abort_handle()))
+    }
+}
+
+fn tls_error(error: &io::Error) -> CallError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            CallError::Certificate
+        }
+        Some(_) => CallError::Tls,
+        None => CallError::Terminated,
+    }
+}

@@ -1,0 +1,29 @@
+//! Why requests cannot be sent at all.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the thread of outgoing requests cannot be started, or a tenant not be given any.
+#[derive(Debug, thiserror::Error)]
+pub enum OutgoingError {
+    /// A file of certificates cannot be read, or has none.
+    #[error("{}: {reason}", file.display())]
+    Certificates {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The host trusts no certificate.
+    #[error("this host has no certificates that it trusts; `outgoing.ca` names a file of them")]
+    NoRoots,
+    /// Certificates that were not read at the start.
+    #[error("{}: not among the certificates that were read at the start", .0.display())]
+    Unknown(PathBuf),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    /// The thread.
+    #[error("the thread of outgoing requests: {0}")]
+    Thread(io::Error),
+}

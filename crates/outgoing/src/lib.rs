@@ -1,0 +1,49 @@
+//! HTTP requests of guests to other hosts, on one I/O thread.
+//!
+//! A tenant's requests come through an [`Outbox`](leasehold_exchange::Outbox): the cell has one half of each
+//! exchange, this thread the other. Nothing else of the process connects to other hosts.
+//!
+//! Principles:
+//!
+//! 1. **What is not allowed is refused here.** A request goes to a destination of its tenant's lease,
+//!    whatever the cell thinks of it.
+//! 2. **The address that was checked is the address that is used.** A name is looked up once for a
+//!    connection; an address of this machine, of a private network, or of many hosts is left out
+//!    unless the lease allows it. So a name that its owner points elsewhere leads to nothing within.
+//! 3. **Tenants share nothing**: connections, sessions of TLS and look-ups are a tenant's own.
+//! 4. **The end of a tenant ends its requests**: tasks and connections of a tenant live in one set, which
+//!    is dropped when its outbox is closed.
+//! 5. **What is held is bounded**: a body crosses in the window of its exchange, a head has a limit, and
+//!    idle connections are few and do not stay.
+//!
+//! ```no_run
+//! use leasehold_outgoing::{Options, Outgoing, Trust};
+//! # fn lease() -> leasehold_lease::Outgoing { unimplemented!() }
+//! let lease = lease();
+//! // Files are read before the process is confined.
+//! let trust = Trust::load([&lease])?;
+//! let outgoing = Outgoing::start(trust, Options::default())?;
+//! // One for each start of a tenant; the cell sends calls into it.
+//! let outbox = outgoing.open(&lease)?;
+//! # Ok::<(), leasehold_outgoing::OutgoingError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod body;
+mod call;
+mod connect;
+mod dns;
+mod error;
+mod meter;
+mod outgoing;
+mod pool;
+mod resolver;
+mod tenant;
+mod trust;
+
+pub use error::OutgoingError;
+pub use outgoing::{Options, Outgoing};
+pub use resolver::Resolver;
+pub use trust::Trust;

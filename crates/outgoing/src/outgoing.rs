@@ -1,0 +1,155 @@
+//! The thread of outgoing requests.
+
+use crate::call::Calling;
+use crate::connect::Connecting;
+use crate::error::OutgoingError;
+use crate::meter::Metered;
+use crate::pool::Pool;
+use crate::resolver::Resolver;
+use crate::tenant::serve;
+use crate::trust::Trust;
+use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
+use leasehold_lease::{ByteSize, Outgoing as Lease};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use rustls::ClientConfig;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread::JoinHandle;
+use tokio::sync::mpsc;
+
+/// How the thread is started.
+#[derive(Default)]
+pub struct Options {
+    /// The cell's core, which the thread keeps off where it may run on another.
+    pub core: Option<usize>,
+    /// What the thread does before it sends: confine itself, for instance.
+    pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    /// How names are looked up; `None`: as this host does.
+    pub resolver: Option<Resolver>,
+}
+
+/// A tenant that may send requests from now on.
+struct Opened {
+    outbox: Arc<Outbox>,
+    lease: Lease,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// The thread that sends requests of tenants to other hosts. Dropping it gives up what is under way.
+pub struct Outgoing {
+    trust: Trust,
+    tenants: Option<mpsc::UnboundedSender<Opened>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Outgoing {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When it cannot be started, or not begin as it should.
+    pub fn start(trust: Trust, options: Options) -> Result<Self, OutgoingError> {
+        let (tenants, opened) = mpsc::unbounded_channel();
+        let (started, starting) = std_mpsc::channel();
+        let run = move || {
+            let resolver = Arc::new(options.resolver.clone().unwrap_or_else(Resolver::of_host));
+            match begin(options) {
+                Ok(runtime) => {
+                    let _ = started.send(Ok(()));
+                    let local = tokio::task::LocalSet::new();
+                    local.block_on(&runtime, serve_all(opened, resolver));
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        };
+        let builder = std::thread::Builder::new().name("leasehold-out".to_owned());
+        let thread = builder.spawn(run).map_err(OutgoingError::Thread)?;
+        let gone = || Err(io::Error::other("the thread ended"));
+        let begun = starting.recv().unwrap_or_else(|_| gone());
+        begun.map_err(OutgoingError::Thread)?;
+        Ok(Self {
+            trust,
+            tenants: Some(tenants),
+            thread: Some(thread),
+        })
+    }
+
+    /// The outbox of a tenant that starts, whose calls are sent until it is closed or its outlet is dropped.
+    ///
+    /// # Errors
+    /// When its certificates were not read at the start, or the thread has ended.
+    pub fn open(&self, lease: &Lease) -> Result<Outlet, OutgoingError> {
+        let tls = self.trust.of(lease)?;
+        // Both are at most 16 MiB.
+        let bytes = |size: ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
+        let limits = ExchangeLimits {
+            head_bytes: bytes(lease.head),
+            window_bytes: bytes(lease.window),
+        };
+        let outbox = Arc::new(Outbox::new(limits, lease.concurrency));
+        let opened = Opened {
+            outbox: outbox.clone(),
+            lease: lease.clone(),
+            tls,
+        };
+        let sent = self.tenants.as_ref().map(|tenants| tenants.send(opened));
+        match sent {
+            Some(Ok(())) => Ok(Outlet::new(outbox)),
+            _ => Err(OutgoingError::Thread(io::Error::other("the thread ended"))),
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.tenants = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread does before it sends.
+fn begin(options: Options) -> io::Result<tokio::runtime::Runtime> {
+    if let Some(core) = options.core {
+        let mut others = sched_getaffinity(None)?;
+        others.unset(core);
+        if others.count() > 0 {
+            sched_setaffinity(None, &others)?;
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    if let Some(begin) = options.begin {
+        begin()?;
+    }
+    Ok(runtime)
+}
+
+/// Sends the calls of all tenants, until none can be opened any more; what is under way then is
+/// dropped.
+async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Resolver>) {
+    let mut tenants = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = tenants.join_next() => {}
+            next = opened.recv() => {
+                let Some(Opened { outbox, lease, tls }) = next else {
+                    return;
+                };
+                let calling = Rc::new(Calling {
+                    lease,
+                    connecting: Connecting {
+                        resolver: resolver.clone(),
+                        tls,
+                        outbox: outbox.clone(),
+                    },
+                    pool: Pool::default(),
+                });
+                let task = serve(outbox.clone(), calling);
+                tenants.spawn_local(Metered::new(outbox, task));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Names whose owner points them at this machine: through a name server of the test's own.
+
+use leasehold_exchange::{
+    Call, CallError, CallTimeouts, ClientHalf, Failure, Fields, Outlet, RequestHead, Scheme,
+    exchange,
+};
+use leasehold_lease::LeaseFile;
+use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A name server that says that each name is this machine, and how many questions it got.
+fn name_server() -> (SocketAddr, Arc<AtomicU32>) {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = server.local_addr().expect("an address");
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    thread::spawn(move || {
+        let mut message = [0; 512];
+        while let Ok((length, client)) = server.recv_from(&mut message) {
+            count.fetch_add(1, Ordering::SeqCst);
+            let mut answer = message[..length].to_vec();
+            answer[2] = 0x81;
+            if answer[length - 3] == 1 {
+                answer[7] = 1;
+                answer.extend([192, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
+            }
+            server.send_to(&answer, client).expect("sent");
+        }
+    });
+    (address, asked)
+}
+
+/// A host that answers each connection once, and how many there were.
+fn host() -> (u16, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    let connections = Arc::new(AtomicU32::new(0));
+    let count = connections.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    (port, connections)
+}
+
+fn lease(outgoing: &str) -> leasehold_lease::Outgoing {
+    let text = format!(
+        "[tenant.a]\ncomponent = \"a\"\nreclaim = {{ budget = \"1ms\" }}\noutgoing = {{ {outgoing} }}\n"
+    );
+    let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect(&text);
+    file.tenants[0].outgoing.clone().expect("outgoing")
+}
+
+fn send(outlet: &Outlet, authority: &str) -> ClientHalf {
+    let head = RequestHead {
+        method: "GET".into(),
+        scheme: Scheme::Http,
+        authority: authority.into(),
+        path_with_query: "/".into(),
+        fields: Fields::new(0),
+    };
+    let (mut client, half) = exchange(outlet.outbox().limits(), head.clone(), 1);
+    client.finish_body(None);
+    let call = Call {
+        half,
+        head,
+        has_body: false,
+        timeouts: CallTimeouts::default(),
+    };
+    outlet.outbox().send(call).expect("taken");
+    client
+}
+
+fn status(client: &mut ClientHalf) -> Result<u16, Failure> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Poll::Ready(head) = client.poll_response(&mut context) {
+            return head.map(|head| head.status);
+        }
+        assert!(Instant::now() < until, "no response");
+        thread::park_timeout(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_name_that_its_owner_points_at_this_machine_is_not_connected_to() {
+    let (server, asked) = name_server();
+    let (port, connections) = host();
+    let public = lease(&format!("allow = [\"http://*.example:{port}\"]"));
+    let private = lease(&format!("allow_private = [\"http://*.example:{port}\"]"));
+    let options = Options {
+        resolver: Some(Resolver::default().with_servers(&[server])),
+        ..Options::default()
+    };
+    let trust = Trust::load([&public, &private]).expect("nothing is read");
+    let outgoing = Outgoing::start(trust, options).expect("started");
+    let authority = format!("rebound.example:{port}");
+
+    let outlet = outgoing.open(&public).expect("open");
+    let refused = status(&mut send(&outlet, &authority));
+    assert_eq!(refused, Err(Failure::Call(CallError::Prohibited)));
+    assert_eq!(connections.load(Ordering::SeqCst), 0);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+
+    // The address of the one look-up is that of the connection.
+    let outlet = outgoing.open(&private).expect("open");
+    assert_eq!(status(&mut send(&outlet, &authority)), Ok(200));
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert!(outlet.outbox().take_charged() > 0);
+
+    // Nothing is taken any more by an outbox whose tenant is over.
+    let outbox = outlet.outbox().clone();
+    drop(outlet);
+    assert!(outbox.enter().is_some());
+    assert!(
+        outgoing
+            .open(&lease("allow = [\"https://a.example\"]"))
+            .is_err()
+    );
+}
