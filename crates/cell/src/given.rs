@@ -3,6 +3,7 @@
 use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
+use leasehold_exchange::Outlet;
 use leasehold_keyvalue::Store;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(crate) struct Given {
     _stdin: Input,
     /// Closing the file of a store writes to it.
     _keyvalue: Option<Arc<Store>>,
+    /// Closing it drops the requests that wait in it.
+    _outgoing: Option<Arc<Outlet>>,
     /// As large as the capacity of what captures it.
     _outputs: [Output; 2],
 }
@@ -29,6 +32,7 @@ impl Given {
             _program: request.program.clone(),
             _stdin: surroundings.stdin.clone(),
             _keyvalue: surroundings.keyvalue.clone(),
+            _outgoing: surroundings.outgoing.clone(),
             _outputs: [surroundings.stdout.clone(), surroundings.stderr.clone()],
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS};
 use crate::wasi::stdio::{Input, Output};
+use leasehold_exchange::Outlet;
 use leasehold_kernel::Errno;
 use leasehold_keyvalue::Store;
 use std::path::PathBuf;
@@ -32,6 +33,9 @@ pub struct Surroundings {
     pub config: Arc<[(String, String)]>,
     /// The store that `wasi:keyvalue` opens. A tenant with one has threads for it, as with a directory.
     pub keyvalue: Option<Arc<Store>>,
+    /// Where its HTTP requests go; without it each is denied. It is for one start: the end of the tenant
+    /// closes it.
+    pub outgoing: Option<Arc<Outlet>>,
     /// Directories.
     pub dirs: Vec<Directory>,
     /// Data sets that it can map, by name; only for tenants that page.

@@ -193,6 +193,7 @@ impl Executor {
                 hurried: false,
                 controlled: None,
                 serving: None,
+                outgoing: request.surroundings.outgoing.clone(),
                 mappings,
                 given: Given::of(request),
             },

@@ -246,7 +246,9 @@ impl Executor {
             Some(local.files.get(&group)?.take_cpu_ns())
         });
         let charged = root.serving.as_ref().map(Serving::take_charged);
-        if let taken @ 1.. = taken.unwrap_or(0) + charged.unwrap_or(0) {
+        let outgoing = root.outgoing.as_ref();
+        let sent = outgoing.map(|outlet| outlet.outbox().take_charged());
+        if let taken @ 1.. = taken.unwrap_or(0) + charged.unwrap_or(0) + sent.unwrap_or(0) {
             let dispatcher = &mut self.executions.dispatcher;
             dispatcher.charge(&root.share, taken, monotonic_ns());
         }

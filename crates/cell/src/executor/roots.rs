@@ -5,6 +5,7 @@ use super::Executor;
 use super::serving::Serving;
 use crate::calls::{Calls, with_waiting};
 use crate::clock::monotonic_ns;
+use crate::discarded::Discarded;
 use crate::dispatch::{Promised, Share};
 use crate::drift::{CostClass, Price};
 use crate::ended::Ended;
@@ -21,10 +22,12 @@ use crate::pools::DirtyRanges;
 use crate::programs;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
+use leasehold_exchange::Outlet;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reserve::TaskId;
 use leasehold_slots::range_pool::STEP_PAGES;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Timers that a maintenance task fires between two readings of the clock.
@@ -66,6 +69,8 @@ pub(super) struct Root {
     pub(super) controlled: Option<Controlled>,
     /// How it answers requests, if it does.
     pub(super) serving: Option<Serving>,
+    /// Where its requests to other hosts go, if it may send any.
+    pub(super) outgoing: Option<Arc<Outlet>>,
     /// The number of the process's mappings that its arena and the code of its program take.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) mappings: Mappings,
@@ -109,6 +114,16 @@ impl Teardown {
             Self::Tenant { ending, .. } => ending.is_reusable(),
             Self::Task { stopped, .. } => stopped.is_none(),
         }
+    }
+}
+
+/// An outbox that is closed when this is dropped, whoever else has it. The cell's thread leaves that to
+/// another: what waits there is dropped.
+struct Closing(Arc<Outlet>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.outbox().close();
     }
 }
 
@@ -194,6 +209,9 @@ impl Executor {
             self.keys.remove(&tenant);
             if let Some(starting) = root.starting.take() {
                 starting.give_up();
+            }
+            if let Some(outlet) = root.outgoing.take() {
+                drop(Discarded::new(Closing(outlet)));
             }
             if let Some(serving) = root.serving.take() {
                 serving.close(&mut self.executions);

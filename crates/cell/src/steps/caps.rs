@@ -130,6 +130,9 @@ pub const KEY_PAGE_BYTES: Cap = Cap::new("bytes of a page", 16 * KIB, Beyond::Pa
 /// Executions of a tenant that answer requests at a time.
 pub const WORKERS: Cap = Cap::new("executions", 64, Beyond::Refused);
 
+/// Requests that a tenant has under way to other hosts.
+pub const REQUESTS: Cap = Cap::new("requests", 64, Beyond::Error);
+
 /// Bytes of linear memory that one engine instruction touches.
 pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 

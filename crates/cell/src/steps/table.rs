@@ -5,9 +5,9 @@ use super::caps::{
     COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS,
     KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LINK, LOG_LINE, MESSAGE, MESSAGE_CAPABILITIES,
     NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST, RANDOM_STEP,
-    REGION_COPY, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK,
-    TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, VALUE, VALUES,
-    WIDE_STRING, WINDOW, WORKERS,
+    REGION_COPY, REQUESTS, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS, SUBSCRIPTIONS,
+    TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, VALUE,
+    VALUES, WIDE_STRING, WINDOW, WORKERS,
 };
 use crate::meter::Held;
 
@@ -555,7 +555,9 @@ static ROWS: [Row; 353] = [
         .holds("a slot of the arena")
         .unmeasured(),
     row(HTTP, "[method]outgoing-request.body")
-        .holds("a slot of the arena")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("a slot of the arena, and a request's bodies")
         .unmeasured(),
     row(HTTP, "[method]outgoing-request.method")
         .caps(&[FIELDS])
@@ -600,7 +602,11 @@ static ROWS: [Row; 353] = [
     row(HTTP, "[method]request-options.between-bytes-timeout").unmeasured(),
     row(HTTP, "[method]request-options.set-between-bytes-timeout").unmeasured(),
     row(HTTP, "[resource-drop]request-options").unmeasured(),
-    row(HTTP_OUT, "handle").unmeasured(),
+    row(HTTP_OUT, "handle")
+        .caps(&[FIELDS, REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("a request, its bodies and its response")
+        .unmeasured(),
     row(HTTP, "[constructor]outgoing-response")
         .holds("a slot of the arena")
         .unmeasured(),
@@ -623,12 +629,17 @@ static ROWS: [Row; 353] = [
         .caps(&[FIELDS])
         .holds("fields in the arena")
         .unmeasured(),
-    row(HTTP, "[method]incoming-response.consume").unmeasured(),
+    row(HTTP, "[method]incoming-response.consume")
+        .holds("a slot of the arena")
+        .unmeasured(),
     row(HTTP, "[resource-drop]incoming-response").unmeasured(),
     row(HTTP, "[method]future-incoming-response.subscribe")
         .holds("a slot of the arena")
         .unmeasured(),
-    row(HTTP, "[method]future-incoming-response.get").unmeasured(),
+    row(HTTP, "[method]future-incoming-response.get")
+        .caps(&[FIELDS])
+        .holds("fields in the arena")
+        .unmeasured(),
     row(HTTP, "[resource-drop]future-incoming-response").unmeasured(),
     row(HTTP, "[method]incoming-body.stream")
         .takes(ENTRY)
@@ -890,7 +901,7 @@ static ROWS: [Row; 353] = [
     row(ENGINE, "element segments").caps(&[ELEMENTS]),
     row(ENGINE, "yield"),
     row(ENGINE, "trap").caps(&[FRAMES, NAME, TRAP_MESSAGE]),
-    row(ENGINE, "store drop").caps(&[HANDLES, ALL_HANDLES]),
+    row(ENGINE, "store drop").caps(&[HANDLES, ALL_HANDLES, REQUESTS]),
     // Steps of the cell for a tenant.
     row(CELL, "fault").fault(),
     row(CELL, "attach").unmeasured(),

@@ -1,10 +1,12 @@
-//! What an execution finds behind `wasi:config`, `wasi:logging` and `wasi:keyvalue`.
+//! What an execution finds behind `wasi:config`, `wasi:logging`, `wasi:keyvalue` and
+//! `wasi:http/outgoing-handler`.
 
 use super::log::{Log, LogRate};
 use crate::host::fs::account::Account;
 use crate::host::fs::pages::Pages;
 use crate::meter::Held;
 use crate::surroundings::Surroundings;
+use leasehold_exchange::Outlet;
 use leasehold_kernel::TenantId;
 use leasehold_keyvalue::Store;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ pub(crate) struct Imports {
     pub(super) config: Arc<[(String, String)]>,
     pub(super) log: Log,
     pub(super) keyvalue: Option<KeyValue>,
+    pub(super) outgoing: Option<Outbound>,
 }
 
 /// The store of a tenant, as one of its executions reaches it.
@@ -25,6 +28,14 @@ pub(super) struct KeyValue {
     pub(super) pages: Arc<Pages>,
 }
 
+/// Where the requests of a tenant go, as one of its executions reaches it.
+#[derive(Clone)]
+pub(super) struct Outbound {
+    pub(super) outlet: Arc<Outlet>,
+    /// What its requests hold.
+    pub(super) pages: Arc<Pages>,
+}
+
 impl Imports {
     /// Those of a core module, which imports none of the interfaces.
     pub(crate) fn none() -> Self {
@@ -32,6 +43,7 @@ impl Imports {
             config: Arc::default(),
             log: Log::none(),
             keyvalue: None,
+            outgoing: None,
         }
     }
 
@@ -42,10 +54,15 @@ impl Imports {
         account: &Arc<Account>,
         rate: &Arc<LogRate>,
     ) -> Self {
+        let pages = || Arc::new(Pages::new(tenant, execution, Held::HostPage));
         let keyvalue = surroundings.keyvalue.as_ref().map(|store| KeyValue {
             store: store.clone(),
             account: account.clone(),
-            pages: Arc::new(Pages::new(tenant, execution, Held::HostPage)),
+            pages: pages(),
+        });
+        let outgoing = surroundings.outgoing.as_ref().map(|outlet| Outbound {
+            outlet: outlet.clone(),
+            pages: pages(),
         });
         Self {
             config: surroundings.config.clone(),
@@ -54,6 +71,7 @@ impl Imports {
                 rate.clone(),
             ),
             keyvalue,
+            outgoing,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! - **files** ([`filesystem`]): descriptors are entries of the execution's own table;
 //! - **directory listings** ([`filesystem::directory`]): a window of a few kilobytes on the
 //!   directory, in the tenant's arena;
-//! - **HTTP** ([`http`]): requests, responses and their fields, in the arena;
+//! - **HTTP** ([`http`]): requests, responses and their fields, in the arena; what crosses to I/O threads is in exchanges;
 //! - **stores** ([`keyvalue`]): a bucket is an object of the arena, and its operations are jobs.
 //!
 //! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is

@@ -1,5 +1,6 @@
 //! What is in the arena of a tenant for WASI.
 
+use super::http::object::Origin;
 use crate::host::fs::window::Place;
 use leasehold_reclaim::Extent;
 
@@ -12,15 +13,17 @@ pub(crate) enum Source {
     Input(u32),
     /// The output stream at this place of the resource table.
     Output(u32),
-    /// The trailers of the request of the exchange with this number.
-    Trailers(u64),
+    /// The trailers of a message.
+    Trailers(Origin),
+    /// The response of the call with this number.
+    Response(u64),
 }
 
 impl Source {
     /// The place of the stream that it waits for.
     pub(super) fn stream(self) -> Option<u32> {
         match self {
-            Self::Deadline(_) | Self::Trailers(_) => None,
+            Self::Deadline(_) | Self::Trailers(_) | Self::Response(_) => None,
             Self::Input(place) | Self::Output(place) => Some(place),
         }
     }

@@ -5,7 +5,8 @@
 //! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
 //! only state of a wait outside the arena is the execution's one deadline.
 
-use super::http::exchange::Exchange;
+use super::http::outgoing::OutgoingCall;
+use super::http::streams::Receiving;
 use super::objects::Source;
 use super::rep;
 use super::view::Wasi;
@@ -119,6 +120,7 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
     let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut earliest = None;
     let mut trailers = Vec::new();
+    let mut responses = Vec::new();
     for (index, source) in (0..).zip(sources) {
         match *source {
             Source::Deadline(when) => {
@@ -127,9 +129,8 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
             Source::Input(rep) | Source::Output(rep) => {
                 streams.entry(rep).or_default().push(index);
             }
-            Source::Trailers(exchange) => {
-                trailers.push((guest.http().of_trailers(exchange), index))
-            }
+            Source::Trailers(origin) => trailers.push((Receiving::of(guest.http(), origin), index)),
+            Source::Response(call) => responses.push((guest.http().call(call), index)),
         }
     }
     let table = guest.charged_table();
@@ -142,9 +143,15 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
                 ready.extend_from_slice(indices);
             }
         }
-        for (exchange, index) in &trailers {
-            let is_over = |exchange: &Arc<Exchange>| exchange.poll_request_end(context).is_ready();
-            if exchange.as_ref().is_none_or(is_over) {
+        for (from, index) in &trailers {
+            let is_over = |from: &Receiving| from.poll_end(context).is_ready();
+            if from.as_ref().is_none_or(is_over) {
+                ready.push(*index);
+            }
+        }
+        for (call, index) in &responses {
+            let is_there = |call: &Arc<OutgoingCall>| call.poll_response(context).is_ready();
+            if call.as_ref().is_none_or(is_there) {
                 ready.push(*index);
             }
         }

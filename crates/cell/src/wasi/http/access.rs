@@ -1,8 +1,8 @@
 //! The objects of a guest's handles: made, read, changed and freed.
 
 use super::object::{
-    FutureTrailers, IncomingBody, IncomingRequest, Object, OutgoingBody, OutgoingRequest,
-    OutgoingResponse, Packed,
+    FutureResponse, FutureTrailers, IncomingBody, IncomingRequest, IncomingResponse, Object,
+    OutgoingBody, OutgoingRequest, OutgoingResponse, Packed,
 };
 use crate::guest::Guest;
 use crate::local;
@@ -109,6 +109,14 @@ kind!(
     take_outgoing_body,
     OutgoingBody,
     OutgoingBody
+);
+
+kind!(future, take_future, Future, FutureResponse);
+kind!(
+    incoming_response,
+    take_incoming_response,
+    IncomingResponse,
+    IncomingResponse
 );
 
 /// Frees an outparam and returns the number of its exchange.

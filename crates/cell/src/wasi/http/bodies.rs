@@ -4,8 +4,8 @@ use super::access::{self, make, paid};
 use super::bindings::types::{self, ErrorCode};
 use super::exchange::BodyEnd;
 use super::kinds;
-use super::object::{Child, FutureTrailers, Object, Packed};
-use super::streams::{BodyInput, BodyOutput, size_error};
+use super::object::{Child, FutureTrailers, Object, Origin, Packed};
+use super::streams::{BodyInput, BodyOutput, Receiving, Sending, size_error};
 use super::syntax::is_forbidden;
 use crate::steps::{mark, step};
 use crate::wasi::objects::Source;
@@ -31,6 +31,20 @@ fn check_childless(stream: Child) -> Result<()> {
     Ok(())
 }
 
+impl Wasi<'_> {
+    /// The guest reads no more of a message that it receives.
+    fn close(&mut self, of: Origin) {
+        match of {
+            Origin::Exchange(number) => {
+                if let Some(exchange) = self.0.http().exchange(number) {
+                    exchange.close_request();
+                }
+            }
+            Origin::Call(number) => self.0.http().end_call(number),
+        }
+    }
+}
+
 const NO_ROOM: &str = "out of places or reclamation budget for another stream";
 
 impl types::HostIncomingBody for Wasi<'_> {
@@ -42,7 +56,7 @@ impl types::HostIncomingBody for Wasi<'_> {
             return Ok(Err(()));
         }
         let stream = BodyInput {
-            exchange: self.0.http().exchange(body.exchange),
+            from: Receiving::of(self.0.http(), body.of),
             body: handle,
             has_failed: false,
         };
@@ -58,7 +72,7 @@ impl types::HostIncomingBody for Wasi<'_> {
         let body = access::take_incoming_body(self.0, &body)?;
         check_childless(body.stream)?;
         let trailers = FutureTrailers {
-            exchange: body.exchange,
+            of: body.of,
             is_consumed: false,
         };
         make(self.0, Object::Trailers(trailers))
@@ -68,9 +82,7 @@ impl types::HostIncomingBody for Wasi<'_> {
         mark(step!("wasi:http/types", "[resource-drop]incoming-body"));
         let body = access::take_incoming_body(self.0, &body)?;
         check_childless(body.stream)?;
-        if let Some(exchange) = self.0.http().exchange(body.exchange) {
-            exchange.close_request();
-        }
+        self.close(body.of);
         Ok(())
     }
 }
@@ -82,7 +94,7 @@ impl types::HostFutureTrailers for Wasi<'_> {
             "[method]future-trailers.subscribe"
         ));
         let trailers = access::trailers(self.0, &future)?;
-        subscribe(self.0, Source::Trailers(trailers.exchange))
+        subscribe(self.0, Source::Trailers(trailers.of))
     }
 
     fn get(
@@ -95,26 +107,25 @@ impl types::HostFutureTrailers for Wasi<'_> {
         if trailers.is_consumed {
             return Ok(Some(Err(())));
         }
-        let exchange = self.0.http().exchange(trailers.exchange);
+        let from = Receiving::of(self.0.http(), trailers.of);
         let mut context = Context::from_waker(Waker::noop());
-        let fields = match exchange.map(|exchange| {
-            let end = exchange.poll_request_end(&mut context);
-            (exchange, end)
-        }) {
+        let fields = match from
+            .as_ref()
+            .map(|from| (from, from.poll_end(&mut context)))
+        {
             None => Ok(None),
             Some((_, Poll::Pending)) => return Ok(None),
-            Some((_, Poll::Ready(Err(())))) => Err(ErrorCode::HttpProtocolError),
-            Some((exchange, Poll::Ready(Ok(())))) => {
+            Some((_, Poll::Ready(Err(error)))) => Err(error),
+            Some((from, Poll::Ready(Ok(())))) => {
                 let group = paid(self.0.arena())?;
-                let kept = exchange.with_half(|half| {
-                    let trailers = half.request_trailers()?;
+                let kept = from.with_trailers(|trailers| {
                     let entries = trailers
                         .iter()
                         .map(|(name, value)| (name.as_bytes(), value))
                         .filter(|(name, _)| !is_forbidden(name));
-                    Some(Packed::of(group, entries))
+                    Packed::of(group, entries)
                 });
-                match kept.flatten() {
+                match kept {
                     None => Ok(None),
                     Some(kept) => {
                         let fields = make(self.0, Object::Fields(paid(kept)?))?;
@@ -131,9 +142,7 @@ impl types::HostFutureTrailers for Wasi<'_> {
     fn drop(&mut self, future: Future) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]future-trailers"));
         let trailers = access::take_trailers(self.0, &future)?;
-        if let Some(exchange) = self.0.http().exchange(trailers.exchange) {
-            exchange.close_request();
-        }
+        self.close(trailers.of);
         Ok(())
     }
 }
@@ -146,9 +155,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
         if body.stream != Child::Unborn {
             return Ok(Err(()));
         }
-        let to = body
-            .of
-            .and_then(|(number, response)| Some((self.0.http().exchange(number)?, response)));
+        let to = body.of.and_then(|sink| Sending::of(self.0.http(), sink));
         let stream = BodyOutput {
             is_closed: body.of.is_some() && to.is_none(),
             to,
@@ -174,23 +181,21 @@ impl types::HostOutgoingBody for Wasi<'_> {
             None => None,
         };
         let is_whole = body.expected.is_none_or(|bytes| bytes == body.written);
-        if let Some((number, response)) = body.of
-            && let Some(exchange) = self.0.http().exchange(number)
-        {
-            let sendable = trailers.map(|trailers| exchange.sendable(&trailers));
+        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0.http(), sink)) {
+            let sendable = trailers.map(|trailers| to.sendable(&trailers));
             let end = match (is_whole, sendable) {
                 (true, None) => BodyEnd::Finished(None),
                 (true, Some(Some(trailers))) => BodyEnd::Finished(Some(trailers)),
                 (false, _) | (true, Some(None)) => BodyEnd::Incomplete,
             };
-            exchange.end_body(response, end);
+            to.end(end);
         }
         if let Some(trailers) = trailers {
             trailers.free();
         }
         Ok(match is_whole {
             true => Ok(()),
-            false => Err(size_error(body.of.is_some(), body.written)),
+            false => Err(size_error(body.of, body.written)),
         })
     }
 
@@ -198,10 +203,8 @@ impl types::HostOutgoingBody for Wasi<'_> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-body"));
         let body = access::take_outgoing_body(self.0, &body)?;
         check_childless(body.stream)?;
-        if let Some((number, response)) = body.of
-            && let Some(exchange) = self.0.http().exchange(number)
-        {
-            exchange.end_body(response, BodyEnd::Incomplete);
+        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0.http(), sink)) {
+            to.end(BodyEnd::Incomplete);
         }
         Ok(())
     }

@@ -1,13 +1,20 @@
-//! The exchange that a guest answers now.
+//! The exchange that a guest answers now, and the requests that it sends.
 
+use super::bindings::types::ErrorCode;
 use super::exchange::Exchange;
+use super::outgoing::OutgoingCall;
+use crate::steps::caps::REQUESTS;
+use crate::wasi::imports::Outbound;
 use std::sync::Arc;
 
-/// The exchange that an execution answers.
+/// The exchange that an execution answers, and its calls.
 #[derive(Default)]
 pub(crate) struct Http {
     current: Option<Arc<Exchange>>,
     responses: u64,
+    /// Those under way, at most as many as the lease allows.
+    calls: Vec<Arc<OutgoingCall>>,
+    opened: u64,
 }
 
 impl Http {
@@ -27,9 +34,32 @@ impl Http {
         self.current.as_ref().map_or(0, |own| own.number())
     }
 
-    /// The current exchange, for the pollable of its trailers.
-    pub(crate) fn of_trailers(&self, number: u64) -> Option<Arc<Exchange>> {
-        self.exchange(number)
+    /// A call that was not sent yet.
+    ///
+    /// # Errors
+    /// When there is no place for it, or the lease does not pay for it.
+    pub(super) fn open_call(&mut self, outbound: &Outbound) -> Result<u64, ErrorCode> {
+        if self.calls.len() >= REQUESTS.size() {
+            return Err(ErrorCode::ConnectionLimitReached);
+        }
+        let call = OutgoingCall::open(self.opened + 1, outbound)?;
+        self.opened += 1;
+        self.calls.push(call);
+        Ok(self.opened)
+    }
+
+    /// The call with this number, unless it is over.
+    pub(crate) fn call(&self, number: u64) -> Option<Arc<OutgoingCall>> {
+        let mut calls = self.calls.iter();
+        calls.find(|call| call.number() == number).cloned()
+    }
+
+    /// The call with this number is over.
+    pub(super) fn end_call(&mut self, number: u64) {
+        let at = self.calls.iter().position(|call| call.number() == number);
+        if let Some(at) = at {
+            self.calls.swap_remove(at).end();
+        }
     }
 
     /// A number for another response.

@@ -352,7 +352,7 @@ impl Exchange {
 }
 
 /// Fields as they are sent; `None` if they count more than `limit` bytes.
-fn sendable(fields: &Packed, limit: u32) -> Option<Fields> {
+pub(super) fn sendable(fields: &Packed, limit: u32) -> Option<Fields> {
     let mut sendable = Fields::new(limit);
     fields
         .read(|mut entries| {

@@ -23,7 +23,7 @@ kinds! {
     RequestOptions,
     /// `response-outparam`.
     ResponseOutparam,
-    /// `incoming-response`, of which there is none: outgoing requests are denied.
+    /// `incoming-response`.
     IncomingResponse,
     /// `incoming-body`.
     IncomingBody,
@@ -33,6 +33,6 @@ kinds! {
     OutgoingResponse,
     /// `outgoing-body`.
     OutgoingBody,
-    /// `future-incoming-response`, of which there is none either.
+    /// `future-incoming-response`.
     FutureIncomingResponse,
 }

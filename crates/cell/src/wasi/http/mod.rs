@@ -1,8 +1,9 @@
 //! `wasi:http` 0.2 on objects of the tenant's arena.
 //!
 //! Its answers are those of `wasmtime-wasi-http`, except where a bound requires others: fields are
-//! at most 16 KiB, and the bytes that wait in a body are those of the exchange's window. Outgoing
-//! requests are denied. What `wasmtime-wasi-http` makes of a request are boxes, maps and channels
+//! at most 16 KiB, and the bytes that wait in a body are those of the exchange's window. A request
+//! that a guest sends goes to the I/O thread of outgoing requests ([`outgoing`]), and without a list in the
+//! lease none does. What `wasmtime-wasi-http` makes of a request are boxes, maps and channels
 //! whose destructors act; here a resource is one slot of the arena, without a destructor
 //! ([`object`]), fields are one extent ([`packed`]), and bodies are the rings of the exchange that
 //! the I/O thread holds ([`exchange`]).
@@ -18,11 +19,12 @@ pub(crate) mod exchange;
 mod fields;
 mod kinds;
 pub(crate) mod object;
+pub(crate) mod outgoing;
 mod packed;
 mod requests;
 mod responses;
 pub(crate) mod serve;
-mod streams;
+pub(crate) mod streams;
 mod syntax;
 
 use super::view::{OfGuest, Wasi};

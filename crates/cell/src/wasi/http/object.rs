@@ -26,6 +26,45 @@ pub(crate) enum Object {
     Trailers(FutureTrailers),
     /// `outgoing-body`.
     OutgoingBody(OutgoingBody),
+    /// `future-incoming-response`.
+    Future(FutureResponse),
+    /// `incoming-response`.
+    IncomingResponse(IncomingResponse),
+}
+
+/// What a message that the guest receives is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The exchange with this number, whose request it is.
+    Exchange(u64),
+    /// The call with this number, whose response it is.
+    Call(u64),
+}
+
+/// What a message that the guest sends is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sink {
+    /// The exchange with the first number, and the response with the second.
+    Response(u64, u64),
+    /// The call with this number.
+    Call(u64),
+}
+
+/// The response to a request that a guest has sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FutureResponse {
+    pub(super) call: u64,
+    /// The guest has got it: it has a handle of its own.
+    pub(super) is_taken: bool,
+}
+
+/// A response that a guest has got.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IncomingResponse {
+    pub(super) call: u64,
+    pub(super) status: u16,
+    pub(super) fields: Packed,
+    pub(super) is_consumed: bool,
 }
 
 /// A request that a guest answers. Its strings are in one text: the method, the authority, and the path.
@@ -41,7 +80,7 @@ pub(crate) struct IncomingRequest {
     pub(super) is_consumed: bool,
 }
 
-/// A request that a guest would send.
+/// A request that a guest sends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingRequest {
     pub(super) method: Method,
@@ -50,6 +89,8 @@ pub(crate) struct OutgoingRequest {
     pub(super) authority: Option<Text>,
     pub(super) fields: Packed,
     pub(super) has_body: bool,
+    /// The call that its body is of, once the guest has taken that.
+    pub(super) call: Option<u64>,
 }
 
 /// A method: one that the interface names, by its place there, or another.
@@ -77,25 +118,25 @@ pub(crate) struct OutgoingResponse {
     pub(super) has_body: bool,
 }
 
-/// The body of a request that a guest answers.
+/// The body of a message that a guest receives.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IncomingBody {
-    pub(super) exchange: u64,
+    pub(super) of: Origin,
     pub(super) stream: Child,
 }
 
-/// The trailers of a request that a guest answers.
+/// The trailers of such a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FutureTrailers {
-    pub(super) exchange: u64,
+    pub(super) of: Origin,
     pub(super) is_consumed: bool,
 }
 
-/// The body of a response, or of a request that will be denied.
+/// The body of a response, or of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingBody {
-    /// The exchange and the response that it is of; `None` of a request.
-    pub(super) of: Option<(u64, u64)>,
+    /// What it is of; `None` of a request that will not be sent.
+    pub(super) of: Option<Sink>,
     /// The bytes that its `content-length` states.
     pub(super) expected: Option<u64>,
     pub(super) written: u64,

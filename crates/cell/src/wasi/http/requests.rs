@@ -1,17 +1,24 @@
-//! `incoming-request`, `outgoing-request`, `request-options`, and the handler of outgoing requests,
-//! which denies each.
+//! `incoming-request`, `outgoing-request`, `request-options`, and the handler of outgoing requests.
 
 use super::access::{self, make, paid};
 use super::bindings::outgoing_handler;
 use super::bindings::types::{self, ErrorCode, Method, Scheme};
+use super::exchange::sendable;
 use super::fields::show;
 use super::kinds;
-use super::object::{self, Child, IncomingBody, Object, OutgoingBody, OutgoingRequest, Text};
+use super::object::{
+    self, Child, FutureResponse, IncomingBody, Object, Origin, OutgoingBody, OutgoingRequest, Sink,
+    Text,
+};
+use super::outgoing::OutgoingCall;
 use super::syntax::{is_authority, is_method, is_path, is_scheme};
 use crate::guest::Guest;
 use crate::steps::caps::FIELDS;
 use crate::steps::{mark, step};
+use crate::wasi::imports::Outbound;
 use crate::wasi::view::Wasi;
+use leasehold_exchange::{self as exchange, CallTimeouts, RequestHead};
+use std::time::Duration;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -94,7 +101,7 @@ impl types::HostIncomingRequest for Wasi<'_> {
             return Ok(Err(()));
         }
         let body = IncomingBody {
-            exchange: request.exchange,
+            of: Origin::Exchange(request.exchange),
             stream: Child::Unborn,
         };
         let body = make(self.0, Object::IncomingBody(body))?;
@@ -185,6 +192,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             authority: None,
             fields,
             has_body: false,
+            call: None,
         };
         make(self.0, Object::OutgoingRequest(request))
     }
@@ -199,8 +207,11 @@ impl types::HostOutgoingRequest for Wasi<'_> {
         if request.has_body {
             return Ok(Err(()));
         }
+        // Without a place the body goes nowhere: sending the request says so.
+        let outbound = self.0.imports.outgoing.clone();
+        request.call = outbound.and_then(|outbound| self.0.http().open_call(&outbound).ok());
         let body = OutgoingBody {
-            of: None,
+            of: request.call.map(Sink::Call),
             expected,
             written: 0,
             stream: Child::Unborn,
@@ -333,7 +344,11 @@ impl types::HostOutgoingRequest for Wasi<'_> {
 
     fn drop(&mut self, request: Outgoing) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-request"));
-        free(access::take_outgoing_request(self.0, &request)?);
+        let request = access::take_outgoing_request(self.0, &request)?;
+        if let Some(call) = request.call {
+            self.0.http().end_call(call);
+        }
+        free(request);
         Ok(())
     }
 }
@@ -430,6 +445,72 @@ impl types::HostRequestOptions for Wasi<'_> {
     }
 }
 
+impl Wasi<'_> {
+    /// Sends a request, and returns the number of its call.
+    fn send(
+        &mut self,
+        request: &OutgoingRequest,
+        timeouts: CallTimeouts,
+    ) -> Result<u64, ErrorCode> {
+        if !request.has_body && matches!(request.fields.stated_length(), Ok(Some(1..))) {
+            return Err(ErrorCode::HttpRequestBodySize(Some(0)));
+        }
+        let Some(outbound) = self.0.imports.outgoing.clone() else {
+            return Err(ErrorCode::HttpRequestDenied);
+        };
+        let number = match (request.call, request.has_body) {
+            (Some(call), _) => call,
+            (None, false) => self.0.http().open_call(&outbound)?,
+            (None, true) => return Err(ErrorCode::ConnectionLimitReached),
+        };
+        let call = self.0.http().call(number);
+        let sent = head(request, &outbound).and_then(|head| {
+            let call = call.ok_or(ErrorCode::ConnectionTerminated)?;
+            if !request.has_body {
+                call.finish_body(None);
+            }
+            call.send(&outbound, head, request.has_body, timeouts)
+        });
+        match sent {
+            Ok(()) => Ok(number),
+            Err(error) => {
+                self.0.http().end_call(number);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The head of a request as it crosses.
+fn head(request: &OutgoingRequest, outbound: &Outbound) -> Result<RequestHead, ErrorCode> {
+    let limit = OutgoingCall::head_bytes(outbound);
+    let too_large = || ErrorCode::HttpRequestHeaderSectionSize(Some(limit));
+    let method = match request.method {
+        object::Method::Named(place) => METHODS
+            .get(usize::from(place))
+            .map_or("GET", |(name, _)| name)
+            .to_owned(),
+        object::Method::Other(text) => text.string(),
+    };
+    let scheme = match request.scheme {
+        None | Some(object::Scheme::Https) => exchange::Scheme::Https,
+        Some(object::Scheme::Http) => exchange::Scheme::Http,
+        Some(object::Scheme::Other(_)) => return Err(ErrorCode::HttpProtocolError),
+    };
+    let authority = request.authority.ok_or(ErrorCode::HttpRequestUriInvalid)?;
+    let head = RequestHead {
+        method,
+        scheme,
+        authority: authority.string(),
+        path_with_query: request.path.map(Text::string).unwrap_or_default(),
+        fields: sendable(&request.fields, limit).ok_or_else(too_large)?,
+    };
+    match head.bytes() <= limit as usize {
+        true => Ok(head),
+        false => Err(too_large()),
+    }
+}
+
 impl outgoing_handler::Host for Wasi<'_> {
     fn handle(
         &mut self,
@@ -437,16 +518,30 @@ impl outgoing_handler::Host for Wasi<'_> {
         options: Option<Options>,
     ) -> Result<Result<Resource<kinds::FutureIncomingResponse>, ErrorCode>> {
         mark(step!("wasi:http/outgoing-handler", "handle"));
-        if let Some(options) = options {
-            access::take_options(self.0, &options)?;
-        }
-        let request = access::take_outgoing_request(self.0, &request)?;
-        let error = match request.fields.stated_length() {
-            Ok(Some(1..)) if !request.has_body => ErrorCode::HttpRequestBodySize(Some(0)),
-            // No lease has a list of hosts that may be asked.
-            _ => ErrorCode::HttpRequestDenied,
+        let options = match options {
+            Some(options) => access::take_options(self.0, &options)?,
+            None => [None; 3],
         };
+        let [connect, first_byte, between_bytes] =
+            options.map(|option| option.map(Duration::from_nanos));
+        let timeouts = CallTimeouts {
+            connect,
+            first_byte,
+            between_bytes,
+        };
+        let request = access::take_outgoing_request(self.0, &request)?;
+        let sent = self.send(&request, timeouts);
+        if let (Err(_), Some(call)) = (&sent, request.call) {
+            self.0.http().end_call(call);
+        }
         free(request);
-        Ok(Err(error))
+        match sent {
+            Err(error) => Ok(Err(error)),
+            Ok(call) => {
+                let is_taken = false;
+                let future = Object::Future(FutureResponse { call, is_taken });
+                make(self.0, future).map(Ok)
+            }
+        }
     }
 }

@@ -1,11 +1,16 @@
-//! `outgoing-response`, `response-outparam`, and what only outgoing requests would lead to.
+//! `outgoing-response`, `response-outparam`, `future-incoming-response` and `incoming-response`.
 
-use super::access::{self, make};
+use super::access::{self, make, paid};
 use super::bindings::types::{self, ErrorCode};
 use super::fields::show;
 use super::kinds;
-use super::object::{Child, Object, OutgoingBody, OutgoingResponse};
+use super::object::{
+    self, Child, IncomingBody, Object, Origin, OutgoingBody, OutgoingResponse, Packed, Sink,
+};
+use super::syntax::is_forbidden;
 use crate::steps::{mark, step};
+use crate::wasi::objects::Source;
+use crate::wasi::poll::subscribe;
 use crate::wasi::view::Wasi;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
@@ -75,7 +80,7 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             return Ok(Err(()));
         }
         let body = OutgoingBody {
-            of: Some((self.0.http().number(), response.number)),
+            of: Some(Sink::Response(self.0.http().number(), response.number)),
             expected,
             written: 0,
             stream: Child::Unborn,
@@ -130,67 +135,128 @@ impl types::HostResponseOutparam for Wasi<'_> {
     }
 }
 
-/// There is no incoming response, as outgoing requests are denied.
-fn none<T>() -> Result<T> {
-    bail!("no response was received")
-}
-
 impl types::HostIncomingResponse for Wasi<'_> {
-    fn status(&mut self, _response: IncomingResponse) -> Result<u16> {
+    fn status(&mut self, response: IncomingResponse) -> Result<u16> {
         mark(step!("wasi:http/types", "[method]incoming-response.status"));
-        none()
+        Ok(access::incoming_response(self.0, &response)?.status)
     }
 
-    fn headers(&mut self, _response: IncomingResponse) -> Result<Fields> {
+    fn headers(&mut self, response: IncomingResponse) -> Result<Fields> {
         mark(step!(
             "wasi:http/types",
             "[method]incoming-response.headers"
         ));
-        none()
+        let response = access::incoming_response(self.0, &response)?;
+        show(self.0, &response.fields)
     }
 
     fn consume(
         &mut self,
-        _response: IncomingResponse,
+        response: IncomingResponse,
     ) -> Result<Result<Resource<kinds::IncomingBody>, ()>> {
         mark(step!(
             "wasi:http/types",
             "[method]incoming-response.consume"
         ));
-        none()
+        let handle = access::handle(self.0, &response)?;
+        let mut response = access::incoming_response(self.0, &response)?;
+        if response.is_consumed {
+            return Ok(Err(()));
+        }
+        let body = IncomingBody {
+            of: Origin::Call(response.call),
+            stream: Child::Unborn,
+        };
+        let body = make(self.0, Object::IncomingBody(body))?;
+        response.is_consumed = true;
+        access::put(handle, Object::IncomingResponse(response));
+        Ok(Ok(body))
     }
 
-    fn drop(&mut self, _response: IncomingResponse) -> Result<()> {
+    fn drop(&mut self, response: IncomingResponse) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]incoming-response"));
+        let response = access::take_incoming_response(self.0, &response)?;
+        response.fields.free();
+        if !response.is_consumed {
+            self.0.http().end_call(response.call);
+        }
         Ok(())
     }
 }
 
+impl Wasi<'_> {
+    /// The response to a call, if there is one or will be none.
+    fn response_of(&mut self, number: u64) -> Result<Option<Result<IncomingResponse, ErrorCode>>> {
+        let Some(call) = self.0.http().call(number) else {
+            return Ok(Some(Err(ErrorCode::ConnectionTerminated)));
+        };
+        let group = paid(self.0.arena())?;
+        let response = call.with_response(|status, fields| {
+            let entries = fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value))
+                .filter(|(name, _)| !is_forbidden(name));
+            (status, Packed::of(group, entries))
+        });
+        let (status, fields) = match response {
+            Ok(None) => return Ok(None),
+            Ok(Some((status, fields))) => (status, paid(fields)?),
+            Err(error) => {
+                self.0.http().end_call(number);
+                return Ok(Some(Err(error)));
+            }
+        };
+        let response = object::IncomingResponse {
+            call: number,
+            status,
+            fields,
+            is_consumed: false,
+        };
+        let response = make(self.0, Object::IncomingResponse(response))?;
+        Ok(Some(Ok(response)))
+    }
+}
+
 impl types::HostFutureIncomingResponse for Wasi<'_> {
-    fn subscribe(&mut self, _future: Future) -> Result<Resource<DynPollable>> {
+    fn subscribe(&mut self, future: Future) -> Result<Resource<DynPollable>> {
         mark(step!(
             "wasi:http/types",
             "[method]future-incoming-response.subscribe"
         ));
-        none()
+        let future = access::future(self.0, &future)?;
+        subscribe(self.0, Source::Response(future.call))
     }
 
     fn get(
         &mut self,
-        _future: Future,
+        future: Future,
     ) -> Result<Option<Result<Result<IncomingResponse, ErrorCode>, ()>>> {
         mark(step!(
             "wasi:http/types",
             "[method]future-incoming-response.get"
         ));
-        none()
+        let handle = access::handle(self.0, &future)?;
+        let mut future = access::future(self.0, &future)?;
+        if future.is_taken {
+            return Ok(Some(Err(())));
+        }
+        let Some(response) = self.response_of(future.call)? else {
+            return Ok(None);
+        };
+        future.is_taken = true;
+        access::put(handle, Object::Future(future));
+        Ok(Some(Ok(response)))
     }
 
-    fn drop(&mut self, _future: Future) -> Result<()> {
+    fn drop(&mut self, future: Future) -> Result<()> {
         mark(step!(
             "wasi:http/types",
             "[resource-drop]future-incoming-response"
         ));
+        let future = access::take_future(self.0, &future)?;
+        if !future.is_taken {
+            self.0.http().end_call(future.call);
+        }
         Ok(())
     }
 }

@@ -2,30 +2,149 @@
 
 use super::access;
 use super::bindings::types::ErrorCode;
-use super::exchange::Exchange;
-use super::object::{Child, Object};
+use super::current::Http;
+use super::exchange::{BodyEnd, Closed, Exchange};
+use super::object::{Child, Object, Origin, Packed, Sink};
+use super::outgoing::OutgoingCall;
 use crate::steps::caps::PERMITTED;
 use bytes::Bytes;
+use leasehold_exchange::Fields;
 use leasehold_reclaim::Handle;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-/// The body of a request, read.
+/// Where the body of a message comes from.
+pub(crate) enum Receiving {
+    /// The client of a request that the guest answers.
+    Client(Arc<Exchange>),
+    /// The host that the guest has asked.
+    Host(Arc<OutgoingCall>),
+}
+
+impl Receiving {
+    /// Where a message comes from, unless that is over.
+    pub(crate) fn of(http: &Http, origin: Origin) -> Option<Self> {
+        match origin {
+            Origin::Exchange(number) => http.exchange(number).map(Self::Client),
+            Origin::Call(number) => http.call(number).map(Self::Host),
+        }
+    }
+
+    fn read(&self, size: usize) -> Result<Vec<u8>, Result<(), ErrorCode>> {
+        match self {
+            Self::Client(exchange) => {
+                let read = exchange.read(size);
+                read.map_err(|end| end.map_err(|()| ErrorCode::HttpProtocolError))
+            }
+            Self::Host(call) => call.read(size),
+        }
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Client(exchange) => exchange.poll_readable(context),
+            Self::Host(call) => call.poll_readable(context),
+        }
+    }
+
+    /// Throws away what is left of the body, a part in each poll, until it is over: whether all of it
+    /// came.
+    pub(crate) fn poll_end(&self, context: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
+        match self {
+            Self::Client(exchange) => {
+                let end = exchange.poll_request_end(context);
+                end.map_err(|()| ErrorCode::HttpProtocolError)
+            }
+            Self::Host(call) => call.poll_end(context),
+        }
+    }
+
+    /// Runs `f` on the trailers behind the body's end, if there are any.
+    pub(super) fn with_trailers<T>(&self, f: impl FnOnce(&Fields) -> T) -> Option<T> {
+        match self {
+            Self::Client(exchange) => exchange
+                .with_half(|half| half.request_trailers().map(f))
+                .flatten(),
+            Self::Host(call) => call.with_trailers(f),
+        }
+    }
+}
+
+/// Where the body of a message goes.
+pub(super) enum Sending {
+    /// The client, as that of the response with this number.
+    Client(Arc<Exchange>, u64),
+    /// The host that the guest asks.
+    Host(Arc<OutgoingCall>),
+}
+
+impl Sending {
+    /// Where a message goes, unless that is over.
+    pub(super) fn of(http: &Http, sink: Sink) -> Option<Self> {
+        match sink {
+            Sink::Response(number, response) => {
+                let exchange = http.exchange(number);
+                exchange.map(|exchange| Self::Client(exchange, response))
+            }
+            Sink::Call(number) => http.call(number).map(Self::Host),
+        }
+    }
+
+    fn room(&self) -> Result<usize, Closed> {
+        match self {
+            Self::Client(exchange, response) => exchange.room(*response),
+            Self::Host(call) => call.room(),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Closed> {
+        match self {
+            Self::Client(exchange, response) => exchange.write(*response, bytes),
+            Self::Host(call) => call.write(bytes),
+        }
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Client(exchange, response) => exchange.poll_room(*response, context),
+            Self::Host(call) => call.poll_room(context),
+        }
+    }
+
+    /// The fields as they are sent; `None` if they are larger than may be.
+    pub(super) fn sendable(&self, fields: &Packed) -> Option<Fields> {
+        match self {
+            Self::Client(exchange, _) => exchange.sendable(fields),
+            Self::Host(call) => call.sendable(fields),
+        }
+    }
+
+    /// Ends the body.
+    pub(super) fn end(&self, end: BodyEnd) {
+        match (self, end) {
+            (Self::Client(exchange, response), end) => exchange.end_body(*response, end),
+            (Self::Host(call), BodyEnd::Finished(trailers)) => call.finish_body(trailers),
+            (Self::Host(call), BodyEnd::Incomplete) => call.fail_body(),
+        }
+    }
+}
+
+/// The body of a message that the guest receives.
 pub(super) struct BodyInput {
-    /// `None` if its exchange was over before the guest took the stream.
-    pub(super) exchange: Option<Arc<Exchange>>,
+    /// `None` if that was over before the guest took the stream.
+    pub(super) from: Option<Receiving>,
     pub(super) body: Handle<Object>,
     /// The guest was told of the body's failure.
     pub(super) has_failed: bool,
 }
 
-/// The body of a response, written; or that of a request that will be denied, which is thrown away.
+/// The body of a message that the guest sends; that of a request which will not be sent is thrown away.
 pub(super) struct BodyOutput {
-    /// The exchange and the number of the response.
-    pub(super) to: Option<(Arc<Exchange>, u64)>,
-    /// The response's exchange was over before the guest took the stream.
+    pub(super) to: Option<Sending>,
+    /// What it is of was over before the guest took the stream.
     pub(super) is_closed: bool,
     pub(super) body: Handle<Object>,
 }
@@ -51,8 +170,8 @@ impl Drop for BodyOutput {
 #[async_trait]
 impl Pollable for BodyInput {
     async fn ready(&mut self) {
-        if let Some(exchange) = &self.exchange {
-            poll_fn(|context| exchange.poll_readable(context)).await;
+        if let Some(from) = &self.from {
+            poll_fn(|context| from.poll_readable(context)).await;
         }
     }
 }
@@ -60,14 +179,14 @@ impl Pollable for BodyInput {
 #[async_trait]
 impl InputStream for BodyInput {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        let Some(exchange) = &self.exchange else {
+        let Some(from) = &self.from else {
             return Err(StreamError::Closed);
         };
-        match exchange.read(size) {
+        match from.read(size) {
             Ok(bytes) => Ok(bytes.into()),
-            Err(Err(())) if !self.has_failed => {
+            Err(Err(error)) if !self.has_failed => {
                 self.has_failed = true;
-                let error = wasmtime::Error::new(ErrorCode::HttpProtocolError);
+                let error = wasmtime::Error::new(error);
                 Err(StreamError::LastOperationFailed(error))
             }
             Err(_) => Err(StreamError::Closed),
@@ -85,7 +204,7 @@ impl BodyOutput {
         access::put(self.body, Object::OutgoingBody(body));
         match body.expected {
             Some(expected) if body.written > expected => {
-                let error = size_error(body.of.is_some(), body.written);
+                let error = size_error(body.of, body.written);
                 Err(StreamError::LastOperationFailed(wasmtime::Error::new(
                     error,
                 )))
@@ -100,27 +219,25 @@ impl BodyOutput {
         }
         let room = match &self.to {
             None => PERMITTED.size(),
-            Some((exchange, response)) => {
-                exchange.room(*response).map_err(|_| StreamError::Closed)?
-            }
+            Some(to) => to.room().map_err(|_| StreamError::Closed)?,
         };
         Ok(room.min(PERMITTED.size()))
     }
 }
 
 /// The error of a body that has another size than it states.
-pub(super) fn size_error(is_response: bool, written: u64) -> ErrorCode {
-    match is_response {
-        true => ErrorCode::HttpResponseBodySize(Some(written)),
-        false => ErrorCode::HttpRequestBodySize(Some(written)),
+pub(super) fn size_error(of: Option<Sink>, written: u64) -> ErrorCode {
+    match of {
+        Some(Sink::Response(..)) => ErrorCode::HttpResponseBodySize(Some(written)),
+        Some(Sink::Call(_)) | None => ErrorCode::HttpRequestBodySize(Some(written)),
     }
 }
 
 #[async_trait]
 impl Pollable for BodyOutput {
     async fn ready(&mut self) {
-        if let Some((exchange, response)) = self.to.as_ref().filter(|_| !self.is_closed) {
-            poll_fn(|context| exchange.poll_room(*response, context)).await;
+        if let Some(to) = self.to.as_ref().filter(|_| !self.is_closed) {
+            poll_fn(|context| to.poll_room(context)).await;
         }
     }
 }
@@ -132,10 +249,8 @@ impl OutputStream for BodyOutput {
             return Err(StreamError::trap("write exceeded budget"));
         }
         self.count(bytes.len())?;
-        if let Some((exchange, response)) = &self.to {
-            let written = exchange
-                .write(*response, &bytes)
-                .map_err(|_| StreamError::Closed)?;
+        if let Some(to) = &self.to {
+            let written = to.write(&bytes).map_err(|_| StreamError::Closed)?;
             if written < bytes.len() {
                 return Err(StreamError::Closed);
             }
