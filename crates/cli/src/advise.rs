@@ -273,6 +273,7 @@ fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         config: Vec::new(),
         data: Vec::new(),
         keyvalue: None,
+        outgoing: None,
         swap: None,
         http: None,
         restart: leasehold_lease::Restart::Never,

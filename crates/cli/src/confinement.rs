@@ -6,7 +6,7 @@ use crate::log;
 use crate::mounts::Mounts;
 use leasehold_cell::user_files;
 use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
-use leasehold_lease::TenantSpec;
+use leasehold_lease::{Outgoing, TenantSpec};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -67,6 +67,8 @@ pub(crate) struct Control {
     pub(crate) programs: Vec<PathBuf>,
     /// The control socket.
     pub(crate) socket: Option<PathBuf>,
+    /// The port of a collector of spans.
+    pub(crate) collector: Option<u16>,
 }
 
 /// Confines the process before it starts a cell, and everything that it starts from then on.
@@ -107,6 +109,10 @@ fn places(needs: &Needs<'_>) -> Places {
         true => Place::write(&directory.host),
         false => Place::read(&directory.host),
     });
+    let outgoing = tenants
+        .clone()
+        .filter_map(|tenant| tenant.outgoing.as_ref());
+    let ports = outgoing.flat_map(Outgoing::ports);
     let data = tenants.clone().flat_map(|tenant| &tenant.data);
     let programs = tenants.clone().map(|tenant| &tenant.component);
     let swaps = tenants.filter_map(|tenant| tenant.swap.as_deref());
@@ -134,6 +140,7 @@ fn places(needs: &Needs<'_>) -> Places {
             .chain(swaps.map(|swap| Place::write(parent(swap))))
             .chain(user_files::state().map(Place::write))
             .collect(),
+        ports: ports.chain(needs.control.collector).collect(),
     }
 }
 

@@ -27,6 +27,7 @@ mod output;
 mod overhead;
 mod refusals;
 mod report;
+mod requests;
 mod rules;
 mod run;
 mod serve;

@@ -4,7 +4,7 @@ use crate::confinement::parent;
 use crate::leases::{self, Ends};
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::profile::Profile;
-use leasehold_lease::{LeaseFile, TenantSpec};
+use leasehold_lease::{LeaseFile, Outgoing, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
 use leasehold_reserve::admission::admit;
@@ -112,6 +112,26 @@ impl Admission for Rules {
                 let allowed =
                     "the store of the tenant of this name at the start: no other can be opened";
                 return wrong("keyvalue.file", &stated.file, allowed);
+            }
+        }
+        if let Some(stated) = &tenant.outgoing {
+            let known = || of_start().filter_map(|other| other.outgoing.as_ref());
+            let is_https = |lease: &Outgoing| lease.allow.iter().any(|to| to.is_https);
+            let reaches = |port| known().flat_map(Outgoing::ports).any(|other| other == port);
+            let trusts =
+                !is_https(stated) || known().any(|other| is_https(other) && other.ca == stated.ca);
+            if let Some(port) = stated.ports().find(|port| !reaches(*port)) {
+                let message = format!(
+                    "tenant.{}.outgoing.allow: found the port {port}; allowed: the ports of the tenants of the start: no \
+                     other can be connected to",
+                    tenant.name
+                );
+                return Err(Problem::new(ErrorKind::BadLease, message));
+            }
+            if !trusts {
+                let found = stated.ca.clone().unwrap_or_default();
+                let allowed = "the certificates of a tenant of the start: no others were read";
+                return wrong("outgoing.ca", &found, allowed);
             }
         }
         let swap = of_start().find_map(|other| other.swap.as_ref());

@@ -12,6 +12,7 @@ use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
 use crate::report;
+use crate::requests::Prepared;
 use crate::stores::Stores;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
@@ -174,6 +175,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         _ => Origin::Flags,
     };
     let stores = Stores::open(std::slice::from_ref(&tenant), origin)?;
+    let requests = Prepared::read(std::slice::from_ref(&tenant), origin)?;
     let (profile, path) = profile_or_calibrate(profile)?;
     if arguments.budget.is_none() && arguments.lease.is_none() {
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
@@ -199,6 +201,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         },
     )?;
     let cell = Cell::start(config)?;
+    let requests = requests.start(cell.own_core())?;
     confinement::started()?;
     let lease = tenant.lease;
     let program = match arguments.invoke {
@@ -214,6 +217,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             lease: tenant.lease,
             surroundings: Surroundings {
                 cwd: arguments.cwd,
+                outgoing: requests.of(&tenant),
                 ..surroundings(&tenant, &stores)
             },
         })
@@ -344,6 +348,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
                 config: Vec::new(),
                 data: Vec::new(),
                 keyvalue: None,
+                outgoing: None,
                 swap: None,
                 http: None,
                 restart: leasehold_lease::Restart::Never,
@@ -456,6 +461,7 @@ pub(crate) fn surroundings(tenant: &TenantSpec, stores: &Stores) -> Surroundings
             .collect(),
         config: tenant.config.iter().cloned().collect(),
         keyvalue: stores.of(tenant),
+        outgoing: None,
         dirs: tenant
             .dirs
             .iter()

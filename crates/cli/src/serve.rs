@@ -13,6 +13,7 @@ use crate::leases;
 use crate::opened::{CellOptions, Opened};
 use crate::operate::{page, socket};
 use crate::output::{self, say, tell};
+use crate::requests::{Prepared, Requests};
 use crate::rules::bound;
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
@@ -20,8 +21,9 @@ use crate::up::memory::Areas;
 use crate::up::{OnHost, Running, named, report};
 use leasehold_cell::{Cell, Input, Program, Surroundings};
 use leasehold_confine::Thread;
-use leasehold_front::{Drained, Front, FrontError, Options, Site, Sockets};
+use leasehold_front::{Drained, Front, FrontError, Options, Sampling, Site, Sockets};
 use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
     Admitted, Api, Controller, Events, Facts, Logs, PageListener, Parts, RequestLog, Server,
@@ -84,14 +86,36 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     programs: Vec<PathBuf>,
 
+    /// Send spans of requests to this collector: OTLP over HTTP, `http://HOST[:PORT][/PATH]`.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
+    /// The part of the requests that spans are sent of, unless a client says that it records one: 0 to 1.
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, requires = "otlp")]
+    otlp_ratio: f64,
+
     #[command(flatten)]
     cell: CellOptions,
+}
+
+impl Arguments {
+    /// The collector of spans. Its name is looked up here, before the process is confined.
+    fn collector(&self) -> Result<Option<Endpoint>, Failure> {
+        if !(0.0..=1.0).contains(&self.otlp_ratio) {
+            let what = format!("--otlp-ratio: found {}; allowed: 0 to 1", self.otlp_ratio);
+            return Err(Failure::Configuration(what));
+        }
+        let collector = self.otlp.as_deref().map(Endpoint::parse).transpose();
+        collector.map_err(|error| Failure::Configuration(format!("--otlp: {error}")))
+    }
 }
 
 /// What is started beside the cell.
 struct Beside {
     front: Front,
     server: Option<Server>,
+    outgoing: Requests,
+    exporter: Option<Arc<Exporter>>,
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -99,6 +123,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     check(&arguments.leases, &file)?;
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
+    let prepared = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;
+    let collector = arguments.collector()?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
     let socket = socket::open(arguments.socket.as_deref())?;
     let page = match (arguments.page, &socket) {
@@ -131,20 +157,38 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let control = Control {
         programs: arguments.programs.clone(),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
+        collector: collector.as_ref().map(Endpoint::port),
     };
     let logs = Logs::new(printer);
     let opened = arguments
         .cell
         .open(&arguments.leases, &file, profile, &control, |cell| {
             let host = |error: std::io::Error| Failure::Host(error.into());
+            let outgoing = prepared.start(cell.own_core())?;
+            let exporter = collector.map(|collector| {
+                let begin = Begin {
+                    core: cell.own_core(),
+                    confine: Some(Box::new(|| {
+                        leasehold_confine::narrow(Thread::Outgoing).map_err(std::io::Error::other)
+                    })),
+                };
+                Exporter::start(&collector, begin).map(Arc::new)
+            });
+            let exporter = exporter.transpose().map_err(host)?;
             let (records, last) = (log.clone(), last_requests.clone());
+            let spans = exporter.clone();
             let options = Options {
                 core: cell.own_core(),
                 log: Some(Arc::new(move |record| {
+                    if let Some(spans) = &spans {
+                        spans.put(record);
+                    }
                     records.put(record);
                     last.put(record);
                 })),
-                sampling: None,
+                sampling: exporter
+                    .is_some()
+                    .then(|| Sampling::of_ratio(arguments.otlp_ratio)),
                 begin: Some(Box::new(|| {
                     leasehold_confine::narrow(Thread::Front).map_err(std::io::Error::other)
                 })),
@@ -165,7 +209,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             };
             let server = socket.map(|socket| Server::start(socket, api, options));
             let server = server.transpose().map_err(host)?;
-            Ok(Beside { front, server })
+            Ok(Beside {
+                front,
+                server,
+                outgoing,
+                exporter,
+            })
         })?;
     log.begin();
     let Opened {
@@ -174,7 +223,13 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         confined,
         notify,
         rules,
-        beside: Beside { front, server },
+        beside:
+            Beside {
+                front,
+                server,
+                outgoing,
+                exporter,
+            },
     } = opened;
     let lines = lines.get_or_init(|| TenantLines::begin(arguments.log, arguments.json));
     logs.begin().map_err(|error| Failure::Host(error.into()))?;
@@ -190,11 +245,11 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         cell: cell.clone(),
         front: Some(front),
         admission: Arc::new(rules),
-        surroundings: Box::new(move |spec| around(spec, &stores)),
+        surroundings: Box::new(move |spec| around(spec, &stores, &outgoing)),
         events: events.clone(),
         logs,
         requests: last_requests,
-        exporter: None,
+        exporter,
         facts: Facts {
             order: file.order.to_string(),
             confinement: confined.to_string(),
@@ -289,9 +344,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
 }
 
 /// What a tenant has around it, its outputs apart.
-fn around(spec: &TenantSpec, stores: &Stores) -> Surroundings {
+fn around(spec: &TenantSpec, stores: &Stores, outgoing: &Requests) -> Surroundings {
     Surroundings {
         stdin: Input::Empty,
+        outgoing: outgoing.of(spec),
         ..surroundings(spec, stores)
     }
 }

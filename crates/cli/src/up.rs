@@ -14,6 +14,7 @@ use crate::leases::{self, EndBound};
 use crate::opened::{Admitted, CellOptions, Opened};
 use crate::output;
 use crate::output::{say, tell};
+use crate::requests::{Prepared, Requests};
 use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
 use leasehold_cell::memory::MemoryUse;
@@ -113,23 +114,25 @@ pub(crate) fn main(
         leases::without_requests(&arguments.leases, tenant)?;
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
+    let requests = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;
     let opened = arguments.cell.open(
         &arguments.leases,
         &file,
         profile,
         &Control::default(),
-        |_| Ok(()),
+        |cell| requests.start(cell.own_core()),
     )?;
     let Opened {
         cell,
         admitted,
         confined,
         notify,
+        beside: requests,
         ..
     } = opened;
 
     let screen = Screen::new(!(arguments.quiet || arguments.json));
-    let outputs = Outputs::of(&screen, arguments.json, stores);
+    let outputs = Outputs::of(&screen, arguments.json, stores, requests);
     let mut tenants = start(&cell, &file, &admitted, &outputs)?;
     // From here on there is something to report. Before, nothing of a guest has run: an interruption
     // ends the process, also in the middle of loading a program.
@@ -201,12 +204,13 @@ pub(crate) struct Outputs {
     stdout: Output,
     stderr: Output,
     stores: Stores,
+    requests: Requests,
 }
 
 impl Outputs {
     /// Above the table, if it would be written to that terminal; discarded if it would mix with the
     /// report.
-    pub(crate) fn of(screen: &Screen, mute: bool, stores: Stores) -> Self {
+    pub(crate) fn of(screen: &Screen, mute: bool, stores: Stores, requests: Requests) -> Self {
         let to = |stream, name, otherwise| {
             let above = screen.above(stream);
             above.map_or(otherwise, |above| Output::To(Destination::new(name, above)))
@@ -218,6 +222,7 @@ impl Outputs {
             },
             stderr: to(Stream::Error, "leasehold-err", Output::Stderr),
             stores,
+            requests,
         }
     }
 
@@ -227,6 +232,7 @@ impl Outputs {
             stdin: Input::Empty,
             stdout: self.stdout.clone(),
             stderr: self.stderr.clone(),
+            outgoing: self.requests.of(spec),
             ..surroundings(spec, &self.stores)
         }
     }

@@ -250,8 +250,8 @@ async fn finish(
     half: &Half,
     trailers: Option<Fields>,
 ) -> Result<(), CallError> {
-    let is_reusable =
-        half.is_sent.get() && matches!(timeout(READY, connection.sender.ready()).await, Ok(Ok(())));
+    // It is not while the request's body is on its way.
+    let is_reusable = matches!(timeout(READY, connection.sender.ready()).await, Ok(Ok(())));
     if is_reusable {
         calling.pool.put(target, connection);
     }

@@ -95,6 +95,7 @@ mod tests {
             config: Vec::new(),
             data: Vec::new(),
             keyvalue: None,
+            outgoing: None,
             swap: None,
             http: None,
             restart: leasehold_lease::Restart::Never,

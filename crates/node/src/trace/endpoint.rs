@@ -66,6 +66,11 @@ impl Endpoint {
         })
     }
 
+    /// The port that spans are sent to.
+    pub const fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub(super) fn url(&self) -> String {
         format!("http://{}{}", self.authority, self.path)
     }
