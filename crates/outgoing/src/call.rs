@@ -4,13 +4,13 @@ use crate::body::{Half, RequestBody, headers};
 use crate::connect::{Connecting, Target};
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
-use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Request, Response, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use leasehold_exchange::{
-    Call, CallError, CallTimeouts, Failure, Fields, RequestHead, ResponseHead, Scheme,
+    Call, CallError, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead, Scheme,
 };
 use leasehold_lease::{Destination, Outgoing as Lease};
 use std::cell::{Cell, RefCell};
@@ -23,6 +23,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a connection is waited for to be ready again.
 const READY: Duration = Duration::from_millis(5);
+
+/// How long the body of a request is waited for whose method has none by custom.
+const BODY: Duration = Duration::from_millis(10);
 
 /// What the calls of a tenant share.
 pub(crate) struct Calling {
@@ -74,10 +77,11 @@ async fn send(
     timeouts: CallTimeouts,
 ) -> Result<(), CallError> {
     let until = Instant::now() + Duration::from(calling.lease.timeout);
-    let (target, request) = request(half, head)?;
+    let (target, mut request) = request(half, head)?;
     let lease = &calling.lease;
     let destination = lease.destination(target.is_https, &target.host, target.port);
     let destination = destination.ok_or(CallError::Denied)?;
+    frame(half, &mut request).await;
     let limit =
         |part: Option<Duration>| part.map_or(until, |part| until.min(Instant::now() + part));
     let (connection, response) =
@@ -86,6 +90,7 @@ async fn send(
             Reused::Not(unsent) => {
                 let request = match unsent {
                     Some(request) => request,
+                    // It has no body.
                     None => self::request(half, head)?.1,
                 };
                 let connecting = calling.connecting.connect(&target, destination);
@@ -120,6 +125,30 @@ async fn send(
                     return finish(calling, target, connection, half, Some(trailers)).await;
                 }
             }
+        }
+    }
+}
+
+/// Decides how the body of a request is framed whose method has none by custom. Guests take the body of each
+/// request, and end it at once where there is none: it is not sent then. The HTTP library leaves out
+/// any other unless its framing is stated.
+async fn frame(half: &Half, request: &mut Request<RequestBody>) {
+    let is_bare = matches!(*request.method(), Method::GET | Method::HEAD);
+    if half.is_sent.get() || !is_bare || request.headers().contains_key(CONTENT_LENGTH) {
+        return;
+    }
+    let settled = poll_fn(|context| {
+        let mut half = half.half.borrow_mut();
+        match half.poll_readable(context.waker()) {
+            true => Poll::Ready(half.read(&mut []) == Read::End),
+            false => Poll::Pending,
+        }
+    });
+    match timeout(BODY, settled).await {
+        Ok(true) => half.is_sent.set(true),
+        _ => {
+            let chunked = HeaderValue::from_static("chunked");
+            request.headers_mut().insert(TRANSFER_ENCODING, chunked);
         }
     }
 }

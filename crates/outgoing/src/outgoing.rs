@@ -10,6 +10,7 @@ use crate::tenant::serve;
 use crate::trust::Trust;
 use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
 use leasehold_lease::{ByteSize, Outgoing as Lease};
+use rustix::process::setpriority_process;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use rustls::ClientConfig;
 use std::io;
@@ -18,10 +19,15 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
+/// The niceness of the thread beside a cell that has a core of its own, as that of the front: guests wait for
+/// it.
+const NICENESS: i32 = -10;
+
 /// How the thread is started.
 #[derive(Default)]
 pub struct Options {
-    /// The cell's core, which the thread keeps off where it may run on another.
+    /// The cell's core, which the thread keeps off where it may run on another; it then runs
+    /// before ordinary threads if the host allows that.
     pub core: Option<usize>,
     /// What the thread does before it sends: confine itself, for instance.
     pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
@@ -117,6 +123,8 @@ fn begin(options: Options) -> io::Result<tokio::runtime::Runtime> {
         if others.count() > 0 {
             sched_setaffinity(None, &others)?;
         }
+        // A host that refuses it sends requests all the same, later when other programs are busy.
+        let _ = setpriority_process(None, NICENESS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
