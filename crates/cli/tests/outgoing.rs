@@ -290,7 +290,7 @@ impl Node {
         assert!(killed.status.success(), "{killed:?}");
     }
 
-    /// Sockets that the process has to the host.
+    /// Descriptors that the process has.
     fn descriptors(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.child.id()));
         open.expect("a directory").count()
@@ -501,6 +501,24 @@ fn requests_that_a_guest_gives_up_make_room_for_others() {
         host.of(|seen| &seen.ended) == 50
     });
     assert_eq!(node.relay("a", &host.url("/echo")).0, 200);
+}
+
+#[test]
+fn a_tenant_has_no_more_requests_under_way_than_its_lease_allows() {
+    let host = Host::start(None);
+    let allow = format!("allow = [\"http://{}\"]", host.address);
+    let one = format!("{allow}, concurrency = 1");
+    let node = Node::start(&[("a", &one), ("b", &allow)], &[]);
+    let fields = format!("x-url: {}\r\n", host.url("/never"));
+    let first = node.send("a", "/relay", &fields, b"");
+    becomes_true("the host is asked", || host.of(|seen| &seen.requests) == 1);
+    node.is_refused("a", &host.url("/echo"), "ConnectionLimitReached");
+    // Others have places of their own.
+    assert_eq!(node.relay("b", &host.url("/echo")).0, 200);
+    drop(first);
+    becomes_true("there is room again", || {
+        node.relay("a", &host.url("/echo")).0 == 200
+    });
 }
 
 /// A certificate for a name and the configuration of a host that has it; the issuer's as PEM.
