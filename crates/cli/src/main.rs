@@ -82,6 +82,8 @@ enum Command {
     Drain(operate::Drain),
     /// Start a tenant again that was stopped or has ended.
     Start(operate::One),
+    /// Have a node read its lease file again.
+    Reload(operate::Reload),
     /// Print what a tenant of a node wrote.
     Logs(operate::LogsOf),
     /// Print what happens in a node.
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         Command::Replace(arguments) => arguments.change("POST", "/replace"),
         Command::Drain(arguments) => arguments.run(),
         Command::Start(arguments) => arguments.change("POST", "/start"),
+        Command::Reload(arguments) => arguments.run(),
         Command::Logs(arguments) => arguments.run(),
         Command::Events(arguments) => arguments.run(),
         Command::Put(arguments) => arguments.run(),

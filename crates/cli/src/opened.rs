@@ -8,16 +8,13 @@ use crate::memory_admission::MemoryVerdict;
 use crate::notify::Notify;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
-use crate::rules::Rules;
+use crate::rules::{self, Rules};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order};
 use leasehold_reserve::admission::admit;
 use std::path::Path;
-
-/// Tenants that a cell has places for.
-const PLACES: usize = 1024;
 
 /// How the cell of a lease file is started.
 #[derive(Debug, clap::Args)]
@@ -95,7 +92,7 @@ impl CellOptions {
         control: &Control,
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
     ) -> Result<Opened<T>, Failure> {
-        check_size(leases, file)?;
+        rules::check_size(leases, file).map_err(Failure::Configuration)?;
         let verdict = MemoryVerdict::of(file);
         if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
@@ -139,6 +136,8 @@ impl CellOptions {
             backtraces: self.backtraces,
             unadmitted: self.unadmitted,
             order: leases::order(file.order),
+            memory: file.memory,
+            held: leases::held_memory(&file.tenants, file.memory),
             ends: admitted.ends.reservation,
             tenants: file.tenants.clone(),
             programs: control.programs.clone(),
@@ -202,17 +201,6 @@ impl CellOptions {
             rules,
             beside,
         })
-    }
-}
-
-/// Whether there is a place for every tenant, before any of them takes one.
-fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
-    match file.tenants.len() {
-        0..=PLACES => Ok(()),
-        found => Err(Failure::Configuration(format!(
-            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
-            path.display()
-        ))),
     }
 }
 

@@ -4,28 +4,28 @@ mod lines;
 mod tables;
 
 use crate::access_log::{AccessLog, Form};
-use crate::confinement::{Control, Origin};
+use crate::confinement::{Control, Origin, parent};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::interrupt::{Interrupt, LOOK};
+use crate::interrupt::{Hangups, Interrupt, LOOK};
 use crate::leases;
 use crate::opened::{CellOptions, Opened};
 use crate::operate::{page, socket};
-use crate::output::{self, say, tell};
-use crate::rules::bound;
+use crate::output::{self, plain, say, tell};
+use crate::rules::{bound, check_served};
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
 use crate::up::{OnHost, Running, named, report};
-use leasehold_cell::{Cell, Input, Program, Surroundings};
+use leasehold_cell::{Cell, Input, Surroundings};
 use leasehold_confine::Thread;
 use leasehold_front::{Drained, Front, FrontError, Options, Site, Sockets};
-use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{Http, LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
-    Admitted, Api, Controller, Events, Facts, Logs, PageListener, Parts, RequestLog, Server,
-    ServerOptions, Supervisor, Ward,
+    Admitted, Api, Controller, Events, Facts, First, Logs, PageListener, Parts, RequestLog, Server,
+    ServerOptions, Source, Supervisor, Ward,
 };
 use lines::TenantLines;
 use std::net::SocketAddr;
@@ -46,8 +46,9 @@ Examples:
 
 Tenants with an `http` table answer requests at the file's listeners; the others run as under `up`.
 A set whose reservations cannot be kept is not started (see `leasehold admit`).
-Told to end (SIGINT, SIGTERM, SIGHUP), it accepts nothing more, finishes the requests that are under
-way within --grace, and kills its tenants; the report follows. A second signal ends them at once.
+Told to end (SIGINT, SIGTERM), it accepts nothing more, finishes the requests that are under way
+within --grace, and kills its tenants; the report follows. A second signal ends them at once.
+SIGHUP has it read the lease file again (see `leasehold reload`).
 Exit codes: 0 nothing was given up; 1 a request was, or a tenant failed.")]
 pub(crate) struct Arguments {
     /// The listeners, the tenants and their leases.
@@ -96,7 +97,9 @@ struct Beside {
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
-    check(&arguments.leases, &file)?;
+    check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
+    // A signal that comes while the node starts is not its end.
+    let reloads = Hangups::listen()?;
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
@@ -128,8 +131,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             }
         })
     };
+    // The lease file is read again, and so are programs that are put beside it.
+    let beside_leases = parent(&arguments.leases).to_owned();
+    let programs_of = arguments.programs.iter().cloned();
     let control = Control {
-        programs: arguments.programs.clone(),
+        programs: programs_of.chain([beside_leases]).collect(),
+        leases: Some(arguments.leases.clone()),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
     };
     let logs = Logs::new(printer);
@@ -199,6 +206,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             order: file.order.to_string(),
             confinement: confined.to_string(),
             listeners: file.listeners.clone(),
+            memory: file.memory,
             leases: arguments.leases.clone(),
         },
     };
@@ -206,7 +214,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut supervisor = supervisor.map_err(|error| Failure::Host(error.into()))?;
     let refused = supervisor.start(started, &first);
     refused.map_err(|refused| named(&refused.tenant, failure(refused.error)))?;
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::of_server()?;
     let began = Instant::now();
     supervisor.go();
     if let Some(front) = supervisor.front() {
@@ -221,6 +229,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut draining = false;
     let told_twice = loop {
         supervisor.turn(LOOK);
+        if reloads.is_told() {
+            supervisor.reload(false, |result| match result {
+                Ok(changes) => say!("leasehold: reloaded: {changes}"),
+                Err(problem) => say!("leasehold: not reloaded: {}", plain(&problem.to_string())),
+            });
+        }
         let late = arguments
             .time
             .is_some_and(|time| began.elapsed() >= Duration::from_nanos(time.get()));
@@ -296,29 +310,6 @@ fn around(spec: &TenantSpec, stores: &Stores) -> Surroundings {
     }
 }
 
-/// What only a server needs of a lease file.
-fn check(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
-    let refused = |what: String| Failure::Configuration(format!("{}: {what}", path.display()));
-    let http = || {
-        file.tenants
-            .iter()
-            .filter_map(|tenant| Some((tenant, tenant.http.as_ref()?)))
-    };
-    if http().next().is_none() {
-        let allowed = "at least one table [tenant.NAME.http]";
-        return Err(refused(format!(
-            "tenant: found no tenant that answers requests; allowed: {allowed}"
-        )));
-    }
-    match http().find(|(_, http)| http.fresh == Fresh::Tenant) {
-        Some((tenant, _)) => Err(refused(format!(
-            "tenant.{}.http.fresh: found \"tenant\"; allowed: \"instance\", which is all that this version has",
-            tenant.name
-        ))),
-        None => Ok(()),
-    }
-}
-
 fn unusable(path: &Path, error: &FrontError) -> Failure {
     let message = format!("{}: {error}", path.display());
     match error {
@@ -330,26 +321,25 @@ fn unusable(path: &Path, error: &FrontError) -> Failure {
     }
 }
 
-/// A tenant with its program, and its site if it answers requests.
-type Loaded = (TenantSpec, Arc<Program>, Option<Arc<Site>>);
-
 /// Loads the programs of all tenants.
 fn programs(
     cell: &Cell,
     file: &LeaseFile,
     sites: &[Option<(Arc<Site>, Http)>],
-) -> Result<Vec<Loaded>, Failure> {
+) -> Result<Vec<First>, Failure> {
     let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
+        let source = Source::of(&spec.component);
         let program = match site {
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
         };
         let program = program.map_err(|error| named(&spec.name, error))?;
-        Ok((
-            spec.clone(),
+        Ok(First {
+            spec: spec.clone(),
             program,
-            site.as_ref().map(|(site, _)| site.clone()),
-        ))
+            source,
+            site: site.as_ref().map(|(site, _)| site.clone()),
+        })
     };
     file.tenants.iter().zip(sites).map(loaded).collect()
 }

@@ -1,6 +1,6 @@
 //! Routes below `/v1/tenants`.
 
-use super::Api;
+use super::{Api, LONG};
 use crate::controller::Controller;
 use crate::problem::Problem;
 use crate::supervisor::Supervisor;
@@ -20,8 +20,6 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// How long the loading of a program, and an end without a bound, are waited for.
-const LONG: Duration = Duration::from_secs(120);
 /// How long requests that are under way may take when a tenant is drained.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long an end is waited for that nothing asked for.
