@@ -67,6 +67,8 @@ pub(crate) struct Control {
     pub(crate) programs: Vec<PathBuf>,
     /// The lease file, if it is read again: a tenant that writes it would choose its own lease.
     pub(crate) leases: Option<PathBuf>,
+    /// The directory of what operators change.
+    pub(crate) state: Option<PathBuf>,
     /// The control socket.
     pub(crate) socket: Option<PathBuf>,
 }
@@ -120,6 +122,7 @@ fn places(needs: &Needs<'_>) -> Places {
             .map(Place::read)
             .chain(user_files::cache().map(Place::write))
             .chain(needs.control.programs.iter().map(Place::read))
+            .chain(needs.control.state.iter().map(Place::write))
             // It is removed at the end.
             .chain(
                 needs
@@ -180,12 +183,15 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .socket
         .clone()
         .map(entry("the control socket"));
+    let desired = needs.control.state.clone();
+    let desired = desired.map(entry("what operators changed"));
     let processes = entry("the kernel's view of this process")("/proc".into());
     cache
         .into_iter()
         .chain(state)
         .chain(profile)
         .chain(socket)
+        .chain(desired)
         .chain(swaps.map(entry("the swap file")))
         .chain(stores.map(entry("the store of a tenant")))
         .chain([processes])

@@ -1,6 +1,7 @@
 //! `leasehold serve`: the tenants of a lease file answer HTTP requests, each inside its leases.
 
 mod lines;
+mod state;
 mod tables;
 
 use crate::access_log::{AccessLog, Form};
@@ -24,8 +25,8 @@ use leasehold_front::{Drained, Front, FrontError, Options, Site, Sockets};
 use leasehold_lease::{Http, LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
-    Admitted, Api, Controller, Events, Facts, First, Logs, PageListener, Parts, RequestLog, Server,
-    ServerOptions, Source, Supervisor, Ward,
+    Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, PageListener, Parts,
+    RequestLog, Server, ServerOptions, Source, Supervisor, Ward,
 };
 use lines::TenantLines;
 use std::net::SocketAddr;
@@ -81,6 +82,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS")]
     page: Option<SocketAddr>,
 
+    /// Keep in this directory what operators change: the tenants that they put, delete, and stop. The
+    /// next start makes the same changes.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
     /// Directories with programs that operators may put later, beside that of the lease file.
     #[arg(long, value_name = "DIR")]
     programs: Vec<PathBuf>,
@@ -96,10 +102,12 @@ struct Beside {
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
-    let file = leases::load(&arguments.leases)?;
+    let mut file = leases::load(&arguments.leases)?;
     check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
     // A signal that comes while the node starts is not its end.
     let reloads = Hangups::listen()?;
+    let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
+    let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
@@ -137,6 +145,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let control = Control {
         programs: programs_of.chain([beside_leases]).collect(),
         leases: Some(arguments.leases.clone()),
+        state: arguments.state.clone(),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
     };
     let logs = Logs::new(printer);
@@ -162,6 +171,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
                 controller: controller.clone(),
                 events: events.clone(),
                 logs: logs.clone(),
+                saves,
             };
             let options = ServerOptions {
                 core: cell.own_core(),
@@ -186,7 +196,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let lines = lines.get_or_init(|| TenantLines::begin(arguments.log, arguments.json));
     logs.begin().map_err(|error| Failure::Host(error.into()))?;
     let cell = Arc::new(cell);
-    let started = programs(&cell, &file, &sites)?;
+    let started = programs(&cell, &file, &sites, &changes)?;
     let bounds = admitted.ends.bounds.iter().copied().map(bound);
     let first = Admitted {
         bounds: bounds.collect(),
@@ -202,6 +212,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         logs,
         requests: last_requests,
         exporter: None,
+        keeper,
         facts: Facts {
             order: file.order.to_string(),
             confinement: confined.to_string(),
@@ -326,8 +337,10 @@ fn programs(
     cell: &Cell,
     file: &LeaseFile,
     sites: &[Option<(Arc<Site>, Http)>],
+    changes: &Changes,
 ) -> Result<Vec<First>, Failure> {
     let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
+        let change = changes.of(&spec.name);
         let source = Source::of(&spec.component);
         let program = match site {
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
@@ -339,6 +352,8 @@ fn programs(
             program,
             source,
             site: site.as_ref().map(|(site, _)| site.clone()),
+            table: change.table,
+            is_stopped: change.is_stopped,
         })
     };
     file.tenants.iter().zip(sites).map(loaded).collect()

@@ -7,6 +7,7 @@ mod tenants;
 pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
+use crate::desired::Saves;
 use crate::events::Events;
 use crate::logs::Logs;
 use crate::metrics;
@@ -38,6 +39,21 @@ pub struct Api {
     pub events: Arc<Events>,
     /// What tenants write.
     pub logs: Arc<Logs>,
+    /// Tells when changes are in the state file, if they are kept: answers to changes wait for that.
+    pub saves: Option<Saves>,
+}
+
+impl Api {
+    /// Waits until what was changed so far outlives the node, if that is wanted.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    async fn saved(&self) -> Result<(), Problem> {
+        match &self.saves {
+            Some(saves) => saves.settled().await,
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(OpenApi)]
@@ -190,7 +206,9 @@ async fn reload(
         supervisor.reload(dry_run == Some(true), told);
     };
     api.controller.ask(asked).await?;
-    Ok(Json(Controller::answer(answer, LONG).await??))
+    let changes = Controller::answer(answer, LONG).await??;
+    api.saved().await?;
+    Ok(Json(changes))
 }
 
 #[cfg(test)]

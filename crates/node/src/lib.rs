@@ -13,6 +13,7 @@
 mod api;
 mod client;
 mod controller;
+mod desired;
 mod events;
 mod loader;
 mod logs;
@@ -34,6 +35,7 @@ mod ward;
 pub use api::{Api, ListenError, PageListener, openapi, router};
 pub use client::{Client, ClientError, Lines};
 pub use controller::{Controller, Requests};
+pub use desired::{Changes, Keeper, Saves, StateError, StateFile};
 pub use events::Events;
 pub use loader::Loader;
 pub use logs::{Log, Logs, Printer};

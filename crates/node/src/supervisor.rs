@@ -6,6 +6,7 @@ mod reload;
 mod shown;
 
 use crate::controller::{Controller, Request, Requests};
+use crate::desired::{Change, Keeper};
 use crate::events::Events;
 use crate::loader::{Loaded, Loader};
 use crate::logs::Logs;
@@ -104,6 +105,8 @@ pub struct Parts {
     pub requests: Arc<RequestLog>,
     /// What sends spans to a collector, if there is one.
     pub exporter: Option<Arc<Exporter>>,
+    /// What keeps the changes of operators beyond the end of the node, if they are kept.
+    pub keeper: Option<Keeper>,
     /// What does not change.
     pub facts: Facts,
 }
@@ -118,6 +121,10 @@ pub struct First {
     pub source: Source,
     /// The tenant as the front knows it, if it answers requests.
     pub site: Option<Arc<Site>>,
+    /// Its table, if an operator put it.
+    pub table: Option<String>,
+    /// Whether an operator has stopped it: it is not started.
+    pub is_stopped: bool,
 }
 
 /// Why the tenants were not started.
@@ -162,7 +169,16 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new(parts: Parts, controller: &Controller, waiting: Requests) -> std::io::Result<Self> {
+    pub fn new(
+        mut parts: Parts,
+        controller: &Controller,
+        waiting: Requests,
+    ) -> std::io::Result<Self> {
+        if let Some(keeper) = &mut parts.keeper {
+            keeper.begin()?;
+        }
+        let keeper = parts.keeper.as_ref();
+        let is_operated = keeper.is_some_and(|keeper| !keeper.is_empty());
         let loader = Loader::start(
             parts.cell.clone(),
             parts.admission.clone(),
@@ -186,7 +202,7 @@ impl Supervisor {
             snapshot: None,
             asked: 0,
             is_draining: false,
-            is_operated: false,
+            is_operated,
         })
     }
 
@@ -203,8 +219,16 @@ impl Supervisor {
                 program,
                 source,
                 site,
+                table,
+                is_stopped,
             } = first;
             let mut ward = Ward::new(spec, *bound, Loaded { program, source }, site);
+            ward.table = table;
+            if is_stopped {
+                ward.desired = Desired::Stopped;
+                self.wards.push(ward);
+                continue;
+            }
             let lane = lane(&ward.spec);
             let started = self.begin(&ward, lane.clone());
             let life = started.map_err(|error| StartFailure {
@@ -228,9 +252,10 @@ impl Supervisor {
             if let (Some(life), None) = (&ward.life, &ward.site) {
                 life.handle.go();
             }
-            self.parts
-                .events
-                .publish(EventKind::Started, Some(ward.name()), None);
+            if ward.life.is_some() {
+                let events = &self.parts.events;
+                events.publish(EventKind::Started, Some(ward.name()), None);
+            }
         }
     }
 
@@ -324,7 +349,9 @@ impl Supervisor {
             .iter_mut()
             .chain(&mut ward.leaving)
             .for_each(Life::kill);
-        next_end(ward)
+        let end = next_end(ward);
+        self.keep();
+        end
     }
 
     /// Sends the end of a tenant: the last one if it is not running, or the next.
@@ -352,6 +379,7 @@ impl Supervisor {
                 .events
                 .publish(EventKind::Draining, Some(name), None);
         }
+        self.keep();
         Ok(self.wards[at].view())
     }
 
@@ -371,6 +399,7 @@ impl Supervisor {
         }
         ward.restarts = Restarts::default().after(&ward.restarts);
         ward.leaving.extend(ward.life.take());
+        self.keep();
         self.start_anew(at)?;
         Ok(self.wards[at].view())
     }
@@ -390,6 +419,10 @@ impl Supervisor {
             .iter_mut()
             .chain(&mut ward.leaving)
             .for_each(Life::kill);
+        if let Some(keeper) = &mut self.parts.keeper {
+            keeper.deleted(name);
+        }
+        self.keep();
         true
     }
 
@@ -400,13 +433,16 @@ impl Supervisor {
         answer: oneshot::Sender<Result<view::Tenant, Problem>>,
     ) {
         self.change(move |supervisor| {
-            let spec = supervisor
-                .at(&name)
-                .map(|at| (*supervisor.wards[at].spec).clone());
-            match spec {
-                Ok(spec) => supervisor.install(spec, EventKind::Replaced, move |result| {
-                    let _ = answer.send(result.map(|(tenant, _)| tenant));
-                }),
+            let before = supervisor.at(&name).map(|at| {
+                let ward = &supervisor.wards[at];
+                ((*ward.spec).clone(), ward.table.clone())
+            });
+            match before {
+                Ok((spec, table)) => {
+                    supervisor.install(spec, table, EventKind::Replaced, move |result| {
+                        let _ = answer.send(result.map(|(tenant, _)| tenant));
+                    })
+                }
                 Err(problem) => {
                     let _ = answer.send(Err(problem));
                     supervisor.changed();
@@ -431,7 +467,7 @@ impl Supervisor {
                     let _ = answer.send(Ok((ward.view(), false)));
                     return supervisor.changed();
                 }
-                supervisor.install(spec, EventKind::Put, move |result| {
+                supervisor.install(spec, Some(text), EventKind::Put, move |result| {
                     let _ = answer.send(result);
                 });
             }
@@ -450,6 +486,22 @@ impl Supervisor {
     /// What decides whether tenants can be kept.
     pub(crate) fn admission(&self) -> Arc<dyn Admission> {
         self.parts.admission.clone()
+    }
+
+    /// Has what operators have changed written, if it is kept.
+    fn keep(&mut self) {
+        let tenants = self.wards.iter().filter(|ward| !ward.is_deleted);
+        let changes = tenants.map(|ward| {
+            let change = Change {
+                table: ward.table.clone(),
+                is_stopped: ward.desired == Desired::Stopped,
+                is_deleted: false,
+            };
+            (ward.name().to_owned(), change)
+        });
+        if let Some(keeper) = &mut self.parts.keeper {
+            keeper.keep(changes);
+        }
     }
 
     fn set_routes(&self) {

@@ -67,6 +67,8 @@ pub struct Ward {
     pub(crate) bound: EndBound,
     pub(crate) desired: Desired,
     pub(crate) program: Arc<Program>,
+    /// Its table, if an operator put it.
+    pub(crate) table: Option<String>,
     /// The program's file when it was loaded.
     pub(crate) source: Source,
     pub(crate) site: Option<Arc<Site>>,
@@ -102,6 +104,7 @@ impl Ward {
             bound,
             desired: Desired::Running,
             program,
+            table: None,
             source,
             site,
             life: None,

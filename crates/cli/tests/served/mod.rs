@@ -33,6 +33,25 @@ pub(crate) fn table(name: &str, route: &str, more: &str) -> String {
     )
 }
 
+/// The command that serves the leases of a directory.
+pub(crate) fn serve(directory: &Path, options: &[&str]) -> Command {
+    let path = |name: &str| directory.join(name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command
+        .arg("--profile")
+        .arg(path("profile.json"))
+        .arg("serve")
+        .arg(path("leases.toml"))
+        .arg("--socket")
+        .arg(path("node.sock"))
+        .args(options)
+        .env("XDG_STATE_HOME", path("state"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
 impl Node {
     /// A node with the tenant `shop`, which answers everything.
     pub(crate) fn start(options: &[&str]) -> Self {
@@ -51,20 +70,7 @@ impl Node {
         fs::copy(guest, path("web.wasm")).expect("copied");
         fs::write(path("leases.toml"), leases).expect("written");
         fs::write(path("profile.json"), calibrated::profile()).expect("written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-            .arg("--profile")
-            .arg(path("profile.json"))
-            .arg("serve")
-            .arg(path("leases.toml"))
-            .arg("--socket")
-            .arg(path("node.sock"))
-            .args(options)
-            .env("XDG_STATE_HOME", path("state"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
+        let mut child = serve(directory.path(), options).spawn().expect("runs");
         let mut errors = BufReader::new(child.stderr.take().expect("piped"));
         let mut text = String::new();
         let address = loop {
@@ -145,6 +151,20 @@ impl Node {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("sent");
+    }
+
+    /// Ends the node as a power failure does, and starts one in its place.
+    pub(crate) fn again(mut self, options: &[&str]) -> Self {
+        let directory = self.killed();
+        let leases = fs::read_to_string(directory.path().join("leases.toml")).expect("read");
+        Self::start_in(directory, &leases, options)
+    }
+
+    /// The directory of a node that is ended as a power failure does.
+    pub(crate) fn killed(&mut self) -> TempDir {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+        std::mem::replace(&mut self.directory, tempfile::tempdir().expect("directory"))
     }
 
     pub(crate) fn end(mut self) -> (Option<i32>, String) {

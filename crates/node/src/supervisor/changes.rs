@@ -2,6 +2,7 @@
 
 use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, lane};
 use crate::controller::Request;
+use crate::desired::shared_route;
 use crate::loader::{Loaded, Prepared, prepare};
 use crate::problem::Problem;
 use crate::restarts::Restarts;
@@ -71,15 +72,7 @@ impl Supervisor {
             return Err(Problem::new(ErrorKind::Refused, message));
         }
         for other in others() {
-            let Some((theirs, ours)) = other.spec.http.as_ref().zip(spec.http.as_ref()) else {
-                continue;
-            };
-            let both = |listener: &String| theirs.listeners.contains(listener);
-            let route = ours
-                .routes
-                .iter()
-                .find(|route| theirs.routes.contains(route));
-            if let (Some(route), true) = (route, ours.listeners.iter().any(both)) {
+            if let Some(route) = shared_route(&spec, &other.spec) {
                 let message = format!(
                     "tenant.{name}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
                     route.to_string(),
@@ -96,6 +89,7 @@ impl Supervisor {
     pub(super) fn install(
         &mut self,
         spec: TenantSpec,
+        table: Option<String>,
         kind: EventKind,
         told: impl FnOnce(Result<(view::Tenant, bool), Problem>) + Send + 'static,
     ) {
@@ -110,13 +104,15 @@ impl Supervisor {
                 let prepared = prepare(cell, admission, &all, std::slice::from_ref(&spec));
                 Box::new(move |supervisor: &mut Supervisor| {
                     let name = spec.name.clone();
-                    let result = prepared
-                        .and_then(|prepared| supervisor.installed(spec, &all, prepared, kind));
+                    let result = prepared.and_then(|prepared| {
+                        supervisor.installed((spec, table), &all, prepared, kind)
+                    });
                     if let Err(problem) = &result {
                         let message = Some(problem.message.clone());
                         let events = &supervisor.parts.events;
                         events.publish(EventKind::Refused, Some(&name), message);
                     }
+                    supervisor.keep();
                     told(result);
                     supervisor.changed();
                 })
@@ -130,7 +126,7 @@ impl Supervisor {
 
     fn installed(
         &mut self,
-        spec: TenantSpec,
+        (spec, table): (TenantSpec, Option<String>),
         all: &[TenantSpec],
         prepared: Prepared,
         kind: EventKind,
@@ -148,6 +144,7 @@ impl Supervisor {
         if let (true, Some(refused)) = (is_new, next.waits.take()) {
             return Err(refused.into());
         }
+        next.ward.table = table;
         self.succeed(vec![next], &[]);
         self.admit(all, &admitted);
         self.parts.events.publish(kind, Some(&name), None);

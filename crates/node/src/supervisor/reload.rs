@@ -69,6 +69,7 @@ impl Supervisor {
             };
             self.parts.events.publish(kind, None, Some(message));
         }
+        self.keep();
         told(result);
         self.changed();
     }
@@ -116,6 +117,13 @@ impl Supervisor {
         }
         self.succeed(begun, &plan.removed);
         self.admit(&all, &admitted);
+        // The file says it all now.
+        for ward in &mut self.wards {
+            ward.table = None;
+        }
+        if let Some(keeper) = &mut self.parts.keeper {
+            keeper.reloaded(all.iter().map(|tenant| tenant.name.clone()).collect());
+        }
         let tell = |kind, name: &str| self.parts.events.publish(kind, Some(name), None);
         for name in &plan.removed {
             tell(EventKind::Draining, name);
