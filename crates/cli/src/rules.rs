@@ -1,5 +1,6 @@
 //! Whether tenants that come later can be kept beside those that are there.
 
+use crate::admit;
 use crate::confinement::parent;
 use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
@@ -9,9 +10,9 @@ use leasehold_cell::profile::Profile;
 use leasehold_lease::{ByteSize, Fresh, LeaseFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
-use leasehold_reserve::admission::admit;
+use leasehold_reserve::admission;
 use leasehold_reserve::{Contract, Order};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::ErrorKind as Io;
 use std::path::{Path, PathBuf};
 
@@ -98,7 +99,7 @@ impl Admission for Rules {
         let steps = self.steps(tenants);
         let mut all = leases::claims(tenants, &steps).all();
         all.extend(self.ends);
-        let report = admit(&all, self.order, self.overhead.overhead());
+        let report = admission::admit(&all, self.order, self.overhead.overhead());
         let schedulable = report.schedulable();
         if !schedulable && !self.unadmitted {
             let message = "the processor reservations of all tenants cannot be kept together";
@@ -189,31 +190,7 @@ impl Admission for Rules {
     }
 
     fn report(&self, file: &LeaseFile) -> Value {
-        let steps = self.steps(&file.tenants);
-        let order = leases::order(file.order);
-        let claims = leases::claims(&file.tenants, &steps).all();
-        let report = admit(&claims, order, self.overhead.overhead());
-        let ends = Ends::of(&file.tenants, &steps, self.overhead, order);
-        let tenants = file
-            .tenants
-            .iter()
-            .zip(&ends.bounds)
-            .map(|(tenant, bound)| {
-                json!({
-                    "name": tenant.name,
-                    "reserved": tenant.lease.cpu.is_some(),
-                    "step_ns": steps.longest(tenant).ns,
-                    "effect_bound_ns": bound.effect_ns,
-                    "returned_bound_ns": bound.returned_ns,
-                })
-            });
-        json!({
-            "schedulable": report.schedulable() && leases::stopped_by_host(&claims).is_none(),
-            "order": file.order.to_string(),
-            "utilisation_millionths": report.utilisation.millionths(),
-            "overhead_ns": self.overhead.time().get(),
-            "tenants": tenants.collect::<Vec<_>>(),
-        })
+        admit::json(file, self.overhead, self.steps(&file.tenants))
     }
 }
 

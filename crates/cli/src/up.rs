@@ -111,6 +111,11 @@ pub(crate) fn main(
     let file = leases::load(&arguments.leases)?;
     for tenant in &file.tenants {
         leases::without_requests(&arguments.leases, tenant)?;
+        let command = match view {
+            View::Processor => "up",
+            View::Memory => "memory",
+        };
+        leases::starts_once(tenant, command);
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let opened = arguments.cell.open(

@@ -5,7 +5,7 @@ mod served;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use served::{Node, SOON, raw, table, until};
+use served::{LISTENER, Node, SOON, raw, table, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -233,4 +233,36 @@ fn the_page_is_reached_by_browsers_and_the_interface_behind_it_with_its_secret_o
         metrics.contains("leasehold_reclaim_budget_seconds{tenant=\"shop\"} 0.2"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_node_admits_a_lease_file_as_the_command_does() {
+    let node = Node::start(&[]);
+    let text = LISTENER.to_owned()
+        + &table(
+            "shop",
+            "/*",
+            "cpu = { budget = \"1ms\", period = \"20ms\" }",
+        )
+        + &table("rest", "/rest", "");
+    let file = node.path("asked.toml");
+    fs::write(&file, &text).expect("written");
+    let mut stream = std::os::unix::net::UnixStream::connect(node.socket()).expect("connected");
+    let head = "POST /v1/leases/admit HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/toml\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .arg("--profile")
+        .arg(node.path("profile.json"))
+        .args(["admit", "--json"])
+        .arg(&file)
+        .output()
+        .expect("runs");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let answered: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(answered, printed);
+    assert_eq!(answered["tenants"][1]["name"], "rest");
 }

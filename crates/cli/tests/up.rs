@@ -409,3 +409,17 @@ fn an_interruption_while_programs_are_started_is_obeyed_at_once() {
     stdout.read_to_string(&mut output).expect("read");
     assert_eq!(output, "", "nothing of a guest has run");
 }
+
+#[test]
+fn a_tenant_that_a_server_starts_again_is_started_once_and_that_is_said() {
+    let leases = Leases::new(&[
+        ("once", "hello.wasm", "restart = \"on-failure\""),
+        ("plain", "hello.wasm", ""),
+    ]);
+    let output = leases.up(&["--quiet"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let said = "tenant.once.restart: found \"on-failure\", which `leasehold up` does not do";
+    assert!(error.contains(said), "{error}");
+    assert!(!error.contains("tenant.plain.restart"), "{error}");
+}
