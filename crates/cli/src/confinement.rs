@@ -63,6 +63,8 @@ pub(crate) struct Needs<'a> {
 /// The places that operators of a node need.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
+    /// Whether its tenants may answer requests.
+    pub(crate) serves: bool,
     /// Directories of programs of tenants that come later, and of the lease file that is read again.
     pub(crate) programs: Vec<PathBuf>,
     /// The lease file, if it is read again: a tenant that writes it would choose its own lease.

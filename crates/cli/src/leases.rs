@@ -43,7 +43,7 @@ pub(crate) fn starts_once(tenant: &TenantSpec, command: &str) {
     if tenant.restart == Restart::OnFailure {
         say!(
             "leasehold: tenant.{}.restart: found \"on-failure\", which `leasehold {command}` does not do: it is started \
-             once; `leasehold serve` starts it again",
+             once; `leasehold serve`, and `up --socket`, start it again",
             tenant.name
         );
     }

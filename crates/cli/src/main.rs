@@ -130,9 +130,15 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
-        Command::Up(arguments) => up::main(&arguments, up::View::Processor, profile),
+        Command::Up(arguments) => match &arguments.socket {
+            Some(socket) => serve::up(&arguments, socket, profile),
+            None => up::main(&arguments, up::View::Processor, profile),
+        },
         Command::Serve(arguments) => serve::main(&arguments, profile),
-        Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
+        Command::Memory(arguments) => match &arguments.socket {
+            Some(socket) => serve::up(&arguments, socket, profile),
+            None => up::main(&arguments, up::View::Memory, profile),
+        },
         Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Generate(arguments) => generate::main(&arguments),

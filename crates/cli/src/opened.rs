@@ -17,7 +17,7 @@ use leasehold_reserve::admission::admit;
 use std::path::Path;
 
 /// How the cell of a lease file is started.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CellOptions {
     /// The processor core to run on [default: wherever the system puts it].
     #[arg(long, value_name = "N")]
@@ -141,6 +141,7 @@ impl CellOptions {
             ends: admitted.ends.reservation,
             tenants: file.tenants.clone(),
             programs: control.programs.clone(),
+            serves: control.serves,
         };
         let mut config = CellConfig::new(profile);
         config.code_cache = leasehold_cell::user_code_cache();

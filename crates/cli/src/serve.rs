@@ -101,16 +101,66 @@ struct Beside {
     server: Option<Server>,
 }
 
+/// What a node is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Its tenants answer requests: `leasehold serve`.
+    Serve,
+    /// They run until they end: `leasehold up` with a control socket.
+    Up,
+}
+
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
+    operate(arguments, Purpose::Serve, profile)
+}
+
+/// Runs tenants that answer no requests, as `leasehold up` does, with a control socket.
+///
+/// # Errors
+/// As `leasehold up`.
+pub(crate) fn up(
+    up: &crate::up::Arguments,
+    socket: &Path,
+    profile: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let arguments = Arguments {
+        leases: up.leases.clone(),
+        time: up.time,
+        // There are no requests.
+        grace: Nanoseconds::MAX,
+        log: Form::Text,
+        json: up.json,
+        socket: Some(socket.to_owned()),
+        page: None,
+        state: None,
+        programs: Vec::new(),
+        cell: up.cell.clone(),
+    };
+    operate(&arguments, Purpose::Up, profile)
+}
+
+fn operate(
+    arguments: &Arguments,
+    purpose: Purpose,
+    profile: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let is_server = purpose == Purpose::Serve;
     let mut file = leases::load(&arguments.leases)?;
-    check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
-    // A signal that comes while the node starts is not its end.
-    let reloads = Hangups::listen()?;
+    if is_server {
+        check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
+    } else {
+        for tenant in &file.tenants {
+            leases::without_requests(&arguments.leases, tenant)?;
+        }
+    }
+    // A signal that comes while a server starts is not its end.
+    let reloads = is_server.then(Hangups::listen).transpose()?;
     let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
     let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
-    let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
+    let listeners = if is_server { &*file.listeners } else { &[] };
+    let sockets = Sockets::open(listeners).map_err(of_file)?;
     let socket = socket::open(arguments.socket.as_deref())?;
     let page = match (arguments.page, &socket) {
         (Some(address), Some(_)) => Some(page::open(address)?),
@@ -143,6 +193,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let beside_leases = parent(&arguments.leases).to_owned();
     let programs_of = arguments.programs.iter().cloned();
     let control = Control {
+        serves: is_server,
         programs: programs_of.chain([beside_leases]).collect(),
         leases: Some(arguments.leases.clone()),
         state: arguments.state.clone(),
@@ -225,11 +276,16 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut supervisor = supervisor.map_err(|error| Failure::Host(error.into()))?;
     let refused = supervisor.start(started, &first);
     refused.map_err(|refused| named(&refused.tenant, failure(refused.error)))?;
-    let interrupt = Interrupt::of_server()?;
+    let interrupt = match purpose {
+        Purpose::Serve => Interrupt::of_server()?,
+        Purpose::Up => Interrupt::listen()?,
+    };
     let began = Instant::now();
     supervisor.go();
     if let Some(front) = supervisor.front() {
-        say!(part "{}", tables::serving(front.listening(), &file));
+        if is_server {
+            say!(part "{}", tables::serving(front.listening(), &file));
+        }
         front.serve();
     }
     if let Some(link) = link {
@@ -240,7 +296,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut draining = false;
     let told_twice = loop {
         supervisor.turn(LOOK);
-        if reloads.is_told() {
+        if reloads.as_ref().is_some_and(Hangups::is_told) {
             supervisor.reload(false, |result| match result {
                 Ok(changes) => say!("leasehold: reloaded: {changes}"),
                 Err(problem) => say!("leasehold: not reloaded: {}", plain(&problem.to_string())),
@@ -263,10 +319,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         if draining && (is_over || told_twice) {
             break told_twice;
         }
-        let serves = |ward: &Ward| ward.site().is_some() && !ward.is_over();
+        let works = |ward: &Ward| (ward.site().is_some() || !is_server) && !ward.is_over();
         let waits = supervisor.is_operated() && server.is_some();
-        if !draining && !waits && !supervisor.wards().iter().any(serves) {
-            say!("leasehold: no tenant is left that answers requests");
+        if !draining && !waits && !supervisor.wards().iter().any(works) {
+            if is_server {
+                say!("leasehold: no tenant is left that answers requests");
+            }
             break false;
         }
     };
@@ -292,7 +350,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         realtime: cell.realtime(),
         confined: &confined,
     };
-    let running: Vec<Running<'_>> = supervisor.wards().iter().map(Running::of).collect();
+    // What was stopped before this node began has not run.
+    let has_run = |ward: &&Ward| ward.ended().is_some() || !ward.is_over();
+    let wards = supervisor.wards().iter().filter(has_run);
+    let running: Vec<Running<'_>> = wards.map(Running::of).collect();
     let failed = running.iter().any(Running::has_failed) || drained.abandoned > 0;
     let areas = Areas::default();
     let served = tables::Outcome {
@@ -303,12 +364,18 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         let mut json = report::json(&running, elapsed, &admitted, &host, &areas);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        json["serving"] = served.json();
+        if is_server {
+            json["serving"] = served.json();
+        }
         tell!("{json}");
     } else {
         let text = report::text(&running, elapsed, &admitted, &host, None, &areas);
         let steps = host_steps::text(&cell.steps());
-        say!(part "{}\n{text}{steps}{}", served.text(), costs::text(&cell.costs()));
+        let costs = costs::text(&cell.costs());
+        match purpose {
+            Purpose::Serve => say!(part "{}\n{text}{steps}{costs}", served.text()),
+            Purpose::Up => say!(part "{text}{steps}{costs}"),
+        }
     }
     Ok(ExitCode::from(u8::from(failed)))
 }
