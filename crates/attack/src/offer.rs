@@ -85,13 +85,17 @@ pub struct Offers {
 
 /// The world of an attacker that is a component, and the packages that it is made of, each after those that it
 /// uses.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("io.wit", include_str!("../wit/io.wit")),
     ("clocks.wit", include_str!("../wit/clocks.wit")),
     ("random.wit", include_str!("../wit/random.wit")),
     ("filesystem.wit", include_str!("../wit/filesystem.wit")),
     ("sockets.wit", include_str!("../wit/sockets.wit")),
     ("cli.wit", include_str!("../wit/cli.wit")),
+    ("http.wit", include_str!("../wit/http.wit")),
+    ("config.wit", include_str!("../wit/config.wit")),
+    ("logging.wit", include_str!("../wit/logging.wit")),
+    ("keyvalue.wit", include_str!("../wit/keyvalue.wit")),
     ("kernel.wit", include_str!("../wit/kernel.wit")),
     (
         "attack.wit",
@@ -99,9 +103,38 @@ const PACKAGES: [(&str, &str); 8] = [
          world attack {
            include wasi:cli/command@0.2.12;
            include leasehold:kernel/guest@0.1.0;
+           import wasi:http/types@0.2.12;
+           import wasi:http/outgoing-handler@0.2.12;
+           import wasi:config/store@0.2.0-rc.1;
+           import wasi:logging/logging@0.1.0-draft;
+           import wasi:keyvalue/store@0.2.0-draft;
+           import wasi:keyvalue/atomics@0.2.0-draft;
+           import wasi:keyvalue/batch@0.2.0-draft;
+         }
+         world served {
+           import wasi:http/types@0.2.12;
+           export wasi:http/incoming-handler@0.2.12;
          }",
     ),
 ];
+
+/// What a component of this crate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum World {
+    /// A program that may import everything.
+    Attack,
+    /// A program that answers requests.
+    Served,
+}
+
+impl World {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Attack => "attack",
+            Self::Served => "served",
+        }
+    }
+}
 
 impl Offers {
     /// All that a cell offers.
@@ -111,7 +144,7 @@ impl Offers {
     pub fn all() -> Result<Self> {
         let mut core = table("wasi_snapshot_preview1", include_str!("preview1.txt"))?;
         core.extend(table("leasehold_kernel", include_str!("kernel.txt"))?);
-        let (resolve, world) = attack_world()?;
+        let (resolve, world) = packages(World::Attack)?;
         Ok(Self {
             core,
             component: imports(&resolve, world),
@@ -119,11 +152,11 @@ impl Offers {
     }
 }
 
-/// The packages of components, and the world of an attacker.
+/// The packages of components, and a world.
 ///
 /// # Errors
 /// When a package is malformed, which is a defect.
-pub(crate) fn attack_world() -> Result<(Resolve, WorldId)> {
+pub(crate) fn packages(world: World) -> Result<(Resolve, WorldId)> {
     let mut resolve = Resolve::default();
     let mut last = None;
     for (name, text) in PACKAGES {
@@ -134,7 +167,7 @@ pub(crate) fn attack_world() -> Result<(Resolve, WorldId)> {
         );
     }
     let package = last.context("no package")?;
-    let world = resolve.select_world(&[package], Some("attack"))?;
+    let world = resolve.select_world(&[package], Some(world.name()))?;
     Ok((resolve, world))
 }
 

@@ -4,7 +4,7 @@
 //! with a slash after every 63 of them.
 
 use crate::component;
-use crate::offer::{Flat, Offer, Offers};
+use crate::offer::{Flat, Offer, Offers, World};
 use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, SLOTS, Step};
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ pub fn render(plan: &Plan, offers: &Offers) -> Result<(String, Vec<u8>)> {
     let module = wat::parse_str(&text).with_context(|| text.clone())?;
     let program = match plan.form {
         Form::Core => module,
-        Form::Component => component::wrap(module)?,
+        Form::Component => component::wrap(module, World::Attack)?,
     };
     Ok((text, program))
 }

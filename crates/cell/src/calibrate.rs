@@ -27,6 +27,7 @@ use crate::exit::Exit;
 use crate::meter::Held;
 use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
 use crate::program::Program;
+use crate::steps::caps::COPIED_REGION;
 use crate::surroundings::{Directory, Surroundings};
 use anyhow::{Context, Result, bail, ensure};
 pub use effort::Effort;
@@ -496,22 +497,29 @@ fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId, cache: &mut [u8]) -> R
 }
 
 /// Median cost of giving back a page of an arena, ps.
+///
+/// The pages are those of regions as large as a program's may be, and more than the kernel's lists of free
+/// pages and the processor's caches hold: of few pages, each costs half as much.
 fn arena_page(effort: Effort) -> Result<u64> {
-    const BYTES: u64 = 16 << 20;
+    const REGION: u64 = COPIED_REGION.most;
+    const REGIONS: u64 = 1024;
+    const PAGES: u64 = REGION / 4096;
     let (mut kernel, mut cache) = (kernel(0), vec![0; CACHE_BYTES]);
-    let mut once = |bytes: u64| -> Result<u64> {
+    let mut once = |regions: u64| -> Result<u64> {
         let tenant = kernel.admit(BUDGET, MEMORY)?;
-        let region = kernel.region_create(tenant, bytes)?;
-        // Touch every page.
-        for page in 0..bytes / 4096 {
-            kernel.region_write(tenant, region, page * 4096, &[1])?;
+        for _ in 0..regions {
+            let region = kernel.region_create(tenant, REGION)?;
+            // Touch every page.
+            for page in 0..PAGES {
+                kernel.region_write(tenant, region, page * 4096, &[1])?;
+            }
         }
         end(&mut kernel, tenant, &mut cache)
     };
-    let empty: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(4096)).collect();
-    let full: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(BYTES)).collect();
+    let empty: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(1)).collect();
+    let full: Result<Vec<u64>> = (0..effort.samples()).map(|_| once(REGIONS)).collect();
     let difference = median(full?).saturating_sub(median(empty?));
-    Ok((difference * 1000).div_ceil(BYTES / 4096))
+    Ok((difference * 1000).div_ceil((REGIONS - 1) * PAGES))
 }
 
 /// Median cost of severing a scrub entry, ps: the wait of a foreign tenant, the most expensive

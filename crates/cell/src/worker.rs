@@ -1,6 +1,5 @@
 //! An execution that answers requests: what it shares with the maintenance task of its tenant.
 
-use crate::clock::monotonic_ns;
 use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::local;
@@ -32,25 +31,12 @@ struct State {
     /// Requests that it took so far.
     taken: u32,
     current: Option<Arc<Exchange>>,
-    /// Since when its execution's time is not counted yet, ns of the monotonic clock.
-    uncounted_from: u64,
     /// It waits for a request and was not woken for one.
     is_idle: bool,
     /// Pages of the host's memory that were charged for an exchange.
     held_pages: u64,
     /// Woken when a client goes.
     watcher: Waker,
-}
-
-impl State {
-    /// Adds the time since the last count to that of the request.
-    fn count_time(&mut self) {
-        let now = monotonic_ns();
-        if let Some(current) = &self.current {
-            current.add_time(now.saturating_sub(self.uncounted_from));
-        }
-        self.uncounted_from = now;
-    }
 }
 
 impl Worker {
@@ -62,7 +48,6 @@ impl Worker {
             state: Mutex::new(State {
                 taken: 0,
                 current: None,
-                uncounted_from: 0,
                 is_idle: false,
                 held_pages: 0,
                 watcher,
@@ -120,15 +105,13 @@ impl Worker {
         let exchange = Exchange::new(u64::from(state.taken), half);
         exchange.watch(&state.watcher);
         state.current = Some(exchange.clone());
-        state.uncounted_from = monotonic_ns();
         Some(exchange)
     }
 
     /// The guest has returned: the current exchange is over.
     pub(crate) fn answered(&self) {
-        let mut state = self.state();
-        state.count_time();
-        if let Some(current) = state.current.take() {
+        if let Some(current) = self.state().current.take() {
+            current.count_time();
             current.end();
         }
     }
@@ -152,12 +135,16 @@ impl Worker {
 
     /// Its execution begins to be polled.
     pub(crate) fn begin_poll(&self) {
-        self.state().uncounted_from = monotonic_ns();
+        if let Some(current) = &self.state().current {
+            current.resume();
+        }
     }
 
     /// Its execution has been polled: its time is that of its request.
     pub(crate) fn end_poll(&self) {
-        self.state().count_time();
+        if let Some(current) = &self.state().current {
+            current.count_time();
+        }
     }
 
     /// Whether it waits for a request. The caller wakes it: it is not idle from here on.

@@ -46,6 +46,17 @@ fn a_component_answers_requests() {
 }
 
 #[test]
+fn a_head_that_is_there_comes_with_the_time_that_its_guest_took() {
+    let cell = cell();
+    let server = web(&cell, Serving::default());
+    for _ in 0..100 {
+        let mut client = server.send("/");
+        wait(|context| client.poll_response(context).map(|head| head.is_ok()));
+        assert!(client.timing().guest > Duration::ZERO);
+    }
+}
+
+#[test]
 fn fields_of_the_connection_are_not_shown() {
     let cell = cell();
     let server = web(&cell, Serving::default());

@@ -87,25 +87,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         None => None,
     };
     let requests = RequestTimes::of(&arguments.request_time, &arguments.leases, &file)?;
-    let report = admit(&set.contracts, leases::order(order), overhead.overhead());
-    let memory = MemoryVerdict::of(&file);
-    let ends = Ends::of(&file.tenants, &set.steps, overhead, leases::order(order));
-    let outcome = Outcome {
-        file: &file,
-        overhead,
-        headroom: asked.map(|(name, place)| {
-            let charged = overhead.overhead().charged(&set.contracts);
-            let room = headroom(&charged, leases::order(order), place);
-            (name, room)
-        }),
-        shortfalls: set.shortfalls(&report, overhead.overhead()),
-        host: leases::stopped_by_host(&set.contracts),
-        set,
-        report,
-        memory,
-        ends,
-        requests,
-    };
+    let mut outcome = Outcome::of(&file, set, overhead, requests);
+    outcome.headroom = asked.map(|(name, place)| {
+        let charged = overhead.overhead().charged(&outcome.set.contracts);
+        let room = headroom(&charged, leases::order(order), place);
+        (name, room)
+    });
     let said = match arguments.json {
         true => format!("{}\n", outcome.json()),
         false => outcome.text(),
@@ -117,10 +104,16 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
         _ => {}
     }
-    Ok(match outcome.schedulable() && memory.fits() {
+    Ok(match outcome.schedulable() && outcome.memory.fits() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
     })
+}
+
+/// The outcome for a lease file, as `leasehold admit --json` prints it.
+pub(crate) fn json(file: &LeaseFile, overhead: HostTime, steps: HostSteps) -> Value {
+    let set = Set::of(file, file.order, steps);
+    Outcome::of(file, set, overhead, RequestTimes::default()).json()
 }
 
 /// The reservations of a lease file, followed by the background contract.
@@ -187,7 +180,25 @@ struct Outcome<'a> {
     requests: RequestTimes,
 }
 
-impl Outcome<'_> {
+impl<'a> Outcome<'a> {
+    /// Tests the reservations of a file.
+    fn of(file: &'a LeaseFile, set: Set, overhead: HostTime, requests: RequestTimes) -> Self {
+        let order = leases::order(set.order);
+        let report = admit(&set.contracts, order, overhead.overhead());
+        Self {
+            file,
+            overhead,
+            memory: MemoryVerdict::of(file),
+            shortfalls: set.shortfalls(&report, overhead.overhead()),
+            headroom: None,
+            host: leases::stopped_by_host(&set.contracts),
+            ends: Ends::of(&file.tenants, &set.steps, overhead, order),
+            set,
+            report,
+            requests,
+        }
+    }
+
     /// Whether every reservation of the processor can be kept on this host.
     fn schedulable(&self) -> bool {
         self.report.schedulable() && self.host.is_none()

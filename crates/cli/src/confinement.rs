@@ -63,8 +63,14 @@ pub(crate) struct Needs<'a> {
 /// The places that operators of a node need.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// Directories of programs of tenants that are put later.
+    /// Whether its tenants may answer requests.
+    pub(crate) serves: bool,
+    /// Directories of programs of tenants that come later, and of the lease file that is read again.
     pub(crate) programs: Vec<PathBuf>,
+    /// The lease file, if it is read again: a tenant that writes it would choose its own lease.
+    pub(crate) leases: Option<PathBuf>,
+    /// The directory of what operators change.
+    pub(crate) state: Option<PathBuf>,
     /// The control socket.
     pub(crate) socket: Option<PathBuf>,
     /// The port of a collector of spans.
@@ -124,6 +130,7 @@ fn places(needs: &Needs<'_>) -> Places {
             .map(Place::read)
             .chain(user_files::cache().map(Place::write))
             .chain(needs.control.programs.iter().map(Place::read))
+            .chain(needs.control.state.iter().map(Place::write))
             // It is removed at the end.
             .chain(
                 needs
@@ -154,10 +161,23 @@ pub(crate) fn parent(path: &Path) -> &Path {
 struct Guarded {
     what: &'static str,
     path: PathBuf,
+    /// It may read it.
+    may_read: bool,
 }
 
 fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
-    let entry = |what| move |path| Guarded { what, path };
+    let entry = |what| {
+        move |path| Guarded {
+            what,
+            path,
+            may_read: false,
+        }
+    };
+    let leases = needs.control.leases.clone().map(|path| Guarded {
+        what: "the lease file",
+        path,
+        may_read: true,
+    });
     let swaps = needs
         .tenants
         .iter()
@@ -172,15 +192,19 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .socket
         .clone()
         .map(entry("the control socket"));
+    let desired = needs.control.state.clone();
+    let desired = desired.map(entry("what operators changed"));
     let processes = entry("the kernel's view of this process")("/proc".into());
     cache
         .into_iter()
         .chain(state)
         .chain(profile)
         .chain(socket)
+        .chain(desired)
         .chain(swaps.map(entry("the swap file")))
         .chain(stores.map(entry("the store of a tenant")))
         .chain([processes])
+        .chain(leases)
         .collect()
 }
 
@@ -210,7 +234,15 @@ fn check_directories(needs: &Needs<'_>) -> Result<(), Failure> {
                 let reaching = ours.zip(place.canonicalize().ok());
                 reaching.is_some_and(|(ours, place)| mounts.reaches(ours, &place).is_some())
             };
-            for Guarded { what, path } in &guarded {
+            for Guarded {
+                what,
+                path,
+                may_read,
+            } in &guarded
+            {
+                if *may_read && !directory.write {
+                    continue;
+                }
                 let theirs = Chain::of(path);
                 let relation = match () {
                     () if ours.lies_in(&theirs) => "lies in",

@@ -1,31 +1,46 @@
-//! Signals that request the end of a command: an interrupt from the keyboard, a closed terminal,
-//! and the signal of a service manager.
+//! Signals that ask a command for its end: an interrupt from the keyboard, that of a service manager, and a
+//! closed terminal, which for a server says that its configuration is to be read again.
 
 use crate::exit::Failure;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The interval between two checks whether a command is to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How often the process was told to end, by SIGINT, SIGTERM or SIGHUP.
-#[derive(Debug, Clone)]
-pub(crate) struct Interrupt(Arc<AtomicU32>);
+/// How often the process was told to end.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    told: Arc<AtomicBool>,
+    times: Cell<u32>,
+}
 
 impl Interrupt {
-    /// From now on these signals end nothing by themselves. Once in a process.
+    /// From now on SIGINT, SIGTERM and SIGHUP end nothing by themselves. Once in a process.
     ///
     /// # Errors
     /// When the system refuses it.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let told = Arc::new(AtomicU32::new(0));
-        let times = told.clone();
-        let count = move || {
-            times.fetch_add(1, Ordering::Relaxed);
-        };
-        ctrlc::set_handler(count).map_err(|error| Failure::Host(error.into()))?;
-        Ok(Self(told))
+        Self::to(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// The same of SIGINT and SIGTERM, beside [`Hangups`].
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub(crate) fn of_server() -> Result<Self, Failure> {
+        Self::to(&[SIGINT, SIGTERM])
+    }
+
+    fn to(signals: &[i32]) -> Result<Self, Failure> {
+        Ok(Self {
+            told: raised_by(signals)?,
+            times: Cell::new(0),
+        })
     }
 
     /// Whether a signal arrived.
@@ -33,8 +48,39 @@ impl Interrupt {
         self.times() > 0
     }
 
-    /// How many signals arrived.
+    /// How many signals arrived. Those between two calls count as one.
     pub(crate) fn times(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        if self.told.swap(false, Ordering::Relaxed) {
+            self.times.set(self.times.get() + 1);
+        }
+        self.times.get()
     }
+}
+
+/// SIGHUP for a server: its lease file is to be read again.
+#[derive(Debug)]
+pub(crate) struct Hangups(Arc<AtomicBool>);
+
+impl Hangups {
+    /// From now on SIGHUP ends nothing. Once in a process.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        raised_by(&[SIGHUP]).map(Self)
+    }
+
+    /// Whether one arrived since the last call.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A flag that these signals raise, and nothing else.
+fn raised_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let raised = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        flag::register(*signal, raised.clone()).map_err(|error| Failure::Host(error.into()))?;
+    }
+    Ok(raised)
 }

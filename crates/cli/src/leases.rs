@@ -1,11 +1,12 @@
 //! Lease files as commands read them, and their contracts for the scheduler.
 
 use crate::exit::Failure;
+use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Held, KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
-use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, Restart, TenantSpec};
 use leasehold_pager::PAGE;
 use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
@@ -34,6 +35,17 @@ pub(crate) fn without_requests(path: &Path, tenant: &TenantSpec) -> Result<(), F
             path.display(),
             tenant.name
         ))),
+    }
+}
+
+/// Says of a tenant that its lease has it started again, for a command that starts it once.
+pub(crate) fn starts_once(tenant: &TenantSpec, command: &str) {
+    if tenant.restart == Restart::OnFailure {
+        say!(
+            "leasehold: tenant.{}.restart: found \"on-failure\", which `leasehold {command}` does not do: it is started \
+             once; `leasehold serve`, and `up --socket`, start it again",
+            tenant.name
+        );
     }
 }
 

@@ -83,6 +83,8 @@ enum Command {
     Drain(operate::Drain),
     /// Start a tenant again that was stopped or has ended.
     Start(operate::One),
+    /// Have a node read its lease file again.
+    Reload(operate::Reload),
     /// Print what a tenant of a node wrote.
     Logs(operate::LogsOf),
     /// Print what happens in a node.
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         Command::Replace(arguments) => arguments.change("POST", "/replace"),
         Command::Drain(arguments) => arguments.run(),
         Command::Start(arguments) => arguments.change("POST", "/start"),
+        Command::Reload(arguments) => arguments.run(),
         Command::Logs(arguments) => arguments.run(),
         Command::Events(arguments) => arguments.run(),
         Command::Put(arguments) => arguments.run(),
@@ -128,9 +131,15 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => advise::main(&arguments, profile),
         Command::Calibrate(arguments) => calibrate::main(&arguments, profile),
         Command::Demo(arguments) => demo::main(&arguments, profile),
-        Command::Up(arguments) => up::main(&arguments, up::View::Processor, profile),
+        Command::Up(arguments) => match &arguments.socket {
+            Some(socket) => serve::up(&arguments, socket, profile),
+            None => up::main(&arguments, up::View::Processor, profile),
+        },
         Command::Serve(arguments) => serve::main(&arguments, profile),
-        Command::Memory(arguments) => up::main(&arguments, up::View::Memory, profile),
+        Command::Memory(arguments) => match &arguments.socket {
+            Some(socket) => serve::up(&arguments, socket, profile),
+            None => up::main(&arguments, up::View::Memory, profile),
+        },
         Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Generate(arguments) => generate::main(&arguments),

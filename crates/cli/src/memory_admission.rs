@@ -24,9 +24,17 @@ impl MemoryVerdict {
     /// gives back the frames of its initial memory once it has started (SPC §IV-B), for later
     /// tenants. A guest's mappings and the rule's choice are not known in advance.
     pub(crate) fn of(file: &LeaseFile) -> Self {
+        Self::among(&file.tenants, file.memory)
+    }
+
+    /// The same of some tenants, of a cell that holds so much for them.
+    pub(crate) fn among<'a>(
+        tenants: impl IntoIterator<Item = &'a TenantSpec>,
+        held: Option<ByteSize>,
+    ) -> Self {
         let (mut reserved, mut saved, mut needed) = (0, 0, 0);
         let mut locked = HashSet::new();
-        for tenant in &file.tenants {
+        for tenant in tenants {
             reserved += tenant.lease.memory.reserve.get().div_ceil(PAGE);
             needed = needed.max(reserved - saved);
             if let Some(image) = locked_image(tenant)
@@ -38,7 +46,7 @@ impl MemoryVerdict {
         Self {
             needed: needed * PAGE,
             saved: saved * PAGE,
-            held: file.memory,
+            held,
         }
     }
 

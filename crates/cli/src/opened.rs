@@ -8,7 +8,7 @@ use crate::memory_admission::MemoryVerdict;
 use crate::notify::Notify;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
-use crate::rules::Rules;
+use crate::rules::{self, Rules};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
@@ -16,11 +16,8 @@ use leasehold_lease::{LeaseFile, Nanoseconds, Order};
 use leasehold_reserve::admission::admit;
 use std::path::Path;
 
-/// Tenants that a cell has places for.
-const PLACES: usize = 1024;
-
 /// How the cell of a lease file is started.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CellOptions {
     /// The processor core to run on [default: wherever the system puts it].
     #[arg(long, value_name = "N")]
@@ -95,7 +92,7 @@ impl CellOptions {
         control: &Control,
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
     ) -> Result<Opened<T>, Failure> {
-        check_size(leases, file)?;
+        rules::check_size(leases, file).map_err(Failure::Configuration)?;
         let verdict = MemoryVerdict::of(file);
         if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
@@ -139,9 +136,12 @@ impl CellOptions {
             backtraces: self.backtraces,
             unadmitted: self.unadmitted,
             order: leases::order(file.order),
+            memory: file.memory,
+            held: leases::held_memory(&file.tenants, file.memory),
             ends: admitted.ends.reservation,
             tenants: file.tenants.clone(),
             programs: control.programs.clone(),
+            serves: control.serves,
         };
         let mut config = CellConfig::new(profile);
         config.code_cache = leasehold_cell::user_code_cache();
@@ -202,17 +202,6 @@ impl CellOptions {
             rules,
             beside,
         })
-    }
-}
-
-/// Whether there is a place for every tenant, before any of them takes one.
-fn check_size(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
-    match file.tenants.len() {
-        0..=PLACES => Ok(()),
-        found => Err(Failure::Configuration(format!(
-            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
-            path.display()
-        ))),
     }
 }
 

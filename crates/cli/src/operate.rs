@@ -9,7 +9,7 @@ use crate::report::nanos;
 use crate::up::table::{Column, lines};
 use leasehold_lease::Nanoseconds;
 use leasehold_node::view::{
-    End, ErrorKind, Event, ExitKind, LogLine, LogStream, Snapshot, State, Tenant, Tenants,
+    End, ErrorKind, Event, ExitKind, LogLine, LogStream, Reloaded, Snapshot, State, Tenant, Tenants,
 };
 use leasehold_node::{Client, ClientError};
 use std::io::IsTerminal;
@@ -297,6 +297,35 @@ impl Drain {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         self.one
             .change("POST", &format!("/drain?grace={}", self.grace))
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  leasehold reload --dry-run     what would change
+  leasehold reload               no request is lost; a file that is refused changes nothing
+
+Exit codes: 0; 65 a program cannot run here; 66 no node answers; 77 refused; 78 the lease file is wrong.")]
+pub(crate) struct Reload {
+    /// Only tell what would change: the file is checked and admitted, and its programs are loaded.
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Reload {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let path = match self.dry_run {
+            true => "/v1/reload?dry_run=true",
+            false => "/v1/reload",
+        };
+        if let Some(reloaded) = self.node.ask::<Reloaded>("POST", path)? {
+            tell!("{}", reloaded.to_string().replace("; ", "\n"));
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

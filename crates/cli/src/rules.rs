@@ -1,16 +1,23 @@
 //! Whether tenants that come later can be kept beside those that are there.
 
+use crate::admit;
 use crate::confinement::parent;
 use crate::leases::{self, Ends};
+use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
+use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
-use leasehold_lease::{LeaseFile, Outgoing, TenantSpec};
+use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
-use leasehold_reserve::admission::admit;
+use leasehold_reserve::admission;
 use leasehold_reserve::{Contract, Order};
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::io::ErrorKind as Io;
 use std::path::{Path, PathBuf};
+
+/// Tenants that a cell has places for.
+const PLACES: usize = 1024;
 
 /// What a cell was started with, which decides about all tenants after that.
 pub(crate) struct Rules {
@@ -20,10 +27,16 @@ pub(crate) struct Rules {
     pub(crate) backtraces: bool,
     pub(crate) unadmitted: bool,
     pub(crate) order: Order,
+    /// What the lease file states that the cell holds of the host's memory.
+    pub(crate) memory: Option<ByteSize>,
+    /// What it holds.
+    pub(crate) held: Option<HeldMemory>,
     /// The cell's reservation for ends.
     pub(crate) ends: Option<Contract>,
     /// The tenants of the start, whose places the process reaches.
     pub(crate) tenants: Vec<TenantSpec>,
+    /// Whether tenants may answer requests.
+    pub(crate) serves: bool,
     /// Directories of programs.
     pub(crate) programs: Vec<PathBuf>,
 }
@@ -38,6 +51,44 @@ impl Rules {
         }
     }
 
+    /// Whether the memory that the cell has held since its start is enough for these tenants.
+    fn test_memory(&self, tenants: &[TenantSpec]) -> Result<(), Problem> {
+        let refused = |message: String| Err(Problem::new(ErrorKind::Refused, message));
+        let pages = |tenant: &&TenantSpec| tenant.lease.memory.paging.is_some();
+        let verdict = match (&self.held, self.memory) {
+            (_, Some(stated)) => MemoryVerdict::among(tenants, Some(stated)),
+            (Some(held), None) => {
+                let paging = tenants.iter().filter(pages);
+                MemoryVerdict::among(paging, ByteSize::new(held.bytes))
+            }
+            (None, None) => match tenants.iter().find(pages) {
+                None => return Ok(()),
+                Some(tenant) => {
+                    return refused(format!(
+                        "tenant.{}.memory: found one that pages; allowed: none: the cell holds no memory for such \
+                         tenants since its start",
+                        tenant.name
+                    ));
+                }
+            },
+        };
+        if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
+            return refused(why);
+        }
+        let swap = |held: &HeldMemory| held.swap.as_ref().map_or(0, |swap| swap.bytes);
+        let needed = leases::held_memory(tenants, self.memory);
+        let (needed, held) = (
+            needed.as_ref().map_or(0, swap),
+            self.held.as_ref().map_or(0, swap),
+        );
+        if needed > held {
+            return refused(format!(
+                "memory.swap: found {needed} bytes that tenants may page out; allowed: {held}, as at the start"
+            ));
+        }
+        Ok(())
+    }
+
     fn programs(&self) -> impl Iterator<Item = &Path> {
         let own = parent(&self.leases);
         self.programs.iter().map(PathBuf::as_path).chain([own])
@@ -50,7 +101,7 @@ impl Admission for Rules {
         let steps = self.steps(tenants);
         let mut all = leases::claims(tenants, &steps).all();
         all.extend(self.ends);
-        let report = admit(&all, self.order, self.overhead.overhead());
+        let report = admission::admit(&all, self.order, self.overhead.overhead());
         let schedulable = report.schedulable();
         if !schedulable && !self.unadmitted {
             let message = "the processor reservations of all tenants cannot be kept together";
@@ -59,6 +110,7 @@ impl Admission for Rules {
         if let (Some(limit), false) = (leases::stopped_by_host(&all), self.unadmitted) {
             return Err(refused(limit.to_string()));
         }
+        self.test_memory(tenants)?;
         let ends = Ends::with(tenants, &steps, self.overhead, self.order, self.ends);
         let bounds = ends.bounds.into_iter().map(bound);
         Ok(Admitted {
@@ -77,6 +129,13 @@ impl Admission for Rules {
             );
             Err(Problem::new(ErrorKind::BadLease, message))
         };
+        if tenant.http.is_some() && !self.serves {
+            let message = format!(
+                "tenant.{}.http: only `leasehold serve` starts tenants that answer requests",
+                tenant.name
+            );
+            return Err(Problem::new(ErrorKind::BadLease, message));
+        }
         let lies_in = |path: &Path, place: &Path| {
             let real = path.canonicalize().ok().zip(place.canonicalize().ok());
             real.is_some_and(|(path, place)| path.starts_with(place))
@@ -84,9 +143,17 @@ impl Admission for Rules {
         let of_start = || self.tenants.iter();
         let program = &tenant.component;
         let known = of_start().any(|other| other.component == *program);
-        if !known && !self.programs().any(|place| lies_in(program, place)) {
-            let allowed = "a program below the directory of the lease file, or of --programs";
+        let is_near = self.programs().any(|place| lies_in(program, place));
+        let allowed = "a program below the directory of the lease file, or of --programs";
+        if !known && !is_near {
             return wrong("component", program, allowed);
+        }
+        let denied = std::fs::File::open(program).err();
+        if denied.is_some_and(|error| error.kind() == Io::PermissionDenied) && !is_near {
+            let another = format!(
+                "{allowed}: there is another file than at the start, which this process may not read"
+            );
+            return wrong("component", program, &another);
         }
         for directory in &tenant.dirs {
             let known = of_start().flat_map(|other| &other.dirs).any(|other| {
@@ -143,32 +210,18 @@ impl Admission for Rules {
         }
     }
 
+    fn read(&self) -> Result<LeaseFile, Problem> {
+        let file = LeaseFile::load(&self.leases)?;
+        let bad = |message| Problem::new(ErrorKind::BadLease, message);
+        if self.serves {
+            check_served(&self.leases, &file).map_err(bad)?;
+        }
+        check_size(&self.leases, &file).map_err(bad)?;
+        Ok(file)
+    }
+
     fn report(&self, file: &LeaseFile) -> Value {
-        let steps = self.steps(&file.tenants);
-        let order = leases::order(file.order);
-        let claims = leases::claims(&file.tenants, &steps).all();
-        let report = admit(&claims, order, self.overhead.overhead());
-        let ends = Ends::of(&file.tenants, &steps, self.overhead, order);
-        let tenants = file
-            .tenants
-            .iter()
-            .zip(&ends.bounds)
-            .map(|(tenant, bound)| {
-                json!({
-                    "name": tenant.name,
-                    "reserved": tenant.lease.cpu.is_some(),
-                    "step_ns": steps.longest(tenant).ns,
-                    "effect_bound_ns": bound.effect_ns,
-                    "returned_bound_ns": bound.returned_ns,
-                })
-            });
-        json!({
-            "schedulable": report.schedulable() && leases::stopped_by_host(&claims).is_none(),
-            "order": file.order.to_string(),
-            "utilisation_millionths": report.utilisation.millionths(),
-            "overhead_ns": self.overhead.time().get(),
-            "tenants": tenants.collect::<Vec<_>>(),
-        })
+        admit::json(file, self.overhead, self.steps(&file.tenants))
     }
 }
 
@@ -177,5 +230,45 @@ pub(crate) fn bound(bound: leases::EndBound) -> EndBound {
     EndBound {
         effect_ns: bound.effect_ns,
         returned_ns: bound.returned_ns,
+    }
+}
+
+/// Whether there is a place for every tenant, before any of them takes one.
+///
+/// # Errors
+/// What was found, and what is allowed.
+pub(crate) fn check_size(path: &Path, file: &LeaseFile) -> Result<(), String> {
+    match file.tenants.len() {
+        0..=PLACES => Ok(()),
+        found => Err(format!(
+            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
+            path.display()
+        )),
+    }
+}
+
+/// Checks what only a server needs of a lease file.
+///
+/// # Errors
+/// What was found, and what is allowed.
+pub(crate) fn check_served(path: &Path, file: &LeaseFile) -> Result<(), String> {
+    let refused = |what: String| Err(format!("{}: {what}", path.display()));
+    let http = || {
+        file.tenants
+            .iter()
+            .filter_map(|tenant| Some((tenant, tenant.http.as_ref()?)))
+    };
+    if http().next().is_none() {
+        let allowed = "at least one table [tenant.NAME.http]";
+        return refused(format!(
+            "tenant: found no tenant that answers requests; allowed: {allowed}"
+        ));
+    }
+    match http().find(|(_, http)| http.fresh == Fresh::Tenant) {
+        Some((tenant, _)) => refused(format!(
+            "tenant.{}.http.fresh: found \"tenant\"; allowed: \"instance\", which is all that this version has",
+            tenant.name
+        )),
+        None => Ok(()),
     }
 }

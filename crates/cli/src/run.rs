@@ -164,6 +164,7 @@ fn guest_directory(text: &str) -> Result<String, String> {
 
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let mut tenant = tenant(&arguments)?;
+    leases::starts_once(&tenant, "run");
     for directory in &tenant.dirs {
         if !directory.host.is_dir() {
             let message = format!("no such directory: {}", directory.host.display());

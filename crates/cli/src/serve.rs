@@ -1,33 +1,34 @@
 //! `leasehold serve`: the tenants of a lease file answer HTTP requests, each inside its leases.
 
 mod lines;
+mod state;
 mod tables;
 
 use crate::access_log::{AccessLog, Form};
-use crate::confinement::{Control, Origin};
+use crate::confinement::{Control, Origin, parent};
 use crate::costs;
 use crate::exit::Failure;
 use crate::host_steps;
-use crate::interrupt::{Interrupt, LOOK};
+use crate::interrupt::{Hangups, Interrupt, LOOK};
 use crate::leases;
 use crate::opened::{CellOptions, Opened};
 use crate::operate::{page, socket};
-use crate::output::{self, say, tell};
+use crate::output::{self, plain, say, tell};
 use crate::requests::{Prepared, Requests};
-use crate::rules::bound;
+use crate::rules::{bound, check_served};
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
 use crate::up::{OnHost, Running, named, report};
-use leasehold_cell::{Cell, Input, Program, Surroundings};
+use leasehold_cell::{Cell, Input, Surroundings};
 use leasehold_confine::Thread;
 use leasehold_front::{Drained, Front, FrontError, Options, Sampling, Site, Sockets};
-use leasehold_lease::{Fresh, Http, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{Http, LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
-    Admitted, Api, Controller, Events, Facts, Logs, PageListener, Parts, RequestLog, Server,
-    ServerOptions, Supervisor, Ward,
+    Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, PageListener, Parts,
+    RequestLog, Server, ServerOptions, Source, Supervisor, Ward,
 };
 use lines::TenantLines;
 use std::net::SocketAddr;
@@ -48,8 +49,9 @@ Examples:
 
 Tenants with an `http` table answer requests at the file's listeners; the others run as under `up`.
 A set whose reservations cannot be kept is not started (see `leasehold admit`).
-Told to end (SIGINT, SIGTERM, SIGHUP), it accepts nothing more, finishes the requests that are under
-way within --grace, and kills its tenants; the report follows. A second signal ends them at once.
+Told to end (SIGINT, SIGTERM), it accepts nothing more, finishes the requests that are under way
+within --grace, and kills its tenants; the report follows. A second signal ends them at once.
+SIGHUP has it read the lease file again (see `leasehold reload`).
 Exit codes: 0 nothing was given up; 1 a request was, or a tenant failed.")]
 pub(crate) struct Arguments {
     /// The listeners, the tenants and their leases.
@@ -81,6 +83,11 @@ pub(crate) struct Arguments {
     /// is printed.
     #[arg(long, value_name = "ADDRESS")]
     page: Option<SocketAddr>,
+
+    /// Keep in this directory what operators change: the tenants that they put, delete, and stop. The
+    /// next start makes the same changes.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
 
     /// Directories with programs that operators may put later, beside that of the lease file.
     #[arg(long, value_name = "DIR")]
@@ -118,14 +125,70 @@ struct Beside {
     exporter: Option<Arc<Exporter>>,
 }
 
+/// What a node is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Its tenants answer requests: `leasehold serve`.
+    Serve,
+    /// They run until they end: `leasehold up` with a control socket.
+    Up,
+}
+
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
-    let file = leases::load(&arguments.leases)?;
-    check(&arguments.leases, &file)?;
+    operate(arguments, Purpose::Serve, profile)
+}
+
+/// Runs tenants that answer no requests, as `leasehold up` does, with a control socket.
+///
+/// # Errors
+/// As `leasehold up`.
+pub(crate) fn up(
+    up: &crate::up::Arguments,
+    socket: &Path,
+    profile: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let arguments = Arguments {
+        leases: up.leases.clone(),
+        time: up.time,
+        // There are no requests.
+        grace: Nanoseconds::MAX,
+        log: Form::Text,
+        json: up.json,
+        socket: Some(socket.to_owned()),
+        page: None,
+        otlp: None,
+        otlp_ratio: 1.0,
+        state: None,
+        programs: Vec::new(),
+        cell: up.cell.clone(),
+    };
+    operate(&arguments, Purpose::Up, profile)
+}
+
+fn operate(
+    arguments: &Arguments,
+    purpose: Purpose,
+    profile: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let is_server = purpose == Purpose::Serve;
+    let mut file = leases::load(&arguments.leases)?;
+    if is_server {
+        check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
+    } else {
+        for tenant in &file.tenants {
+            leases::without_requests(&arguments.leases, tenant)?;
+        }
+    }
+    // A signal that comes while a server starts is not its end.
+    let reloads = is_server.then(Hangups::listen).transpose()?;
+    let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
+    let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let prepared = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;
     let collector = arguments.collector()?;
-    let sockets = Sockets::open(&file.listeners).map_err(of_file)?;
+    let listeners = if is_server { &*file.listeners } else { &[] };
+    let sockets = Sockets::open(listeners).map_err(of_file)?;
     let socket = socket::open(arguments.socket.as_deref())?;
     let page = match (arguments.page, &socket) {
         (Some(address), Some(_)) => Some(page::open(address)?),
@@ -154,8 +217,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             }
         })
     };
+    // The lease file is read again, and so are programs that are put beside it.
+    let beside_leases = parent(&arguments.leases).to_owned();
+    let programs_of = arguments.programs.iter().cloned();
     let control = Control {
-        programs: arguments.programs.clone(),
+        serves: is_server,
+        programs: programs_of.chain([beside_leases]).collect(),
+        leases: Some(arguments.leases.clone()),
+        state: arguments.state.clone(),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
         collector: collector.as_ref().map(Endpoint::port),
     };
@@ -199,6 +268,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
                 controller: controller.clone(),
                 events: events.clone(),
                 logs: logs.clone(),
+                saves,
             };
             let options = ServerOptions {
                 core: cell.own_core(),
@@ -234,7 +304,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let lines = lines.get_or_init(|| TenantLines::begin(arguments.log, arguments.json));
     logs.begin().map_err(|error| Failure::Host(error.into()))?;
     let cell = Arc::new(cell);
-    let started = programs(&cell, &file, &sites)?;
+    let started = programs(&cell, &file, &sites, &changes)?;
     let bounds = admitted.ends.bounds.iter().copied().map(bound);
     let first = Admitted {
         bounds: bounds.collect(),
@@ -250,10 +320,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         logs,
         requests: last_requests,
         exporter,
+        keeper,
         facts: Facts {
             order: file.order.to_string(),
             confinement: confined.to_string(),
             listeners: file.listeners.clone(),
+            memory: file.memory,
             leases: arguments.leases.clone(),
         },
     };
@@ -261,11 +333,16 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut supervisor = supervisor.map_err(|error| Failure::Host(error.into()))?;
     let refused = supervisor.start(started, &first);
     refused.map_err(|refused| named(&refused.tenant, failure(refused.error)))?;
-    let interrupt = Interrupt::listen()?;
+    let interrupt = match purpose {
+        Purpose::Serve => Interrupt::of_server()?,
+        Purpose::Up => Interrupt::listen()?,
+    };
     let began = Instant::now();
     supervisor.go();
     if let Some(front) = supervisor.front() {
-        say!(part "{}", tables::serving(front.listening(), &file));
+        if is_server {
+            say!(part "{}", tables::serving(front.listening(), &file));
+        }
         front.serve();
     }
     if let Some(link) = link {
@@ -276,6 +353,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut draining = false;
     let told_twice = loop {
         supervisor.turn(LOOK);
+        if reloads.as_ref().is_some_and(Hangups::is_told) {
+            supervisor.reload(false, |result| match result {
+                Ok(changes) => say!("leasehold: reloaded: {changes}"),
+                Err(problem) => say!("leasehold: not reloaded: {}", plain(&problem.to_string())),
+            });
+        }
         let late = arguments
             .time
             .is_some_and(|time| began.elapsed() >= Duration::from_nanos(time.get()));
@@ -293,10 +376,12 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         if draining && (is_over || told_twice) {
             break told_twice;
         }
-        let serves = |ward: &Ward| ward.site().is_some() && !ward.is_over();
+        let works = |ward: &Ward| (ward.site().is_some() || !is_server) && !ward.is_over();
         let waits = supervisor.is_operated() && server.is_some();
-        if !draining && !waits && !supervisor.wards().iter().any(serves) {
-            say!("leasehold: no tenant is left that answers requests");
+        if !draining && !waits && !supervisor.wards().iter().any(works) {
+            if is_server {
+                say!("leasehold: no tenant is left that answers requests");
+            }
             break false;
         }
     };
@@ -322,7 +407,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         realtime: cell.realtime(),
         confined: &confined,
     };
-    let running: Vec<Running<'_>> = supervisor.wards().iter().map(Running::of).collect();
+    // What was stopped before this node began has not run.
+    let has_run = |ward: &&Ward| ward.ended().is_some() || !ward.is_over();
+    let wards = supervisor.wards().iter().filter(has_run);
+    let running: Vec<Running<'_>> = wards.map(Running::of).collect();
     let failed = running.iter().any(Running::has_failed) || drained.abandoned > 0;
     let areas = Areas::default();
     let served = tables::Outcome {
@@ -333,12 +421,18 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         let mut json = report::json(&running, elapsed, &admitted, &host, &areas);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        json["serving"] = served.json();
+        if is_server {
+            json["serving"] = served.json();
+        }
         tell!("{json}");
     } else {
         let text = report::text(&running, elapsed, &admitted, &host, None, &areas);
         let steps = host_steps::text(&cell.steps());
-        say!(part "{}\n{text}{steps}{}", served.text(), costs::text(&cell.costs()));
+        let costs = costs::text(&cell.costs());
+        match purpose {
+            Purpose::Serve => say!(part "{}\n{text}{steps}{costs}", served.text()),
+            Purpose::Up => say!(part "{text}{steps}{costs}"),
+        }
     }
     Ok(ExitCode::from(u8::from(failed)))
 }
@@ -349,29 +443,6 @@ fn around(spec: &TenantSpec, stores: &Stores, outgoing: &Requests) -> Surroundin
         stdin: Input::Empty,
         outgoing: outgoing.of(spec),
         ..surroundings(spec, stores)
-    }
-}
-
-/// What only a server needs of a lease file.
-fn check(path: &Path, file: &LeaseFile) -> Result<(), Failure> {
-    let refused = |what: String| Failure::Configuration(format!("{}: {what}", path.display()));
-    let http = || {
-        file.tenants
-            .iter()
-            .filter_map(|tenant| Some((tenant, tenant.http.as_ref()?)))
-    };
-    if http().next().is_none() {
-        let allowed = "at least one table [tenant.NAME.http]";
-        return Err(refused(format!(
-            "tenant: found no tenant that answers requests; allowed: {allowed}"
-        )));
-    }
-    match http().find(|(_, http)| http.fresh == Fresh::Tenant) {
-        Some((tenant, _)) => Err(refused(format!(
-            "tenant.{}.http.fresh: found \"tenant\"; allowed: \"instance\", which is all that this version has",
-            tenant.name
-        ))),
-        None => Ok(()),
     }
 }
 
@@ -386,26 +457,29 @@ fn unusable(path: &Path, error: &FrontError) -> Failure {
     }
 }
 
-/// A tenant with its program, and its site if it answers requests.
-type Loaded = (TenantSpec, Arc<Program>, Option<Arc<Site>>);
-
 /// Loads the programs of all tenants.
 fn programs(
     cell: &Cell,
     file: &LeaseFile,
     sites: &[Option<(Arc<Site>, Http)>],
-) -> Result<Vec<Loaded>, Failure> {
+    changes: &Changes,
+) -> Result<Vec<First>, Failure> {
     let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
+        let change = changes.of(&spec.name);
+        let source = Source::of(&spec.component);
         let program = match site {
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
         };
         let program = program.map_err(|error| named(&spec.name, error))?;
-        Ok((
-            spec.clone(),
+        Ok(First {
+            spec: spec.clone(),
             program,
-            site.as_ref().map(|(site, _)| site.clone()),
-        ))
+            source,
+            site: site.as_ref().map(|(site, _)| site.clone()),
+            table: change.table,
+            is_stopped: change.is_stopped,
+        })
     };
     file.tenants.iter().zip(sites).map(loaded).collect()
 }

@@ -57,11 +57,11 @@ then all are killed, and the report follows. A service manager is told when all 
 pub(crate) struct Arguments {
     /// The tenants and their leases.
     #[arg(value_name = "LEASES")]
-    leases: PathBuf,
+    pub(crate) leases: PathBuf,
 
     /// Kill tenants that still run after this time.
     #[arg(long = "for", value_name = "TIME")]
-    time: Option<Nanoseconds>,
+    pub(crate) time: Option<Nanoseconds>,
 
     /// No live table.
     #[arg(long)]
@@ -69,10 +69,15 @@ pub(crate) struct Arguments {
 
     /// The report as JSON, on standard output, instead of the tenants' output.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
+
+    /// Where operators reach it (`leasehold ps --socket PATH`). There is no live table then, lines of
+    /// tenants have their names, and `restart` is done [default: nowhere].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
 
     #[command(flatten)]
-    cell: CellOptions,
+    pub(crate) cell: CellOptions,
 }
 
 /// The contents of the tables.
@@ -112,6 +117,11 @@ pub(crate) fn main(
     let file = leases::load(&arguments.leases)?;
     for tenant in &file.tenants {
         leases::without_requests(&arguments.leases, tenant)?;
+        let command = match view {
+            View::Processor => "up",
+            View::Memory => "memory",
+        };
+        leases::starts_once(tenant, command);
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let requests = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;

@@ -1,171 +1,16 @@
 //! Tests of a node's control socket and its clients: a real server on loopback, operated by the program itself.
 
 mod calibrated;
+mod served;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use served::{LISTENER, Node, SOON, raw, table, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-const SOON: Duration = Duration::from_secs(20);
-
-/// A node in a directory of its own.
-struct Node {
-    directory: TempDir,
-    child: Child,
-    errors: Option<BufReader<ChildStderr>>,
-    address: SocketAddr,
-}
-
-fn table(name: &str, route: &str, more: &str) -> String {
-    format!(
-        "[tenant.{name}]\ncomponent = \"web.wasm\"\nreclaim = {{ budget = \"200ms\" }}\n\
-         env = {{ NAME = \"{name}\" }}\nhttp = {{ routes = [\"{route}\"] }}\n{more}\n"
-    )
-}
-
-impl Node {
-    fn start(options: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("directory");
-        let path = |name: &str| directory.path().join(name);
-        let guest = PathBuf::from(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../target/guests/web.wasm"
-        ));
-        fs::copy(guest, path("web.wasm")).expect("copied");
-        let text =
-            "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned() + &table("shop", "/*", "");
-        fs::write(path("leases.toml"), text).expect("written");
-        fs::write(path("profile.json"), calibrated::profile()).expect("written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-            .arg("--profile")
-            .arg(path("profile.json"))
-            .arg("serve")
-            .arg(path("leases.toml"))
-            .arg("--socket")
-            .arg(path("node.sock"))
-            .args(options)
-            .env("XDG_STATE_HOME", path("state"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut text = String::new();
-        let address = loop {
-            assert!(
-                errors.read_line(&mut text).expect("a line") > 0,
-                "it ended: {text}"
-            );
-            let after = text.split("http://").nth(1);
-            if let Some(address) = after.and_then(|after| after.split('/').next()) {
-                break address.parse().expect("an address");
-            }
-        };
-        Self {
-            directory,
-            child,
-            errors: Some(errors),
-            address,
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.path("node.sock")
-    }
-
-    /// The exit code, standard output and standard error of a command for operators.
-    fn command(&self, words: &[&str]) -> (Option<i32>, String, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-            .args(words)
-            .arg("--socket")
-            .arg(self.socket())
-            .output()
-            .expect("runs");
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        let (code, out, error) = self.command(&[words, &["--json"]].concat());
-        assert_eq!(code, Some(0), "{words:?}: {error}");
-        serde_json::from_str(&out).unwrap_or_else(|_| panic!("no JSON: {out}"))
-    }
-
-    fn put(&self, name: &str, text: &str) -> (Option<i32>, String, String) {
-        let file = self.path("put.toml");
-        fs::write(&file, text).expect("written");
-        self.command(&["put", name, file.to_str().expect("text")])
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address).expect("connected");
-        stream.set_read_timeout(Some(SOON)).expect("a limit");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("written");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let status = answer.split(' ').nth(1).and_then(|text| text.parse().ok());
-        (
-            status.unwrap_or_else(|| panic!("no answer: {answer:?}")),
-            answer,
-        )
-    }
-
-    fn end(mut self) -> (Option<i32>, String) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("sent");
-        let mut text = String::new();
-        let errors = self.errors.take();
-        errors
-            .expect("there")
-            .read_to_string(&mut text)
-            .expect("text");
-        (self.child.wait().expect("ended").code(), text)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A request on the control socket, as any client makes it, and the answer.
-fn raw(socket: &Path, head: &str) -> String {
-    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("connected");
-    let request = format!("{head}\r\nHost: a\r\nConnection: close\r\n\r\n");
-    // A connection that is refused may be closed before all is written or read.
-    let mut answer = Vec::new();
-    let _ = stream
-        .write_all(request.as_bytes())
-        .and_then(|()| stream.read_to_end(&mut answer).map(drop));
-    String::from_utf8_lossy(&answer).into_owned()
-}
 
 #[test]
 fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() {
@@ -388,4 +233,36 @@ fn the_page_is_reached_by_browsers_and_the_interface_behind_it_with_its_secret_o
         metrics.contains("leasehold_reclaim_budget_seconds{tenant=\"shop\"} 0.2"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_node_admits_a_lease_file_as_the_command_does() {
+    let node = Node::start(&[]);
+    let text = LISTENER.to_owned()
+        + &table(
+            "shop",
+            "/*",
+            "cpu = { budget = \"1ms\", period = \"20ms\" }",
+        )
+        + &table("rest", "/rest", "");
+    let file = node.path("asked.toml");
+    fs::write(&file, &text).expect("written");
+    let mut stream = std::os::unix::net::UnixStream::connect(node.socket()).expect("connected");
+    let head = "POST /v1/leases/admit HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/toml\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .arg("--profile")
+        .arg(node.path("profile.json"))
+        .args(["admit", "--json"])
+        .arg(&file)
+        .output()
+        .expect("runs");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let answered: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(answered, printed);
+    assert_eq!(answered["tenants"][1]["name"], "rest");
 }

@@ -566,3 +566,23 @@ fn a_tenant_that_answers_requests_is_not_run() {
     let words = ["tenant.shop.http: only `leasehold serve`"];
     leasehold.refuses(&["run", "--lease", &lease], 78, &words);
 }
+
+#[test]
+fn a_lease_that_starts_a_program_again_is_told_that_it_is_run_once() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "done.wat",
+        "(module (memory (export \"memory\") 1) (func (export \"_start\")))",
+    );
+    let lease = leasehold.write(
+        "lease.toml",
+        format!(
+            "[tenant.done]\ncomponent = {program:?}\nreclaim.budget = \"20ms\"\nrestart = \"on-failure\"\n"
+        ),
+    );
+    let output = leasehold.run(&["run", "--lease", &lease]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let said = "tenant.done.restart: found \"on-failure\", which `leasehold run` does not do";
+    assert!(error.contains(said), "{error}");
+}

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A lease file, and `leasehold up` on it.
@@ -408,4 +408,71 @@ fn an_interruption_while_programs_are_started_is_obeyed_at_once() {
     let stdout = child.stdout.as_mut().expect("a pipe");
     stdout.read_to_string(&mut output).expect("read");
     assert_eq!(output, "", "nothing of a guest has run");
+}
+
+#[test]
+fn a_tenant_that_a_server_starts_again_is_started_once_and_that_is_said() {
+    let leases = Leases::new(&[
+        ("once", "hello.wasm", "restart = \"on-failure\""),
+        ("plain", "hello.wasm", ""),
+    ]);
+    let output = leases.up(&["--quiet"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let said = "tenant.once.restart: found \"on-failure\", which `leasehold up` does not do";
+    assert!(error.contains(said), "{error}");
+    assert!(!error.contains("tenant.plain.restart"), "{error}");
+}
+
+#[test]
+fn a_set_with_a_socket_is_operated_as_a_server_and_starts_a_tenant_again() {
+    let leases = Leases::new(&[
+        ("spinner", "spin.wasm", ""),
+        ("again", "traps.wat", "restart = \"on-failure\""),
+    ]);
+    let path = leases.directory.path();
+    let text = std::fs::read_to_string(path.join("leases.toml")).expect("read");
+    let traps = guests().join("traps.wat");
+    let text = text.replace(traps.to_str().expect("text"), "traps.wat");
+    std::fs::write(path.join("leases.toml"), text).expect("written");
+    let traps = "(module (memory (export \"memory\") 1) (func (export \"_start\") unreachable))";
+    std::fs::write(path.join("traps.wat"), traps).expect("written");
+    let socket = path.join("up.sock");
+    let mut command = leases.command(&["--confinement", "trap", "--socket"]);
+    let mut node = command
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let command = command.args(words).arg("--socket").arg(&socket);
+        let output = command.output().expect("runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    let restarted = || {
+        let (code, out) = ask(&["ps", "--json"]);
+        let tenants: Option<Value> = serde_json::from_str(&out).ok().filter(|_| code == Some(0));
+        tenants.is_some_and(|tenants| tenants["tenants"][1]["restarts"].as_u64() > Some(0))
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !restarted() {
+        assert!(Instant::now() < end, "it is not started again: {node:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(ask(&["kill", "spinner", "--json"]).0, Some(0));
+    assert!(ask(&["top"]).1.contains("spinner"));
+    assert!(ask(&["logs", "again"]).0 == Some(0));
+    let served = "[tenant.web]\ncomponent = \"traps.wat\"\nreclaim.budget = \"20ms\"\nhttp.routes = [\"/*\"]\n";
+    std::fs::write(path.join("web.toml"), served).expect("written");
+    let put = path.join("web.toml");
+    assert_ne!(ask(&["put", "web", put.to_str().expect("text")]).0, Some(0));
+    kill_process(Pid::from_child(&node), Signal::TERM).expect("sent");
+    let status = node.wait().expect("ended");
+    assert!(matches!(status.code(), Some(0 | 1)), "{status:?}");
+    assert!(!socket.exists());
 }

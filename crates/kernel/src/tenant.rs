@@ -31,6 +31,16 @@ impl<B: Backing> Kernel<B> {
         opened
     }
 
+    /// Limits the memory that the objects of a top-level tenant take, and those of its descendants, to `bytes`.
+    /// The budget limits it, too; but a page costs so little time that a budget pays for hundreds of MiB.
+    ///
+    /// # Errors
+    /// [`Errno::Gone`] when it has ended.
+    pub fn limit_objects(&mut self, tenant: TenantId, bytes: u64) -> Result<(), Errno> {
+        let group = self.group_of(tenant)?;
+        self.groups.limit_root(group, bytes).map_err(errno)
+    }
+
     /// Makes the record and table of a tenant in its group, which is empty.
     pub(crate) fn open_tenant(
         &mut self,

@@ -20,7 +20,7 @@ const FRESH: &str = "\"instance\" or \"tenant\"";
 const COUNT: &str = "a whole number from 1 to 65536";
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const REUSE: &str = "a whole number from 1 to 1000000; 1 with fresh = \"tenant\"";
-const HEAD: &str = "a size from 1KiB to 1MiB";
+const HEAD: &str = "a size from 1KiB to 16KiB";
 pub(crate) const WINDOW: &str = "a size from 4KiB to 16MiB";
 pub(crate) const HOST_ALLOWED: &str = "the name of a host, without a port";
 
@@ -41,7 +41,8 @@ pub struct Http {
     pub queue: u32,
     /// How long a request may take, from its head to the end of its response.
     pub timeout: Nanoseconds,
-    /// The most bytes of a head, in each direction.
+    /// The most bytes of a head, in each direction, with 32 for each field; at most 16 KiB: a guest is given all
+    /// fields in one step.
     pub head: ByteSize,
     /// The most bytes of a body that are on their way, in each direction.
     pub window: ByteSize,
@@ -161,7 +162,7 @@ impl<'a> HttpTable<'a> {
                 "concurrency" => http.concurrency = entry.integer(1..=64, CONCURRENCY)? as u32,
                 "queue" => http.queue = count(&entry)?,
                 "timeout" => http.timeout = parse_timeout(&entry)?,
-                "head" => http.head = size(&entry, 1 << 10..=1 << 20, HEAD)?,
+                "head" => http.head = size(&entry, 1 << 10..=16 << 10, HEAD)?,
                 "window" => http.window = size(&entry, 4 << 10..=16 << 20, WINDOW)?,
                 "server_timing" => http.server_timing = entry.boolean()?,
                 _ => return Err(entry.unknown(KEYS)),

@@ -7,21 +7,28 @@ mod tenants;
 pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
+use crate::desired::Saves;
 use crate::events::Events;
 use crate::logs::Logs;
 use crate::metrics;
 use crate::problem::Problem;
-use crate::view::{Admission, ErrorBody, ErrorKind, Node, Snapshot, Validated};
-use axum::extract::{DefaultBodyLimit, State};
+use crate::view::{Admission, ErrorBody, ErrorKind, Node, Reloaded, Snapshot, Validated};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use leasehold_lease::LeaseFile;
+use serde::Deserialize;
 use std::sync::Arc;
-use utoipa::OpenApi;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use utoipa::{IntoParams, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// How long the loading of programs, and an end without a bound, are waited for.
+const LONG: Duration = Duration::from_secs(120);
 
 /// What the routes need.
 #[derive(Clone)]
@@ -32,6 +39,21 @@ pub struct Api {
     pub events: Arc<Events>,
     /// What tenants write.
     pub logs: Arc<Logs>,
+    /// Tells when changes are in the state file, if they are kept: answers to changes wait for that.
+    pub saves: Option<Saves>,
+}
+
+impl Api {
+    /// Waits until what was changed so far outlives the node, if that is wanted.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    async fn saved(&self) -> Result<(), Problem> {
+        match &self.saves {
+            Some(saves) => saves.settled().await,
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(OpenApi)]
@@ -47,6 +69,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(snapshot))
         .routes(routes!(validate))
         .routes(routes!(admit))
+        .routes(routes!(reload))
         .routes(routes!(streams::events))
         .routes(routes!(streams::logs))
         .merge(tenants::routes())
@@ -159,6 +182,35 @@ async fn admit(State(api): State<Api>, text: String) -> Result<Json<Admission>, 
     Ok(Json(Admission(api.controller.ask(asked).await??)))
 }
 
+#[derive(Deserialize, IntoParams)]
+struct Reload {
+    /// Whether it is only told what would change.
+    dry_run: Option<bool>,
+}
+
+/// Reads the lease file again, and makes the tenants those of the file, without a lost request. A file that is
+/// refused changes nothing.
+#[utoipa::path(post, path = "/v1/reload", params(Reload),
+    responses((status = 200, body = Reloaded), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
+async fn reload(
+    State(api): State<Api>,
+    Query(Reload { dry_run }): Query<Reload>,
+) -> Result<Json<Reloaded>, Problem> {
+    let (sender, answer) = oneshot::channel();
+    let told = move |result| {
+        // What asked may have gone.
+        let _ = sender.send(result);
+    };
+    let asked = move |supervisor: &mut crate::Supervisor| {
+        supervisor.reload(dry_run == Some(true), told);
+    };
+    api.controller.ask(asked).await?;
+    let changes = Controller::answer(answer, LONG).await??;
+    api.saved().await?;
+    Ok(Json(changes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::openapi;
@@ -177,6 +229,7 @@ mod tests {
             "/v1/events",
             "/v1/snapshot",
             "/v1/leases/admit",
+            "/v1/reload",
         ] {
             assert!(paths.contains_key(path), "{path} in {:?}", paths.keys());
         }

@@ -1,8 +1,9 @@
-//! The thread that loads programs, so that nothing else waits for a compilation.
+//! The thread that reads lease files and loads programs, so that nothing else waits for a compilation.
 
-use crate::controller::Controller;
+use crate::controller::{Controller, Request};
 use crate::problem::Problem;
-use crate::supervisor::{Admission, Admitted, Supervisor};
+use crate::source::Source;
+use crate::supervisor::{Admission, Admitted};
 use crate::view::ErrorKind;
 use leasehold_cell::{Cell, Program};
 use leasehold_lease::TenantSpec;
@@ -11,24 +12,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-/// What is tested and loaded before a change.
-pub struct Job {
-    /// All tenants that there will be.
-    pub(crate) all: Vec<TenantSpec>,
-    /// Those whose programs are loaded.
-    pub(crate) loaded: Vec<TenantSpec>,
-    /// What the supervisor does then.
-    pub(crate) then: Then,
-}
-
-/// What the supervisor does with what was prepared, or with why it could not be.
-pub(crate) type Then = Box<dyn FnOnce(&mut Supervisor, Result<Prepared, Problem>) + Send>;
+/// What the thread does, and what the supervisor does then.
+pub(crate) type Job = Box<dyn FnOnce(&Cell, &dyn Admission) -> Request + Send>;
 
 /// What a change needs.
 pub(crate) struct Prepared {
     pub(crate) admitted: Admitted,
-    /// The programs, in the order of the job.
-    pub(crate) programs: Vec<Arc<Program>>,
+    /// The programs, in the order in which they were asked for.
+    pub(crate) programs: Vec<Loaded>,
+}
+
+/// A program, and the file that it was loaded from.
+pub(crate) struct Loaded {
+    pub(crate) program: Arc<Program>,
+    pub(crate) source: Source,
 }
 
 /// The thread that loads programs.
@@ -47,9 +44,8 @@ impl Loader {
         let (sender, jobs) = channel::<Job>();
         let thread = std::thread::Builder::new().name("leasehold-load".to_owned());
         thread.spawn(move || {
-            for Job { all, loaded, then } in jobs {
-                let prepared = prepare(&cell, &*admission, &all, &loaded);
-                controller.put_blocking(Box::new(move |supervisor| then(supervisor, prepared)));
+            for job in jobs {
+                controller.put_blocking(job(&cell, &*admission));
             }
         })?;
         Ok(Self(sender))
@@ -68,35 +64,33 @@ impl Loader {
     }
 }
 
-fn prepare(
+/// Tests `all` tenants together, and loads the programs of some of them.
+pub(crate) fn prepare(
     cell: &Cell,
     admission: &dyn Admission,
     all: &[TenantSpec],
     loaded: &[TenantSpec],
 ) -> Result<Prepared, Problem> {
-    let named = |name: &str, mut problem: Problem| {
-        problem.message = format!("tenant.{name}: {}", problem.message);
-        problem
-    };
     for tenant in loaded {
         admission.check(tenant)?;
     }
-    let load =
-        |tenant: &TenantSpec| load(cell, tenant).map_err(|problem| named(&tenant.name, problem));
+    let load = |tenant: &TenantSpec| load(cell, tenant).map_err(|it| it.of_tenant(&tenant.name));
     let programs = loaded.iter().map(load).collect::<Result<_, _>>()?;
     let admitted = admission.test(all)?;
     Ok(Prepared { admitted, programs })
 }
 
-fn load(cell: &Cell, tenant: &TenantSpec) -> Result<Arc<Program>, Problem> {
+fn load(cell: &Cell, tenant: &TenantSpec) -> Result<Loaded, Problem> {
     let path: &Path = &tenant.component;
+    let source = Source::of(path);
     let program = match &tenant.http {
         Some(_) => cell.load_handler(path, &tenant.lease),
         None => cell.load_for(path, &tenant.lease),
     };
-    program.map_err(|error| {
+    let program = program.map_err(|error| {
         let mut problem = Problem::from(error);
         problem.message = format!("{}: {}", path.display(), problem.message);
         problem
-    })
+    })?;
+    Ok(Loaded { program, source })
 }

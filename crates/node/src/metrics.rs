@@ -60,8 +60,29 @@ pub struct Observation {
     pub listeners: Vec<(String, Connections)>,
     /// All ends since the node began.
     pub ends: Ends,
+    /// Reloads of the lease file.
+    pub reloads: Reloads,
     /// What became of spans, if requests are traced.
     pub exports: Option<Exports>,
+}
+
+/// How often the lease file was read again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reloads {
+    /// The tenants became those of the file.
+    pub done: u64,
+    /// The file was refused, and nothing changed.
+    pub refused: u64,
+}
+
+impl Reloads {
+    /// Counts a reload.
+    pub fn count(&mut self, is_done: bool) {
+        match is_done {
+            true => self.done += 1,
+            false => self.refused += 1,
+        }
+    }
 }
 
 /// The text of all metrics. O(tenants + listeners + rows), a few KiB for each tenant.
@@ -184,7 +205,11 @@ impl Observation {
         page.value(family::START_TIME, started)?;
         page.value(family::SCHEDULABLE, f64::from(u8::from(node.schedulable)))?;
         page.value(family::UTILIZATION, node.utilization)?;
-        page.value(family::EVENTS, self.snapshot.last_event as f64)
+        page.value(family::EVENTS, self.snapshot.last_event as f64)?;
+        let Reloads { done, refused } = self.reloads;
+        let outcomes = [("done", done), ("refused", refused)];
+        let rows = outcomes.map(|(outcome, count)| ([outcome.to_owned()], count as f64));
+        page.values(family::RELOADS, rows)
     }
 
     fn tenants(&self, page: &mut Page<'_>) -> fmt::Result {

@@ -29,6 +29,12 @@ impl Problem {
         Self::new(ErrorKind::NotFound, format!("there is no tenant {name:?}"))
     }
 
+    /// The same, of this tenant.
+    pub(crate) fn of_tenant(mut self, name: &str) -> Self {
+        self.message = format!("tenant.{name}: {}", self.message);
+        self
+    }
+
     /// The status of an answer with it.
     pub(crate) const fn status(&self) -> u16 {
         match self.kind {

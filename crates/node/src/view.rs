@@ -642,17 +642,37 @@ pub struct Validated {
 #[serde(transparent)]
 pub struct Admission(pub Value);
 
-/// What a reload changed.
+/// What a reload changed, or would change: each tenant of the lease file, and each that was there, is in one
+/// of these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// Tenants that go on as they are.
-    pub unchanged: Vec<String>,
-    /// Tenants that were started.
-    pub started: Vec<String>,
-    /// Tenants whose place a new one takes.
+    pub kept: Vec<String>,
+    /// Tenants that go on with other routes, listeners, or another `restart`.
+    pub adjusted: Vec<String>,
+    /// Tenants that are new.
+    pub added: Vec<String>,
+    /// Tenants whose place a new one takes: the program, or anything else of the table, is another.
     pub replaced: Vec<String>,
     /// Tenants that take no further request, and end.
-    pub drained: Vec<String>,
+    pub removed: Vec<String>,
+}
+
+impl std::fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lists = [
+            ("kept", &self.kept),
+            ("adjusted", &self.adjusted),
+            ("added", &self.added),
+            ("replaced", &self.replaced),
+            ("removed", &self.removed),
+        ];
+        let parts = lists
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what} {}", names.join(", ")));
+        f.write_str(&parts.collect::<Vec<_>>().join("; "))
+    }
 }
 
 /// The body of each answer with a status of 400 and above.

@@ -1,6 +1,8 @@
 //! A tenant under supervision: what is wanted of it, its life, and how it ended.
 
+use crate::loader::Loaded;
 use crate::restarts::Restarts;
+use crate::source::Source;
 use crate::view::{Desired, End, EndBound, State};
 use crate::{view, viewed};
 use jiff::Timestamp;
@@ -65,12 +67,18 @@ pub struct Ward {
     pub(crate) bound: EndBound,
     pub(crate) desired: Desired,
     pub(crate) program: Arc<Program>,
+    /// Its table, if an operator put it.
+    pub(crate) table: Option<String>,
+    /// The program's file when it was loaded.
+    pub(crate) source: Source,
     pub(crate) site: Option<Arc<Site>>,
     pub(crate) life: Option<Life>,
     /// Earlier lives that are not over.
     pub(crate) leaving: Vec<Life>,
     /// A new life begins, with this lane if it answers requests, when no earlier one is there.
     pub(crate) pending: Option<Option<Arc<Lane>>>,
+    /// How many lives had ended when there was no room for it: it is tried again after the next end.
+    pub(crate) refused_at: Option<u64>,
     pub(crate) restarts: Restarts,
     pub(crate) since: Timestamp,
     pub(crate) ended: Option<Ended>,
@@ -83,6 +91,36 @@ pub struct Ward {
 }
 
 impl Ward {
+    /// A tenant that is wanted to run, and has no life yet.
+    pub(crate) fn new(
+        spec: TenantSpec,
+        bound: EndBound,
+        loaded: Loaded,
+        site: Option<Arc<Site>>,
+    ) -> Self {
+        let Loaded { program, source } = loaded;
+        Self {
+            spec: Arc::new(spec),
+            bound,
+            desired: Desired::Running,
+            program,
+            table: None,
+            source,
+            site,
+            life: None,
+            leaving: Vec::new(),
+            pending: None,
+            refused_at: None,
+            restarts: Restarts::default(),
+            since: Timestamp::now(),
+            ended: None,
+            last_end: None,
+            waiting: Vec::new(),
+            seen: Seen::default(),
+            is_deleted: false,
+        }
+    }
+
     /// Its program, surroundings and lease.
     pub fn spec(&self) -> &TenantSpec {
         &self.spec

@@ -54,6 +54,8 @@ fn a_value_of_a_node_is_on_its_page_in_base_units() {
     let page = render(observation());
     let lines = [
         r#"leasehold_build_info{version="0.1.0"} 1.0"#,
+        r#"leasehold_reloads_total{outcome="done"} 3.0"#,
+        r#"leasehold_reloads_total{outcome="refused"} 1.0"#,
         r#"leasehold_tenant_up{tenant="shop"} 1.0"#,
         r#"leasehold_tenant_up{tenant="batch"} 0.0"#,
         r#"leasehold_tenant_wanted{tenant="batch"} 0.0"#,

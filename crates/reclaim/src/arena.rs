@@ -134,6 +134,8 @@ pub(crate) struct Arena {
     space: Space,
     /// Units of the range.
     units: u32,
+    /// Units that its present root may have, not more than the range has.
+    limit: u32,
     /// First unit that was not granted since the arena was last taken.
     bump: u32,
     /// Units from here on are not resident and read as zero.
@@ -155,6 +157,7 @@ impl Arena {
         Some(Arena {
             space: Space(backing.reserve(bytes)?),
             units: (bytes / UNIT) as u32,
+            limit: (bytes / UNIT) as u32,
             bump: FIRST,
             dirty: 0,
             free: [NOTHING; CHUNK_CLASSES],
@@ -215,7 +218,7 @@ impl Arena {
 
     fn extend(&mut self, class: u8) -> Option<Grant> {
         let chunk = self.bump;
-        if self.units - chunk < chunk_units(class) {
+        if self.limit.saturating_sub(chunk) < chunk_units(class) {
             return None;
         }
         self.bump = chunk + chunk_units(class);
@@ -287,12 +290,19 @@ impl Arena {
         }
     }
 
+    /// Grants no more than `bytes` from here on, whatever the range has, until everything is taken back.
+    pub(crate) fn limit(&mut self, bytes: u64) {
+        let units = u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX);
+        self.limit = units.min(self.units);
+    }
+
     /// Takes everything back at once, and returns how many pages may be resident.
     pub(crate) fn reset(&mut self) -> usize {
         if self.bump > FIRST {
             self.dirty = self.dirty.max(self.bump);
         }
         self.bump = FIRST;
+        self.limit = self.units;
         self.free = [NOTHING; CHUNK_CLASSES];
         self.below = Tally::NONE;
         self.dirty_pages()

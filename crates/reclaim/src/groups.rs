@@ -140,6 +140,20 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Ok(record.id())
     }
 
+    /// Limits the memory of a root's arena, from which its objects and those of all groups below it are, to
+    /// `bytes`; none of it is taken back for that. With individual reclamation there is one slab for all roots,
+    /// and no limit.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn limit_root(&mut self, root: GroupId, bytes: u64) -> Result<(), Refused> {
+        let index = self.table.alive(root).ok_or(Refused::Stale)?;
+        if self.config.mode == Mode::Grouped {
+            self.arenas[self.table.at(index).arena as usize].limit(bytes);
+        }
+        Ok(())
+    }
+
     /// Opens a group below `parent`, with a budget carved from the parent's.
     ///
     /// Takes `budget` and [`CostModel::group_ps`] from what the parent has left; both come back

@@ -313,6 +313,34 @@ fn a_root_may_use_at_most_its_arena() {
 }
 
 #[test]
+fn a_root_may_use_at_most_its_limit_and_the_next_one_in_its_arena_its_own() {
+    let mut groups = cell(Mode::Grouped);
+    let fill = |groups: &mut Cell, limit: Option<u64>| {
+        let root = groups.open_root(Nanos(1 << 40)).expect("a root");
+        if let Some(bytes) = limit {
+            groups.limit_root(root, bytes).expect("alive");
+        }
+        let child = groups.open_child(root, Nanos(1 << 39)).expect("a child");
+        let mut bytes = 0;
+        for group in [child, root] {
+            while groups.alloc_bytes(group, 64 << 10).is_ok() {
+                bytes += 64 << 10;
+            }
+        }
+        end(groups, root);
+        assert_eq!(groups.limit_root(root, 1), Err(Refused::Stale));
+        bytes
+    };
+    let most = fill(&mut groups, None);
+    assert!(most > 3 << 20, "{most}");
+    let limited = fill(&mut groups, Some(1 << 20));
+    assert!((256 << 10..=1 << 20).contains(&limited), "{limited}");
+    assert_eq!(fill(&mut groups, Some(0)), 0);
+    assert_eq!(fill(&mut groups, Some(u64::MAX)), most);
+    assert_eq!(fill(&mut groups, None), most);
+}
+
+#[test]
 fn the_table_is_full_at_its_size_and_usable_after_an_end() {
     let mut groups = cell(Mode::Grouped);
     let root = groups.open_root(Nanos(1_000_000)).expect("root");

@@ -8,12 +8,15 @@
 
 mod called;
 mod recipe;
+mod served;
 
-use crate::offer::Offers;
+use crate::component::wrap;
+use crate::offer::{Offers, World};
 use crate::plan::{Ending, Form, Plan};
 use crate::render::render;
 use anyhow::{Context, Result};
 use leasehold_cell::calibrate::Effort;
+use leasehold_cell::keyvalue::Store;
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::program::MAX_INSTANCES;
 use leasehold_cell::steps::caps::{
@@ -83,10 +86,13 @@ fn run_all(
     config.sample_steps = true;
     config.realtime = true;
     let cell = Cell::start(config)?;
+    let stores = tempfile::tempdir()?;
+    let store = Arc::new(Store::open(&stores.path().join("store"), 1 << 20)?);
     let (began, mut failed) = (Instant::now(), Vec::new());
     let mut seen = Seen::default();
     for (what, programs) in [
         ("starts and ends", own_programs(effort)),
+        ("fields of HTTP", vec![fields(effort)?]),
         ("host calls of modules", recipes(Form::Core, effort)?),
         (
             "host calls of components",
@@ -103,7 +109,7 @@ fn run_all(
                 .compile(&measured.bytes)
                 .with_context(|| measured.name.clone())?;
             for _ in 0..measured.runs {
-                match run(&cell, &program, &measured) {
+                match run(&cell, &program, &store, &measured) {
                     Ok(timed) => seen.add(timed),
                     Err(error) => failed.push(format!("{}: {error:#}", measured.name)),
                 }
@@ -111,6 +117,8 @@ fn run_all(
             seen.add(cell.take_step_samples());
         }
     }
+    progress("requests that are answered");
+    seen.add(served::samples(&cell, effort)?);
     progress("calls of exports");
     for samples in called::samples(&cell, effort)? {
         seen.add(samples);
@@ -202,6 +210,25 @@ fn own_programs(effort: Effort) -> Vec<Measured> {
     ]
 }
 
+/// A program that makes fields of HTTP at their cap.
+fn fields(effort: Effort) -> Result<Measured> {
+    let rounds = match effort {
+        Effort::Quick => 10,
+        Effort::Full => 100,
+    };
+    let text = include_str!("http.wat")
+        .replace("COUNT", &served::COUNT.to_string())
+        .replace("ROUNDS", &rounds.to_string());
+    Ok(Measured {
+        name: "fields of HTTP".to_owned(),
+        bytes: wrap(wat::parse_str(&text)?, World::Attack)?,
+        runs: 1,
+        strings: false,
+        time: PATIENCE,
+        times: false,
+    })
+}
+
 fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
     let offers = Offers::all()?;
     let plans = recipe::plans(form, &offers)?;
@@ -226,7 +253,12 @@ fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
 }
 
 /// Runs a program to its end; returns the times that it measured itself.
-fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<StepSamples>> {
+fn run(
+    cell: &Cell,
+    program: &Arc<Program>,
+    store: &Arc<Store>,
+    measured: &Measured,
+) -> Result<Vec<StepSamples>> {
     let strings = measured.strings;
     let written = Capture::new(1 << 20);
     let directory = tempfile::tempdir()?;
@@ -235,6 +267,7 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
     lease.memory.reserve = ByteSize::new(64 << 20).context("a size")?;
     // The largest number of strings, with the largest total length.
     let many = |bytes: usize| (0..STRING_COUNT.most).map(move |_| "x".repeat(bytes));
+    let config: Vec<_> = many(254).map(|value| (String::new(), value)).collect();
     let (args, env) = match strings {
         true => (
             many(255).collect(),
@@ -248,6 +281,8 @@ fn run(cell: &Cell, program: &Arc<Program>, measured: &Measured) -> Result<Vec<S
         surroundings: Surroundings {
             args,
             env,
+            config: config.into(),
+            keyvalue: Some(store.clone()),
             dirs: vec![Directory {
                 host: directory.path().to_owned(),
                 guest: "/".to_owned(),

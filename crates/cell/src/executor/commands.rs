@@ -139,6 +139,9 @@ impl Executor {
             let base_ns = price.buys(budget.get());
             let tenant = local.kernel.admit(base_ns, lease.memory.limit().get())?;
             let root = local.kernel.group_of(tenant)?;
+            local
+                .kernel
+                .limit_objects(tenant, lease.memory.host_limit().get())?;
             local.shares.open(root, &lease.memory);
             let files = Account::new(lease, files, thread, local.io.clone());
             local.files.insert(root, Arc::new(files));

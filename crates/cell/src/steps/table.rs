@@ -504,126 +504,83 @@ static ROWS: [Row; 353] = [
     row("wasi:filesystem/preopens", "get-directories")
         .caps(&[STRINGS, STRING_COUNT])
         .takes(DESCRIPTOR),
-    // HTTP: the requests that a guest answers, and those that it would send, of which each is denied.
-    row(HTTP, "[constructor]fields")
-        .holds("a slot of the arena")
-        .unmeasured(),
+    // HTTP: the requests that a guest answers, and those that it sends.
+    row(HTTP, "[constructor]fields").holds("a slot of the arena"),
     row(HTTP, "[static]fields.from-list")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]fields.get").caps(&[FIELDS]).unmeasured(),
-    row(HTTP, "[method]fields.has").caps(&[FIELDS]).unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]fields.get").caps(&[FIELDS]),
+    row(HTTP, "[method]fields.has").caps(&[FIELDS]),
     row(HTTP, "[method]fields.set")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]fields.delete")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]fields.delete").caps(&[FIELDS]),
     row(HTTP, "[method]fields.append")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]fields.entries")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]fields.entries").caps(&[FIELDS]),
     row(HTTP, "[method]fields.clone")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]fields").unmeasured(),
-    row(HTTP, "[method]incoming-request.method")
-        .caps(&[FIELDS])
-        .unmeasured(),
-    row(HTTP, "[method]incoming-request.path-with-query")
-        .caps(&[FIELDS])
-        .unmeasured(),
-    row(HTTP, "[method]incoming-request.scheme").unmeasured(),
-    row(HTTP, "[method]incoming-request.authority")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[resource-drop]fields"),
+    row(HTTP, "[method]incoming-request.method").caps(&[FIELDS]),
+    row(HTTP, "[method]incoming-request.path-with-query").caps(&[FIELDS]),
+    row(HTTP, "[method]incoming-request.scheme"),
+    row(HTTP, "[method]incoming-request.authority").caps(&[FIELDS]),
     row(HTTP, "[method]incoming-request.headers")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]incoming-request.consume")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]incoming-request").unmeasured(),
-    row(HTTP, "[constructor]outgoing-request")
-        .holds("a slot of the arena")
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]incoming-request.consume").holds("a slot of the arena"),
+    row(HTTP, "[resource-drop]incoming-request"),
+    row(HTTP, "[constructor]outgoing-request").holds("a slot of the arena"),
     row(HTTP, "[method]outgoing-request.body")
         .caps(&[REQUESTS])
         .takes(&[Held::HostPage])
         .holds("a slot of the arena, and a request's bodies")
         .unmeasured(),
-    row(HTTP, "[method]outgoing-request.method")
-        .caps(&[FIELDS])
-        .unmeasured(),
+    row(HTTP, "[method]outgoing-request.method").caps(&[FIELDS]),
     row(HTTP, "[method]outgoing-request.set-method")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]outgoing-request.path-with-query")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]outgoing-request.path-with-query").caps(&[FIELDS]),
     row(HTTP, "[method]outgoing-request.set-path-with-query")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]outgoing-request.scheme")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]outgoing-request.scheme").caps(&[FIELDS]),
     row(HTTP, "[method]outgoing-request.set-scheme")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]outgoing-request.authority")
-        .caps(&[FIELDS])
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]outgoing-request.authority").caps(&[FIELDS]),
     row(HTTP, "[method]outgoing-request.set-authority")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
+        .holds("fields in the arena"),
     row(HTTP, "[method]outgoing-request.headers")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]outgoing-request").unmeasured(),
-    row(HTTP, "[constructor]request-options")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[method]request-options.connect-timeout").unmeasured(),
-    row(HTTP, "[method]request-options.set-connect-timeout").unmeasured(),
-    row(HTTP, "[method]request-options.first-byte-timeout").unmeasured(),
-    row(HTTP, "[method]request-options.set-first-byte-timeout").unmeasured(),
-    row(HTTP, "[method]request-options.between-bytes-timeout").unmeasured(),
-    row(HTTP, "[method]request-options.set-between-bytes-timeout").unmeasured(),
-    row(HTTP, "[resource-drop]request-options").unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[resource-drop]outgoing-request"),
+    row(HTTP, "[constructor]request-options").holds("a slot of the arena"),
+    row(HTTP, "[method]request-options.connect-timeout"),
+    row(HTTP, "[method]request-options.set-connect-timeout"),
+    row(HTTP, "[method]request-options.first-byte-timeout"),
+    row(HTTP, "[method]request-options.set-first-byte-timeout"),
+    row(HTTP, "[method]request-options.between-bytes-timeout"),
+    row(HTTP, "[method]request-options.set-between-bytes-timeout"),
+    row(HTTP, "[resource-drop]request-options"),
     row(HTTP_OUT, "handle")
         .caps(&[FIELDS, REQUESTS])
         .takes(&[Held::HostPage])
         .holds("a request, its bodies and its response")
         .unmeasured(),
-    row(HTTP, "[constructor]outgoing-response")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[method]outgoing-response.status-code").unmeasured(),
-    row(HTTP, "[method]outgoing-response.set-status-code").unmeasured(),
+    row(HTTP, "[constructor]outgoing-response").holds("a slot of the arena"),
+    row(HTTP, "[method]outgoing-response.status-code"),
+    row(HTTP, "[method]outgoing-response.set-status-code"),
     row(HTTP, "[method]outgoing-response.headers")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]outgoing-response.body")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]outgoing-response").unmeasured(),
-    row(HTTP, "[static]response-outparam.set")
-        .caps(&[FIELDS])
-        .unmeasured(),
-    row(HTTP, "[resource-drop]response-outparam").unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]outgoing-response.body").holds("a slot of the arena"),
+    row(HTTP, "[resource-drop]outgoing-response"),
+    row(HTTP, "[static]response-outparam.set").caps(&[FIELDS]),
+    row(HTTP, "[resource-drop]response-outparam"),
     row(HTTP, "[method]incoming-response.status").unmeasured(),
     row(HTTP, "[method]incoming-response.headers")
         .caps(&[FIELDS])
@@ -641,86 +598,60 @@ static ROWS: [Row; 353] = [
         .holds("fields in the arena")
         .unmeasured(),
     row(HTTP, "[resource-drop]future-incoming-response").unmeasured(),
-    row(HTTP, "[method]incoming-body.stream")
-        .takes(ENTRY)
-        .unmeasured(),
-    row(HTTP, "[static]incoming-body.finish")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]incoming-body").unmeasured(),
-    row(HTTP, "[method]future-trailers.subscribe")
-        .holds("a slot of the arena")
-        .unmeasured(),
+    row(HTTP, "[method]incoming-body.stream").takes(ENTRY),
+    row(HTTP, "[static]incoming-body.finish").holds("a slot of the arena"),
+    row(HTTP, "[resource-drop]incoming-body"),
+    row(HTTP, "[method]future-trailers.subscribe").holds("a slot of the arena"),
     row(HTTP, "[method]future-trailers.get")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]future-trailers").unmeasured(),
-    row(HTTP, "[method]outgoing-body.write")
-        .takes(ENTRY)
-        .unmeasured(),
-    row(HTTP, "[static]outgoing-body.finish")
-        .caps(&[FIELDS])
-        .unmeasured(),
-    row(HTTP, "[resource-drop]outgoing-body").unmeasured(),
-    row(HTTP, "http-error-code").unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[resource-drop]future-trailers"),
+    row(HTTP, "[method]outgoing-body.write").takes(ENTRY),
+    row(HTTP, "[static]outgoing-body.finish").caps(&[FIELDS]),
+    row(HTTP, "[resource-drop]outgoing-body"),
+    row(HTTP, "http-error-code"),
     // What a lease gives beside these.
-    row("wasi:config/store", "get")
-        .caps(&[STRINGS, STRING_COUNT])
-        .unmeasured(),
-    row("wasi:config/store", "get-all")
-        .caps(&[STRINGS, STRING_COUNT])
-        .unmeasured(),
-    row("wasi:logging/logging", "log")
-        .caps(&[CALL, LOG_LINE])
-        .unmeasured(),
-    row(STORE, "open").holds("a slot of the arena").unmeasured(),
+    row("wasi:config/store", "get").caps(&[STRINGS, STRING_COUNT]),
+    row("wasi:config/store", "get-all").caps(&[STRINGS, STRING_COUNT]),
+    row("wasi:logging/logging", "log").caps(&[CALL, LOG_LINE]),
+    row(STORE, "open").holds("a slot of the arena"),
     row(STORE, "[method]bucket.get")
         .caps(&[KEY, VALUE])
         .holds("pages of the store, and the value")
-        .io()
-        .unmeasured(),
+        .io(),
     row(STORE, "[method]bucket.set")
         .caps(&[KEY, VALUE])
         .holds("pages of the store, and the value")
-        .io()
-        .unmeasured(),
+        .io(),
     row(STORE, "[method]bucket.delete")
         .caps(&[KEY])
         .holds("pages of the store")
-        .io()
-        .unmeasured(),
+        .io(),
     row(STORE, "[method]bucket.exists")
         .caps(&[KEY])
         .holds("pages of the store, and the value")
-        .io()
-        .unmeasured(),
+        .io(),
     row(STORE, "[method]bucket.list-keys")
         .caps(&[KEY_PAGE, KEY_PAGE_BYTES])
         .holds("pages of the store, and a page of keys")
-        .io()
-        .unmeasured(),
-    row(STORE, "[resource-drop]bucket").unmeasured(),
+        .io(),
+    row(STORE, "[resource-drop]bucket"),
     row("wasi:keyvalue/atomics", "increment")
         .caps(&[KEY])
         .holds("pages of the store, and the value")
-        .io()
-        .unmeasured(),
+        .io(),
     row("wasi:keyvalue/batch", "get-many")
         .caps(&[KEY, KEYS, ANSWER])
         .holds("pages of the store, and the values")
-        .io()
-        .unmeasured(),
+        .io(),
     row("wasi:keyvalue/batch", "set-many")
         .caps(&[KEY, VALUE, KEYS])
         .holds("pages of the store, and the values")
-        .io()
-        .unmeasured(),
+        .io(),
     row("wasi:keyvalue/batch", "delete-many")
         .caps(&[KEY, KEYS])
         .holds("pages of the store")
-        .io()
-        .unmeasured(),
+        .io(),
     // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
     row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),
@@ -919,11 +850,10 @@ static ROWS: [Row; 353] = [
     row(CELL, "task end"),
     row(CELL, "wake"),
     row(CELL, "timers").caps(&[TIMERS]),
-    row(CELL, "serve: build").takes(PROGRAM).unmeasured(),
+    row(CELL, "serve: build").takes(PROGRAM),
     row(CELL, "serve: request")
         .caps(&[FIELDS])
-        .holds("a request in the arena")
-        .unmeasured(),
-    row(CELL, "serve: response").unmeasured(),
-    row(CELL, "serve: stop").caps(&[WORKERS]).unmeasured(),
+        .holds("a request in the arena"),
+    row(CELL, "serve: response"),
+    row(CELL, "serve: stop").caps(&[WORKERS]),
 ];

@@ -1,6 +1,6 @@
 //! Routes below `/v1/tenants`.
 
-use super::Api;
+use super::{Api, LONG};
 use crate::controller::Controller;
 use crate::problem::Problem;
 use crate::supervisor::Supervisor;
@@ -20,8 +20,6 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// How long the loading of a program, and an end without a bound, are waited for.
-const LONG: Duration = Duration::from_secs(120);
 /// How long requests that are under way may take when a tenant is drained.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long an end is waited for that nothing asked for.
@@ -84,6 +82,7 @@ async fn put(
         .ask(move |supervisor| supervisor.put(name, text, sender))
         .await?;
     let (tenant, is_new) = Controller::answer(answer, LONG).await??;
+    api.saved().await?;
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -100,6 +99,7 @@ async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Stat
         .controller
         .ask(move |supervisor| supervisor.delete(&name))
         .await?;
+    api.saved().await?;
     Ok(if deleted {
         StatusCode::ACCEPTED
     } else {
@@ -125,6 +125,7 @@ async fn kill(
         .controller
         .ask(move |supervisor| supervisor.kill(&name))
         .await??;
+    api.saved().await?;
     match wait {
         Some(false) => Ok(StatusCode::ACCEPTED.into_response()),
         _ => Ok(Json(Controller::answer(end, LONG).await?).into_response()),
@@ -135,11 +136,12 @@ async fn kill(
 #[utoipa::path(post, path = "/v1/tenants/{name}/start", params(("name" = String, Path)),
     responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
-    Ok(Json(
-        api.controller
-            .ask(move |supervisor| supervisor.start_again(&name))
-            .await??,
-    ))
+    let tenant = api
+        .controller
+        .ask(move |supervisor| supervisor.start_again(&name))
+        .await??;
+    api.saved().await?;
+    Ok(Json(tenant))
 }
 
 /// Loads a tenant's program again, and starts a new one in its place. No request is lost.
@@ -171,11 +173,12 @@ async fn drain(
     Query(Drain { grace }): Query<Drain>,
 ) -> Result<Json<Tenant>, Problem> {
     let grace = time("grace", grace.as_deref())?.unwrap_or(GRACE);
-    Ok(Json(
-        api.controller
-            .ask(move |supervisor| supervisor.drain_tenant(&name, grace))
-            .await??,
-    ))
+    let tenant = api
+        .controller
+        .ask(move |supervisor| supervisor.drain_tenant(&name, grace))
+        .await??;
+    api.saved().await?;
+    Ok(Json(tenant))
 }
 
 #[derive(Deserialize, IntoParams)]

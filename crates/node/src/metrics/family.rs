@@ -46,6 +46,7 @@ families! {
     SCHEDULABLE Gauge "leasehold_schedulable" [] "1 if the reservations of all tenants can be kept together";
     UTILIZATION Gauge "leasehold_utilization_ratio" [] "The part of a processor that is reserved";
     EVENTS Counter "leasehold_events" [] "Events of the node";
+    RELOADS Counter "leasehold_reloads" ["outcome"] "Times that the lease file was read again: done, or refused, which changes nothing";
 
     UP Gauge "leasehold_tenant_up" ["tenant"] "1 while the tenant runs or is ready to";
     WANTED Gauge "leasehold_tenant_wanted" ["tenant"] "1 if the tenant is wanted to run";

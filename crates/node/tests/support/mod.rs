@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use leasehold_front::{Connections, Counts, Distribution, SiteSnapshot};
-use leasehold_node::metrics::{Ends, Observation};
+use leasehold_node::metrics::{Ends, Observation, Reloads};
 use leasehold_node::trace::Exports;
 use leasehold_node::view::{End, Snapshot};
 use serde_json::json;
@@ -99,6 +99,10 @@ pub(crate) fn observation() -> Observation {
             },
         )],
         ends,
+        reloads: Reloads {
+            done: 3,
+            refused: 1,
+        },
         exports: Some(Exports {
             exported: 5,
             dropped: 1,

@@ -150,14 +150,18 @@ impl Account {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// A thread begins a call.
-    pub(crate) fn call_begins(&self) {
+    /// Makes a call on a thread that may wait: it is under way until it returns, and no longer when its answer
+    /// can be seen.
+    pub(crate) fn during_call<T>(&self, call: impl FnOnce() -> T) -> T {
+        struct UnderWay<'a>(&'a AtomicU32);
+        impl Drop for UnderWay<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         self.calls.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A thread has finished a call.
-    pub(crate) fn call_ends(&self) {
-        self.calls.fetch_sub(1, Ordering::Relaxed);
+        let _under_way = UnderWay(&self.calls);
+        call()
     }
 
     /// Calls that threads have begun and not finished: nothing can take them back before the file system answers.

@@ -81,8 +81,9 @@ pub(crate) fn run<R: Send + 'static>(
 ) -> Pending<R> {
     let state = Arc::new(Mutex::new(State::Pending(None)));
     let theirs = state.clone();
+    let whose = account.clone();
     let job = account.io().pool.put(account.clone(), move || {
-        let result = work();
+        let result = whose.during_call(work);
         let mut state = lock(&theirs);
         if let State::Pending(waker) = &mut *state {
             let waker = waker.take();

@@ -410,20 +410,13 @@ impl Job {
     fn run(self) {
         let began = thread_cpu_ns();
         let work = self.work;
-        let is_call = self.closes == 0;
-        if is_call {
-            self.account.call_begins();
-        }
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
         let took = thread_cpu_ns() - began;
-        match is_call {
-            true => {
-                self.account.call_ends();
-                self.account.called_for(took);
-            }
-            false => self.account.closed_for(took),
+        match self.closes {
+            0 => self.account.called_for(took),
+            _ => self.account.closed_for(took),
         }
         self.account.closed(self.closes);
     }

@@ -43,6 +43,8 @@ struct State {
     over_at: u64,
     /// Whether the request's body is over: and whether all of it came.
     request_end: Option<Result<(), ()>>,
+    /// Since when the guest's time for it is not counted yet, ns of the monotonic clock.
+    uncounted_from: u64,
 }
 
 /// How a guest ends the body of a response.
@@ -65,6 +67,16 @@ impl State {
     /// Whether this response may write: it is the one that was sent, or the first to write.
     fn is_writer(&self, response: u64) -> bool {
         !self.is_over && self.sent.or(self.claim).is_none_or(|own| own == response)
+    }
+
+    /// Counts the guest's time until now.
+    fn count_time(&mut self) {
+        let now = monotonic_ns();
+        let ns = now.saturating_sub(self.uncounted_from);
+        self.uncounted_from = now;
+        if let Some(half) = self.half() {
+            half.add_guest_time(ns);
+        }
     }
 
     /// Nothing more can be sent from here on.
@@ -130,6 +142,7 @@ impl Exchange {
                 is_over: false,
                 over_at: 0,
                 request_end: None,
+                uncounted_from: monotonic_ns(),
             }),
         })
     }
@@ -163,9 +176,14 @@ impl Exchange {
         state.is_over.then_some(state.over_at)
     }
 
-    /// Adds processor time that the guest used for it, ns.
-    pub(crate) fn add_time(&self, ns: u64) {
-        self.with_half(|half| half.add_guest_time(ns));
+    /// The guest goes on with it.
+    pub(crate) fn resume(&self) {
+        self.state().uncounted_from = monotonic_ns();
+    }
+
+    /// Adds the guest's time since then, or since it was counted last, to the time of the request.
+    pub(crate) fn count_time(&self) {
+        self.state().count_time();
     }
 
     /// Wakes `waker` when the client has gone.
@@ -221,6 +239,8 @@ impl Exchange {
             return state.fail(Failure::GuestError);
         };
         let status = response.status;
+        // The head can say what the guest took for it.
+        state.count_time();
         if let Some(half) = state.half() {
             let _ = half.respond(ResponseHead { status, fields });
         }

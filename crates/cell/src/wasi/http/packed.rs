@@ -7,14 +7,12 @@ use super::object::{Packed, Text};
 use super::syntax::{CONTENT_LENGTH, content_length};
 use crate::local;
 use crate::steps::caps::FIELDS;
+use leasehold_exchange::FIELD_BYTES;
 use leasehold_kernel::Errno;
 use leasehold_reclaim::GroupId;
 
 /// Bytes in front of an entry.
 const HEAD: usize = 8;
-
-/// What an entry counts as beside its name and value, as in RFC 9113, §6.5.2.
-pub(crate) const ENTRY: usize = 32;
 
 /// The smallest extent of fields that may grow, bytes.
 const LEAST: usize = 240;
@@ -122,7 +120,7 @@ impl Packed {
 
     /// What it counts as, bytes.
     fn size(&self) -> usize {
-        self.used as usize + self.count as usize * (ENTRY - HEAD)
+        self.used as usize + self.count as usize * (FIELD_BYTES - HEAD)
     }
 
     /// Writes an entry behind the last one; there is room for it.
@@ -144,7 +142,7 @@ impl Packed {
     /// When it would be too large, or the lease does not pay for it. It is unchanged then.
     pub(super) fn append(&mut self, group: GroupId, name: &[u8], value: &[u8]) -> Result<(), Full> {
         let more = name.len() + value.len();
-        if self.size() + more + ENTRY > FIELDS.size() {
+        if self.size() + more + FIELD_BYTES > FIELDS.size() {
             return Err(Full::Fields);
         }
         let needed = self.used as usize + HEAD + more;

@@ -1,0 +1,441 @@
+//! What operators have changed of the lease file's tenants: kept in a file, so that it outlives the node.
+
+use crate::problem::Problem;
+use crate::view::ErrorKind;
+use leasehold_lease::{LeaseFile, Route, TenantSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
+
+/// The version of the file's format.
+const VERSION: u64 = 1;
+/// The file, in the state directory.
+const NAME: &str = "desired.json";
+/// The most bytes of it that are read.
+const MOST: u64 = 256 << 20;
+
+/// Why there is no desired state.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The system refused it.
+    #[error("{}: {source}", path.display())]
+    System {
+        /// What was refused.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another node has the directory.
+    #[error("{}: another node uses it; allowed: a directory of this node's own", .0.display())]
+    Taken(PathBuf),
+    /// The file is not one of this node. It was moved away.
+    #[error(
+        "{}: {found}; allowed: the desired state of this lease file, as this version writes it. It was moved to {}: \
+         without it the node starts with what the lease file states",
+        path.display(),
+        aside.display()
+    )]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        found: String,
+        /// Where it is now.
+        aside: PathBuf,
+    },
+}
+
+/// What operators have changed of one tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its table, if it was put.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// It was deleted, although the lease file has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_deleted: bool,
+    /// It was killed or drained, and was not started again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
+}
+
+/// What operators have changed, by tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Changes(BTreeMap<String, Change>);
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u64,
+    leases: PathBuf,
+    tenants: Changes,
+}
+
+impl Changes {
+    /// How many tenants were changed.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was changed of a tenant.
+    pub fn of(&self, name: &str) -> Change {
+        self.0.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Makes these changes to the tenants of a lease file.
+    ///
+    /// # Errors
+    /// When a table does not fit to the file.
+    pub fn apply(&self, file: &mut LeaseFile, leases: &Path) -> Result<(), Problem> {
+        for (name, change) in &self.0 {
+            if change.is_deleted {
+                file.tenants.retain(|tenant| tenant.name != *name);
+            }
+            let Some(text) = &change.table else { continue };
+            let spec = parse(name, text, leases, file)?;
+            match file.tenants.iter_mut().find(|tenant| tenant.name == *name) {
+                Some(tenant) => *tenant = spec,
+                None => file.tenants.push(spec),
+            }
+        }
+        for (at, tenant) in file.tenants.iter().enumerate() {
+            let before = file.tenants[..at].iter();
+            for other in before {
+                if let Some(route) = shared_route(tenant, other) {
+                    let message = format!(
+                        "tenant.{}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
+                        tenant.name,
+                        route.to_string(),
+                        other.name
+                    );
+                    return Err(Problem::new(ErrorKind::Conflict, message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tenant of a text with one table `[tenant.NAME]`.
+fn parse(name: &str, text: &str, leases: &Path, file: &LeaseFile) -> Result<TenantSpec, Problem> {
+    let origin = leases.with_file_name(format!("tenant.{name}"));
+    let tenants = LeaseFile::parse_tenants(text, &origin, &file.listeners)?;
+    let spec = tenants.into_iter().find(|tenant| tenant.name == name);
+    spec.ok_or_else(|| {
+        let found = format!("tenant: found no table [tenant.{name}]; allowed: that one");
+        Problem::new(ErrorKind::BadLease, found)
+    })
+}
+
+/// A route that two tenants have at the same listener.
+pub(crate) fn shared_route<'a>(one: &'a TenantSpec, other: &TenantSpec) -> Option<&'a Route> {
+    let (one, other) = one.http.as_ref().zip(other.http.as_ref())?;
+    let mut listeners = one.listeners.iter();
+    let meet = listeners.any(|listener| other.listeners.contains(listener));
+    let mut routes = one.routes.iter();
+    routes
+        .find(|route| other.routes.contains(route))
+        .filter(|_| meet)
+}
+
+/// The state directory of a node, which is this process's as long as this is there.
+#[derive(Debug)]
+pub struct StateFile {
+    directory: PathBuf,
+    leases: PathBuf,
+    lock: File,
+}
+
+impl StateFile {
+    /// Opens the state directory, makes it if there is none, and reads what was changed under this lease
+    /// file. A file that cannot be used is moved aside.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or the file is damaged or that of another node.
+    pub fn open(directory: &Path, leases: &Path) -> Result<(Self, Changes), StateError> {
+        let failed = |source| StateError::System {
+            path: directory.to_owned(),
+            source,
+        };
+        let mut private = DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        private.create(directory).map_err(failed)?;
+        let lock = File::open(directory).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StateError::Taken(directory.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let file = Self {
+            directory: directory.to_owned(),
+            leases: leases.canonicalize().unwrap_or_else(|_| leases.to_owned()),
+            lock,
+        };
+        let changes = file.read()?;
+        Ok((file, changes))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(NAME)
+    }
+
+    fn read(&self) -> Result<Changes, StateError> {
+        let path = self.path();
+        let failed = |source| StateError::System {
+            path: path.clone(),
+            source,
+        };
+        let mut bytes = Vec::new();
+        match File::open(&path) {
+            Ok(file) => file.take(MOST).read_to_end(&mut bytes).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Changes::default()),
+            Err(error) => return Err(failed(error)),
+        };
+        self.parse(&bytes).or_else(|found| {
+            let aside = (1..)
+                .map(|number| self.directory.join(format!("{NAME}.refused-{number}")))
+                .find(|aside| !aside.exists())
+                .unwrap_or_default();
+            std::fs::rename(&path, &aside).map_err(failed)?;
+            Err(StateError::Unusable {
+                path: path.clone(),
+                found,
+                aside,
+            })
+        })
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Changes, String> {
+        let damaged = |error: serde_json::Error| format!("found a damaged file ({error})");
+        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(damaged)?;
+        match &value["version"] {
+            version if *version == VERSION => {}
+            serde_json::Value::Null => return Err("found a file without a version".to_owned()),
+            other => return Err(format!("found version {other}")),
+        }
+        let stored: Stored = serde_json::from_value(value).map_err(damaged)?;
+        match stored.leases == self.leases {
+            true => Ok(stored.tenants),
+            false => Err(format!("found that of {}", stored.leases.display())),
+        }
+    }
+
+    /// Writes what was changed, so that the file is the old or the new one at every instant.
+    fn write(&self, changes: Changes) -> io::Result<()> {
+        let stored = Stored {
+            version: VERSION,
+            leases: self.leases.clone(),
+            tenants: changes,
+        };
+        let partial = self.directory.join(format!("{NAME}.partial"));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&partial)?;
+        file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
+        file.sync_all()?;
+        std::fs::rename(partial, self.path())?;
+        self.lock.sync_all()
+    }
+}
+
+/// The last write: its number, and why it failed.
+type Written = (u64, Option<String>);
+
+/// Writes what operators have changed, on a thread of its own: a slow disk delays answers, and nothing else.
+pub struct Keeper {
+    changes: Changes,
+    /// The tenants of the lease file.
+    of_file: BTreeSet<String>,
+    deleted: BTreeSet<String>,
+    saves: Saves,
+    writes: Sender<(u64, Changes)>,
+    thread: Option<(StateFile, Receiver<(u64, Changes)>, watch::Sender<Written>)>,
+}
+
+/// Tells when what was changed is in the file.
+#[derive(Clone)]
+pub struct Saves {
+    newest: Arc<AtomicU64>,
+    written: watch::Receiver<Written>,
+}
+
+impl Saves {
+    /// Waits until all that was changed so far is in the file.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub(crate) async fn settled(&self) -> Result<(), Problem> {
+        let newest = self.newest.load(Ordering::Acquire);
+        let mut written = self.written.clone();
+        let internal = |message: String| Problem::new(ErrorKind::Internal, message);
+        let last = written.wait_for(|(number, _)| *number >= newest).await;
+        let last =
+            last.map_err(|_| internal("the thread that keeps changes has ended".to_owned()))?;
+        match &last.1 {
+            None => Ok(()),
+            Some(error) => Err(internal(format!(
+                "the change was made, and does not outlive the node: {error}"
+            ))),
+        }
+    }
+}
+
+impl Keeper {
+    /// Keeps changes of a lease file with these tenants in this file, where there are some already.
+    pub fn new(file: StateFile, changes: Changes, of_file: BTreeSet<String>) -> Self {
+        let (writes, waiting) = channel();
+        let (sender, written) = watch::channel((0, None));
+        let deleted = changes.0.iter().filter(|(_, change)| change.is_deleted);
+        Self {
+            deleted: deleted.map(|(name, _)| name.clone()).collect(),
+            changes,
+            of_file,
+            saves: Saves {
+                newest: Arc::new(AtomicU64::new(0)),
+                written,
+            },
+            writes,
+            thread: Some((file, waiting, sender)),
+        }
+    }
+
+    /// Tells when what was changed is in the file.
+    pub fn saves(&self) -> Saves {
+        self.saves.clone()
+    }
+
+    /// Whether nothing was changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Starts the thread that writes, confined as the calling one.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        let Some((file, waiting, written)) = self.thread.take() else {
+            return Ok(());
+        };
+        let thread = std::thread::Builder::new().name("leasehold-state".to_owned());
+        thread.spawn(move || {
+            while let Ok(mut newest) = waiting.recv() {
+                while let Ok(newer) = waiting.try_recv() {
+                    newest = newer;
+                }
+                let (number, changes) = newest;
+                let error = file.write(changes).err();
+                let error = error.map(|error| format!("{}: {error}", file.path().display()));
+                written.send_replace((number, error));
+            }
+        })?;
+        Ok(())
+    }
+
+    /// A tenant was deleted.
+    pub(crate) fn deleted(&mut self, name: &str) {
+        if self.of_file.contains(name) {
+            self.deleted.insert(name.to_owned());
+        }
+    }
+
+    /// The tenants are those of the lease file, which has these.
+    pub(crate) fn reloaded(&mut self, of_file: BTreeSet<String>) {
+        self.of_file = of_file;
+        self.deleted.clear();
+    }
+
+    /// Has what was changed written, of tenants that are there.
+    pub(crate) fn keep(&mut self, tenants: impl Iterator<Item = (String, Change)>) {
+        let gone = self.deleted.iter().map(|name| {
+            let is_deleted = true;
+            let change = Change {
+                is_deleted,
+                ..Change::default()
+            };
+            (name.clone(), change)
+        });
+        let there = tenants.filter(|(_, change)| *change != Change::default());
+        let changes = Changes(gone.chain(there).collect());
+        if changes == self.changes {
+            return;
+        }
+        self.changes.clone_from(&changes);
+        let number = self.saves.newest.fetch_add(1, Ordering::Release) + 1;
+        // A thread that has ended is told to what waits for it.
+        let _ = self.writes.send((number, changes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Changes, StateError, StateFile};
+    use std::fs;
+
+    #[test]
+    fn what_is_written_is_read_and_a_file_that_is_not_ours_is_kept_aside() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let leases = directory.path().join("leases.toml");
+        fs::write(&leases, "").expect("written");
+        let state = directory.path().join("state");
+        let (file, changes) = StateFile::open(&state, &leases).expect("opened");
+        assert!(changes.is_empty());
+        assert!(matches!(
+            StateFile::open(&state, &leases),
+            Err(StateError::Taken(_))
+        ));
+        let change = Change {
+            table: Some("[tenant.a]".to_owned()),
+            is_stopped: true,
+            ..Change::default()
+        };
+        let written = Changes([("a".to_owned(), change)].into());
+        file.write(written.clone()).expect("written");
+        let path = file.path();
+        drop(file);
+        let (file, read) = StateFile::open(&state, &leases).expect("opened");
+        assert_eq!(read, written);
+        drop(file);
+        let text = fs::read_to_string(&path).expect("read");
+        let rows = [
+            (text[..20].to_owned(), "a damaged file"),
+            (String::new(), "a damaged file"),
+            (
+                text.replace("\"version\": 1", "\"version\": 2"),
+                "version 2",
+            ),
+            ("{}".to_owned(), "without a version"),
+            (text.replace("leases.toml", "other.toml"), "other.toml"),
+            (text.replace("is_stopped", "is_asleep"), "is_asleep"),
+        ];
+        for (number, (bad, said)) in rows.into_iter().enumerate() {
+            fs::write(&path, &bad).expect("written");
+            let error = StateFile::open(&state, &leases).expect_err("it is refused");
+            let error = error.to_string();
+            assert!(
+                error.contains(said) && error.contains("desired.json"),
+                "{error}"
+            );
+            let aside = state.join(format!("desired.json.refused-{}", number + 1));
+            assert_eq!(fs::read_to_string(aside).expect("kept"), bad, "{said}");
+            let (_, changes) = StateFile::open(&state, &leases).expect("opened");
+            assert!(changes.is_empty());
+        }
+    }
+}

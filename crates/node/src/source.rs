@@ -1,0 +1,45 @@
+//! Whether a program's file is still the one that was loaded.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
+
+/// The contents of a program's file, as a digest. Two that are equal were the same; a file that cannot be read
+/// equals none.
+#[derive(Debug, Clone, Copy)]
+pub struct Source(Option<u64>);
+
+impl Source {
+    /// Reads the file. To be called before the program is loaded from it: a file that changes in between
+    /// then counts as changed.
+    pub fn of(path: &Path) -> Self {
+        let digest = |bytes: Vec<u8>| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&bytes);
+            hasher.finish()
+        };
+        Self(std::fs::read(path).ok().map(digest))
+    }
+
+    /// Whether both were the same.
+    pub(crate) fn is(self, other: Self) -> bool {
+        self.0.is_some() && self.0 == other.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn the_same_contents_are_the_same_and_what_cannot_be_read_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        for (name, text) in [("a", "one"), ("b", "one"), ("c", "two")] {
+            std::fs::write(path(name), text).expect("written");
+        }
+        let source = |name: &str| Source::of(&path(name));
+        assert!(source("a").is(source("b")));
+        assert!(!source("a").is(source("c")));
+        assert!(!source("none").is(source("none")));
+    }
+}

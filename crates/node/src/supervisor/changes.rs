@@ -1,0 +1,296 @@
+//! Changes of the tenants: one after the other, prepared on the thread that loads programs.
+
+use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, lane};
+use crate::controller::Request;
+use crate::desired::shared_route;
+use crate::loader::{Loaded, Prepared, prepare};
+use crate::problem::Problem;
+use crate::restarts::Restarts;
+use crate::view::{self, Desired, EndBound, ErrorKind, EventKind};
+use crate::ward::{Phase, Ward};
+use leasehold_cell::{Cell, StartError};
+use leasehold_exchange::Lane;
+use leasehold_front::Site;
+use leasehold_lease::{LeaseFile, TenantSpec};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Changes that wait for the one before.
+const CHANGES: usize = 64;
+
+impl Supervisor {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Self) + Send + 'static) {
+        match self.is_changing {
+            // What asked is told by the loss of its answer.
+            true if self.changes.len() >= CHANGES => {}
+            true => self.changes.push_back(Box::new(change)),
+            false => {
+                self.is_changing = true;
+                self.is_operated = true;
+                change(self);
+            }
+        }
+    }
+
+    /// The change is done, or was given up: the next one begins.
+    pub(super) fn changed(&mut self) {
+        self.snapshot = None;
+        match self.changes.pop_front() {
+            Some(next) => next(self),
+            None => self.is_changing = false,
+        }
+    }
+
+    pub(super) fn parsed(&self, name: &str, text: &str) -> Result<TenantSpec, Problem> {
+        self.may_change()?;
+        let Facts {
+            listeners, leases, ..
+        } = &self.parts.facts;
+        let origin = leases.with_file_name(format!("tenant.{name}"));
+        let tenants = LeaseFile::parse_tenants(text, &origin, listeners)?;
+        let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
+            let found = format!(
+                "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
+                tenants.len()
+            );
+            Problem::new(ErrorKind::BadLease, found)
+        })?;
+        if spec.name != name {
+            let found = format!(
+                "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
+                spec.name
+            );
+            return Err(Problem::new(ErrorKind::BadLease, found));
+        }
+        let others = || {
+            self.wards
+                .iter()
+                .filter(|ward| !ward.is_deleted && ward.name() != name)
+        };
+        if others().count() >= TENANTS {
+            let message = format!("the cell has {TENANTS} tenants, which is as many as it may");
+            return Err(Problem::new(ErrorKind::Refused, message));
+        }
+        for other in others() {
+            if let Some(route) = shared_route(&spec, &other.spec) {
+                let message = format!(
+                    "tenant.{name}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
+                    route.to_string(),
+                    other.name()
+                );
+                return Err(Problem::new(ErrorKind::Conflict, message));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Tests a tenant beside all others, loads its program, and starts it in the place of the one that has its
+    /// name.
+    pub(super) fn install(
+        &mut self,
+        spec: TenantSpec,
+        table: Option<String>,
+        kind: EventKind,
+        told: impl FnOnce(Result<(view::Tenant, bool), Problem>) + Send + 'static,
+    ) {
+        let others = self
+            .wards
+            .iter()
+            .filter(|ward| !ward.is_deleted && ward.name() != spec.name);
+        let mut all: Vec<TenantSpec> = others.map(|ward| (*ward.spec).clone()).collect();
+        all.push(spec.clone());
+        let put = self.loader.put(Box::new(
+            move |cell: &Cell, admission: &dyn Admission| -> Request {
+                let prepared = prepare(cell, admission, &all, std::slice::from_ref(&spec));
+                Box::new(move |supervisor: &mut Supervisor| {
+                    let name = spec.name.clone();
+                    let result = prepared.and_then(|prepared| {
+                        supervisor.installed((spec, table), &all, prepared, kind)
+                    });
+                    if let Err(problem) = &result {
+                        let message = Some(problem.message.clone());
+                        let events = &supervisor.parts.events;
+                        events.publish(EventKind::Refused, Some(&name), message);
+                    }
+                    supervisor.keep();
+                    told(result);
+                    supervisor.changed();
+                })
+            },
+        ));
+        if let Err(problem) = put {
+            tracing::error!("{problem}");
+            self.changed();
+        }
+    }
+
+    fn installed(
+        &mut self,
+        (spec, table): (TenantSpec, Option<String>),
+        all: &[TenantSpec],
+        prepared: Prepared,
+        kind: EventKind,
+    ) -> Result<(view::Tenant, bool), Problem> {
+        self.may_change()?;
+        let Prepared { admitted, programs } = prepared;
+        let Some(loaded) = programs.into_iter().next() else {
+            return Err(Problem::new(ErrorKind::Internal, "no program was loaded"));
+        };
+        let name = spec.name.clone();
+        let bound = admitted.bounds.last().copied();
+        let bound = bound.ok_or_else(|| Problem::new(ErrorKind::Internal, "no bound was found"))?;
+        let is_new = !self.wards.iter().any(|ward| ward.name() == name);
+        let mut next = self.next(spec, bound, loaded, Desired::Running)?;
+        if let (true, Some(refused)) = (is_new, next.waits.take()) {
+            return Err(refused.into());
+        }
+        next.ward.table = table;
+        self.succeed(vec![next], &[]);
+        self.admit(all, &admitted);
+        self.parts.events.publish(kind, Some(&name), None);
+        let at = self.at(&name)?;
+        if self.wards[at].life.is_some() {
+            self.parts
+                .events
+                .publish(EventKind::Started, Some(&name), None);
+        }
+        Ok((self.wards[at].view(), is_new))
+    }
+
+    /// Begins a new life of a tenant beside the present one, if both can be there at once, and if it is to
+    /// run. Nothing else changes: [`Supervisor::succeed`] lets it take the place.
+    pub(super) fn next(
+        &self,
+        spec: TenantSpec,
+        bound: EndBound,
+        loaded: Loaded,
+        desired: Desired,
+    ) -> Result<Next, Problem> {
+        let before = self.wards.iter().find(|ward| ward.name() == spec.name);
+        let site = spec.http.as_ref().map(|http| {
+            let before = before.and_then(|ward| ward.site.as_ref());
+            before.map_or_else(|| Site::new(&spec.name, http), |site| site.changed(http))
+        });
+        // What waits for a life that has not begun waits for this one.
+        let kept = before.and_then(|ward| ward.pending.clone().flatten());
+        let lane = lane(&spec).map(|lane| kept.unwrap_or(lane));
+        let mut ward = Ward::new(spec, bound, loaded, site);
+        if desired == Desired::Stopped {
+            ward.desired = desired;
+            return Ok(Next {
+                ward,
+                lane: None,
+                waits: None,
+            });
+        }
+        // Two programs that answer nothing would do the same work twice.
+        let begun = match before.is_some_and(|ward| ward.life.is_some()) {
+            true if ward.site.is_none() => {
+                Err(StartError::Full("the earlier one is there".to_owned()))
+            }
+            _ => self.begin(&ward, lane.clone()),
+        };
+        let waits = match begun {
+            Ok(life) => {
+                ward.life = Some(life);
+                None
+            }
+            Err(
+                error @ (StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)),
+            ) => {
+                ward.pending = Some(lane.clone());
+                ward.refused_at = Some(self.lives_over);
+                Some(error)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Next { ward, lane, waits })
+    }
+
+    /// Lets these tenants take their places, and forgets the `removed` ones, in one change of the routes.
+    /// Requests wait for a tenant that waits for the end of others.
+    pub(super) fn succeed(&mut self, all: Vec<Next>, removed: &[String]) {
+        let mut places = Vec::new();
+        let mut sites = Vec::new();
+        for Next { mut ward, lane, .. } in all {
+            if let Some(site) = &ward.site {
+                site.set_lane(lane);
+            } else if let Some(life) = &ward.life {
+                life.handle.go();
+            }
+            let before = self
+                .wards
+                .iter()
+                .position(|before| before.name() == ward.name());
+            let Some(at) = before else {
+                self.wards.push(ward);
+                continue;
+            };
+            let before = &mut self.wards[at];
+            ward.restarts = Restarts::default().after(&before.restarts);
+            ward.last_end = before.last_end.take();
+            ward.waiting = std::mem::take(&mut before.waiting);
+            ward.leaving = std::mem::take(&mut before.leaving);
+            ward.leaving.extend(before.life.take());
+            if ward.life.is_none() {
+                ward.ended = before.ended.take();
+            }
+            sites.extend(before.site.take());
+            self.wards[at] = ward;
+            places.push(at);
+        }
+        for name in removed {
+            let Ok(at) = self.at(name) else { continue };
+            let ward = &mut self.wards[at];
+            ward.is_deleted = true;
+            ward.desired = Desired::Stopped;
+            ward.pending = None;
+            ward.restarts = Restarts::default().after(&ward.restarts);
+            ward.leaving.extend(ward.life.take());
+            sites.extend(ward.site.take());
+            places.push(at);
+        }
+        self.set_routes();
+        // A request that has lost its route finds the new one.
+        for site in sites {
+            site.set_lane(None);
+        }
+        let until = Instant::now() + GRACE;
+        for at in places {
+            for life in &mut self.wards[at].leaving {
+                match (&life.lane, life.phase) {
+                    (Some(_), Phase::Running) => life.phase = Phase::Draining(until),
+                    (None, _) => life.kill(),
+                    (Some(_), _) => {}
+                }
+            }
+        }
+    }
+
+    /// Ends what was begun and is not to take its place.
+    pub(super) fn discard(&mut self, begun: Vec<Next>) {
+        for mut life in begun.into_iter().filter_map(|next| next.ward.life) {
+            life.kill();
+            self.discarded.push(life);
+        }
+    }
+
+    /// These tenants were admitted.
+    pub(super) fn admit(&mut self, all: &[TenantSpec], admitted: &Admitted) {
+        self.admitted(admitted);
+        for (spec, bound) in all.iter().zip(&admitted.bounds) {
+            let ward = self.wards.iter_mut().find(|ward| ward.name() == spec.name);
+            if let Some(ward) = ward {
+                ward.bound = *bound;
+            }
+        }
+    }
+}
+
+/// A tenant whose place is another's still.
+pub(super) struct Next {
+    ward: Ward,
+    lane: Option<Arc<Lane>>,
+    /// Why its life has not begun, if that waits for the end of others.
+    pub(super) waits: Option<StartError>,
+}

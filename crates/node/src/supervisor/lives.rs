@@ -1,0 +1,232 @@
+//! The lives of tenants: their starts, their ends, and their restarts.
+
+use super::{ENDS, Supervisor, lane};
+use crate::view::{Desired, EventKind};
+use crate::viewed;
+use crate::ward::{Life, Phase, Seen, Ward};
+use jiff::Timestamp;
+use leasehold_cell::{Ended, Exit, Serving, StartError, StartRequest, Surroundings, TenantHandle};
+use leasehold_exchange::Lane;
+use leasehold_lease::Restart;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl Supervisor {
+    pub(super) fn begin(&self, ward: &Ward, lane: Option<Arc<Lane>>) -> Result<Life, StartError> {
+        let spec = &ward.spec;
+        let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
+        let request = StartRequest {
+            program: ward.program.clone(),
+            lease: spec.lease,
+            surroundings: Surroundings {
+                stdout,
+                stderr,
+                ..(self.parts.surroundings)(spec)
+            },
+        };
+        let handle: TenantHandle = match (&lane, &spec.http) {
+            (Some(lane), Some(http)) => {
+                let serving = Serving {
+                    concurrency: http.concurrency,
+                    reuse: http.reuse,
+                    ..Serving::default()
+                };
+                self.parts
+                    .cell
+                    .start_serving(request, lane.clone(), serving)?
+            }
+            _ => self.parts.cell.start_held(request)?,
+        };
+        Ok(Life {
+            handle,
+            lane,
+            spec: spec.clone(),
+            bound: ward.bound,
+            phase: Phase::Running,
+        })
+    }
+
+    /// Starts a tenant without a life, or as soon as its earlier lives are over.
+    pub(super) fn start_anew(&mut self, at: usize) -> Result<(), StartError> {
+        let lane = match self.wards[at].pending.take() {
+            Some(lane) => lane,
+            None => lane(&self.wards[at].spec),
+        };
+        if !self.wards[at].leaving.is_empty() {
+            self.wards[at].pending = Some(lane);
+            return Ok(());
+        }
+        let life = self.begin(&self.wards[at], lane.clone())?;
+        let ward = &mut self.wards[at];
+        ward.refused_at = None;
+        match &ward.site {
+            Some(site) => site.set_lane(lane),
+            None => life.handle.go(),
+        }
+        ward.life = Some(life);
+        ward.ended = None;
+        ward.seen = Seen::default();
+        ward.since = Timestamp::now();
+        self.parts
+            .events
+            .publish(EventKind::Started, Some(ward.name()), None);
+        Ok(())
+    }
+
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        self.discarded.retain(|life| {
+            let ended = life.handle.wait_for(Duration::ZERO);
+            matches!(ended, Ok(None))
+        });
+        for at in 0..self.wards.len() {
+            let ward = &mut self.wards[at];
+            for life in ward.life.iter_mut().chain(&mut ward.leaving) {
+                life.drain(now);
+            }
+            let mut over = Vec::new();
+            let is_over = |life: &mut Life| life.handle.wait_for(Duration::ZERO).ok().flatten();
+            for place in (0..ward.leaving.len()).rev() {
+                if let Some(ended) = is_over(&mut ward.leaving[place]) {
+                    over.push((ward.leaving.swap_remove(place), ended, false));
+                }
+            }
+            if let Some(ended) = ward.life.as_mut().and_then(is_over)
+                && let Some(life) = ward.life.take()
+            {
+                over.push((life, ended, true));
+            }
+            for (life, ended, is_last) in over {
+                self.over(at, &life, ended, is_last);
+            }
+            let ward = &mut self.wards[at];
+            if let (true, Some(end)) = (ward.is_gone(), &ward.last_end) {
+                for waiting in ward.waiting.drain(..) {
+                    let _ = waiting.send(end.clone());
+                }
+            }
+            self.revive(at, now);
+        }
+        let before = self.wards.len();
+        for ward in self
+            .wards
+            .iter()
+            .filter(|ward| ward.is_deleted && ward.is_gone())
+        {
+            self.parts
+                .events
+                .publish(EventKind::Deleted, Some(ward.name()), None);
+            self.parts.logs.forget(ward.name());
+            self.parts.requests.forget(ward.name());
+            self.counted_ends.forget(ward.name());
+        }
+        self.wards
+            .retain(|ward| !(ward.is_deleted && ward.is_gone()));
+        if before != self.wards.len() {
+            self.snapshot = None;
+        }
+    }
+
+    /// A life is over: it is told, and the tenant is started again if its lease says so.
+    pub(super) fn over(&mut self, at: usize, life: &Life, ended: Ended, is_last: bool) {
+        let end = viewed::end(&life.spec.name, &ended, life.bound, &life.spec.lease);
+        self.lives_over += 1;
+        let log = self.parts.logs.of(&end.tenant);
+        log.finish();
+        match &ended.exit {
+            Exit::Trap(message) => log.say(&format!("the program trapped: {message}")),
+            Exit::Lease(message) => log.say(&format!("the lease does not pay for it: {message}")),
+            Exit::Memory(message) => log.say(message),
+            Exit::Code(_) | Exit::Killed => {}
+        }
+        self.parts.events.publish_end(&end);
+        if self.ends.len() == ENDS {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(end.clone());
+        self.counted_ends.add(&end);
+        let ward = &mut self.wards[at];
+        if is_last || ward.last_end.is_none() {
+            ward.last_end = Some(end);
+        }
+        if !is_last {
+            return;
+        }
+        if let (Some(site), None) = (&ward.site, &ward.pending) {
+            site.set_lane(None);
+        }
+        let failed = !matches!(ended.exit, Exit::Killed | Exit::Code(0));
+        ward.ended = Some(ended);
+        ward.since = Timestamp::now();
+        ward.seen = Seen::default();
+        let again = ward.desired == Desired::Running && ward.spec.restart == Restart::OnFailure;
+        if failed && again && !self.is_draining {
+            let pause = ward.restarts.plan(Instant::now());
+            let said = format!("started again in {:.1} s", pause.as_secs_f64());
+            let state = ward
+                .ended
+                .as_ref()
+                .map_or("", |ended| exit_state(&ended.exit));
+            log.say(&format!("{state}; {said}"));
+            self.parts.events.publish(
+                EventKind::Restarting,
+                Some(ward.spec.name.as_str()),
+                Some(said),
+            );
+        }
+    }
+
+    /// Whether a life is ending.
+    pub(super) fn frees(&self) -> bool {
+        let ends = |ward: &Ward| ward.is_deleted || !ward.leaving.is_empty();
+        self.wards.iter().any(ends) || !self.discarded.is_empty()
+    }
+
+    /// Starts a tenant whose pause is over, or whose earlier lives are.
+    pub(super) fn revive(&mut self, at: usize, now: Instant) {
+        let ward = &self.wards[at];
+        if self.is_draining || ward.is_deleted || ward.life.is_some() {
+            return;
+        }
+        let is_restart = ward.restarts.is_due(now);
+        if !is_restart && (ward.pending.is_none() || !ward.leaving.is_empty()) {
+            return;
+        }
+        // What ends may make room: until it has, another attempt would be as vain.
+        if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
+            return;
+        }
+        let lane = ward.pending.clone();
+        match self.start_anew(at) {
+            Ok(()) if is_restart => self.wards[at].restarts.started(now),
+            Ok(()) => {}
+            // What others hold now may be free later.
+            Err(error) => {
+                let frees = self.frees();
+                let ward = &mut self.wards[at];
+                ward.pending = lane;
+                ward.refused_at = Some(self.lives_over);
+                if frees {
+                    return;
+                }
+                let pause = ward.restarts.plan(now);
+                let said = format!("{error}; tried again in {:.1} s", pause.as_secs_f64());
+                let name = ward.spec.name.as_str();
+                self.parts.logs.of(name).say(&said);
+                self.parts
+                    .events
+                    .publish(EventKind::Refused, Some(name), Some(said));
+            }
+        }
+    }
+}
+
+const fn exit_state(exit: &Exit) -> &'static str {
+    match exit {
+        Exit::Code(_) => "exited",
+        Exit::Trap(_) => "trapped",
+        Exit::Lease(_) => "out of lease",
+        Exit::Memory(_) => "memory failed",
+        Exit::Killed => "killed",
+    }
+}

@@ -1,0 +1,165 @@
+//! Reading the lease file again: all of it is admitted, or nothing changes.
+
+use super::{Admission, Admitted, Facts, Supervisor};
+use crate::controller::Request;
+use crate::loader::{Loaded, Prepared, prepare};
+use crate::plan::{Known, Plan, fixed};
+use crate::problem::Problem;
+use crate::source::Source;
+use crate::view::{self, Desired, ErrorKind, EventKind};
+use leasehold_cell::Cell;
+use leasehold_lease::TenantSpec;
+use std::sync::Arc;
+
+/// A lease file that can be kept, with the programs that it needs.
+struct Ready {
+    plan: Plan,
+    all: Vec<TenantSpec>,
+    admitted: Admitted,
+    /// The programs of `plan.loaded()`.
+    programs: Vec<Loaded>,
+}
+
+impl Supervisor {
+    /// Reads the lease file again, and makes the tenants those of the file. A file that is refused changes
+    /// nothing. With `only_tell` no file does; the answer is the same.
+    pub fn reload(
+        &mut self,
+        only_tell: bool,
+        told: impl FnOnce(Result<view::Reloaded, Problem>) + Send + 'static,
+    ) {
+        self.change(move |supervisor| {
+            let wards = supervisor.wards.iter().filter(|ward| !ward.is_deleted);
+            let known = wards.map(|ward| Known {
+                spec: ward.spec.clone(),
+                source: ward.source,
+            });
+            let known: Vec<Known> = known.collect();
+            let facts = supervisor.parts.facts.clone();
+            let put = supervisor.loader.put(Box::new(
+                move |cell: &Cell, admission: &dyn Admission| -> Request {
+                    let ready = ready(cell, admission, &facts, &known);
+                    Box::new(move |supervisor: &mut Supervisor| {
+                        supervisor.reloaded(ready, only_tell, told);
+                    })
+                },
+            ));
+            if let Err(problem) = put {
+                tracing::error!("{problem}");
+                supervisor.changed();
+            }
+        });
+    }
+
+    fn reloaded(
+        &mut self,
+        ready: Result<Ready, Problem>,
+        only_tell: bool,
+        told: impl FnOnce(Result<view::Reloaded, Problem>),
+    ) {
+        let result = ready.and_then(|ready| match only_tell {
+            true => Ok(ready.plan.view()),
+            false => self.take(ready),
+        });
+        if !only_tell {
+            self.reloads.count(result.is_ok());
+            let (kind, message) = match &result {
+                Ok(changes) => (EventKind::Reloaded, changes.to_string()),
+                Err(problem) => (EventKind::Refused, format!("reload: {problem}")),
+            };
+            self.parts.events.publish(kind, None, Some(message));
+        }
+        self.keep();
+        told(result);
+        self.changed();
+    }
+
+    /// Makes the tenants those of the file: all of what is new is begun before anything changes.
+    fn take(&mut self, ready: Ready) -> Result<view::Reloaded, Problem> {
+        self.may_change()?;
+        let Ready {
+            plan,
+            all,
+            admitted,
+            programs,
+        } = ready;
+        let may_wait = plan.frees() || self.frees();
+        let mut begun = Vec::new();
+        for (spec, loaded) in plan.loaded().into_iter().zip(programs) {
+            let name = spec.name.clone();
+            let at = all.iter().position(|tenant| tenant.name == name);
+            let bound = at.and_then(|at| admitted.bounds.get(at)).copied();
+            let next = bound
+                .ok_or_else(|| Problem::new(ErrorKind::Internal, "no bound was found"))
+                .and_then(|bound| {
+                    let before = self.wards.iter().find(|ward| ward.name() == name);
+                    let desired = before
+                        .filter(|ward| !ward.is_deleted)
+                        .map_or(Desired::Running, |ward| ward.desired);
+                    self.next(spec, bound, loaded, desired)
+                })
+                .and_then(|mut next| match next.waits.take() {
+                    Some(error) if !may_wait => Err(error.into()),
+                    _ => Ok(next),
+                });
+            match next {
+                Ok(next) => begun.push(next),
+                Err(problem) => {
+                    self.discard(begun);
+                    return Err(problem.of_tenant(&name));
+                }
+            }
+        }
+        for spec in &plan.adjusted {
+            if let Ok(at) = self.at(&spec.name) {
+                self.wards[at].spec = Arc::new(spec.clone());
+            }
+        }
+        self.succeed(begun, &plan.removed);
+        self.admit(&all, &admitted);
+        // The file says it all now.
+        for ward in &mut self.wards {
+            ward.table = None;
+        }
+        if let Some(keeper) = &mut self.parts.keeper {
+            keeper.reloaded(all.iter().map(|tenant| tenant.name.clone()).collect());
+        }
+        let tell = |kind, name: &str| self.parts.events.publish(kind, Some(name), None);
+        for name in &plan.removed {
+            tell(EventKind::Draining, name);
+        }
+        let replaced = plan.replaced.iter().map(|spec| (spec, EventKind::Replaced));
+        let added = plan.added.iter().map(|spec| (spec, EventKind::Put));
+        for (TenantSpec { name, .. }, kind) in replaced.chain(added) {
+            tell(kind, name);
+            if self.at(name).is_ok_and(|at| self.wards[at].life.is_some()) {
+                tell(EventKind::Started, name);
+            }
+        }
+        Ok(plan.view())
+    }
+}
+
+/// Reads the file, and tests and loads what it needs.
+fn ready(
+    cell: &Cell,
+    admission: &dyn Admission,
+    facts: &Facts,
+    known: &[Known],
+) -> Result<Ready, Problem> {
+    let file = admission.read()?;
+    fixed(&file, facts)?;
+    let plan = Plan::of(&file, |spec| Source::of(&spec.component), known);
+    let prepared = prepare(cell, admission, &file.tenants, &plan.loaded());
+    let in_file = |mut problem: Problem| {
+        problem.message = format!("{}: {}", facts.leases.display(), problem.message);
+        problem
+    };
+    let Prepared { admitted, programs } = prepared.map_err(in_file)?;
+    Ok(Ready {
+        plan,
+        all: file.tenants,
+        admitted,
+        programs,
+    })
+}
