@@ -265,7 +265,15 @@ pub struct Keeper {
     deleted: BTreeSet<String>,
     saves: Saves,
     writes: Sender<(u64, Changes)>,
-    thread: Option<(StateFile, Receiver<(u64, Changes)>, watch::Sender<Written>)>,
+    /// What its thread needs, until it begins.
+    writer: Option<Writer>,
+}
+
+/// What the thread that writes needs.
+struct Writer {
+    file: StateFile,
+    waiting: Receiver<(u64, Changes)>,
+    written: watch::Sender<Written>,
 }
 
 /// Tells when what was changed is in the file.
@@ -311,7 +319,11 @@ impl Keeper {
                 written,
             },
             writes,
-            thread: Some((file, waiting, sender)),
+            writer: Some(Writer {
+                file,
+                waiting,
+                written: sender,
+            }),
         }
     }
 
@@ -330,9 +342,14 @@ impl Keeper {
     /// # Errors
     /// When the system refuses a thread.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
-        let Some((file, waiting, written)) = self.thread.take() else {
+        let Some(writer) = self.writer.take() else {
             return Ok(());
         };
+        let Writer {
+            file,
+            waiting,
+            written,
+        } = writer;
         let thread = std::thread::Builder::new().name("leasehold-state".to_owned());
         thread.spawn(move || {
             while let Ok(mut newest) = waiting.recv() {
