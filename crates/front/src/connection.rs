@@ -5,6 +5,7 @@ use crate::listening::{Log, Phase, Served};
 use crate::meter::LocalExecutor;
 use crate::service;
 use crate::site::Site;
+use crate::slice::Sliced;
 use crate::sources::Admitted;
 use http::Version;
 use hyper::service::service_fn;
@@ -227,7 +228,7 @@ pub(crate) async fn serve(
     let _ = stream.set_nodelay(true);
     let connection = Connection::new(remote, &served);
     let stream = Observed {
-        stream,
+        stream: Sliced::new(stream),
         connection: connection.clone(),
     };
     let Some(tls) = served.tls() else {
@@ -367,7 +368,7 @@ pin_project! {
     /// A stream whose first bytes of a request are seen.
     struct Observed {
         #[pin]
-        stream: TcpStream,
+        stream: Sliced<TcpStream>,
         connection: Rc<Connection>,
     }
 
@@ -375,7 +376,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             if this.connection.is_given_up.get() {
                 // It is reset. If that fails, the kernel forgets it after a while.
-                let _ = sockopt::set_socket_linger(&this.stream, Some(Duration::ZERO));
+                let _ = sockopt::set_socket_linger(this.stream.get_ref(), Some(Duration::ZERO));
             }
         }
     }

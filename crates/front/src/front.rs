@@ -221,6 +221,7 @@ async fn serve(
         return Drained { abandoned: 0 };
     }
     drop(held);
+    tokio::task::spawn_local(meter::keep_rounds());
     let open = Rc::new(Cell::new(0));
     let ids = Rc::new(Cell::new(0));
     // The receivers of the connections: the last phase is sent from here.

@@ -26,6 +26,7 @@ mod rounds;
 mod routes;
 mod service;
 mod site;
+mod slice;
 mod sources;
 mod tally;
 mod tls;

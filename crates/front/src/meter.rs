@@ -10,6 +10,7 @@ use leasehold_exchange::Lane;
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ thread_local! {
     static LAST: Cell<u64> = const { Cell::new(0) };
     /// The payer of the poll that is under way.
     static CURRENT: RefCell<Option<Rc<Payer>>> = const { RefCell::new(None) };
+    /// The number of the poll that is under way, or was last.
+    static POLL: Cell<u64> = const { Cell::new(0) };
     static ROUNDS: Rounds = const { Rounds::new() };
 }
 
@@ -73,6 +76,21 @@ impl Payer {
             None => self.owed.set(ns),
         }
     }
+}
+
+/// Begins each round: when the one before it is over, the system was asked what else is to be done,
+/// and that had its turn.
+pub(crate) async fn keep_rounds() {
+    loop {
+        poll_fn(|context| ROUNDS.with(|rounds| rounds.poll_over(context))).await;
+        tokio::task::yield_now().await;
+        ROUNDS.with(Rounds::next);
+    }
+}
+
+/// The number of the poll that is under way, among those of this thread.
+pub(crate) fn poll() -> u64 {
+    POLL.get()
 }
 
 /// The thread has nothing to do but what waits for the next round.
@@ -130,6 +148,7 @@ impl<F: Future> Future for Metered<F> {
             return Poll::Pending;
         }
         CURRENT.set(Some(this.payer.clone()));
+        POLL.set(POLL.get() + 1);
         let result = this.task.poll(context);
         CURRENT.set(None);
         let now = used();
@@ -148,5 +167,86 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
         tokio::task::spawn_local(Metered::new(source(), async move {
             task.await;
         }));
+    }
+}
+
+/// Begins the next round, in tests of a thread without a keeper.
+#[cfg(test)]
+pub(crate) fn next_round() {
+    ROUNDS.with(Rounds::next);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Metered, idle, keep_rounds, used};
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+    use std::task::{Context, Poll};
+    use tokio::io::AsyncReadExt as _;
+
+    /// Processor time that a poll of the crowd uses at least, ns: 20 of them use a round.
+    const POLL_NS: u64 = 100_000;
+
+    /// Tasks that use the thread in each poll, and always want more.
+    struct Crowd {
+        polls: Cell<usize>,
+        /// After so many polls, there is something to do for another source.
+        most: usize,
+        client: UnixStream,
+    }
+
+    impl Crowd {
+        fn poll(&self, context: &Context<'_>) -> Poll<()> {
+            let until = used() + POLL_NS;
+            while used() < until {}
+            self.polls.set(self.polls.get() + 1);
+            if self.polls.get() == self.most {
+                (&self.client).write_all(b"1").expect("written");
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    /// How many polls of so many tasks of one source pass before a task of another source reads what
+    /// came on its socket.
+    fn polls_before_another(tasks: usize) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .on_thread_park(idle)
+            .build()
+            .expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (client, socket) = UnixStream::pair().expect("a pair");
+            socket.set_nonblocking(true).expect("it may be");
+            let mut socket = tokio::net::UnixStream::from_std(socket).expect("a socket");
+            let crowd = Rc::new(Crowd {
+                polls: Cell::new(0),
+                most: 2 * tasks,
+                client,
+            });
+            tokio::task::spawn_local(keep_rounds());
+            let source = Rc::default();
+            for _ in 0..tasks {
+                let crowd = crowd.clone();
+                let hungry = poll_fn(move |context| crowd.poll(context));
+                tokio::task::spawn_local(Metered::new(Rc::clone(&source), hungry));
+            }
+            let other = Metered::new(Rc::default(), async move { socket.read_u8().await });
+            let other = tokio::task::spawn_local(other);
+            other.await.expect("a task").expect("a byte");
+            crowd.polls.get() - crowd.most
+        })
+    }
+
+    #[test]
+    fn a_crowd_of_a_source_delays_another_by_a_round_or_two() {
+        for tasks in [1, 20, 200] {
+            let polls = polls_before_another(tasks);
+            assert!(polls <= 3 * 20, "{polls} of {tasks} tasks");
+        }
     }
 }
