@@ -224,7 +224,7 @@ impl ExchangeBody {
                 Poll::Ready(Some(Err(self.cut(Cut::Length))))
             }
             Ok(None) => {
-                let trailers = self.traffic.client.trailers().map(reply::headers);
+                let trailers = self.traffic.client.trailers().map(reply::trailers);
                 match trailers {
                     Some(None) => Poll::Ready(Some(Err(self.cut(Cut::Trailers)))),
                     trailers => {
@@ -232,6 +232,7 @@ impl ExchangeBody {
                         Poll::Ready(
                             trailers
                                 .flatten()
+                                .filter(|trailers| !trailers.is_empty())
                                 .map(|trailers| Ok(Frame::trailers(trailers))),
                         )
                     }

@@ -31,6 +31,7 @@ mod sources;
 mod tally;
 mod tls;
 mod trace;
+mod trailers;
 mod usage;
 
 pub use access::{Outcome, Record};

@@ -2,6 +2,7 @@
 
 use crate::access::Outcome;
 use crate::request::{Rejection, is_hop_by_hop};
+use crate::trailers;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
@@ -131,11 +132,22 @@ pub(crate) fn head(head: &ResponseHead) -> Option<(StatusCode, HeaderMap)> {
     Some((status, headers))
 }
 
-/// Fields as HTTP's.
-pub(crate) fn headers(fields: &Fields) -> Option<HeaderMap> {
+/// Fields of a head as HTTP's, without those of a connection.
+fn headers(fields: &Fields) -> Option<HeaderMap> {
+    map(fields, |name| !is_hop_by_hop(name))
+}
+
+/// Trailers of a response as HTTP's, without fields that may be none; `None` if they are no HTTP.
+pub(crate) fn trailers(fields: &Fields) -> Option<HeaderMap> {
+    map(fields, trailers::may_be)
+}
+
+/// Those fields whose name is allowed; `None` if one of them is no HTTP.
+fn map(fields: &Fields, is_allowed: impl Fn(&str) -> bool) -> Option<HeaderMap> {
     let mut headers = HeaderMap::try_with_capacity(fields.len()).ok()?;
     for (name, value) in fields {
-        if is_hop_by_hop(name) {
+        // A guest may write names in any case.
+        if !is_allowed(&name.to_ascii_lowercase()) {
             continue;
         }
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;

@@ -2,6 +2,7 @@
 
 use crate::routes::host_of;
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
+use crate::trailers;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, UPGRADE};
 use http::uri::Authority;
 use http::{Method, Version, request};
@@ -177,25 +178,13 @@ fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &http::
     })
 }
 
-/// Fields that say how a message is framed, routed or to be understood: none of them may come after
-/// it (RFC 9110 §6.5.1).
-const NEVER_TRAILERS: [&str; 9] = [
-    "content-length",
-    "content-encoding",
-    "content-range",
-    "content-type",
-    "host",
-    "authorization",
-    "cookie",
-    "max-forwards",
-    "trailer",
-];
-
 /// Trailers of a request, without fields that may be none; those that do not fit are an error.
 pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<Fields> {
     let mut fields = Fields::new(limits.head_bytes);
-    let is_one = |name: &str| !is_hop_by_hop(name) && !NEVER_TRAILERS.contains(&name);
-    for (name, value) in trailers.iter().filter(|(name, _)| is_one(name.as_str())) {
+    let allowed = trailers
+        .iter()
+        .filter(|(name, _)| trailers::may_be(name.as_str()));
+    for (name, value) in allowed {
         fields.push(name.as_str(), value.as_bytes()).ok()?;
     }
     Some(fields)

@@ -193,6 +193,21 @@ fn bodies_and_trailers_cross_in_http2() {
     });
 }
 
+#[test]
+fn a_response_has_no_trailers_that_are_needed_before_its_body() {
+    let node = Node::start(&lease("", ""));
+    block_on(async {
+        let stream = TcpStream::connect(node.address()).await.expect("connected");
+        let mut sender = connected(stream).await;
+        let response = sender.send_request(get("/trailers")).await;
+        let body = response.expect("a response").into_body().collect().await;
+        let body = body.expect("a body");
+        let trailers = body.trailers().expect("trailers");
+        let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["digest"]);
+    });
+}
+
 /// A body of these frames.
 struct Listed(std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>);
 

@@ -272,6 +272,15 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             write_all(&mut guest, b"text");
             guest.finish(None);
         }
+        "/trailers" => {
+            guest.respond(ok).expect("the first");
+            write_all(&mut guest, b"text");
+            let mut trailers = Fields::new(guest.limits().head_bytes);
+            for name in ["content-length", "Set-Cookie", "host", "trailer", "digest"] {
+                trailers.push(name, b"0").expect("room");
+            }
+            guest.finish(Some(trailers));
+        }
         "/bare" | "/unchanged" => {
             let status = if path == "/bare" { 204 } else { 304 };
             let found = head(&guest, status, &[("content-length", "4")]);
