@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The least limit on heads, bytes: for requests that no route is for.
 const LEAST_HEAD: u32 = 8192;
 
-/// Bytes that the kernel may hold of a connection in each direction. It takes twice as much memory for
-/// them.
+/// The buffers of a connection that the kernel is asked for, bytes in each direction. It takes at most
+/// twice as much memory, of which nearly all may be bytes of the client if its segments are large.
 const SOCKET_BYTES: usize = 128 * 1024;
 /// How long bytes that were sent may wait for the client to take them, ms.
 const UNHEARD_MS: u32 = 30_000;

@@ -346,6 +346,21 @@ fn slow_clients_hold_nothing_for_long() {
 }
 
 #[test]
+fn a_request_that_is_under_way_has_its_own_time() {
+    let node = Node::start(&lease(
+        "idle_timeout = \"50ms\"",
+        "timeout = \"600ms\"\nconcurrency = 2",
+    ));
+    // A guest that takes longer than the connection may be idle, and a body that stops.
+    let mut client = node.connect();
+    assert_eq!(client.get("/late").text(), "late");
+    let mut body = node.connect();
+    body.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 9\r\n\r\nhalf");
+    let record = node.ended(Outcome::Timeout);
+    assert!(record.elapsed >= Duration::from_millis(600));
+}
+
+#[test]
 fn one_source_has_no_more_connections_than_it_may() {
     let node = Node::start(&lease("per_source = 3\nconnections = 10", ""));
     let mut open: Vec<_> = (0..3)
