@@ -143,8 +143,7 @@ pub use surroundings::{Directory, Surroundings};
 pub use user_files::user_code_cache;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
-    Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
-    stdout_failure,
+    Destination, Input, Output, flush_within as flush_output_within, stdout_failure,
 };
 pub use wasmtime::component::Val;
 pub use wasmtime::component::types::Type;

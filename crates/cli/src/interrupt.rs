@@ -2,6 +2,7 @@
 //! and the signal of a service manager.
 
 use crate::exit::Failure;
+use crate::output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,7 +15,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Interrupt(Arc<AtomicU32>);
 
 impl Interrupt {
-    /// From now on these signals end nothing by themselves. Once in a process.
+    /// From now on these signals end nothing by themselves, and no output of the command is waited
+    /// for without a limit once one arrives. Once in a process.
     ///
     /// # Errors
     /// When the system refuses it.
@@ -23,7 +25,9 @@ impl Interrupt {
         let times = told.clone();
         let count = move || {
             times.fetch_add(1, Ordering::Relaxed);
+            output::hurry();
         };
+        output::never_blocks();
         ctrlc::set_handler(count).map_err(|error| Failure::Host(error.into()))?;
         Ok(Self(told))
     }

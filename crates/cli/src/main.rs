@@ -135,7 +135,8 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::main(&arguments),
         Command::Child(arguments) => study::child(arguments),
     };
-    match result {
+    output::end();
+    let code = match result {
         Ok(_) if output::is_lost() => {
             let failure = exit::Failure::Host(anyhow::anyhow!("standard output cannot be written"));
             say!("leasehold: {failure}");
@@ -147,5 +148,7 @@ fn main() -> ExitCode {
             say!("leasehold: {}", output::plain(&failure.to_string()));
             failure.code()
         }
-    }
+    };
+    output::end();
+    code
 }

@@ -254,7 +254,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     drop(server);
     let elapsed = began.elapsed();
     output::finish(true, &lines.destinations());
-    log.flush_within(Duration::from_secs(1));
+    log.flush_within(output::patience());
     for (what, lost) in [
         ("the access log", log.lost()),
         ("tenants' output", lines.lost()),

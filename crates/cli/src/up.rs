@@ -174,7 +174,7 @@ pub(crate) fn main(
     let elapsed = began.elapsed();
     outputs.finish(killed.is_some());
     let width = screen.size().map(|(width, _)| width);
-    screen.show(&[]);
+    screen.clear();
     let host = OnHost {
         realtime: cell.realtime(),
         confined: &confined,
