@@ -120,7 +120,7 @@ fn object(record: &Record, now: SystemTime) -> String {
 }
 
 /// A time as RFC 3339 writes it, in UTC, to the millisecond.
-fn stamp(time: SystemTime) -> String {
+pub(crate) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     // Days of the proleptic Gregorian calendar, in years that begin in March (Howard Hinnant).

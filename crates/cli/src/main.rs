@@ -106,8 +106,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    log::begin();
     let arguments = Arguments::parse();
+    log::begin(match &arguments.command {
+        Command::Serve(arguments) => arguments.log(),
+        _ => access_log::Form::Text,
+    });
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {
         Command::Run(arguments) => run::main(*arguments, profile),

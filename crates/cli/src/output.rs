@@ -69,7 +69,10 @@ pub(crate) fn result(text: Arguments<'_>) {
 /// The text that [`say`] writes.
 pub(crate) fn note(text: Arguments<'_>) {
     // In one piece: other threads write there, too.
-    let text = text.to_string();
+    let text = match log::is_json() {
+        true => log::objects(&text.to_string()),
+        false => text.to_string(),
+    };
     match THREADS.get() {
         Some(threads) => put(&threads.stderr, text.as_bytes()),
         None => drop(io::stderr().lock().write_all(text.as_bytes())),

@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     grace: Nanoseconds,
 
-    /// The form of the access log, on standard error.
+    /// The form of the access log, on standard error. With json, every line there is an object.
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     log: Form,
 
@@ -86,6 +86,13 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     cell: CellOptions,
+}
+
+impl Arguments {
+    /// The form of the lines on standard error.
+    pub(crate) const fn log(&self) -> Form {
+        self.log
+    }
 }
 
 /// What is started beside the cell.

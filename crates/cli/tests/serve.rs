@@ -170,9 +170,10 @@ fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
     server.signal(Signal::TERM);
     let (code, _, text) = server.end();
     assert_eq!(code, Some(0), "{text}");
+    // Every line: of requests, of tenants and of the host.
     let lines: Vec<Value> = text
         .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
         .collect();
     let of = |path: &str| {
         lines
