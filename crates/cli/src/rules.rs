@@ -1,7 +1,7 @@
 //! Whether tenants that come later can be kept beside those that are there.
 
 use crate::confinement::parent;
-use crate::leases::{self, Ends};
+use crate::leases::{self, Ends, Useless};
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::profile::Profile;
 use leasehold_lease::{LeaseFile, TenantSpec};
@@ -55,6 +55,10 @@ impl Admission for Rules {
         if !schedulable && !self.unadmitted {
             let message = "the processor reservations of all tenants cannot be kept together";
             return Err(refused(message.to_owned()));
+        }
+        let useless = Useless::of(tenants, &report, self.overhead.overhead());
+        if let (Some(useless), false) = (useless.first(), self.unadmitted) {
+            return Err(refused(useless.text.clone()));
         }
         if let (Some(limit), false) = (leases::stopped_by_host(&all), self.unadmitted) {
             return Err(refused(limit.to_string()));
@@ -128,6 +132,7 @@ impl Admission for Rules {
         let order = leases::order(file.order);
         let claims = leases::claims(&file.tenants, &steps).all();
         let report = admit(&claims, order, self.overhead.overhead());
+        let useless = Useless::of(&file.tenants, &report, self.overhead.overhead());
         let ends = Ends::of(&file.tenants, &steps, self.overhead, order);
         let tenants = file
             .tenants
@@ -143,7 +148,7 @@ impl Admission for Rules {
                 })
             });
         json!({
-            "schedulable": report.schedulable() && leases::stopped_by_host(&claims).is_none(),
+            "schedulable": report.schedulable() && useless.is_empty() && leases::stopped_by_host(&claims).is_none(),
             "order": file.order.to_string(),
             "utilisation_millionths": report.utilisation.millionths(),
             "overhead_ns": self.overhead.time().get(),
