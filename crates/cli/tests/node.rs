@@ -43,13 +43,15 @@ impl Node {
             "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned() + &table("shop", "/*", "");
         fs::write(path("leases.toml"), text).expect("written");
         fs::write(path("profile.json"), calibrated::profile()).expect("written");
+        // The node writes where its socket is, and nowhere beside the lease file.
+        fs::create_dir(path("run")).expect("made");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .arg("--profile")
             .arg(path("profile.json"))
             .arg("serve")
             .arg(path("leases.toml"))
             .arg("--socket")
-            .arg(path("node.sock"))
+            .arg(path("run/node.sock"))
             .args(options)
             .env("XDG_STATE_HOME", path("state"))
             .stdin(Stdio::null())
@@ -82,7 +84,7 @@ impl Node {
     }
 
     fn socket(&self) -> PathBuf {
-        self.path("node.sock")
+        self.path("run/node.sock")
     }
 
     /// The exit code, standard output and standard error of a command for operators.
@@ -165,6 +167,15 @@ fn raw(socket: &Path, head: &str) -> String {
         .write_all(request.as_bytes())
         .and_then(|()| stream.read_to_end(&mut answer).map(drop));
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_tenant_is_put_with_a_program_that_came_beside_the_lease_file_later() {
+    let node = Node::start(&[]);
+    fs::copy(node.path("web.wasm"), node.path("late.wasm")).expect("copied");
+    let late = table("late", "/late", "").replace("web.wasm", "late.wasm");
+    let (code, out, error) = node.put("late", &late);
+    assert_eq!((code, out.as_str()), (Some(0), "late: new\n"), "{error}");
 }
 
 #[test]
