@@ -189,6 +189,15 @@ fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
         (&of("/trap")["status"], &of("/trap")["outcome"]),
         (&502.into(), &"failed".into())
     );
+    // The reason of a trap is a line of the host.
+    let said = lines.iter().find(|line| line["stream"] == "host");
+    let said = said.unwrap_or_else(|| panic!("no line of the host: {text}"));
+    assert_eq!(said["tenant"], "any", "{said}");
+    let line = said["line"].as_str().expect("text");
+    assert!(
+        line.starts_with("a request failed: the program trapped: "),
+        "{said}"
+    );
     assert_eq!(
         (&of("/spin")["status"], &of("/spin")["outcome"]),
         (&504.into(), &"timeout".into())
