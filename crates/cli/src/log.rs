@@ -8,9 +8,10 @@
 //! variable asks for them.
 
 use crate::access_log::{self, Form};
-use leasehold_cell::Destination;
+use crate::output::plain;
+use leasehold_cell::{Destination, escaped_json};
 use serde_json::json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -33,7 +34,8 @@ pub(crate) fn begin(form: Form) {
     let filter = EnvFilter::try_from_env("LEASEHOLD_LOG").unwrap_or_else(|_| FILTER.into());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(!is_json() && io::stderr().is_terminal())
+        // What is logged may come from a guest: no line has control characters.
+        .with_ansi(false)
         .with_writer(Lines);
     match is_json() {
         true => lines.without_time().init(),
@@ -51,7 +53,10 @@ pub(crate) fn objects(message: &str) -> String {
     let time = access_log::stamp(SystemTime::now());
     let lines = message.lines().filter(|line| !line.trim().is_empty());
     lines
-        .map(|line| format!("{}\n", json!({ "time": time, "message": line })))
+        .map(|line| {
+            let object = json!({ "time": time, "message": line });
+            format!("{}\n", escaped_json(&object.to_string()))
+        })
         .collect()
 }
 
@@ -90,7 +95,10 @@ impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = match is_json() {
             true => objects(&String::from_utf8_lossy(line)).into_bytes(),
-            false => line.to_vec(),
+            false => {
+                let line = String::from_utf8_lossy(line);
+                format!("{}\n", plain(line.trim_end_matches('\n'))).into_bytes()
+            }
         };
         match THREAD.get() {
             None => io::stderr().write_all(&text)?,

@@ -13,7 +13,7 @@
 //! reported.
 
 use crate::log;
-use leasehold_cell::{Destination, flush_output_within, stdout_failure};
+use leasehold_cell::{Destination, flush_output_within, is_obeyed, stdout_failure};
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
@@ -136,7 +136,7 @@ fn wait_until(is_done: impl Fn() -> bool) -> bool {
     is_done()
 }
 
-/// Returns a message with names that a program may have chosen. Control characters are escaped, and
+/// Returns a message with names that a program may have chosen. What a terminal obeys is escaped, and
 /// each line but the first is indented, so that no line can be taken for another message.
 pub(crate) fn plain(message: &str) -> String {
     let mut plain = String::with_capacity(message.len());
@@ -144,7 +144,7 @@ pub(crate) fn plain(message: &str) -> String {
         match character {
             '\n' => plain.push_str("\n  "),
             '\t' => plain.push(character),
-            _ if character.is_control() => plain.extend(character.escape_default()),
+            _ if is_obeyed(character) => plain.extend(character.escape_default()),
             _ => plain.push(character),
         }
     }
@@ -206,5 +206,7 @@ mod tests {
     fn a_name_can_neither_move_the_cursor_nor_look_like_another_message() {
         let shown = plain("in \x1b[2J\nleasehold: all is well\r");
         assert_eq!(shown, "in \\u{1b}[2J\n  leasehold: all is well\\r");
+        let shown = plain("\u{202e}a\u{2066}\u{2028}\u{200f}");
+        assert_eq!(shown, "\\u{202e}a\\u{2066}\\u{2028}\\u{200f}");
     }
 }

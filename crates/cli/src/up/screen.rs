@@ -1,7 +1,7 @@
 //! A terminal with a table at its bottom, and tenants' output above it.
 
 use crate::output;
-use leasehold_cell::Destination;
+use leasehold_cell::{Destination, is_obeyed};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -172,8 +172,7 @@ fn harmless(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let shown = |character: char| match character {
         '\n' | '\t' => character,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
-        _ if character.is_control() => '?',
+        _ if is_obeyed(character) => '?',
         _ => character,
     };
     text.chars().map(shown).collect()
@@ -240,8 +239,8 @@ mod tests {
             "\u{fffd}31m?31m\u{fffd}"
         );
         assert_eq!(
-            harmless("\u{85}\u{9d}52;\u{9c}\u{202e}".as_bytes()),
-            "??52;??"
+            harmless("\u{85}\u{9d}52;\u{9c}\u{202e}\u{2028}\u{200f}".as_bytes()),
+            "??52;????"
         );
         assert_eq!(harmless("größer 漢字\n".as_bytes()), "größer 漢字\n");
     }
