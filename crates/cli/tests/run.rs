@@ -366,7 +366,7 @@ const FLOOD: &str = r#"(module
          (br 0))))"#;
 
 /// Waits for the end of a command whose output is not read.
-fn ends(child: &mut std::process::Child) -> std::process::ExitStatus {
+fn end_of(child: &mut std::process::Child) -> std::process::ExitStatus {
     let began = std::time::Instant::now();
     loop {
         if let Some(status) = child.try_wait().expect("a child") {
@@ -420,7 +420,7 @@ fn a_command_ends_although_neither_of_its_outputs_is_read() {
                 false => other,
             };
             let mut child = command.stdout(writer).stderr(stderr).spawn().expect("runs");
-            let status = ends(&mut child);
+            let status = end_of(&mut child);
             assert_eq!(status.code(), Some(code), "{args:?} {is_one}: {status:?}");
             drop((reader, other_reader));
         }
@@ -453,14 +453,14 @@ fn a_signal_ends_a_command_whose_outputs_are_not_read() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("runs");
-        let stdout = child.stdout.take().expect("a pipe");
+        let mut stdout = child.stdout.take().expect("a pipe");
         // The first byte is there when the program runs.
         let mut byte = [0];
-        (&stdout).read_exact(&mut byte).expect("a byte");
+        stdout.read_exact(&mut byte).expect("a byte");
         std::thread::sleep(std::time::Duration::from_millis(500));
         assert!(child.try_wait().expect("a child").is_none());
         kill_process(Pid::from_child(&child), Signal::TERM).expect("sent");
-        ends(&mut child);
+        end_of(&mut child);
     }
 }
 
