@@ -362,7 +362,15 @@ impl Cell {
     /// # Errors
     /// Like [`Cell::start_tenant`].
     pub fn start_held(&self, request: StartRequest) -> Result<TenantHandle, StartError> {
-        self.admit(request, true, None)?.wait()
+        self.begin_held(request)?.wait()
+    }
+
+    /// Begins to start a tenant as [`Cell::start_held`] does, and does not wait for it, as [`Cell::begin`] does not.
+    ///
+    /// # Errors
+    /// When its reservation cannot be kept.
+    pub fn begin_held(&self, request: StartRequest) -> Result<PendingStart, StartError> {
+        self.admit(request, true, None)
     }
 
     /// Begins to start a tenant. The admission test runs on the calling thread. Building the

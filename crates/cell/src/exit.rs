@@ -16,6 +16,16 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Returns what is said of an end that is a failure: what happened, and the message.
+    pub fn reason(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Exit::Trap(message) => Some(("the program trapped: ", message)),
+            Exit::Lease(message) => Some(("the lease does not pay for it: ", message)),
+            Exit::Memory(message) => Some(("", message)),
+            Exit::Code(_) | Exit::Killed => None,
+        }
+    }
+
     /// The code that a waiting tenant receives: the exit code, 134 for a trap, 135 for memory that
     /// failed, 137 for a kill.
     pub fn code(&self) -> i32 {

@@ -93,6 +93,7 @@ mod realtime_limit;
 mod refusals;
 mod serving;
 pub mod share;
+mod shown;
 mod stalls;
 mod start_error;
 mod starting;
@@ -138,13 +139,13 @@ pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
 pub use serving::{Fresh, Serving};
+pub use shown::{escaped, escaped_json, is_obeyed};
 pub use start_error::StartError;
 pub use surroundings::{Directory, Surroundings};
 pub use user_files::user_code_cache;
 pub use wasi::capture::Capture;
 pub use wasi::stdio::{
-    Destination, Input, Output, flush as flush_output, flush_within as flush_output_within,
-    stdout_failure,
+    Destination, Input, Output, flush_within as flush_output_within, stdout_failure,
 };
 pub use wasmtime::component::Val;
 pub use wasmtime::component::types::Type;

@@ -152,6 +152,15 @@ impl Worker {
         std::mem::take(&mut self.state().is_idle)
     }
 
+    /// Its execution has ended by itself: what it was answering fails, and the reason is kept for the
+    /// lines of the host.
+    pub(crate) fn ended(&self, exit: &Exit) {
+        if let (Some((what, message)), true) = (exit.reason(), self.state().current.is_some()) {
+            self.service.lane.record_failure(what, message);
+        }
+        self.fail(failure_of(exit));
+    }
+
     /// Its execution ends: what it was answering fails.
     pub(crate) fn fail(&self, failure: Failure) {
         let current = self.state().current.take();
@@ -162,7 +171,7 @@ impl Worker {
 }
 
 /// How the request of an execution fails that ended in this way.
-pub(crate) const fn failure_of(exit: &Exit) -> Failure {
+const fn failure_of(exit: &Exit) -> Failure {
     match exit {
         Exit::Code(_) => Failure::NoResponse,
         Exit::Trap(_) | Exit::Memory(_) => Failure::Trap,

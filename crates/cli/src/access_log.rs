@@ -1,7 +1,7 @@
 //! The access log: a line for each request, through a bounded pipe. A line without room is lost, and
 //! counted.
 
-use leasehold_cell::Destination;
+use leasehold_cell::{Destination, escaped, escaped_json};
 use leasehold_front::Record;
 use serde_json::json;
 use std::fmt::Write;
@@ -92,6 +92,7 @@ fn text(record: &Record, now: SystemTime) -> String {
     if let Some(failure) = record.failure {
         let _ = write!(line, " ({failure})");
     }
+    let mut line = escaped(&line);
     line.push('\n');
     line
 }
@@ -116,11 +117,11 @@ fn object(record: &Record, now: SystemTime) -> String {
         "outcome": record.outcome.name(),
         "failure": record.failure.map(|failure| failure.to_string()),
     });
-    format!("{object}\n")
+    format!("{}\n", escaped_json(&object.to_string()))
 }
 
 /// A time as RFC 3339 writes it, in UTC, to the millisecond.
-fn stamp(time: SystemTime) -> String {
+pub(crate) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     // Days of the proleptic Gregorian calendar, in years that begin in March (Howard Hinnant).

@@ -4,7 +4,7 @@ mod requests;
 
 use crate::calibrate::profile_if_usable;
 use crate::exit::Failure;
-use crate::leases::{self, Ends};
+use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
@@ -174,6 +174,8 @@ struct Outcome<'a> {
     memory: MemoryVerdict,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
+    /// The reservations that promise no useful time.
+    useless: Vec<Useless>,
     /// The ends of the tenants.
     ends: Ends,
     /// The processor time of a request of each tenant, where it is stated.
@@ -190,6 +192,7 @@ impl<'a> Outcome<'a> {
             overhead,
             memory: MemoryVerdict::of(file),
             shortfalls: set.shortfalls(&report, overhead.overhead()),
+            useless: Useless::of(&file.tenants, &report, overhead.overhead()),
             headroom: None,
             host: leases::stopped_by_host(&set.contracts),
             ends: Ends::of(&file.tenants, &set.steps, overhead, order),
@@ -201,13 +204,19 @@ impl<'a> Outcome<'a> {
 
     /// Whether every reservation of the processor can be kept on this host.
     fn schedulable(&self) -> bool {
-        self.report.schedulable() && self.host.is_none()
+        self.fits() && self.host.is_none()
+    }
+
+    /// Whether every reservation of the processor can be kept, and promises something.
+    fn fits(&self) -> bool {
+        self.report.schedulable() && self.useless.is_empty()
     }
 
     /// Every tenant of the file, with its reservation if it has one.
     fn rows(&self) -> impl Iterator<Item = (&TenantSpec, Option<Row<'_>>)> {
         let mut next = 0;
-        self.file.tenants.iter().map(move |tenant| {
+        let tenants = self.file.tenants.iter().enumerate();
+        tenants.map(move |(at, tenant)| {
             let row = tenant.lease.cpu.map(|cpu| {
                 let (contract, verdict) = (&self.set.contracts[next], &self.report.servers[next]);
                 next += 1;
@@ -216,6 +225,8 @@ impl<'a> Outcome<'a> {
                 Row {
                     cpu,
                     verdict,
+                    fits: verdict.schedulable()
+                        && !self.useless.iter().any(|useless| useless.tenant == at),
                     reclaimed: verdict.reclaimed_within(contract, order, reclaim),
                 }
             });
@@ -281,19 +292,18 @@ impl<'a> Outcome<'a> {
                 "the longest host step of {names}: {step}; all responses allow for that"
             );
         }
-        if let Some(names) = self.whose_useful_time_is(None) {
+        if let Some(names) = self.unbounded() {
             let _ = writeln!(
                 text,
                 "nothing bounds how often {names} can be preempted: no time is promised to be \
                  useful, nor an end; a `nonpreemptive` would"
             );
         }
-        if let Some(names) = self.whose_useful_time_is(Some(0)) {
-            let _ = writeln!(
-                text,
-                "preemptions may take the whole budget of {names}: no time is promised to be \
-                 useful, nor an end; a larger `budget` would"
-            );
+        for useless in self.useless.iter().take(ADVISED) {
+            let _ = writeln!(text, "{}", useless.text);
+        }
+        if let Some(more @ 1..) = self.useless.len().checked_sub(ADVISED) {
+            let _ = writeln!(text, "{more} more promise no useful time");
         }
         if !background.iter().all(Verdict::schedulable) {
             let _ = writeln!(
@@ -342,10 +352,10 @@ impl<'a> Outcome<'a> {
         text
     }
 
-    /// The tenants with a reservation that can be kept, of which so much of a budget is useful at
-    /// the least; `None` if there are none.
-    fn whose_useful_time_is(&self, useful: Option<u64>) -> Option<String> {
-        let is_it = |row: &Row<'_>| row.verdict.schedulable() && row.verdict.loss.useful == useful;
+    /// The tenants with a reservation that can be kept, and that nothing bounds the preemptions of; `None` if there are
+    /// none.
+    fn unbounded(&self) -> Option<String> {
+        let is_it = |row: &Row<'_>| row.fits && row.verdict.loss.useful.is_none();
         let tenants = self
             .rows()
             .filter(|(_, row)| row.as_ref().is_some_and(is_it));
@@ -405,7 +415,7 @@ impl<'a> Outcome<'a> {
         format!(
             "{verdict}: {reserved} reservations use {share} of the processor, {order}, {background} \
              in the background; a preemption takes {overhead}",
-            verdict = match (self.report.schedulable(), self.host) {
+            verdict = match (self.fits(), self.host) {
                 (true, None) => "schedulable",
                 (true, Some(_)) => "NOT schedulable on this host",
                 (false, _) => "NOT schedulable",
@@ -456,7 +466,7 @@ impl<'a> Outcome<'a> {
             })
         });
         json!({
-            "schedulable": self.report.schedulable(),
+            "schedulable": self.fits(),
             "host": self.host.map(|limit| json!({
                 "most_ns": limit.most_ns(),
                 "window_ns": limit.window_ns(),
@@ -488,6 +498,7 @@ impl<'a> Outcome<'a> {
 struct Row<'a> {
     cpu: Cpu,
     verdict: &'a Verdict,
+    fits: bool,
     reclaimed: Option<u64>,
 }
 
@@ -510,7 +521,7 @@ impl Row<'_> {
             or_none(verdict.slack),
             or_none(verdict.loss.useful),
             or_none(self.reclaimed),
-            if verdict.schedulable() { "yes" } else { "NO" }.to_owned(),
+            if self.fits { "yes" } else { "NO" }.to_owned(),
         ]
     }
 
@@ -520,7 +531,7 @@ impl Row<'_> {
             "name": tenant.name,
             "reserved": true,
             "step": step,
-            "schedulable": verdict.schedulable(),
+            "schedulable": self.fits,
             "response_ns": verdict.response,
             "slack_ns": verdict.slack,
             "budget_ns": self.cpu.budget().get(),

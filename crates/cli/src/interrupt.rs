@@ -2,6 +2,7 @@
 //! closed terminal, which for a server says that its configuration is to be read again.
 
 use crate::exit::Failure;
+use crate::output;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::cell::Cell;
@@ -20,7 +21,8 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on SIGINT, SIGTERM and SIGHUP end nothing by themselves. Once in a process.
+    /// From now on SIGINT, SIGTERM and SIGHUP end nothing by themselves, and no output of the command is waited
+    /// for without a limit once one arrives. Once in a process.
     ///
     /// # Errors
     /// When the system refuses it.
@@ -37,8 +39,11 @@ impl Interrupt {
     }
 
     fn to(signals: &[i32]) -> Result<Self, Failure> {
+        let told = raised_by(signals)?;
+        raise(signals, &output::hurries())?;
+        output::never_blocks();
         Ok(Self {
-            told: raised_by(signals)?,
+            told,
             times: Cell::new(0),
         })
     }
@@ -79,8 +84,14 @@ impl Hangups {
 /// A flag that these signals raise, and nothing else.
 fn raised_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let raised = Arc::new(AtomicBool::new(false));
+    raise(signals, &raised)?;
+    Ok(raised)
+}
+
+/// From now on these signals raise this flag.
+fn raise(signals: &[i32], raised: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in signals {
         flag::register(*signal, raised.clone()).map_err(|error| Failure::Host(error.into()))?;
     }
-    Ok(raised)
+    Ok(())
 }

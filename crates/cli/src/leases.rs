@@ -8,7 +8,7 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::{Held, KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
 use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, Restart, TenantSpec};
 use leasehold_pager::PAGE;
-use leasehold_reserve::admission::admit;
+use leasehold_reserve::admission::{Overhead, Report, Verdict, admit};
 use leasehold_reserve::{Contract, Order};
 use std::path::Path;
 
@@ -100,6 +100,68 @@ impl Claims {
         let reserved = self.reserved.iter().copied().flatten();
         reserved.chain(self.background).collect()
     }
+}
+
+/// A reservation of which preemptions may take everything: it can be kept, and promises nothing. A tenant under it
+/// might never start, nor end.
+pub(crate) struct Useless {
+    /// The tenant, in the order of the file.
+    pub(crate) tenant: usize,
+    /// The key, what was found, and what would be enough.
+    pub(crate) text: String,
+}
+
+impl Useless {
+    /// Those of a file, in its order. `report` is of its claims, with this overhead.
+    pub(crate) fn of(tenants: &[TenantSpec], report: &Report, overhead: Overhead) -> Vec<Self> {
+        let reserved = tenants.iter().enumerate();
+        let reserved =
+            reserved.filter_map(|(at, tenant)| Some((at, &tenant.name, tenant.lease.cpu?)));
+        let useless = reserved
+            .zip(&report.servers)
+            .filter_map(|((at, name, cpu), verdict)| {
+                let lost = enough(&cpu, verdict, overhead);
+                (cpu.budget().get() <= lost).then(|| Self {
+                    tenant: at,
+                    text: format!(
+                        "tenant.{name}.cpu.budget: found {}, all of which preemptions may take: no time \
+                         is promised to be useful; needed: more than {}",
+                        cpu.budget(),
+                        stated(lost)
+                    ),
+                })
+            });
+        useless.collect()
+    }
+}
+
+/// A time as a lease states it.
+fn stated(ns: u64) -> Nanoseconds {
+    Nanoseconds::new(ns).unwrap_or(Nanoseconds::MAX)
+}
+
+/// Returns the budget above which some of it is useful: `lost` of the verdict, or, where nothing bounds the
+/// preemptions, what is lost without any. Where regions bound them, a larger budget has more of them.
+fn enough(cpu: &Cpu, verdict: &Verdict, overhead: Overhead) -> u64 {
+    const ROUNDS: usize = 64;
+    let each = overhead.per_preemption;
+    let lost_with = |preemptions: u64| each.saturating_mul(preemptions.saturating_add(2));
+    let mut lost = verdict.loss.lost.unwrap_or_else(|| lost_with(0));
+    let budget = cpu.budget().get();
+    if let (Some(region), Some(preemptions)) = (cpu.nonpreemptive(), verdict.loss.preemptions)
+        && preemptions == budget.div_ceil(region.get()) - 1
+        && budget <= lost
+    {
+        for _ in 0..ROUNDS {
+            let regions = lost.saturating_add(1).div_ceil(region.get()) - 1;
+            let more = lost_with(regions);
+            if more <= lost {
+                break;
+            }
+            lost = more;
+        }
+    }
+    lost
 }
 
 /// Returns the host's limit on a cell with real-time priority, if these reservations may exceed it.

@@ -109,8 +109,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    log::begin();
     let arguments = Arguments::parse();
+    log::begin(match &arguments.command {
+        Command::Serve(arguments) => arguments.log(),
+        _ => access_log::Form::Text,
+    });
     let profile = arguments.profile.as_deref();
     let result = match arguments.command {
         Command::Run(arguments) => run::main(*arguments, profile),
@@ -145,7 +148,8 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::main(&arguments),
         Command::Child(arguments) => study::child(arguments),
     };
-    match result {
+    output::end();
+    let code = match result {
         Ok(_) if output::is_lost() => {
             let failure = exit::Failure::Host(anyhow::anyhow!("standard output cannot be written"));
             say!("leasehold: {failure}");
@@ -157,5 +161,7 @@ fn main() -> ExitCode {
             say!("leasehold: {}", output::plain(&failure.to_string()));
             failure.code()
         }
-    }
+    };
+    output::end();
+    code
 }

@@ -3,7 +3,7 @@
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Control, Needs, Origin};
 use crate::exit::Failure;
-use crate::leases::{self, Ends};
+use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::notify::Notify;
 use crate::output::say;
@@ -74,6 +74,8 @@ pub(crate) struct Admitted {
     host: Option<RealtimeLimit>,
     /// The key of the first reservation that cannot be kept, and its value.
     unkept: Option<String>,
+    /// What is said of the first that promises no useful time.
+    useless: Option<String>,
     /// How long the ends of the tenants take at most, and what is reserved for them.
     pub(crate) ends: Ends,
 }
@@ -121,6 +123,12 @@ impl CellOptions {
                  --unadmitted starts them all the same",
                 leases.display(),
                 admitted.unkept.as_deref().unwrap_or_default()
+            )));
+        }
+        if let (Some(why), false) = (&admitted.useless, self.unadmitted) {
+            return Err(Failure::Refused(format!(
+                "{}: {why}; --unadmitted starts them all the same",
+                leases.display()
             )));
         }
         if let (Some(limit), false) = (admitted.host, self.unadmitted) {
@@ -227,6 +235,7 @@ impl Admitted {
                     "tenant.{name}.cpu: found {budget} in every {period}: "
                 ))
             });
+        let useless = Useless::of(&file.tenants, &report, overhead.overhead());
         let ends = Ends::of(&file.tenants, steps, overhead, order);
         Self {
             order: file.order,
@@ -235,6 +244,7 @@ impl Admitted {
             utilization: report.utilisation.millionths() as f64 / 1e6,
             host: leases::stopped_by_host(&claims.all()),
             unkept,
+            useless: useless.into_iter().next().map(|useless| useless.text),
             ends,
         }
     }

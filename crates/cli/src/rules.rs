@@ -2,7 +2,7 @@
 
 use crate::admit;
 use crate::confinement::parent;
-use crate::leases::{self, Ends};
+use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::HeldMemory;
@@ -106,6 +106,10 @@ impl Admission for Rules {
         if !schedulable && !self.unadmitted {
             let message = "the processor reservations of all tenants cannot be kept together";
             return Err(refused(message.to_owned()));
+        }
+        let useless = Useless::of(tenants, &report, self.overhead.overhead());
+        if let (Some(useless), false) = (useless.first(), self.unadmitted) {
+            return Err(refused(useless.text.clone()));
         }
         if let (Some(limit), false) = (leases::stopped_by_host(&all), self.unadmitted) {
             return Err(refused(limit.to_string()));

@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     grace: Nanoseconds,
 
-    /// The form of the access log, on standard error.
+    /// The form of the access log, on standard error. With json, every line there is an object.
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     log: Form,
 
@@ -114,6 +114,11 @@ impl Arguments {
         }
         let collector = self.otlp.as_deref().map(Endpoint::parse).transpose();
         collector.map_err(|error| Failure::Configuration(format!("--otlp: {error}")))
+    }
+
+    /// The form of the lines on standard error.
+    pub(crate) const fn log(&self) -> Form {
+        self.log
     }
 }
 
@@ -394,7 +399,7 @@ fn operate(
     drop(server);
     let elapsed = began.elapsed();
     output::finish(true, &lines.destinations());
-    log.flush_within(Duration::from_secs(1));
+    log.flush_within(output::patience());
     for (what, lost) in [
         ("the access log", log.lost()),
         ("tenants' output", lines.lost()),

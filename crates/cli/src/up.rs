@@ -187,7 +187,7 @@ pub(crate) fn main(
     let elapsed = began.elapsed();
     outputs.finish(killed.is_some());
     let width = screen.size().map(|(width, _)| width);
-    screen.show(&[]);
+    screen.clear();
     let host = OnHost {
         realtime: cell.realtime(),
         confined: &confined,
@@ -267,19 +267,24 @@ fn start<'a>(
     admitted: &Admitted,
     outputs: &Outputs,
 ) -> Result<Vec<Running<'a>>, Failure> {
-    let mut running = Vec::with_capacity(file.tenants.len());
-    for (spec, bound) in file.tenants.iter().zip(&admitted.ends.bounds) {
-        let handle = cell
-            .start_held(StartRequest {
-                program: load(cell, &spec.component, &spec.lease)
-                    .map_err(|error| named(&spec.name, error))?,
-                lease: spec.lease,
-                surroundings: outputs.surroundings(spec),
-            })
-            .map_err(|error| named(&spec.name, failure(error)))?;
-        running.push(Running::new(spec, *bound, handle));
+    let of = |spec: &TenantSpec, error| named(&spec.name, failure(error));
+    // A start takes the tenant's own time: they take it at the same time.
+    let mut begun = Vec::with_capacity(file.tenants.len());
+    for spec in &file.tenants {
+        let request = StartRequest {
+            program: load(cell, &spec.component, &spec.lease)
+                .map_err(|error| named(&spec.name, error))?,
+            lease: spec.lease,
+            surroundings: outputs.surroundings(spec),
+        };
+        begun.push(cell.begin_held(request).map_err(|error| of(spec, error))?);
     }
-    Ok(running)
+    let all = file.tenants.iter().zip(&admitted.ends.bounds).zip(begun);
+    all.map(|((spec, bound), pending)| {
+        let handle = pending.wait().map_err(|error| of(spec, error))?;
+        Ok(Running::new(spec, *bound, handle))
+    })
+    .collect()
 }
 
 /// Draws the live table, if there is a screen. Queries only the shown tenants, because a query is a

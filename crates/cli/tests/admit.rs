@@ -560,3 +560,56 @@ fn a_rate_of_requests_is_what_the_useful_budget_pays_for() {
         &["none", "not in the file"],
     );
 }
+
+#[test]
+fn a_reservation_that_promises_no_useful_time_is_refused_with_what_would_be_enough() {
+    // Alone, and below another that may preempt it at will. A dispatch and a stop are 10 us each.
+    let rival = tenant(
+        "b",
+        "cpu = { budget = \"1ms\", period = \"10ms\", priority = 200 }",
+    );
+    let enough = "20us";
+    for rival in ["", &*rival] {
+        let of = |budget: &str| {
+            let cpu = format!("cpu = {{ budget = \"{budget}\", period = \"1s\", priority = 10 }}");
+            Leases::new(&format!("{}{rival}", tenant("a", &cpu)))
+        };
+        let leases = of(enough);
+        let json = leases.json(&["--overhead", "10us"]);
+        assert_eq!(json["schedulable"], false, "{json}");
+        assert_eq!(json["tenants"][0]["schedulable"], false, "{json}");
+        let text = String::from_utf8(leases.admit(&["--overhead", "10us"]).stdout).expect("text");
+        let said = format!("tenant.a.cpu.budget: found {enough}, all of which");
+        assert!(text.contains(&said), "{text}");
+        assert!(text.contains("needed: more than 20us"), "{text}");
+        assert!(text.contains("NOT schedulable"), "{text}");
+        let json = of("21us").json(&["--overhead", "10us"]);
+        assert_eq!(json["schedulable"], true, "{json}");
+    }
+    // Where regions bound the preemptions, a larger budget has more of them: 50 us in two regions lose 30.
+    let rival = tenant(
+        "b",
+        "cpu = { budget = \"1ms\", period = \"10ms\", priority = 200 }",
+    );
+    let of = |budget: u64| {
+        let cpu = format!(
+            "cpu = {{ budget = \"{budget}us\", period = \"1s\", priority = 10, nonpreemptive = \"15us\" }}"
+        );
+        Leases::new(&format!("{}{rival}", tenant("a", &cpu)))
+    };
+    let text = String::from_utf8(of(16).admit(&["--overhead", "10us"]).stdout).expect("text");
+    let enough: u64 = text
+        .split("needed: more than ")
+        .nth(1)
+        .and_then(|rest| rest.split("us").next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(
+        of(enough).json(&["--overhead", "10us"])["schedulable"],
+        false
+    );
+    assert_eq!(
+        of(enough + 1).json(&["--overhead", "10us"])["schedulable"],
+        true
+    );
+}

@@ -13,6 +13,15 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
+fn a_tenant_is_put_with_a_program_that_came_beside_the_lease_file_later() {
+    let node = Node::start(&[]);
+    fs::copy(node.path("web.wasm"), node.path("late.wasm")).expect("copied");
+    let late = table("late", "/late", "").replace("web.wasm", "late.wasm");
+    let (code, out, error) = node.put("late", &late);
+    assert_eq!((code, out.as_str()), (Some(0), "late: new\n"), "{error}");
+}
+
+#[test]
 fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() {
     let node = Node::start(&[]);
     let more = table("more", "/env", "");

@@ -353,33 +353,115 @@ fn a_damaged_profile_is_measured_again() {
     assert!(again.stderr.is_empty(), "{again:?}");
 }
 
+/// A program that writes to both of its outputs for ever.
+const FLOOD: &str = r#"(module
+     (import "wasi_snapshot_preview1" "fd_write"
+       (func $write (param i32 i32 i32 i32) (result i32)))
+     (memory (export "memory") 1)
+     (data (i32.const 0) "\10\00\00\00\00\80\00\00")
+     (func (export "_start")
+       (loop
+         (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+         (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8)))
+         (br 0))))"#;
+
+/// Waits for the end of a command whose output is not read.
+fn end_of(child: &mut std::process::Child) -> std::process::ExitStatus {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return status;
+        }
+        if began.elapsed() > std::time::Duration::from_secs(60) {
+            let _ = child.kill();
+            panic!("it does not end");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_kill_has_a_deadline_although_what_was_written_is_not_read() {
     let leasehold = Leasehold::new();
-    let flood = leasehold.write(
-        "flood.wat",
-        r#"(module
-             (import "wasi_snapshot_preview1" "fd_write"
-               (func $write (param i32 i32 i32 i32) (result i32)))
-             (memory (export "memory") 1)
-             (data (i32.const 0) "\10\00\00\00\00\80\00\00")
-             (func (export "_start")
-               (loop (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
-                 (br 0))))"#,
-    );
+    let flood = leasehold.write("flood.wat", FLOOD);
     let mut child = leasehold
         .command(&["run", "--kill-after", "100ms", &flood])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("runs");
     // Nothing reads it meanwhile.
     let stdout = child.stdout.take().expect("a pipe");
     let output = child.wait_with_output().expect("ends");
     drop(stdout);
-    assert_eq!(output.status.code(), Some(137), "{output:?}");
+    assert_eq!(output.status.code(), Some(137), "{:?}", output.status);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("not all output was read"), "{error}");
+    assert!(error.contains("not all output was read"), "no message");
+}
+
+#[test]
+fn a_command_ends_although_neither_of_its_outputs_is_read() {
+    let leasehold = Leasehold::new();
+    leasehold.write("flood.wat", FLOOD);
+    let lease = "[tenant.a]\ncomponent = \"flood.wat\"\nreclaim = { budget = \"50ms\" }\n";
+    let lease = leasehold.write("lease.toml", lease);
+    let flood = leasehold.path("flood.wat").display().to_string();
+    let up = ["up", "--unadmitted", "--quiet", "--for", "200ms", &lease];
+    let json = ["up", "--unadmitted", "--json", "--for", "200ms", &lease];
+    let run = ["run", "--kill-after", "200ms", "--report", &flood];
+    for (args, code) in [(&run[..], 137), (&up[..], 0), (&json[..], 0)] {
+        for is_one in [false, true] {
+            let mut command = leasehold.command(args);
+            // As with `2>&1 |`: both are the same pipe.
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            let (other_reader, other) = std::io::pipe().expect("a pipe");
+            let stderr = match is_one {
+                true => writer.try_clone().expect("a pipe"),
+                false => other,
+            };
+            let mut child = command.stdout(writer).stderr(stderr).spawn().expect("runs");
+            let status = end_of(&mut child);
+            assert_eq!(status.code(), Some(code), "{args:?} {is_one}: {status:?}");
+            drop((reader, other_reader));
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_outputs_are_not_read() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let leasehold = Leasehold::new();
+    // It ends by itself, with more than a pipe takes: without a signal it waits for the reader.
+    let much = FLOOD
+        .replace(
+            "(br 0)",
+            "(br_if 0 (i32.lt_u (global.get $n) (i32.const 3)))",
+        )
+        .replace(
+            "(loop",
+            "(loop (global.set $n (i32.add (global.get $n) (i32.const 1)))",
+        )
+        .replace(
+            "(func (export",
+            "(global $n (mut i32) (i32.const 0)) (func (export",
+        );
+    let much = leasehold.write("much.wat", much);
+    for program in [&much, &leasehold.write("flood.wat", FLOOD)] {
+        let mut child = leasehold
+            .command(&["run", program])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        // The first byte is there when the program runs.
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).expect("a byte");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(child.try_wait().expect("a child").is_none());
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("sent");
+        end_of(&mut child);
+    }
 }
 
 #[test]

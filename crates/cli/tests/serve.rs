@@ -170,9 +170,10 @@ fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
     server.signal(Signal::TERM);
     let (code, _, text) = server.end();
     assert_eq!(code, Some(0), "{text}");
+    // Every line: of requests, of tenants and of the host.
     let lines: Vec<Value> = text
         .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
         .collect();
     let of = |path: &str| {
         lines
@@ -187,6 +188,15 @@ fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
     assert_eq!(
         (&of("/trap")["status"], &of("/trap")["outcome"]),
         (&502.into(), &"failed".into())
+    );
+    // The reason of a trap is a line of the host.
+    let said = lines.iter().find(|line| line["stream"] == "host");
+    let said = said.unwrap_or_else(|| panic!("no line of the host: {text}"));
+    assert_eq!(said["tenant"], "any", "{said}");
+    let line = said["line"].as_str().expect("text");
+    assert!(
+        line.starts_with("a request failed: the program trapped: "),
+        "{said}"
     );
     assert_eq!(
         (&of("/spin")["status"], &of("/spin")["outcome"]),

@@ -30,6 +30,19 @@ pub struct Lane {
     charged: AtomicU64,
     /// Exchanges that were or are about to be offered, and are not over.
     under_way: AtomicU64,
+    /// Exchanges that ended with the execution of the guest, since that was last taken.
+    failed: AtomicU64,
+    /// What was said of the first of them.
+    reason: Mutex<Option<String>>,
+}
+
+/// The exchanges of a [`Lane`] that failed with the execution of the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// How many.
+    pub exchanges: u64,
+    /// Why one of them failed, at most [`Lane::REASON_BYTES`].
+    pub reason: String,
 }
 
 /// An exchange that is under way, from before it is offered until it is over.
@@ -56,7 +69,36 @@ impl Lane {
             waker: Mutex::new(None),
             charged: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            reason: Mutex::new(None),
         }
+    }
+
+    /// The longest reason that is kept, bytes.
+    pub const REASON_BYTES: usize = 512;
+
+    /// Counts an exchange that ended with the execution of the guest, and keeps the reason if none is
+    /// kept. Never waits.
+    pub fn record_failure(&self, what: &str, message: &str) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        // Another thread holds it only to take it.
+        if let Ok(mut reason) = self.reason.try_lock()
+            && reason.is_none()
+        {
+            let room = Self::REASON_BYTES.saturating_sub(what.len());
+            let end = message.floor_char_boundary(room);
+            *reason = Some([what, &message[..end]].concat());
+        }
+    }
+
+    /// Takes what failed since the last call, if a reason was kept.
+    pub fn take_failed(&self) -> Option<Failed> {
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = reason.take()?;
+        Some(Failed {
+            exchanges: self.failed.swap(0, Ordering::Relaxed),
+            reason,
+        })
     }
 
     /// Puts an exchange at the end and wakes the tenant; gives it back if it is not taken. O(1).
@@ -142,5 +184,29 @@ impl Lane {
     /// Processor time of the I/O thread since the last call, ns.
     pub fn take_charged(&self) -> u64 {
         self.charged.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failed, Lane};
+
+    #[test]
+    fn the_first_reason_is_kept_with_the_number_of_failures_until_it_is_taken() {
+        let lane = Lane::new(1);
+        assert_eq!(lane.take_failed(), None);
+        lane.record_failure("trapped: ", "first");
+        lane.record_failure("trapped: ", "second");
+        let failed = |exchanges, reason: &str| {
+            Some(Failed {
+                exchanges,
+                reason: reason.to_owned(),
+            })
+        };
+        assert_eq!(lane.take_failed(), failed(2, "trapped: first"));
+        assert_eq!(lane.take_failed(), None);
+        lane.record_failure("", &"ä".repeat(1000));
+        let reason = lane.take_failed().expect("one").reason;
+        assert_eq!(reason, "ä".repeat(Lane::REASON_BYTES / 2));
     }
 }

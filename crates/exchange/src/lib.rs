@@ -70,7 +70,7 @@ pub use failure::Failure;
 pub use fields::{FIELD_BYTES, Fields, TooLong};
 pub use guest::{GuestHalf, Read, Responded};
 pub use head::{RequestHead, ResponseHead, Scheme};
-pub use lane::{Lane, NotTaken, UnderWay};
+pub use lane::{Failed, Lane, NotTaken, UnderWay};
 pub use limits::ExchangeLimits;
 pub use outbox::{Call, CallPlace, CallTimeouts, Outbox, Outlet};
 pub use shared::exchange;

@@ -12,7 +12,7 @@ use leasehold_exchange::Lane;
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// One life of a tenant, from its start to its end.
@@ -23,7 +23,12 @@ pub(crate) struct Life {
     pub(crate) spec: Arc<TenantSpec>,
     pub(crate) bound: EndBound,
     pub(crate) phase: Phase,
+    /// Nothing is said of its failed requests until then.
+    pub(crate) silent_until: Option<Instant>,
 }
+
+/// The interval between two lines about failed requests of a tenant.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// How far a life is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +45,26 @@ impl Life {
             self.handle.kill();
             self.phase = Phase::Killed;
         }
+    }
+
+    /// What is said of requests that failed with the guest since that was last said.
+    pub(crate) fn failed_requests(&self) -> Option<String> {
+        let failed = self.lane.as_ref()?.take_failed()?;
+        let requests = match failed.exchanges {
+            0 | 1 => "a request".to_owned(),
+            more => format!("one of {more} requests"),
+        };
+        Some(format!("{requests} failed: {}", failed.reason))
+    }
+
+    /// The same; at most once in [`SILENCE`].
+    pub(crate) fn failed_requests_at(&mut self, now: Instant) -> Option<String> {
+        if self.silent_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let said = self.failed_requests()?;
+        self.silent_until = Some(now + SILENCE);
+        Some(said)
     }
 
     /// Kills it if it drains and nothing is under way any more.

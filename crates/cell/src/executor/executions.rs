@@ -16,7 +16,7 @@ use crate::pools::DirtyRanges;
 use crate::programs::{self, Request};
 use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
-use crate::worker::{Worker, failure_of};
+use crate::worker::Worker;
 use leasehold_crossing::{Urgent as _, WakeFlag};
 use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
@@ -268,7 +268,7 @@ impl Executor {
             self.end(root, tenant, Cause::now(exit), Some((id, stopped)), None);
         } else {
             if let Some((worker, _)) = &execution.worker {
-                worker.fail(failure_of(&exit));
+                worker.ended(&exit);
             }
             self.end_task(id, exit.code(), Some(stopped));
         }

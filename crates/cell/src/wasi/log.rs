@@ -6,6 +6,7 @@
 
 use super::stdio::Sink;
 use crate::clock::monotonic_ns;
+use crate::shown::is_obeyed;
 use crate::steps::caps::LOG_LINE;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -101,7 +102,7 @@ impl Line {
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
-            match c.is_control() {
+            match is_obeyed(c) {
                 true => c.escape_default().for_each(|c| self.push(c)),
                 false => self.push(c),
             }

@@ -87,6 +87,16 @@ impl Destination {
         }
     }
 
+    /// Whether everything that was written so far is out, or the writer has failed.
+    pub fn is_written(&self) -> bool {
+        self.0.unwritten() == 0
+    }
+
+    /// Returns why the writer failed, if it did. What was not written then is lost.
+    pub fn failure(&self) -> Option<ErrorKind> {
+        self.0.failure()
+    }
+
     /// Waits until everything that was written so far is out.
     pub fn flush(&self) {
         self.0.flush_blocking();
@@ -96,16 +106,6 @@ impl Destination {
     /// did. Never blocks.
     pub fn put(&self, bytes: &[u8]) -> bool {
         self.0.write_whole(bytes)
-    }
-}
-
-/// Waits until everything that tenants wrote to this process' own standard output and standard
-/// error is out.
-pub fn flush() {
-    for process in [&STDOUT, &STDERR] {
-        if let Some(process) = process.get() {
-            process.pipe.flush_blocking();
-        }
     }
 }
 

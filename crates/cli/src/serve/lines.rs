@@ -2,7 +2,7 @@
 
 use crate::access_log::Form;
 use crate::output::plain;
-use leasehold_cell::Destination;
+use leasehold_cell::{Destination, escaped_json};
 use leasehold_node::Printer;
 use leasehold_node::view::{LogLine, LogStream};
 use serde_json::json;
@@ -51,7 +51,7 @@ impl TenantLines {
                     "stream": stream.name(),
                     "line": line.line,
                 });
-                format!("{object}\n")
+                format!("{}\n", escaped_json(&object.to_string()))
             }
             (_, LogStream::Host) => format!("leasehold: tenant.{tenant}: {}\n", plain(&line.line)),
             _ => format!("{tenant} | {}\n", plain(&line.line)),

@@ -1,5 +1,7 @@
 //! A terminal with a table at its bottom, and tenants' output above it.
 
+use crate::output;
+use leasehold_cell::{Destination, is_obeyed};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +10,17 @@ const LONGEST: usize = 4096;
 
 /// The terminal, if standard error is one and a table was requested. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Screen(Option<Arc<Mutex<Shown>>>);
+pub(crate) struct Screen(Option<Live>);
+
+/// A terminal and the thread that draws on it.
+#[derive(Clone)]
+struct Live {
+    shown: Arc<Mutex<Shown>>,
+    /// The table to be drawn next. Its lock is never held while something is written.
+    next: Arc<Mutex<Vec<String>>>,
+    /// Any byte in it has the next table drawn.
+    drawer: Destination,
+}
 
 /// The text at the bottom of the terminal.
 #[derive(Default)]
@@ -21,7 +33,7 @@ impl Screen {
     /// A screen; one on which nothing is ever shown if it is not `wanted`.
     pub(crate) fn new(wanted: bool) -> Self {
         let live = wanted && io::stderr().is_terminal();
-        Self(live.then(Arc::default))
+        Self(live.then(Live::begin))
     }
 
     /// Columns and rows, if there is a screen.
@@ -32,22 +44,27 @@ impl Screen {
     }
 
     /// Shows these lines in place of those that are there. None of them may be wider than the
-    /// screen.
+    /// screen. Never blocks, because a terminal can be stopped: the caller also looks for signals.
     pub(super) fn show(&self, lines: &[String]) {
-        let Some(mut shown) = self.shown() else {
-            return;
-        };
-        let mut text = shown.erased();
-        shown.table = lines.iter().map(|line| format!("{line}\n")).collect();
-        shown.lines = lines.len();
-        text.push_str(&shown.table);
-        put(io::stderr(), text.as_bytes());
+        if let Some(live) = &self.0 {
+            *lock(&live.next) = lines.to_vec();
+            // Without room, enough drawings are due.
+            live.drawer.put(b"\n");
+        }
+    }
+
+    /// Removes the table, and waits for that as for all output.
+    pub(super) fn clear(&self) {
+        self.show(&[]);
+        if let Some(live) = &self.0 {
+            output::wait_for(&live.drawer);
+        }
     }
 
     /// Text that is written here appears above the table, line by line. `None` without a screen, or
     /// where `stream` goes somewhere else.
     pub(super) fn above(&self, stream: Stream) -> Option<Above> {
-        let screen = self.0.clone()?;
+        let screen = self.0.as_ref()?.shown.clone();
         let here = match stream {
             Stream::Output => io::stdout().is_terminal(),
             Stream::Error => true,
@@ -58,11 +75,48 @@ impl Screen {
             begun: Vec::new(),
         })
     }
+}
 
-    fn shown(&self) -> Option<MutexGuard<'_, Shown>> {
-        let shown = self.0.as_ref()?;
-        Some(shown.lock().unwrap_or_else(PoisonError::into_inner))
+impl Live {
+    fn begin() -> Self {
+        let (shown, next) = <(Arc<Mutex<Shown>>, Arc<Mutex<Vec<String>>>)>::default();
+        let drawer = Drawer {
+            shown: shown.clone(),
+            next: next.clone(),
+        };
+        Self {
+            shown,
+            next,
+            drawer: Destination::new("leasehold-table", drawer),
+        }
     }
+}
+
+/// Draws the next table each time something is written.
+struct Drawer {
+    shown: Arc<Mutex<Shown>>,
+    next: Arc<Mutex<Vec<String>>>,
+}
+
+impl Write for Drawer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut shown = lock(&self.shown);
+        let lines = lock(&self.next).clone();
+        let mut text = shown.erased();
+        shown.table = lines.iter().map(|line| format!("{line}\n")).collect();
+        shown.lines = lines.len();
+        text.push_str(&shown.table);
+        put(io::stderr(), text.as_bytes());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shown {
@@ -98,7 +152,7 @@ pub(super) struct Above {
 
 impl Above {
     fn put_lines(&self, lines: &[u8]) {
-        let mut shown = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.screen);
         let count = shown.lines;
         put(io::stderr(), shown.erased().as_bytes());
         let harmless = harmless(lines).into_bytes();
@@ -118,8 +172,7 @@ fn harmless(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let shown = |character: char| match character {
         '\n' | '\t' => character,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
-        _ if character.is_control() => '?',
+        _ if is_obeyed(character) => '?',
         _ => character,
     };
     text.chars().map(shown).collect()
@@ -186,8 +239,8 @@ mod tests {
             "\u{fffd}31m?31m\u{fffd}"
         );
         assert_eq!(
-            harmless("\u{85}\u{9d}52;\u{9c}\u{202e}".as_bytes()),
-            "??52;??"
+            harmless("\u{85}\u{9d}52;\u{9c}\u{202e}\u{2028}\u{200f}".as_bytes()),
+            "??52;????"
         );
         assert_eq!(harmless("größer 漢字\n".as_bytes()), "größer 漢字\n");
     }

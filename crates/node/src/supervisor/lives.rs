@@ -43,6 +43,7 @@ impl Supervisor {
             spec: spec.clone(),
             bound: ward.bound,
             phase: Phase::Running,
+            silent_until: None,
         })
     }
 
@@ -83,6 +84,9 @@ impl Supervisor {
             let ward = &mut self.wards[at];
             for life in ward.life.iter_mut().chain(&mut ward.leaving) {
                 life.drain(now);
+                if let Some(said) = life.failed_requests_at(now) {
+                    self.parts.logs.of(&life.spec.name).say(&said);
+                }
             }
             let mut over = Vec::new();
             let is_over = |life: &mut Life| life.handle.wait_for(Duration::ZERO).ok().flatten();
@@ -133,11 +137,11 @@ impl Supervisor {
         self.lives_over += 1;
         let log = self.parts.logs.of(&end.tenant);
         log.finish();
-        match &ended.exit {
-            Exit::Trap(message) => log.say(&format!("the program trapped: {message}")),
-            Exit::Lease(message) => log.say(&format!("the lease does not pay for it: {message}")),
-            Exit::Memory(message) => log.say(message),
-            Exit::Code(_) | Exit::Killed => {}
+        if let Some(said) = life.failed_requests() {
+            log.say(&said);
+        }
+        if let Some((what, message)) = ended.exit.reason() {
+            log.say(&format!("{what}{message}"));
         }
         self.parts.events.publish_end(&end);
         if self.ends.len() == ENDS {
