@@ -8,8 +8,7 @@
 //! variable asks for them.
 
 use crate::access_log::{self, Form};
-use crate::output::plain;
-use leasehold_cell::{Destination, escaped_json};
+use leasehold_cell::{Destination, escaped, escaped_json};
 use serde_json::json;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -97,7 +96,7 @@ impl Write for Line {
             true => objects(&String::from_utf8_lossy(line)).into_bytes(),
             false => {
                 let line = String::from_utf8_lossy(line);
-                format!("{}\n", plain(line.trim_end_matches('\n'))).into_bytes()
+                format!("{}\n", escaped(line.trim_end_matches('\n'))).into_bytes()
             }
         };
         match THREAD.get() {

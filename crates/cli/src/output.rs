@@ -123,22 +123,23 @@ fn wait_until(is_done: impl Fn() -> bool) -> bool {
     const STEP: Duration = Duration::from_millis(1);
     let patience = patience();
     let mut began = None::<Instant>;
-    loop {
+    let is_over = loop {
+        // Once a step: it may do something.
         if is_done() {
-            break;
+            break true;
         }
         if HURRIES.load(Relaxed) {
             let began = *began.get_or_insert_with(Instant::now);
             if began.elapsed() >= patience {
-                break;
+                break false;
             }
         }
         std::thread::sleep(STEP);
-    }
+    };
     if let Some(began) = began {
         WAITED_NS.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
     }
-    is_done()
+    is_over
 }
 
 /// Returns a message with names that a program may have chosen. What a terminal obeys is escaped, and

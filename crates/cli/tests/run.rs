@@ -106,6 +106,7 @@ fn a_report_tells_what_was_charged_predicted_and_measured() {
     ] {
         assert!(text.contains(word), "no {word:?} in {text}");
     }
+    assert_eq!(text.matches("charged for").count(), 1, "once: {text}");
     let json = leasehold.run(&["run", "--json", &hello]);
     let json: serde_json::Value = serde_json::from_slice(&json.stderr).expect("JSON");
     assert_eq!(json["exit_code"], 0);
