@@ -228,16 +228,16 @@ mod tests {
 
     #[test]
     fn tenants_that_take_all_places_leave_others_what_they_were_promised() {
-        let roots = roots(20);
+        let roots = roots(12);
         let mut shares = Shares::new(1024);
-        let (neighbour, hostile) = (roots[0], &roots[1..17]);
+        let (neighbour, hostile) = (roots[0], &roots[1..9]);
         shares.open(neighbour, &Memory::default());
         for root in hostile {
             shares.open(*root, &Memory::default());
             while shares.take(*root, Held::Memory, 1).is_ok() {}
         }
         // What began before them, and what begins after them.
-        for root in [neighbour].iter().chain(&roots[17..]) {
+        for root in [neighbour].iter().chain(&roots[9..12]) {
             if *root != neighbour {
                 shares.open(*root, &Memory::default());
             }

@@ -304,10 +304,8 @@ impl Chain {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chain, Control, Needs, Origin, places};
-    use leasehold_confine::Place;
+    use super::Chain;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     #[test]
     fn a_place_is_found_through_links_and_where_it_is_not_yet() {
@@ -330,32 +328,5 @@ mod tests {
         let beside = Chain::of(&directory.path().join("c"));
         assert!(!beside.lies_in(&outer) && !outer.lies_in(&beside));
         assert!(outer.lies_in(&outer));
-    }
-
-    #[test]
-    fn programs_beside_the_lease_file_are_read_where_operators_can_put_them_and_never_written() {
-        let of = |socket: Option<&str>| {
-            let control = Control {
-                socket: socket.map(Into::into),
-                ..Control::default()
-            };
-            let needs = Needs {
-                tenants: &[],
-                origin: Origin::File(Path::new("/srv/node/leases.toml")),
-                holds_memory: false,
-                profile: None,
-                control: &control,
-            };
-            let places = places(&needs);
-            let all = [&places.tenants, &places.controller, &places.start];
-            all.map(|places| {
-                let there = places.iter();
-                let there = there.filter(|place| place.path() == Path::new("/srv/node"));
-                there.cloned().collect::<Vec<_>>()
-            })
-        };
-        assert_eq!(of(None), [vec![], vec![], vec![]]);
-        let read = vec![Place::read("/srv/node")];
-        assert_eq!(of(Some("/run/node.sock")), [vec![], read, vec![]]);
     }
 }

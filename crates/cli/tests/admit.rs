@@ -488,7 +488,7 @@ fn ten_thousand_tenants_are_tested_and_more_are_refused() {
         for n in 0..count {
             // A host step of each takes 100 us: a second for all of them.
             let cpu = format!(
-                "cpu = {{ budget = \"1us\", period = \"{}ms\", priority = {} }}",
+                "cpu = {{ budget = \"200us\", period = \"{}ms\", priority = {} }}",
                 20_000 + n,
                 n % 256
             );

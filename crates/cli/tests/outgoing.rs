@@ -175,7 +175,7 @@ struct Node {
 
 fn directory(tenants: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().expect("directory");
-    let component = guests().join("relay.wasm");
+    let component = guests().join("courier.wasm");
     let mut text = "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned();
     for (name, outgoing) in tenants {
         text += &format!(

@@ -74,7 +74,7 @@ async fn main(request: Request<Body>) -> Result<Response<Body>, Error> {
         "/relay" => relay(&client, request).await,
         "/many" => many(&client, &request).await,
         "/drop" => give_up(&client, &request).await,
-        _ => Ok(Response::new("relay\n".into())),
+        _ => Ok(Response::new("courier\n".into())),
     };
     response.or_else(|error| {
         let mut response = Response::new(Body::from(format!("{error:?}\n")));
