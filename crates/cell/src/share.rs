@@ -71,6 +71,10 @@ const MOST_PLACES: u64 = 256;
 /// Most places that a tenant is promised.
 const MOST_PROMISED: u64 = 32;
 
+/// Places with which a top-level tenant begins. They are never refused here: what is started is for the
+/// embedder to say, whatever others were promised.
+const BEGINNING: u64 = 2;
+
 /// The shares of all top-level tenants, by their groups.
 ///
 /// Of the places of a cell, three quarters are promised, to as many tenants as there are enough for. The last
@@ -148,7 +152,7 @@ impl Shares {
                     true => 0,
                     false => self.places / 4,
                 };
-                let is_promised = enough <= tree.promised;
+                let is_promised = enough <= tree.promised.max(BEGINNING);
                 if !is_promised && self.taken + more + of_others + to_come > self.places {
                     return Err(Short::Of(shared, enough));
                 }
@@ -189,7 +193,7 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_PLACES, MOST_PROMISED, Shares, Short};
+    use super::{BEGINNING, MOST_PLACES, MOST_PROMISED, Shares, Short};
     use crate::meter::{Held, Shared};
     use leasehold_lease::Memory;
     use leasehold_reclaim::{Config, CostModel, GroupId, Groups, HeapBacking, Mode, Nanos};
@@ -280,10 +284,16 @@ mod tests {
                     }
                     Step::Take(at, n) => {
                         let Some(own) = held[at] else { continue };
-                        let promised = shares.trees[&roots[at]].promised;
+                        let promised = shares.trees[&roots[at]].promised.max(BEGINNING);
                         match shares.take(roots[at], Held::Memory, n) {
-                            Ok(()) => held[at] = Some(own + n),
-                            Err(short) => prop_assert!(is_place(short) && own + n > promised),
+                            Ok(()) => {
+                                held[at] = Some(own + n);
+                                let is_room = shares.taken + shares.unmet <= places as u64;
+                                prop_assert!(is_room || own + n <= promised);
+                            }
+                            Err(short) => prop_assert!(
+                                is_place(short) && (own + n > promised || own + n > shares.most_places)
+                            ),
                         }
                     }
                     Step::Give(at, n) => {
@@ -300,7 +310,6 @@ mod tests {
                 }
                 let all: u64 = held.iter().flatten().sum();
                 prop_assert_eq!(shares.taken, all);
-                prop_assert!(all + shares.unmet <= places as u64);
                 let unmet = shares.trees.values().map(|tree| tree.unmet());
                 prop_assert_eq!(shares.unmet, unmet.sum::<u64>());
             }

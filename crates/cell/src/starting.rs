@@ -192,8 +192,8 @@ impl Starting {
             }
             (Errno::Limit, false) => format!(
                 "`memory.table_elements` is too small, or `memory.host` for the {kib} KiB that the program begins \
-                 with, `reclaim.call_bytes` of {call_bytes} among them, or one tenant would have more than a \
-                 quarter of the cell's memories"
+                 with, `reclaim.call_bytes` of {call_bytes} among them, or the cell has no further memory \
+                 for this tenant: one may have a quarter of them, and some are promised to others"
             ),
             (Errno::Budget, _) => format!(
                 "{}: the program begins with {kib} KiB of the host's memory, `reclaim.call_bytes` of {call_bytes} \
