@@ -17,15 +17,16 @@
 //!    idle connections are few and do not stay.
 //!
 //! ```no_run
+//! # use leasehold_outgoing::OutgoingError;
 //! use leasehold_outgoing::{Options, Outgoing, Trust};
-//! # fn lease() -> leasehold_lease::Outgoing { unimplemented!() }
-//! let lease = lease();
+//! # fn ask(lease: &leasehold_lease::Outgoing) -> Result<(), OutgoingError> {
 //! // Files are read before the process is confined.
-//! let trust = Trust::load([&lease])?;
+//! let trust = Trust::load([lease])?;
 //! let outgoing = Outgoing::start(trust, Options::default())?;
 //! // One for each start of a tenant; the cell sends calls into it.
-//! let outbox = outgoing.open(&lease)?;
-//! # Ok::<(), leasehold_outgoing::OutgoingError>(())
+//! let outbox = outgoing.open(lease)?;
+//! # Ok(())
+//! # }
 //! ```
 
 #![forbid(unsafe_code)]
