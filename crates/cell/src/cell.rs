@@ -36,7 +36,7 @@ use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
 use crate::surroundings::Surroundings;
 use leasehold_crossing::{Inbox, Message, Urgency};
-use leasehold_exchange::Lane;
+use leasehold_exchange::Intake;
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
 use leasehold_preempt::{Companion, Preemption};
@@ -384,19 +384,20 @@ impl Cell {
         self.admit(request, false, None)
     }
 
-    /// Starts a tenant that answers the HTTP requests which come through `lane`, with a program of
+    /// Starts a tenant that answers the HTTP requests which `intake` takes in, with a program of
     /// [`Cell::load_handler`]. Executions for requests are built, and run, in the tenant's own
-    /// processor time; the tenant ends when it is killed, and closes the lane then.
+    /// processor time; the tenant ends when it is killed, and closes the lane then. So does a start that is refused, unless the
+    /// caller has a clone of `intake`.
     ///
     /// # Errors
     /// Like [`Cell::start_tenant`], and when the lease does not pay for one execution.
     pub fn start_serving(
         &self,
         request: StartRequest,
-        lane: Arc<Lane>,
+        intake: Intake,
         serving: Serving,
     ) -> Result<TenantHandle, StartError> {
-        self.begin_serving(request, lane, serving)?.wait()
+        self.begin_serving(request, intake, serving)?.wait()
     }
 
     /// Begins to start a tenant that answers requests, as [`Cell::begin`] does.
@@ -406,11 +407,11 @@ impl Cell {
     pub fn begin_serving(
         &self,
         request: StartRequest,
-        lane: Arc<Lane>,
+        intake: Intake,
         serving: Serving,
     ) -> Result<PendingStart, StartError> {
         serving.check()?;
-        self.admit(request, false, Some(Service { lane, serving }))
+        self.admit(request, false, Some(Service { intake, serving }))
     }
 
     fn admit(

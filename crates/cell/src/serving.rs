@@ -2,7 +2,7 @@
 
 use crate::start_error::StartError;
 use crate::steps::caps::WORKERS;
-use leasehold_exchange::Lane;
+use leasehold_exchange::{Intake, Lane};
 use std::sync::Arc;
 
 /// What is new for each request.
@@ -56,6 +56,13 @@ impl Serving {
 /// The requests of a tenant, and how it answers them.
 #[derive(Clone)]
 pub(crate) struct Service {
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) intake: Intake,
     pub(crate) serving: Serving,
+}
+
+impl Service {
+    /// The lane through which the requests come.
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        self.intake.lane()
+    }
 }

@@ -15,6 +15,7 @@
 //! priority and uses no other tenant's reservation. They are not split: one takes as long as
 //! copying the arguments, opening one directory, or resolving the program's imports.
 
+use crate::discarded::Discarded;
 use crate::drift::Price;
 use crate::ended::Ended;
 use crate::execution::{BuildError, EnvBuilder, ExecutionTemplate, Running, Surrounded};
@@ -51,6 +52,22 @@ pub(crate) struct Client {
     pub(crate) held: bool,
     /// The requests that the tenant answers.
     pub(crate) service: Option<Service>,
+}
+
+impl Client {
+    /// Tells why the start was refused. On the cell's thread, which leaves the requests that wait to another.
+    pub(crate) fn refuse(mut self, error: StartError) {
+        self.forgo();
+        // The controller may have gone.
+        let _ = self.started.send(Err(error));
+    }
+
+    /// No request will be answered.
+    pub(crate) fn forgo(&mut self) {
+        if let Some(service) = self.service.take() {
+            drop(Discarded::new(service));
+        }
+    }
 }
 
 /// The next step, with the results of the previous ones.

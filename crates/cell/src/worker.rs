@@ -71,8 +71,8 @@ impl Worker {
             return Poll::Ready(None);
         }
         for _ in 0..THROWN {
-            let Some(half) = self.service.lane.take() else {
-                if self.service.lane.is_closed() {
+            let Some(half) = self.service.lane().take() else {
+                if self.service.lane().is_closed() {
                     return Poll::Ready(None);
                 }
                 state.is_idle = true;
@@ -156,7 +156,7 @@ impl Worker {
     /// lines of the host.
     pub(crate) fn ended(&self, exit: &Exit) {
         if let (Some((what, message)), true) = (exit.reason(), self.state().current.is_some()) {
-            self.service.lane.record_failure(what, message);
+            self.service.lane().record_failure(what, message);
         }
         self.fail(failure_of(exit));
     }

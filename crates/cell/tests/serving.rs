@@ -339,14 +339,20 @@ fn what_does_not_answer_requests_is_refused_with_the_reason() {
         .map(drop)
         .expect_err("no requests");
     assert!(error.to_string().contains("start_serving"), "{error}");
-    let lane = std::sync::Arc::new(leasehold_cell::exchange::Lane::new(1));
+    let intake = leasehold_cell::exchange::Intake::new(1);
+    let lane = intake.lane().clone();
+    let limits = leasehold_cell::exchange::ExchangeLimits::default();
+    let (mut early, guest) = leasehold_cell::exchange::exchange(limits, common::http::head("/"), 1);
+    assert!(lane.offer(guest).is_ok(), "it waits for the start");
     let mut poor = request;
     poor.lease.memory.reserve = leasehold_lease::ByteSize::new(64 << 10).expect("in range");
     let error = cell
-        .start_serving(poor, lane, Serving::default())
+        .start_serving(poor, intake, Serving::default())
         .map(drop)
         .expect_err("its memory is larger");
     assert!(error.to_string().contains("memory.reserve"), "{error}");
+    let failure = common::http::receive(&mut early).map(drop);
+    assert_eq!(failure, Err(Failure::Ended), "it does not wait for nothing");
 }
 
 #[test]

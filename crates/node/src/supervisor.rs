@@ -20,7 +20,7 @@ use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
 use crate::ward::{Life, Phase, Ward};
 use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
-use leasehold_exchange::Lane;
+use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
 use std::collections::VecDeque;
@@ -229,14 +229,13 @@ impl Supervisor {
                 self.wards.push(ward);
                 continue;
             }
-            let lane = lane(&ward.spec);
-            let started = self.begin(&ward, lane.clone());
+            let started = self.begin(&ward, intake(&ward.spec));
             let life = started.map_err(|error| StartFailure {
                 tenant: ward.name().to_owned(),
                 error,
             })?;
             if let Some(site) = &ward.site {
-                site.set_lane(lane);
+                site.set_lane(life.lane.clone());
             }
             ward.life = Some(life);
             self.wards.push(ward);
@@ -535,13 +534,13 @@ impl Supervisor {
     }
 }
 
-/// A lane for the requests of a tenant, if it answers any.
-fn lane(spec: &TenantSpec) -> Option<Arc<Lane>> {
+/// The end of a lane for the requests of a tenant, if it answers any.
+fn intake(spec: &TenantSpec) -> Option<Intake> {
     let http = spec.http.as_ref()?;
-    Some(Arc::new(Lane::new(http.queue as usize)))
+    Some(Intake::new(http.queue as usize))
 }
 
-/// Neither a request nor a restart reaches it any more.
+/// Neither a request nor a restart reaches it any more, and what waits for its next life fails.
 fn stop(ward: &mut Ward) {
     ward.pending = None;
     ward.restarts = Restarts::default().after(&ward.restarts);

@@ -8,7 +8,7 @@ use crate::{view, viewed};
 use jiff::Timestamp;
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::{Ended, Processor, Program, Statement, TenantHandle};
-use leasehold_exchange::Lane;
+use leasehold_exchange::{Intake, Lane};
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ pub struct Ward {
     pub(crate) life: Option<Life>,
     /// Earlier lives that are not over.
     pub(crate) leaving: Vec<Life>,
-    /// A new life begins, with this lane if it answers requests, when no earlier one is there.
-    pub(crate) pending: Option<Option<Arc<Lane>>>,
+    /// A new life begins, with this end of a lane if it answers requests, when no earlier one is there.
+    pub(crate) pending: Option<Option<Intake>>,
     /// How many lives had ended when there was no room for it: it is tried again after the next end.
     pub(crate) refused_at: Option<u64>,
     pub(crate) restarts: Restarts,

@@ -5,7 +5,7 @@ use crate::offer::World;
 use anyhow::{Context, Result, ensure};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::exchange::{
-    ClientHalf, ExchangeLimits, FIELD_BYTES, Fields, Lane, RequestHead, Scheme, exchange,
+    ClientHalf, ExchangeLimits, FIELD_BYTES, Fields, Intake, Lane, RequestHead, Scheme, exchange,
 };
 use leasehold_cell::steps::StepSamples;
 use leasehold_cell::steps::caps::{FIELDS, WORKERS};
@@ -50,7 +50,8 @@ pub(super) fn samples(cell: &Cell, effort: Effort) -> Result<Vec<StepSamples>> {
 
 /// Starts a tenant, has it answer some requests, and ends it.
 fn serve(cell: &Cell, program: Arc<Program>, lease: Lease) -> Result<()> {
-    let lane = Arc::new(Lane::new(4));
+    let intake = Intake::new(4);
+    let lane = intake.lane().clone();
     // An instance is used several times, so that making one and answering are both measured often.
     let serving = Serving {
         concurrency: WORKERS.most as u32,
@@ -62,7 +63,7 @@ fn serve(cell: &Cell, program: Arc<Program>, lease: Lease) -> Result<()> {
         lease,
         surroundings: Surroundings::default(),
     };
-    let tenant = cell.start_serving(request, lane.clone(), serving)?;
+    let tenant = cell.start_serving(request, intake, serving)?;
     for id in 0..REQUESTS {
         let (mut client, guest) = exchange(ExchangeLimits::default(), head(id)?, id);
         ensure!(lane.offer(guest).is_ok(), "the lane of a tenant is full");

@@ -111,8 +111,7 @@ impl Executor {
             Ok(tenant) => self.begin_start(key, tenant, request, engine, client),
             Err(error) => {
                 local::with(|local| local.io.reaper.drop_given(request));
-                // The controller may have gone.
-                let _ = client.started.send(Err(error));
+                client.refuse(error);
             }
         }
     }

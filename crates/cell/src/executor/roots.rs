@@ -208,7 +208,7 @@ impl Executor {
             controlled = root.controlled.take();
             self.keys.remove(&tenant);
             if let Some(starting) = root.starting.take() {
-                starting.give_up();
+                starting.give_up().forgo();
             }
             if let Some(outlet) = root.outgoing.take() {
                 drop(Discarded::new(Closing(outlet)));
@@ -352,7 +352,7 @@ impl Executor {
             Err(error) => {
                 let client = starting.give_up();
                 self.end_root(key, Cause::now(Exit::Killed));
-                let _ = client.started.send(Err(error));
+                client.refuse(error);
             }
         }
     }

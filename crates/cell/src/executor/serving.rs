@@ -19,7 +19,7 @@ use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
 use crate::worker::Worker;
 use leasehold_crossing::WakeFlag;
-use leasehold_exchange::{Failure, Lane};
+use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reclaim::{GroupId, Nanos};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Serving {
         flag: Arc<WakeFlag<Command, WakePriority>>,
     ) -> Self {
         let waker = Waker::from(flag.clone());
-        service.lane.set_waker(&waker);
+        service.lane().set_waker(&waker);
         Self {
             service,
             id,
@@ -97,7 +97,7 @@ impl Serving {
 
     /// The processor time that the I/O thread has used for the tenant since the last call, ns.
     pub(super) fn take_charged(&self) -> u64 {
-        self.service.lane.take_charged()
+        self.service.lane().take_charged()
     }
 
     /// Ends it: what waits fails.
@@ -108,16 +108,17 @@ impl Serving {
         woken
             .into_iter()
             .for_each(|woken| executions.wake(woken, now));
-        drop(Discarded::new(Closing(self.service.lane)));
+        drop(Discarded::new(Closing(self.service)));
     }
 }
 
-/// A lane whose requests fail when it is dropped, which the cell's thread leaves to another.
-struct Closing(Arc<Lane>);
+/// A lane whose requests fail when this is dropped, whatever else takes from it. The cell's thread leaves that
+/// to another.
+struct Closing(Service);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.lane().close();
     }
 }
 
@@ -176,7 +177,7 @@ impl Executor {
         if let Some((gone, _)) = workers.find(|(_, worker)| worker.is_abandoned()) {
             return Next::Stop(*gone);
         }
-        if serving.service.lane.is_empty() {
+        if serving.service.lane().is_empty() {
             return Next::Nothing;
         }
         let mut workers = serving.workers.iter();
@@ -242,7 +243,7 @@ impl Executor {
         };
         if !serving.workers.is_empty() || !root.teardowns.is_empty() {
             serving.is_short = true;
-        } else if let Some(mut refused) = serving.service.lane.take() {
+        } else if let Some(mut refused) = serving.service.lane().take() {
             refused.fail(Failure::Refused);
             drop(Discarded::new(refused));
         }

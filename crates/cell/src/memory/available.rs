@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Returns the bytes that can be allocated without taking any from other programs: the kernel's
 /// estimate, within the limits of this process' control groups. `None` if neither is known.
-pub(super) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let host = fs::read_to_string("/proc/meminfo").ok();
     let host = host.and_then(|text| of_host(&text));
     let own = fs::read_to_string("/proc/self/cgroup").ok();

@@ -29,6 +29,8 @@ mod state;
 mod tenancy;
 mod unheld;
 
+/// The memory that the host can spare.
+pub use available::available;
 /// The host memory that a cell really holds, and whether it is locked.
 pub use leasehold_pager_linux::Held as HeldFrames;
 pub use shared::SharedUse;
@@ -108,7 +110,7 @@ pub(crate) fn enter(
         let file = SwapFile::create(&swap.path, pages).map_err(Unheld::Swap)?;
         options.store = Some(Box::new(file));
     }
-    if let Some(available) = available::available()
+    if let Some(available) = available()
         && held.bytes > available
     {
         let asked = held.bytes;

@@ -1,7 +1,7 @@
 //! The client's side of an exchange, on the test's thread.
 
 use leasehold_cell::exchange::{
-    ClientHalf, ExchangeLimits, Failure, Fields, Lane, RequestHead, Scheme, exchange,
+    ClientHalf, ExchangeLimits, Failure, Fields, Intake, Lane, RequestHead, Scheme, exchange,
 };
 use leasehold_cell::{Cell, Lease, Program, Serving, StartRequest, Surroundings, TenantHandle};
 use std::sync::Arc;
@@ -84,9 +84,10 @@ impl Server {
             lease,
             surroundings,
         };
-        let lane = Arc::new(Lane::new(256));
+        let intake = Intake::new(256);
+        let lane = intake.lane().clone();
         let tenant = cell
-            .start_serving(request, lane.clone(), serving)
+            .start_serving(request, intake, serving)
             .expect("starts");
         Self {
             tenant,
@@ -98,17 +99,11 @@ impl Server {
 
     /// Sends the head of a request, whose body is still to come.
     pub(crate) fn begin(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> ClientHalf {
-        let mut sent = Fields::new(self.limits.head_bytes);
+        let mut head = head(path);
+        method.clone_into(&mut head.method);
         for (name, value) in fields {
-            sent.push(name, value.as_bytes()).expect("fits");
+            head.fields.push(name, value.as_bytes()).expect("fits");
         }
-        let head = RequestHead {
-            method: method.to_owned(),
-            scheme: Scheme::Http,
-            authority: "shop.example:8080".to_owned(),
-            path_with_query: path.to_owned(),
-            fields: sent,
-        };
         let id = self.requests.fetch_add(1, Ordering::Relaxed);
         let (client, guest) = exchange(self.limits, head, id);
         assert!(self.lane.offer(guest).is_ok(), "the lane has room");
@@ -125,6 +120,17 @@ impl Server {
     /// Sends a request without a body, and waits for the response.
     pub(crate) fn get(&self, path: &str) -> Result<Answer, Failure> {
         receive(&mut self.send(path))
+    }
+}
+
+/// The head of a GET without fields.
+pub(crate) fn head(path: &str) -> RequestHead {
+    RequestHead {
+        method: "GET".to_owned(),
+        scheme: Scheme::Http,
+        authority: "shop.example:8080".to_owned(),
+        path_with_query: path.to_owned(),
+        fields: Fields::new(ExchangeLimits::default().head_bytes),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
-use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, lane};
+use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, intake};
 use crate::controller::Request;
 use crate::desired::shared_route;
 use crate::loader::{Loaded, Prepared, prepare};
@@ -173,7 +173,8 @@ impl Supervisor {
         });
         // What waits for a life that has not begun waits for this one.
         let kept = before.and_then(|ward| ward.pending.clone().flatten());
-        let lane = lane(&spec).map(|lane| kept.unwrap_or(lane));
+        let intake = intake(&spec).map(|intake| kept.unwrap_or(intake));
+        let lane = intake.as_ref().map(|intake| intake.lane().clone());
         let mut ward = Ward::new(spec, bound, loaded, site);
         if desired == Desired::Stopped {
             ward.desired = desired;
@@ -188,7 +189,7 @@ impl Supervisor {
             true if ward.site.is_none() => {
                 Err(StartError::Full("the earlier one is there".to_owned()))
             }
-            _ => self.begin(&ward, lane.clone()),
+            _ => self.begin(&ward, intake.clone()),
         };
         let waits = match begun {
             Ok(life) => {
@@ -198,7 +199,7 @@ impl Supervisor {
             Err(
                 error @ (StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)),
             ) => {
-                ward.pending = Some(lane.clone());
+                ward.pending = Some(intake);
                 ward.refused_at = Some(self.lives_over);
                 Some(error)
             }

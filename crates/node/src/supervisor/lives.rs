@@ -1,18 +1,17 @@
 //! The lives of tenants: their starts, their ends, and their restarts.
 
-use super::{ENDS, Supervisor, lane};
+use super::{ENDS, Supervisor, intake};
 use crate::view::{Desired, EventKind};
 use crate::viewed;
 use crate::ward::{Life, Phase, Seen, Ward};
 use jiff::Timestamp;
 use leasehold_cell::{Ended, Exit, Serving, StartError, StartRequest, Surroundings, TenantHandle};
-use leasehold_exchange::Lane;
+use leasehold_exchange::Intake;
 use leasehold_lease::Restart;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    pub(super) fn begin(&self, ward: &Ward, lane: Option<Arc<Lane>>) -> Result<Life, StartError> {
+    pub(super) fn begin(&self, ward: &Ward, intake: Option<Intake>) -> Result<Life, StartError> {
         let spec = &ward.spec;
         let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
         let request = StartRequest {
@@ -24,8 +23,8 @@ impl Supervisor {
                 ..(self.parts.surroundings)(spec)
             },
         };
-        let handle: TenantHandle = match (&lane, &spec.http) {
-            (Some(lane), Some(http)) => {
+        let handle: TenantHandle = match (&intake, &spec.http) {
+            (Some(intake), Some(http)) => {
                 let serving = Serving {
                     concurrency: http.concurrency,
                     reuse: http.reuse,
@@ -33,13 +32,13 @@ impl Supervisor {
                 };
                 self.parts
                     .cell
-                    .start_serving(request, lane.clone(), serving)?
+                    .start_serving(request, intake.clone(), serving)?
             }
             _ => self.parts.cell.start_held(request)?,
         };
         Ok(Life {
             handle,
-            lane,
+            lane: intake.map(|intake| intake.lane().clone()),
             spec: spec.clone(),
             bound: ward.bound,
             phase: Phase::Running,
@@ -49,19 +48,19 @@ impl Supervisor {
 
     /// Starts a tenant without a life, or as soon as its earlier lives are over.
     pub(super) fn start_anew(&mut self, at: usize) -> Result<(), StartError> {
-        let lane = match self.wards[at].pending.take() {
-            Some(lane) => lane,
-            None => lane(&self.wards[at].spec),
+        let intake = match self.wards[at].pending.take() {
+            Some(intake) => intake,
+            None => intake(&self.wards[at].spec),
         };
         if !self.wards[at].leaving.is_empty() {
-            self.wards[at].pending = Some(lane);
+            self.wards[at].pending = Some(intake);
             return Ok(());
         }
-        let life = self.begin(&self.wards[at], lane.clone())?;
+        let life = self.begin(&self.wards[at], intake)?;
         let ward = &mut self.wards[at];
         ward.refused_at = None;
         match &ward.site {
-            Some(site) => site.set_lane(lane),
+            Some(site) => site.set_lane(life.lane.clone()),
             None => life.handle.go(),
         }
         ward.life = Some(life);
@@ -200,7 +199,7 @@ impl Supervisor {
         if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
             return;
         }
-        let lane = ward.pending.clone();
+        let intake = ward.pending.clone();
         match self.start_anew(at) {
             Ok(()) if is_restart => self.wards[at].restarts.started(now),
             Ok(()) => {}
@@ -208,7 +207,7 @@ impl Supervisor {
             Err(error) => {
                 let frees = self.frees();
                 let ward = &mut self.wards[at];
-                ward.pending = lane;
+                ward.pending = intake;
                 ward.refused_at = Some(self.lives_over);
                 if frees {
                     return;
