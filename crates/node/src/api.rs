@@ -16,6 +16,7 @@ use crate::view::{Admission, ErrorBody, ErrorKind, Node, Reloaded, Snapshot, Val
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use leasehold_lease::LeaseFile;
@@ -95,7 +96,31 @@ pub fn router(api: Api) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
+        .layer(map_response(as_problem))
         .with_state(api)
+}
+
+/// The longest message of the library below that is passed on, bytes.
+const MESSAGE: usize = 4096;
+
+/// An error that the library below answered with text, as this interface answers: of a malformed query, of a body
+/// that is too large or no text.
+async fn as_problem(response: Response) -> Response {
+    let status = response.status();
+    let is_text = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().starts_with(b"text/"));
+    if !(status.is_client_error() || status.is_server_error()) || !is_text {
+        return response;
+    }
+    let message = axum::body::to_bytes(response.into_body(), MESSAGE).await;
+    let message = String::from_utf8_lossy(&message.unwrap_or_default()).into_owned();
+    let kind = match status.is_client_error() {
+        true => ErrorKind::BadRequest,
+        false => ErrorKind::Internal,
+    };
+    (status, Json(Problem::new(kind, message).body())).into_response()
 }
 
 impl IntoResponse for Problem {
