@@ -8,6 +8,7 @@ use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
+use crate::transit::{self, Transit};
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::RealtimeLimit;
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -87,7 +88,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         None => None,
     };
     let requests = RequestTimes::of(&arguments.request_time, &arguments.leases, &file)?;
-    let mut outcome = Outcome::of(&file, set, overhead, requests);
+    let transit = Transit::among(&file.tenants, transit::available(file.memory));
+    let mut outcome = Outcome::of(&file, set, overhead, requests, transit);
     outcome.headroom = asked.map(|(name, place)| {
         let charged = overhead.overhead().charged(&outcome.set.contracts);
         let room = headroom(&charged, leases::order(order), place);
@@ -104,16 +106,25 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
         _ => {}
     }
-    Ok(match outcome.schedulable() && outcome.memory.fits() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
-    })
+    Ok(
+        match outcome.schedulable() && outcome.memory.fits() && outcome.transit.fits() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(1),
+        },
+    )
 }
 
-/// The outcome for a lease file, as `leasehold admit --json` prints it.
-pub(crate) fn json(file: &LeaseFile, overhead: HostTime, steps: HostSteps) -> Value {
+/// The outcome for a lease file, as `leasehold admit --json` prints it, on a host that has so much available for
+/// requests, bytes.
+pub(crate) fn json(
+    file: &LeaseFile,
+    overhead: HostTime,
+    steps: HostSteps,
+    available: Option<u64>,
+) -> Value {
     let set = Set::of(file, file.order, steps);
-    Outcome::of(file, set, overhead, RequestTimes::default()).json()
+    let transit = Transit::among(&file.tenants, available);
+    Outcome::of(file, set, overhead, RequestTimes::default(), transit).json()
 }
 
 /// The reservations of a lease file, followed by the background contract.
@@ -172,6 +183,8 @@ struct Outcome<'a> {
     /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
     memory: MemoryVerdict,
+    /// What requests on their way may hold.
+    transit: Transit,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
     /// The reservations that promise no useful time.
@@ -184,13 +197,20 @@ struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     /// Tests the reservations of a file.
-    fn of(file: &'a LeaseFile, set: Set, overhead: HostTime, requests: RequestTimes) -> Self {
+    fn of(
+        file: &'a LeaseFile,
+        set: Set,
+        overhead: HostTime,
+        requests: RequestTimes,
+        transit: Transit,
+    ) -> Self {
         let order = leases::order(set.order);
         let report = admit(&set.contracts, order, overhead.overhead());
         Self {
             file,
             overhead,
             memory: MemoryVerdict::of(file),
+            transit,
             shortfalls: set.shortfalls(&report, overhead.overhead()),
             useless: Useless::of(&file.tenants, &report, overhead.overhead()),
             headroom: None,
@@ -339,6 +359,9 @@ impl<'a> Outcome<'a> {
         }
         if let Some(memory) = self.memory.text() {
             let _ = writeln!(text, "{memory}");
+        }
+        if let Some(transit) = self.transit.text() {
+            let _ = writeln!(text, "{transit}");
         }
         if let Some((name, room)) = &self.headroom {
             let _ = writeln!(text, "{}", possible(name, room));
@@ -490,6 +513,7 @@ impl<'a> Outcome<'a> {
             "kill_bounds_ns": self.ends.bounds.iter().map(|bound| bound.returned_ns).collect::<Vec<_>>(),
             "headroom": headroom,
             "memory": self.memory.json(),
+            "requests": self.transit.json(),
         })
     }
 }

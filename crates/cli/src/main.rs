@@ -34,6 +34,7 @@ mod serve;
 mod simulate;
 mod stores;
 mod study;
+mod transit;
 mod up;
 
 use crate::output::say;

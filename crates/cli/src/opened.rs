@@ -9,6 +9,7 @@ use crate::notify::Notify;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
 use crate::rules::{self, Rules};
+use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
@@ -99,6 +100,14 @@ impl CellOptions {
         if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
         }
+        let available = transit::available(file.memory);
+        let transit = Transit::among(&file.tenants, available);
+        if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {
+            return Err(Failure::Refused(format!(
+                "{}: {why}; --unadmitted starts the tenants all the same",
+                leases.display()
+            )));
+        }
         for directory in file.tenants.iter().flat_map(|tenant| &tenant.dirs) {
             if !directory.host.is_dir() {
                 let message = format!("no such directory: {}", directory.host.display());
@@ -146,6 +155,7 @@ impl CellOptions {
             order: leases::order(file.order),
             memory: file.memory,
             held: leases::held_memory(&file.tenants, file.memory),
+            available,
             ends: admitted.ends.reservation,
             tenants: file.tenants.clone(),
             programs: control.programs.clone(),

@@ -5,6 +5,7 @@ use crate::confinement::parent;
 use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
+use crate::transit::Transit;
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
 use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, TenantSpec};
@@ -31,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) memory: Option<ByteSize>,
     /// What it holds.
     pub(crate) held: Option<HeldMemory>,
+    /// What the host had available at the start for requests on their way, bytes.
+    pub(crate) available: Option<u64>,
     /// The cell's reservation for ends.
     pub(crate) ends: Option<Contract>,
     /// The tenants of the start, whose places the process reaches.
@@ -115,6 +118,10 @@ impl Admission for Rules {
             return Err(refused(limit.to_string()));
         }
         self.test_memory(tenants)?;
+        let transit = Transit::among(tenants, self.available);
+        if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {
+            return Err(refused(why));
+        }
         let ends = Ends::with(tenants, &steps, self.overhead, self.order, self.ends);
         let bounds = ends.bounds.into_iter().map(bound);
         Ok(Admitted {
@@ -225,7 +232,12 @@ impl Admission for Rules {
     }
 
     fn report(&self, file: &LeaseFile) -> Value {
-        admit::json(file, self.overhead, self.steps(&file.tenants))
+        admit::json(
+            file,
+            self.overhead,
+            self.steps(&file.tenants),
+            self.available,
+        )
     }
 }
 

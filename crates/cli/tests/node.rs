@@ -102,10 +102,34 @@ fn what_is_shown_lines_up_and_is_the_same_as_json() {
     let description = raw(&node.socket(), "GET /openapi.json HTTP/1.1");
     assert!(description.contains("\"/v1/tenants/{name}/drain\""));
     assert!(raw(&node.socket(), "GET /v1/none HTTP/1.1").contains("not-found"));
-    let long = "x".repeat(1_000_000);
+    let malformed = [
+        ("POST /v1/reload?dry_run=perhaps HTTP/1.1", "400"),
+        ("GET /v1/tenants/shop/logs?lines=-1 HTTP/1.1", "400"),
+        ("PUT /v1/tenants/%ff HTTP/1.1\r\nContent-Length: 0", "400"),
+    ];
+    for (head, status) in malformed {
+        let answer = raw(&node.socket(), head);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{head}: {answer}"
+        );
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        let error: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(error["error"]["kind"], "bad-request", "{head}: {body}");
+        assert!(
+            error["error"]["message"].as_str().expect("text").len() > 10,
+            "{body}"
+        );
+    }
+    let long = "x".repeat(5 << 20);
+    let length = long.len();
+    let head = format!("POST /v1/leases/validate HTTP/1.1\r\nContent-Length: {length}");
+    let refused = raw(&node.socket(), &format!("{head}\r\n\r\n{long}"));
+    let is_told = refused.starts_with("HTTP/1.1 413") && refused.contains("bad-request");
+    assert!(refused.is_empty() || is_told, "{refused}");
     let refused = raw(
         &node.socket(),
-        &format!("GET /v1/node HTTP/1.1\r\nX: {long}"),
+        &format!("GET /v1/node HTTP/1.1\r\nX: {}", &long[..1_000_000]),
     );
     assert!(
         refused.is_empty() || refused.starts_with("HTTP/1.1 431"),
@@ -169,6 +193,12 @@ fn a_tenant_is_replaced_under_load_and_no_request_is_lost() {
         for _ in 0..20 {
             let (code, _, error) = node.command(&["replace", "shop"]);
             assert_eq!(code, Some(0), "{error}");
+        }
+        // One after the other, without a pause.
+        for _ in 0..100 {
+            let head = "POST /v1/tenants/shop/replace HTTP/1.1\r\nContent-Length: 0";
+            let answer = raw(&node.socket(), head);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         }
         over.store(true, Ordering::Relaxed);
     });
@@ -270,8 +300,12 @@ fn a_node_admits_a_lease_file_as_the_command_does() {
         .arg(&file)
         .output()
         .expect("runs");
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let answered: Value = serde_json::from_str(body).expect("JSON");
+    let mut printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut answered: Value = serde_json::from_str(body).expect("JSON");
+    for report in [&mut printed, &mut answered] {
+        let available = report["requests"]["available_bytes"].take();
+        assert!(available.as_u64() > Some(0), "it is known: {available}");
+    }
     assert_eq!(answered, printed);
     assert_eq!(answered["tenants"][1]["name"], "rest");
 }

@@ -1,6 +1,7 @@
 //! What a server says at its start, and how its requests ended.
 
 use super::{Drained, LeaseFile};
+use crate::transit;
 use crate::up::table::{Column, lines};
 use leasehold_front::{Listening, Outcome as Ended};
 use leasehold_node::Ward;
@@ -31,11 +32,7 @@ pub(super) fn serving(listening: &[Listening], file: &LeaseFile) -> String {
             .filter_map(|tenant| Some((tenant, tenant.http.as_ref()?)))
             .filter(|(_, http)| http.listeners.contains(name));
         for (tenant, http) in of_listener {
-            let held = leasehold_exchange::ExchangeLimits {
-                head_bytes: http.head.get() as u32,
-                window_bytes: http.window.get() as u32,
-            };
-            let held = held.held_bytes() * u64::from(http.concurrency + http.queue);
+            let held = transit::mebibytes(transit::bytes(tenant));
             for route in &http.routes {
                 let authority = match &route.host {
                     Some(_) => format!(":{}", address.port()),
@@ -50,7 +47,7 @@ pub(super) fn serving(listening: &[Listening], file: &LeaseFile) -> String {
                     http.queue.to_string(),
                     http.timeout.to_string(),
                     http.reuse.to_string(),
-                    format!("{:.1} MiB", held as f64 / f64::from(1 << 20)),
+                    held.clone(),
                 ]);
             }
         }
