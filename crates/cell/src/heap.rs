@@ -15,6 +15,10 @@ use std::sync::Once;
 /// Allocations of this size and more are mappings of their own, bytes.
 const OWN_MAPPING: i32 = 128 << 10;
 
+/// By how much the heap of a thread grows at least, bytes; twice as much may be free at its end. Growth
+/// changes the mappings of the process, for which a cell's thread may have to wait.
+const GROWTH: i32 = 1 << 20;
+
 /// Blocks of this size and more are kept, bytes: all that are mappings of their own.
 const LARGE: usize = OWN_MAPPING as usize;
 
@@ -165,6 +169,8 @@ pub(crate) fn make_predictable() {
         let accepted = unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING)
                 & libc::mallopt(libc::M_MMAP_MAX, crate::mappings::HEAP)
+                & libc::mallopt(libc::M_TOP_PAD, GROWTH)
+                & libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * GROWTH)
         };
         #[cfg(not(target_env = "gnu"))]
         let accepted = 0;

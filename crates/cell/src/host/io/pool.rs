@@ -15,6 +15,7 @@ use crate::host::fs::account::Account;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// Jobs of one top-level tenant that are done at the same time.
 pub(crate) const MOST_PER_TENANT: usize = 4;
@@ -28,8 +29,13 @@ const PROMISED: usize = 2;
 /// Threads that tenants have beyond those.
 const MOST_FURTHER: usize = 128;
 
-/// Threads that wait for jobs; one more ends.
+/// Threads that wait for jobs for as long as it takes.
 const MOST_IDLE: usize = 4;
+
+/// How long further ones wait before they end. Making and ending a thread changes the mappings of the process, and a
+/// cell's thread that changes some or looks at some waits for that, as long as other programs keep
+/// the thread that does it from running: it is done seldom.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// A thread's stack: a job is a few system calls deep.
 const STACK_BYTES: usize = 128 << 10;
@@ -99,6 +105,8 @@ struct State {
     /// Threads that lanes have beyond the first of each.
     further: usize,
     threads: usize,
+    /// Those that were ever made.
+    made: u64,
     idle: usize,
     /// Another thread is to be made.
     wants_thread: bool,
@@ -359,6 +367,7 @@ impl Shared {
                 continue;
             }
             state.threads += 1;
+            state.made += 1;
             drop(state);
             let made = self.make_thread();
             state = lock(&self.state);
@@ -380,6 +389,7 @@ impl Shared {
     }
 
     fn work(&self) {
+        let mut is_late = false;
         let mut state = lock(&self.state);
         loop {
             if let Some((lane, job)) = state.next() {
@@ -391,15 +401,17 @@ impl Shared {
                 job.run();
                 state = lock(&self.state);
                 state.done(lane);
-            } else if state.stopped || state.idle == MOST_IDLE {
+            } else if state.stopped || (is_late && state.idle >= MOST_IDLE) {
                 state.threads -= 1;
                 return;
             } else {
                 state.idle += 1;
-                state = self
+                let waited = self
                     .wanted
-                    .wait(state)
+                    .wait_timeout(state, IDLE)
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
+                state = waited.0;
+                is_late = waited.1.timed_out();
                 state.idle -= 1;
             }
         }
@@ -501,6 +513,35 @@ mod tests {
         wait_for(MOST_PER_TENANT as u32);
         drop(begun);
         wait_for(0);
+        io.stop();
+    }
+
+    #[test]
+    fn a_burst_of_calls_finds_the_threads_of_the_one_before() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let tenants: Vec<_> = (0..4).filter_map(|_| account(&io)).collect();
+        let burst = || {
+            let begun = tenants.iter().map(|tenant| hang(tenant, MOST_PER_TENANT));
+            let begun: Vec<_> = begun.collect();
+            let calls = || tenants.iter().map(|tenant| tenant.calls_under_way());
+            let wait_for = |sum: u32| {
+                let began = std::time::Instant::now();
+                while calls().sum::<u32>() != sum {
+                    assert!(began.elapsed() < SOON);
+                    std::thread::yield_now();
+                }
+            };
+            wait_for((4 * MOST_PER_TENANT) as u32);
+            drop(begun);
+            wait_for(0);
+        };
+        burst();
+        for _ in 0..50 {
+            burst();
+        }
+        let made = super::lock(&io.pool.0.state).made;
+        // One is spare, and a thread that is about to wait is not found.
+        assert!(made <= 4 * 4 * MOST_PER_TENANT as u64, "{made}");
         io.stop();
     }
 
