@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::invoke::{self, Invocation};
-use crate::leases::{self, Ends};
+use crate::leases::{self, Ends, Useless};
 use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
@@ -25,6 +25,7 @@ use leasehold_lease::{
     TenantSpec,
 };
 use leasehold_reserve::Order;
+use leasehold_reserve::admission::admit;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -181,7 +182,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     if arguments.budget.is_none() && arguments.lease.is_none() {
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
     }
-    let (ends, backtraces) = ends(&tenant, &profile);
+    let (ends, backtraces) = ends(&tenant, &profile)?;
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
@@ -317,7 +318,10 @@ fn wait(
 
 /// How long the end of the only tenant of a cell takes at most, and whether its traps have a backtrace: there is no
 /// other tenant that the walk over its stack could delay.
-fn ends(tenant: &TenantSpec, profile: &Profile) -> (Ends, bool) {
+///
+/// # Errors
+/// When its reservation promises nothing: then neither a start nor an end would come.
+fn ends(tenant: &TenantSpec, profile: &Profile) -> Result<(Ends, bool), Failure> {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
@@ -326,8 +330,14 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> (Ends, bool) {
     if backtraces {
         steps = steps.with_backtraces();
     }
+    let claims = leases::claims(tenants, &steps).all();
+    let overhead = preemption.overhead();
+    let report = admit(&claims, Order::FixedPriority, overhead);
+    if let Some(useless) = Useless::of(tenants, &report, overhead).first() {
+        return Err(Failure::Refused(useless.text.clone()));
+    }
     let ends = Ends::of(tenants, &steps, preemption, Order::FixedPriority);
-    (ends, backtraces)
+    Ok((ends, backtraces))
 }
 
 /// Returns the tenant to run: the flags over the lease file over the defaults.

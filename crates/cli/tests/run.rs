@@ -139,6 +139,18 @@ fn the_default_budget_pays_for_the_default_memory() {
 }
 
 #[test]
+fn a_reservation_that_promises_no_useful_time_is_refused_as_admission_does() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write("grow.wat", growing_by(1));
+    // Its program would begin after hours, and so would its end.
+    let options = ["run", "--cpu", "budget=1us,period=3600s", &program];
+    let output = leasehold.run(&options);
+    assert_eq!(output.status.code(), Some(77), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no time is promised to be useful"), "{said}");
+}
+
+#[test]
 fn what_a_lease_refused_is_a_line_that_says_what_would_have_been_enough() {
     let leasehold = Leasehold::new();
     let program = leasehold.write("grow.wat", growing_by(100));
