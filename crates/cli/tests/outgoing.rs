@@ -480,7 +480,10 @@ fn a_thousand_requests_one_after_the_other_hold_no_more_than_one() {
     ask(100);
     let (descriptors, resident) = (node.descriptors(), node.resident());
     ask(1000);
-    assert!(node.descriptors() <= descriptors);
+    // The last connection may be about to be closed.
+    becomes_true("no descriptor is left", || {
+        node.descriptors() <= descriptors
+    });
     let grown = node.resident().saturating_sub(resident);
     assert!(grown < 4 << 20, "{grown} bytes more");
     assert_eq!(host.of(|seen| &seen.requests), 1100);

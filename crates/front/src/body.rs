@@ -2,7 +2,7 @@
 
 use crate::access::Outcome;
 use crate::connection::Ongoing;
-use crate::meter::{self, Metered};
+use crate::payer;
 use crate::site::Site;
 use crate::{reply, request};
 use bytes::Bytes;
@@ -160,7 +160,7 @@ impl ResponseBody {
     /// forgotten, so that the guest can finish as it would otherwise.
     pub(crate) fn nothing(traffic: Traffic, ongoing: Ongoing) -> Self {
         if let Self::Exchange(body) = Self::of(traffic, ongoing, None) {
-            tokio::task::spawn_local(Metered::new(meter::source(), body.forgotten()));
+            tokio::task::spawn_local(payer::metered(payer::source(), body.forgotten()));
         }
         Self::Nothing
     }
@@ -187,7 +187,7 @@ impl ExchangeBody {
     /// Reads the body to its end. The client gets none of it.
     async fn forgotten(mut self: Box<Self>) {
         if let Some(lane) = self.ongoing.lane() {
-            meter::pays(&self.traffic.site, lane);
+            payer::pays(&self.traffic.site, lane);
         }
         while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
             self.ongoing.record.bytes = 0;

@@ -2,16 +2,16 @@
 
 use crate::access::{Outcome, Record};
 use crate::listening::{Log, Phase, Served};
-use crate::meter::LocalExecutor;
+use crate::payer::LocalExecutor;
 use crate::service;
 use crate::site::Site;
-use crate::slice::Sliced;
 use crate::sources::Admitted;
 use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use leasehold_exchange::{Failure, Lane, UnderWay};
+use leasehold_io_thread::Sliced;
 use pin_project_lite::pin_project;
 use rustix::net::sockopt;
 use std::cell::{Cell, RefCell};

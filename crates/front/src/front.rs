@@ -2,16 +2,14 @@
 
 use crate::error::FrontError;
 use crate::listening::{Listening, Log, Phase, Served, Sockets, Watching, accept};
-use crate::meter;
 use crate::routes::Routes;
 use crate::site::Site;
 use crate::sources::Sources;
 use crate::tally::{Connections, Tally};
 use crate::trace::Sampling;
 use arc_swap::ArcSwap;
+use leasehold_io_thread::{Begin, Urgency, keep_rounds, runtime};
 use leasehold_lease::Http;
-use rustix::process::setpriority_process;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -25,11 +23,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long abandoned connections are waited for.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The niceness of the thread beside a cell that has a core of its own. All requests of that cell pass the
-/// thread, on the cores that the host's other programs share: waiting for one of them is the most
-/// of a request's latency. Ordinary programs still run beside it.
-const NICENESS: i32 = -10;
-
 /// How a front is started.
 #[derive(Default)]
 pub struct Options {
@@ -41,7 +34,7 @@ pub struct Options {
     /// Which requests are traced; with `None` what clients say of traces goes through.
     pub sampling: Option<Sampling>,
     /// What the thread does before it serves: confine itself, for instance.
-    pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    pub begin: Option<Begin>,
 }
 
 /// How a front ended.
@@ -185,22 +178,7 @@ impl Drop for Front {
 
 /// What the thread does before it serves.
 fn begin(options: Options) -> io::Result<(tokio::runtime::Runtime, Watching)> {
-    if let Some(core) = options.core {
-        let mut others = sched_getaffinity(None)?;
-        others.unset(core);
-        if others.count() > 0 {
-            sched_setaffinity(None, &others)?;
-        }
-        // A host that refuses it serves all the same, later when other programs are busy.
-        let _ = setpriority_process(None, NICENESS);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .on_thread_park(meter::idle)
-        .build()?;
-    if let Some(begin) = options.begin {
-        begin()?;
-    }
+    let runtime = runtime(options.core, Urgency::Guests, options.begin)?;
     let watching = Watching {
         log: options.log,
         sampling: options.sampling,
@@ -221,7 +199,7 @@ async fn serve(
         return Drained { abandoned: 0 };
     }
     drop(held);
-    tokio::task::spawn_local(meter::keep_rounds());
+    tokio::task::spawn_local(keep_rounds());
     let open = Rc::new(Cell::new(0));
     let ids = Rc::new(Cell::new(0));
     // The receivers of the connections: the last phase is sent from here.

@@ -3,7 +3,7 @@
 use crate::access::Record;
 use crate::connection;
 use crate::error::FrontError;
-use crate::meter::Metered;
+use crate::payer::metered;
 use crate::routes::Routes;
 use crate::sources::Sources;
 use crate::tally::Tally;
@@ -244,7 +244,7 @@ pub(crate) async fn accept(
         let counted = Open::new(&open, &served);
         let source = admitted.share().clone();
         let connection = connection::serve(stream, remote, served.clone(), phase.clone(), admitted);
-        tokio::task::spawn_local(Metered::new(source, async move {
+        tokio::task::spawn_local(metered(source, async move {
             let _counted = counted;
             connection.await;
         }));

@@ -4,7 +4,7 @@ use crate::access::{Outcome, Record};
 use crate::body::{ResponseBody, Traffic};
 use crate::connection::{Connection, Ongoing};
 use crate::listening::Served;
-use crate::meter;
+use crate::payer;
 use crate::reply::{self, Reply};
 use crate::request::{self, Arrival};
 use crate::site::Site;
@@ -127,7 +127,7 @@ async fn respond(
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
     let lane = under_way.lane().clone();
-    meter::pays(&site, &lane);
+    payer::pays(&site, &lane);
     ongoing.entered(under_way);
     let until = Instant::now() + site.timeout();
     let (client, guest) = exchange(site.limits(), head, ongoing.record.id);

@@ -2,9 +2,9 @@
 
 use crate::access::Outcome;
 use crate::latency::{Distribution, Latency};
-use crate::rounds::Share;
 use crate::usage::Usage;
 use leasehold_exchange::{ExchangeLimits, Lane, UnderWay};
+use leasehold_io_thread::Share;
 use leasehold_lease::Http;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Connections, counted for a listener and for each source.
 
-use crate::rounds::Share;
 use crate::tally::Refusal;
+use leasehold_io_thread::Share;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;

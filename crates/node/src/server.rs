@@ -8,9 +8,9 @@ use axum::response::IntoResponse;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use leasehold_io_thread::{Begin, Urgency, runtime};
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -126,7 +126,7 @@ pub struct ServerOptions {
     /// The cell's core, which the thread keeps off where it may run on another.
     pub core: Option<usize>,
     /// What the thread does before it answers: confine itself, for instance.
-    pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    pub begin: Option<Begin>,
     /// Where operators' browsers reach the same interface, and the page.
     pub page: Option<PageListener>,
 }
@@ -156,15 +156,18 @@ impl Server {
         let (started, starting) = mpsc::channel();
         let page = options.page.take();
         let builder = std::thread::Builder::new().name("leasehold-ctl".to_owned());
-        let thread = builder.spawn(move || match begin(options) {
-            Ok(runtime) => {
-                let _ = started.send(Ok(()));
-                let router = router(api);
-                let paged = serve_page(page, router.clone(), ending.clone());
-                runtime.block_on(async { tokio::join!(serve(listener, router, ending), paged) });
-            }
-            Err(error) => {
-                let _ = started.send(Err(error));
+        let thread = builder.spawn(move || {
+            match runtime(options.core, Urgency::Operators, options.begin) {
+                Ok(runtime) => {
+                    let _ = started.send(Ok(()));
+                    let router = router(api);
+                    let paged = serve_page(page, router.clone(), ending.clone());
+                    runtime
+                        .block_on(async { tokio::join!(serve(listener, router, ending), paged) });
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
             }
         })?;
         starting
@@ -190,23 +193,6 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
-}
-
-fn begin(options: ServerOptions) -> io::Result<tokio::runtime::Runtime> {
-    if let Some(core) = options.core {
-        let mut others = sched_getaffinity(None)?;
-        others.unset(core);
-        if others.count() > 0 {
-            sched_setaffinity(None, &others)?;
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    if let Some(begin) = options.begin {
-        begin()?;
-    }
-    Ok(runtime)
 }
 
 /// Serves the interface to browsers, if there is a listener for them.

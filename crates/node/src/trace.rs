@@ -12,10 +12,10 @@ pub use endpoint::{Endpoint, EndpointError};
 
 use client::Client;
 use leasehold_front::Record;
+use leasehold_io_thread::{self as io_thread, Urgency, runtime};
 use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub struct Begin {
     /// The cell's core, which the thread keeps off where it may run on another.
     pub core: Option<usize>,
     /// What the thread does first: confine itself, for instance.
-    pub confine: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    pub confine: Option<io_thread::Begin>,
 }
 
 /// What became of the spans of requests.
@@ -79,7 +79,7 @@ impl Exporter {
         let (started, starting) = std::sync::mpsc::channel();
         let counts = counters.clone();
         let run = move || {
-            let begun = runtime(begin);
+            let begun = runtime(begin.core, Urgency::Operators, begin.confine);
             let failed = begun.as_ref().err().map(|error| error.kind());
             let _ = started.send(failed);
             if let Ok(runtime) = begun {
@@ -141,24 +141,6 @@ fn exporter(endpoint: &Endpoint) -> io::Result<opentelemetry_otlp::SpanExporter>
     let resource = Resource::builder_empty().with_service_name("leasehold");
     exporter.set_resource(&resource.build());
     Ok(exporter)
-}
-
-/// What the thread does before it sends.
-fn runtime(begin: Begin) -> io::Result<tokio::runtime::Runtime> {
-    if let Some(core) = begin.core {
-        let mut others = sched_getaffinity(None)?;
-        others.unset(core);
-        if others.count() > 0 {
-            sched_setaffinity(None, &others)?;
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    if let Some(confine) = begin.confine {
-        confine()?;
-    }
-    Ok(runtime)
 }
 
 /// Sends batches until the queue is closed, and what waits then.

@@ -2,17 +2,19 @@
 
 use crate::address::is_public;
 use crate::body::RequestBody;
-use crate::meter::Metered;
+use crate::payer::Payer;
 use crate::pool::Connection;
 use crate::resolver::Resolver;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use leasehold_exchange::{CallError, Outbox};
+use leasehold_exchange::CallError;
+use leasehold_io_thread::{Metered, Sliced};
 use leasehold_lease::{Destination, DestinationHost};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -37,7 +39,7 @@ pub(crate) struct Target {
 pub(crate) struct Connecting {
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
-    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) payer: Rc<Payer>,
 }
 
 impl Connecting {
@@ -49,6 +51,7 @@ impl Connecting {
     ) -> Result<Connection, CallError> {
         let stream = self.reach(target, destination).await?;
         let _ = stream.set_nodelay(true);
+        let stream = Sliced::new(stream);
         if !target.is_https {
             return self.speak(stream).await;
         }
@@ -103,14 +106,14 @@ impl Connecting {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     ) -> Result<Connection, CallError> {
-        let buffer = BUFFER.max(self.outbox.limits().head_bytes as usize);
+        let buffer = BUFFER.max(self.payer.outbox().limits().head_bytes as usize);
         let shaken = http1::Builder::new()
             .max_buf_size(buffer)
             .max_headers(FIELDS)
             .handshake::<_, RequestBody>(TokioIo::new(stream))
             .await;
         let (sender, connection) = shaken.map_err(|_| CallError::Terminated)?;
-        let task = Metered::new(self.outbox.clone(), async move {
+        let task = Metered::new(self.payer.clone(), async move {
             let _ = connection.await;
         });
         let task = tokio::task::spawn_local(task);

@@ -13,7 +13,8 @@
 //! 3. **Tenants share nothing**: connections, sessions of TLS and look-ups are a tenant's own.
 //! 4. **The end of a tenant ends its requests**: tasks and connections of a tenant live in one set, which
 //!    is dropped when its outbox is closed.
-//! 5. **What is held is bounded**: a body crosses in the window of its exchange, a head has a limit, and
+//! 5. **Tenants take turns**: each has an equal part of the thread while several want it, whatever their hosts send.
+//! 6. **What is held is bounded**: a body crosses in the window of its exchange, a head has a limit, and
 //!    idle connections are few and do not stay.
 //!
 //! ```no_run
@@ -37,8 +38,8 @@ mod call;
 mod connect;
 mod dns;
 mod error;
-mod meter;
 mod outgoing;
+mod payer;
 mod pool;
 mod resolver;
 mod tenant;

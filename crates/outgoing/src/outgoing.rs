@@ -3,25 +3,20 @@
 use crate::call::Calling;
 use crate::connect::Connecting;
 use crate::error::OutgoingError;
-use crate::meter::Metered;
+use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::resolver::Resolver;
 use crate::tenant::serve;
 use crate::trust::Trust;
 use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
+use leasehold_io_thread::{Begin, Metered, Urgency, keep_rounds, runtime};
 use leasehold_lease::{ByteSize, Outgoing as Lease};
-use rustix::process::setpriority_process;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use rustls::ClientConfig;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
-
-/// The niceness of the thread beside a cell that has a core of its own, as that of the front: guests wait for
-/// it.
-const NICENESS: i32 = -10;
 
 /// How the thread is started.
 #[derive(Default)]
@@ -30,7 +25,7 @@ pub struct Options {
     /// before ordinary threads if the host allows that.
     pub core: Option<usize>,
     /// What the thread does before it sends: confine itself, for instance.
-    pub begin: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    pub begin: Option<Begin>,
     /// How names are looked up; `None`: as this host does.
     pub resolver: Option<Resolver>,
 }
@@ -59,7 +54,7 @@ impl Outgoing {
         let (started, starting) = std_mpsc::channel();
         let run = move || {
             let resolver = Arc::new(options.resolver.clone().unwrap_or_else(Resolver::of_host));
-            match begin(options) {
+            match runtime(options.core, Urgency::Guests, options.begin) {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     let local = tokio::task::LocalSet::new();
@@ -115,29 +110,10 @@ impl Drop for Outgoing {
     }
 }
 
-/// What the thread does before it sends.
-fn begin(options: Options) -> io::Result<tokio::runtime::Runtime> {
-    if let Some(core) = options.core {
-        let mut others = sched_getaffinity(None)?;
-        others.unset(core);
-        if others.count() > 0 {
-            sched_setaffinity(None, &others)?;
-        }
-        // A host that refuses it sends requests all the same, later when other programs are busy.
-        let _ = setpriority_process(None, NICENESS);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    if let Some(begin) = options.begin {
-        begin()?;
-    }
-    Ok(runtime)
-}
-
 /// Sends the calls of all tenants, until none can be opened any more; what is under way then is
 /// dropped.
 async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Resolver>) {
+    tokio::task::spawn_local(keep_rounds());
     let mut tenants = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
@@ -146,17 +122,18 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Re
                 let Some(Opened { outbox, lease, tls }) = next else {
                     return;
                 };
+                let payer = Rc::new(Payer::new(outbox.clone()));
                 let calling = Rc::new(Calling {
                     lease,
                     connecting: Connecting {
                         resolver: resolver.clone(),
                         tls,
-                        outbox: outbox.clone(),
+                        payer: payer.clone(),
                     },
                     pool: Pool::default(),
                 });
-                let task = serve(outbox.clone(), calling);
-                tenants.spawn_local(Metered::new(outbox, task));
+                let task = serve(outbox, calling);
+                tenants.spawn_local(Metered::new(payer, task));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The calls of one tenant, until its outbox is closed.
 
 use crate::call::{Calling, answer};
-use crate::meter::Metered;
 use leasehold_exchange::Outbox;
+use leasehold_io_thread::Metered;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) async fn serve(outbox: Arc<Outbox>, calling: Rc<Calling>) {
             call = poll_fn(|context| outbox.poll_take(context)), if calls.len() < most => match call {
                 Some(call) => {
                     let task = answer(calling.clone(), call);
-                    calls.spawn_local(Metered::new(outbox.clone(), task));
+                    calls.spawn_local(Metered::new(calling.connecting.payer.clone(), task));
                 }
                 None => return,
             },

@@ -1,27 +1,15 @@
 //! Names whose owner points them at this machine: through a name server of the test's own.
 
-use leasehold_exchange::{
-    Call, CallError, CallTimeouts, ClientHalf, Failure, Fields, Outlet, RequestHead, Scheme,
-    exchange,
-};
-use leasehold_lease::LeaseFile;
+mod support;
+
+use leasehold_exchange::{CallError, Failure};
 use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
+use std::thread;
+use support::{lease, send, status};
 
 /// A name server that says that each name is this machine, and how many questions it got.
 fn name_server() -> (SocketAddr, Arc<AtomicU32>) {
@@ -61,47 +49,6 @@ fn host() -> (u16, Arc<AtomicU32>) {
     (port, connections)
 }
 
-fn lease(outgoing: &str) -> leasehold_lease::Outgoing {
-    let text = format!(
-        "[tenant.a]\ncomponent = \"a\"\nreclaim = {{ budget = \"1ms\" }}\noutgoing = {{ {outgoing} }}\n"
-    );
-    let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect(&text);
-    file.tenants[0].outgoing.clone().expect("outgoing")
-}
-
-fn send(outlet: &Outlet, authority: &str) -> ClientHalf {
-    let head = RequestHead {
-        method: "GET".into(),
-        scheme: Scheme::Http,
-        authority: authority.into(),
-        path_with_query: "/".into(),
-        fields: Fields::new(0),
-    };
-    let (mut client, half) = exchange(outlet.outbox().limits(), head.clone(), 1);
-    client.finish_body(None);
-    let call = Call {
-        half,
-        head,
-        has_body: false,
-        timeouts: CallTimeouts::default(),
-    };
-    outlet.outbox().send(call).expect("taken");
-    client
-}
-
-fn status(client: &mut ClientHalf) -> Result<u16, Failure> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Poll::Ready(head) = client.poll_response(&mut context) {
-            return head.map(|head| head.status);
-        }
-        assert!(Instant::now() < until, "no response");
-        thread::park_timeout(Duration::from_secs(1));
-    }
-}
-
 #[test]
 fn a_name_that_its_owner_points_at_this_machine_is_not_connected_to() {
     let (server, asked) = name_server();
@@ -117,14 +64,14 @@ fn a_name_that_its_owner_points_at_this_machine_is_not_connected_to() {
     let authority = format!("rebound.example:{port}");
 
     let outlet = outgoing.open(&public).expect("open");
-    let refused = status(&mut send(&outlet, &authority));
+    let refused = status(&mut send(&outlet, &authority, false));
     assert_eq!(refused, Err(Failure::Call(CallError::Prohibited)));
     assert_eq!(connections.load(Ordering::SeqCst), 0);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     // The address of the one look-up is that of the connection.
     let outlet = outgoing.open(&private).expect("open");
-    assert_eq!(status(&mut send(&outlet, &authority)), Ok(200));
+    assert_eq!(status(&mut send(&outlet, &authority, false)), Ok(200));
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     assert_eq!(asked.load(Ordering::SeqCst), 4);
     assert!(outlet.outbox().take_charged() > 0);

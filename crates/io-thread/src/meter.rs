@@ -1,86 +1,44 @@
-//! The processor time of the I/O thread, charged to the tenants that it is for.
+//! The processor time of the thread, charged to what it is for.
 //!
 //! The clock of the thread is read once for each poll, at its end: a poll is charged what the thread
 //! used since the poll before it, its own waking included. A poll whose payer has used its part of a
 //! [round](crate::rounds) waits for the next.
 
 use crate::rounds::{Rounds, Share};
-use crate::site::Site;
-use leasehold_exchange::Lane;
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 thread_local! {
     /// The thread's clock at the end of the last poll, ns.
     static LAST: Cell<u64> = const { Cell::new(0) };
-    /// The payer of the poll that is under way.
-    static CURRENT: RefCell<Option<Rc<Payer>>> = const { RefCell::new(None) };
     /// The number of the poll that is under way, or was last.
     static POLL: Cell<u64> = const { Cell::new(0) };
     static ROUNDS: Rounds = const { Rounds::new() };
 }
 
-/// The tenant that pays for a connection, or for a stream of it; none before its first request.
-pub(crate) struct Payer {
-    /// What pays with its share while there is no tenant.
-    source: Rc<Share>,
-    tenant: RefCell<Option<(Arc<Site>, Arc<Lane>)>>,
-    /// The last round in which its task was deferred.
-    deferred: Cell<u64>,
-    /// What was used before a tenant was known, ns.
-    owed: Cell<u64>,
-}
+/// What pays for polls.
+pub trait Payer {
+    /// Looks at the share of each round that it pays with.
+    fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R;
 
-impl Payer {
-    fn new(source: Rc<Share>) -> Self {
-        Self {
-            source,
-            tenant: RefCell::default(),
-            deferred: Cell::new(0),
-            owed: Cell::new(0),
-        }
-    }
+    /// A poll is over, and took this much processor time of the thread, ns.
+    fn charge(&self, ns: u64);
 
-    /// Whether its task has to wait for the next round; it is woken then.
-    fn waits(&self, waker: &Waker) -> bool {
-        ROUNDS.with(|rounds| {
-            let tenant = self.tenant.borrow();
-            let share = tenant.as_ref().map(|(site, _)| site.share());
-            let used_up = rounds.used_up_by(share.unwrap_or(&self.source));
-            let Some(round) = used_up else {
-                return false;
-            };
-            if self.deferred.replace(round) != round {
-                rounds.defer(waker.clone());
-            }
-            true
-        })
-    }
+    /// A poll begins that this pays for.
+    fn begin(self: &Rc<Self>) {}
 
-    fn charge(&self, ns: u64) {
-        let tenant = self.tenant.borrow();
-        let share = tenant.as_ref().map(|(site, _)| site.share());
-        ROUNDS.with(|rounds| rounds.charge(share.unwrap_or(&self.source), ns));
-        let ns = ns + self.owed.take();
-        match &*tenant {
-            Some((site, lane)) => {
-                lane.charge(ns);
-                site.usage().used(ns);
-            }
-            None => self.owed.set(ns),
-        }
-    }
+    /// The poll is over.
+    fn end(&self) {}
 }
 
 /// Begins each round: when the one before it is over, the system was asked what else is to be done,
-/// and that had its turn.
-pub(crate) async fn keep_rounds() {
+/// and that had its turn. A task of each thread that has [metered](Metered) ones.
+pub async fn keep_rounds() {
     loop {
         poll_fn(|context| ROUNDS.with(|rounds| rounds.poll_over(context))).await;
         tokio::task::yield_now().await;
@@ -98,23 +56,6 @@ pub(crate) fn idle() {
     ROUNDS.with(Rounds::idle);
 }
 
-/// What pays for the poll that is under way with its share while there is no tenant.
-pub(crate) fn source() -> Rc<Share> {
-    CURRENT.with_borrow(|current| {
-        let payer = current.as_ref().map(|payer| payer.source.clone());
-        payer.unwrap_or_default()
-    })
-}
-
-/// From now on this tenant pays for the poll that is under way, and for later ones of its task.
-pub(crate) fn pays(site: &Arc<Site>, lane: &Arc<Lane>) {
-    CURRENT.with_borrow(|current| {
-        if let Some(payer) = current {
-            *payer.tenant.borrow_mut() = Some((site.clone(), lane.clone()));
-        }
-    });
-}
-
 /// The processor time of this thread, ns.
 fn used() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -122,51 +63,58 @@ fn used() -> u64 {
 }
 
 pin_project! {
-    /// A task whose polls are charged to a payer of its own.
-    pub(crate) struct Metered<F> {
-        payer: Rc<Payer>,
+    /// A task whose polls a payer pays for. It is polled only while its payer has a part of the
+    /// round left.
+    pub struct Metered<P, F> {
+        payer: Rc<P>,
+        // The last round in which it was deferred.
+        deferred: u64,
         #[pin]
         task: F,
     }
 }
 
-impl<F> Metered<F> {
-    pub(crate) fn new(source: Rc<Share>, task: F) -> Self {
+impl<P: Payer, F> Metered<P, F> {
+    /// Lets a payer pay for a task.
+    pub const fn new(payer: Rc<P>, task: F) -> Self {
         Self {
-            payer: Rc::new(Payer::new(source)),
+            payer,
+            deferred: 0,
             task,
         }
     }
 }
 
-impl<F: Future> Future for Metered<F> {
+/// Whether a task has to wait for the next round; it is woken then.
+fn waits(payer: &impl Payer, deferred: &mut u64, context: &Context<'_>) -> bool {
+    ROUNDS.with(|rounds| {
+        let Some(round) = payer.with_share(|share| rounds.used_up_by(share)) else {
+            return false;
+        };
+        if std::mem::replace(deferred, round) != round {
+            rounds.defer(context.waker().clone());
+        }
+        true
+    })
+}
+
+impl<P: Payer, F: Future> Future for Metered<P, F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if this.payer.waits(context.waker()) {
+        if waits(&**this.payer, this.deferred, context) {
             return Poll::Pending;
         }
-        CURRENT.set(Some(this.payer.clone()));
+        this.payer.begin();
         POLL.set(POLL.get() + 1);
         let result = this.task.poll(context);
-        CURRENT.set(None);
+        this.payer.end();
         let now = used();
-        let before = LAST.replace(now);
-        this.payer.charge(now.saturating_sub(before));
+        let ns = now.saturating_sub(LAST.replace(now));
+        ROUNDS.with(|rounds| this.payer.with_share(|share| rounds.charge(share, ns)));
+        this.payer.charge(ns);
         result
-    }
-}
-
-/// Runs tasks on this thread, each with a payer of its own.
-#[derive(Clone, Copy)]
-pub(crate) struct LocalExecutor;
-
-impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
-    fn execute(&self, task: F) {
-        tokio::task::spawn_local(Metered::new(source(), async move {
-            task.await;
-        }));
     }
 }
 
@@ -178,7 +126,8 @@ pub(crate) fn next_round() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Metered, idle, keep_rounds, used};
+    use super::{Metered, Payer, idle, keep_rounds, used};
+    use crate::rounds::Share;
     use std::cell::Cell;
     use std::future::poll_fn;
     use std::io::Write as _;
@@ -189,6 +138,17 @@ mod tests {
 
     /// Processor time that a poll of the crowd uses at least, ns: 20 of them use a round.
     const POLL_NS: u64 = 100_000;
+
+    #[derive(Default)]
+    struct Source(Share);
+
+    impl Payer for Source {
+        fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R {
+            look(&self.0)
+        }
+
+        fn charge(&self, _: u64) {}
+    }
 
     /// Tasks that use the thread in each poll, and always want more.
     struct Crowd {
@@ -229,13 +189,16 @@ mod tests {
                 client,
             });
             tokio::task::spawn_local(keep_rounds());
-            let source = Rc::default();
+            let source = Rc::<Source>::default();
             for _ in 0..tasks {
                 let crowd = crowd.clone();
                 let hungry = poll_fn(move |context| crowd.poll(context));
                 tokio::task::spawn_local(Metered::new(Rc::clone(&source), hungry));
             }
-            let other = Metered::new(Rc::default(), async move { socket.read_u8().await });
+            let other = Metered::new(
+                Rc::<Source>::default(),
+                async move { socket.read_u8().await },
+            );
             let other = tokio::task::spawn_local(other);
             other.await.expect("a task").expect("a byte");
             crowd.polls.get() - crowd.most

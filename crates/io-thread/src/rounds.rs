@@ -1,12 +1,11 @@
-//! Fair shares of the I/O thread, in rounds of its processor time.
+//! Fair shares of the thread, in rounds of its processor time.
 //!
-//! All tenants of a node have one I/O thread. In a round, each tenant and each source of connections
-//! that have no tenant yet may use an equal part; what would use more waits until the round is over,
-//! or until nothing else has anything to do. So what clients of one tenant send delays the requests
+//! In a round, each share may use an equal part; what would use more waits until the round is over,
+//! or until nothing else has anything to do. So what the peers of one tenant send delays the I/O
 //! of another by about a round, and an idle thread refuses no work.
 //!
 //! A round that is over does not end at once. First the system is asked which sockets are ready, and
-//! what it names has its turn (`meter::keep_rounds`): otherwise a crowd of tasks that each use a
+//! what it names has its turn ([`keep_rounds`](crate::keep_rounds)): otherwise a crowd of tasks that each use a
 //! little could begin round after round before anything else is seen.
 
 use std::cell::{Cell, RefCell};
@@ -16,9 +15,9 @@ use std::task::{Context, Poll, Waker};
 /// Processor time of a round, ns.
 const ROUND_NS: u64 = 2_000_000;
 
-/// What a tenant or a source used in a round. Only the I/O thread changes it.
+/// What a tenant used in a round, or whatever else has an equal part. Only the I/O thread changes it.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub struct Share {
     round: AtomicU64,
     used_ns: AtomicU64,
 }

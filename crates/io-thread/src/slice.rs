@@ -1,9 +1,10 @@
 //! The slice of one poll: what it takes from its socket and gives to it before others have their turn.
 //!
-//! HTTP/2 handles frames as long as its socket has bytes, and frames without content cost 9 of them.
+//! A protocol is handled as long as its socket has bytes, and what has no content costs few: a frame of HTTP/2 9 of
+//! them, an informational head of HTTP/1.1 25.
 //! So a stream gives no more bytes once the poll has used its slice, by their number or by its time.
 //! It says then that there are none yet, and wakes its task after the system was asked what else is
-//! to be done. The [rounds](crate::rounds) decide which task goes on.
+//! to be done. The rounds decide which task goes on.
 
 use crate::meter;
 use pin_project_lite::pin_project;
@@ -66,8 +67,8 @@ fn later<T>(context: &mut Context<'_>) -> Poll<T> {
 }
 
 pin_project! {
-    /// A stream that gives and takes a slice in each poll of its task.
-    pub(crate) struct Sliced<S> {
+    /// A stream that gives and takes a slice in each poll of its [task](crate::Metered).
+    pub struct Sliced<S> {
         #[pin]
         stream: S,
         slice: Slice,
@@ -75,14 +76,16 @@ pin_project! {
 }
 
 impl<S> Sliced<S> {
-    pub(crate) fn new(stream: S) -> Self {
+    /// Slices this stream.
+    pub fn new(stream: S) -> Self {
         Self {
             stream,
             slice: Slice::default(),
         }
     }
 
-    pub(crate) const fn get_ref(&self) -> &S {
+    /// The stream.
+    pub const fn get_ref(&self) -> &S {
         &self.stream
     }
 }
@@ -169,7 +172,7 @@ impl<S: AsyncWrite> AsyncWrite for Sliced<S> {
 #[cfg(test)]
 mod tests {
     use super::{READ_MOST, SLICE_BYTES, SLICE_TIME, Slice, Sliced};
-    use crate::meter::{LocalExecutor, Metered};
+    use crate::{Metered, Payer, Share};
     use http::{Request, Response};
     use http_body_util::Full;
     use hyper::body::{Bytes, Incoming};
@@ -184,6 +187,31 @@ mod tests {
     use std::task::{Context, Poll};
     use std::time::Instant;
     use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+
+    /// Pays nothing.
+    #[derive(Default)]
+    struct Nothing(Share);
+
+    impl Payer for Nothing {
+        fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R {
+            look(&self.0)
+        }
+
+        fn charge(&self, _: u64) {}
+    }
+
+    /// Runs the tasks of a connection on this thread.
+    #[derive(Clone, Copy)]
+    struct LocalExecutor;
+
+    impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
+        fn execute(&self, task: F) {
+            let task = async move {
+                task.await;
+            };
+            tokio::task::spawn_local(Metered::new(Rc::<Nothing>::default(), task));
+        }
+    }
 
     /// A socket that has all of these bytes at once, and takes all that is written.
     struct Flood {
@@ -255,7 +283,7 @@ mod tests {
         count: &Cell<usize>,
         over: impl Fn() -> bool,
     ) -> usize {
-        let mut task = pin!(Metered::new(Rc::default(), task));
+        let mut task = pin!(Metered::new(Rc::<Nothing>::default(), task));
         let mut most = 0;
         poll_fn(|context| {
             let before = count.get();

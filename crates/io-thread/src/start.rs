@@ -1,0 +1,77 @@
+//! What the thread does before its work.
+
+use crate::meter;
+use rustix::process::setpriority_process;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use std::io;
+
+/// The niceness of a thread that guests wait for, beside a cell that has a core of its own. All that goes
+/// between that cell and the outside passes the thread, on the cores that the host's other
+/// programs share: waiting for one of them is the most of a request's latency. Ordinary programs
+/// still run beside it.
+const NICENESS: i32 = -10;
+
+/// What a thread does before its work: confine itself, for instance.
+pub type Begin = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// What waits for the work of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Guests do: beside a cell that has a core of its own it runs before ordinary threads, if the
+    /// host allows that.
+    Guests,
+    /// Operators do.
+    Operators,
+}
+
+/// Makes the calling thread one that does I/O beside a cell, whose core it keeps off where it may run on another, and
+/// returns its runtime. `begin` is called last.
+///
+/// # Errors
+/// When the system refuses that, or `begin` fails.
+pub fn runtime(
+    core: Option<usize>,
+    urgency: Urgency,
+    begin: Option<Begin>,
+) -> io::Result<tokio::runtime::Runtime> {
+    if let Some(core) = core {
+        let mut others = sched_getaffinity(None)?;
+        others.unset(core);
+        if others.count() > 0 {
+            sched_setaffinity(None, &others)?;
+        }
+        if urgency == Urgency::Guests {
+            // A host that refuses it does the work all the same, later when other programs are busy.
+            let _ = setpriority_process(None, NICENESS);
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(meter::idle)
+        .build()?;
+    if let Some(begin) = begin {
+        begin()?;
+    }
+    Ok(runtime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Urgency, runtime};
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+    #[test]
+    fn the_thread_leaves_the_core_if_it_may_run_on_another() {
+        std::thread::spawn(|| {
+            let all = sched_getaffinity(None).expect("read");
+            let core = (0..1024).find(|core| all.is_set(*core)).expect("a core");
+            runtime(Some(core), Urgency::Operators, None).expect("made");
+            let left = sched_getaffinity(None).expect("read");
+            assert_eq!(left.is_set(core), all.count() == 1);
+            assert_eq!(left.count(), (all.count() - 1).max(1));
+            sched_setaffinity(None, &all).expect("as before");
+        })
+        .join()
+        .expect("ends");
+    }
+}
