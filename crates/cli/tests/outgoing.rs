@@ -281,6 +281,17 @@ impl Node {
         );
     }
 
+    /// The page that Prometheus scrapes.
+    fn metrics(&self) -> String {
+        let socket = self.directory.path().join("node.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("connected");
+        let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("written");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("a page");
+        page
+    }
+
     fn kill(&self, tenant: &str) {
         let killed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .args(["kill", tenant, "--socket"])
@@ -371,6 +382,16 @@ fn what_the_lease_does_not_allow_is_denied() {
     }
     node.is_refused("b", &host.url("/echo"), "HttpRequestDenied");
     assert_eq!(host.of(|seen| &seen.connections), 0);
+    assert_eq!(node.relay("a", &host.url("/echo")).0, 200);
+    let metrics = node.metrics();
+    for (outcome, count) in [("denied", 5), ("answered", 1), ("connect", 0)] {
+        let line = format!(
+            "leasehold_outgoing_requests_total{{tenant=\"a\",outcome=\"{outcome}\"}} {count}.0"
+        );
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+    assert!(metrics.contains("http_client_active_requests{tenant=\"a\"} 0.0"));
+    assert!(!metrics.contains("leasehold_outgoing_requests_total{tenant=\"b\""));
 }
 
 #[test]

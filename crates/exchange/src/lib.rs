@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod call_error;
+mod call_outcome;
 mod client;
 mod failure;
 mod fields;
@@ -66,6 +67,7 @@ mod shared;
 mod timing;
 
 pub use call_error::CallError;
+pub use call_outcome::CallOutcome;
 pub use client::{ClientHalf, Closed};
 pub use failure::Failure;
 pub use fields::{FIELD_BYTES, Fields, TooLong};

@@ -1,5 +1,6 @@
 //! The requests that one tenant sends.
 
+use crate::call_outcome::{CallCounts, CallOutcome};
 use crate::guest::GuestHalf;
 use crate::head::RequestHead;
 use crate::lane::NotTaken;
@@ -48,6 +49,9 @@ pub struct Outbox {
     waker: WakerSlot,
     under_way: AtomicU32,
     calls: AtomicU64,
+    ended: CallCounts,
+    /// Processor time of the I/O thread on the tenant's behalf, ns.
+    used: AtomicU64,
     /// Processor time of the I/O thread on the tenant's behalf that was not taken yet, ns.
     charged: AtomicU64,
 }
@@ -82,6 +86,8 @@ impl Outbox {
             waker: WakerSlot::new(),
             under_way: AtomicU32::new(0),
             calls: AtomicU64::new(0),
+            ended: CallCounts::default(),
+            used: AtomicU64::new(0),
             charged: AtomicU64::new(0),
         }
     }
@@ -113,6 +119,16 @@ impl Outbox {
     /// Calls that were sent so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call that is over, for the I/O thread.
+    pub fn ended(&self, outcome: CallOutcome) {
+        self.ended.count(outcome);
+    }
+
+    /// Calls that ended in this way so far.
+    pub fn ended_by(&self, outcome: CallOutcome) -> u64 {
+        self.ended.of(outcome)
     }
 
     /// Hands a call to the I/O thread; gives it back if that has too many that were given up, or the
@@ -162,6 +178,12 @@ impl Outbox {
     /// Adds processor time that the I/O thread used on the tenant's behalf, ns.
     pub fn charge(&self, ns: u64) {
         self.charged.fetch_add(ns, Ordering::Relaxed);
+        self.used.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Processor time of the I/O thread on the tenant's behalf so far, ns.
+    pub fn used_ns(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Processor time of the I/O thread since the last call, ns.

@@ -220,7 +220,11 @@ impl Observation {
             });
             page.values(family, rows)?;
         }
-        Ok(())
+        let sent = self.snapshot.tenants.iter().flat_map(|tenant| {
+            let outcomes = tenant.outgoing.iter().flat_map(|it| &it.outcomes);
+            outcomes.map(|(outcome, count)| ([tenant.name.clone(), outcome.clone()], *count as f64))
+        });
+        page.values(family::SENT_REQUESTS, sent)
     }
 
     fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -329,7 +333,7 @@ impl Observation {
 /// The value of a tenant, if it has one now.
 type OfTenant = fn(&Tenant) -> Option<f64>;
 
-const TENANT: [(Family, OfTenant); 22] = [
+const TENANT: [(Family, OfTenant); 25] = [
     (family::UP, |tenant| {
         let runs = [
             State::Running,
@@ -419,6 +423,15 @@ const TENANT: [(Family, OfTenant); 22] = [
     }),
     (family::CONCURRENCY_LIMIT, |tenant| {
         tenant.http.as_ref().map(|http| f64::from(http.concurrency))
+    }),
+    (family::SENDING, |tenant| {
+        tenant.outgoing.as_ref().map(|it| f64::from(it.active))
+    }),
+    (family::SENDING_LIMIT, |tenant| {
+        tenant.outgoing.as_ref().map(|it| f64::from(it.concurrency))
+    }),
+    (family::SENDING_USED, |tenant| {
+        tenant.outgoing.as_ref().map(|it| seconds(it.processor_ns))
     }),
 ];
 

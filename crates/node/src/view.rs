@@ -112,6 +112,8 @@ pub struct Tenant {
     /// How it answers requests, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// The requests that it sends, while it runs, if its lease allows any.
+    pub outgoing: Option<Outgoing>,
     /// Its last end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end: Option<End>,
@@ -300,6 +302,19 @@ pub struct Http {
     pub outcomes: BTreeMap<String, u64>,
     /// How long those that were answered took.
     pub latency: Latency,
+}
+
+/// The requests that a tenant sends to other hosts, since its last start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Outgoing {
+    /// How many may be under way at a time.
+    pub concurrency: u32,
+    /// How many are.
+    pub active: u32,
+    /// How many ended, by outcome; all outcomes are there.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Processor time of the I/O thread that the tenant was charged for.
+    pub processor_ns: u64,
 }
 
 /// Times of requests, from the head of the request to the end of its response.

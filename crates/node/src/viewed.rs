@@ -6,6 +6,7 @@ use leasehold_cell::steps::StepUse;
 use leasehold_cell::{
     ClassCosts, ControlKind, ControlUse, Ended, Exit, Processor, ProcessorState, Statement, Supply,
 };
+use leasehold_exchange::{CallOutcome, Outbox};
 use leasehold_front::{Latency, Listening, Outcome, Site};
 use leasehold_lease::{Cpu, Lease};
 use leasehold_pager::PAGE;
@@ -122,6 +123,16 @@ pub(crate) fn memory(used: &MemoryUse, lease: &Lease) -> view::MemoryUse {
             evicted: counts.evicted,
             written: counts.written,
         }),
+    }
+}
+
+pub(crate) fn outgoing(outbox: &Outbox) -> view::Outgoing {
+    let count = |outcome: CallOutcome| (outcome.name().to_owned(), outbox.ended_by(outcome));
+    view::Outgoing {
+        concurrency: outbox.concurrency(),
+        active: outbox.under_way(),
+        outcomes: CallOutcome::ALL.into_iter().map(count).collect(),
+        processor_ns: outbox.used_ns(),
     }
 }
 

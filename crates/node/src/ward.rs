@@ -8,7 +8,7 @@ use crate::{view, viewed};
 use jiff::Timestamp;
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::{Ended, Processor, Program, Statement, TenantHandle};
-use leasehold_exchange::{Intake, Lane};
+use leasehold_exchange::{Intake, Lane, Outbox};
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Life {
     pub(crate) handle: TenantHandle,
     /// The lane of its requests, if it answers any.
     pub(crate) lane: Option<Arc<Lane>>,
+    /// What it sends to other hosts, if its lease allows that.
+    pub(crate) outbox: Option<Arc<Outbox>>,
     pub(crate) spec: Arc<TenantSpec>,
     pub(crate) bound: EndBound,
     pub(crate) phase: Phase,
@@ -239,6 +241,11 @@ impl Ward {
             },
             end_bound: Some(self.bound),
             http: self.http(),
+            outgoing: self
+                .life
+                .as_ref()
+                .and_then(|life| life.outbox.as_deref())
+                .map(viewed::outgoing),
             last_end: self.last_end.clone(),
         }
     }

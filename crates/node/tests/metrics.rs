@@ -125,7 +125,11 @@ fn the_page_of_the_book_is_the_table() {
 fn names(expression: &str) -> BTreeSet<String> {
     let legal = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = expression.split(|letter| !legal(letter));
-    let is_ours = |word: &&str| word.starts_with("leasehold_") || word.starts_with("http_server_");
+    let is_ours = |word: &&str| {
+        ["leasehold_", "http_server_", "http_client_"]
+            .iter()
+            .any(|begin| word.starts_with(begin))
+    };
     words.filter(is_ours).map(str::to_owned).collect()
 }
 

@@ -297,6 +297,7 @@ fn tenant(name: &str) -> Tenant {
                 ..Latency::default()
             },
         }),
+        outgoing: None,
         last_end: None,
     }
 }

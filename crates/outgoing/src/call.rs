@@ -2,6 +2,7 @@
 
 use crate::body::{Half, RequestBody, headers};
 use crate::connect::{Connecting, Target};
+use crate::payer::Payer;
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
@@ -10,7 +11,8 @@ use http::{HeaderMap, Method, Request, Response, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use leasehold_exchange::{
-    Call, CallError, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead, Scheme,
+    Call, CallError, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead,
+    Scheme,
 };
 use leasehold_lease::{Destination, Outgoing as Lease};
 use std::cell::{Cell, RefCell};
@@ -34,6 +36,15 @@ pub(crate) struct Calling {
     pub(crate) pool: Pool,
 }
 
+/// Counts a call when it is over, by how it ended.
+struct Ending(CallOutcome, Rc<Payer>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.1.outbox().ended(self.0);
+    }
+}
+
 /// Sends a call, unless the guest gives it up.
 pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
     let Call {
@@ -47,6 +58,8 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
         is_sent: Cell::new(!has_body),
         is_given_up: Cell::new(false),
     });
+    // Dropping this with its tenant gives it up.
+    let mut ending = Ending(CallOutcome::Abandoned, calling.connecting.payer.clone());
     let mut sending = pin!(send(&calling, &half, &head, timeouts));
     let mut abandoned = pin!(poll_fn(|context| {
         let half = half.half.borrow();
@@ -58,15 +71,22 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
     }));
     let sent = tokio::select! {
         biased;
-        () = &mut abandoned => return,
+        () = &mut abandoned => {
+            ending.0 = CallOutcome::Abandoned;
+            return;
+        }
         sent = &mut sending => sent,
     };
-    if let Err(error) = sent {
-        let error = match half.is_given_up.get() {
-            true => CallError::Abandoned,
-            false => error,
-        };
-        half.half.borrow_mut().fail(Failure::Call(error));
+    match sent {
+        Ok(()) => ending.0 = CallOutcome::Answered,
+        Err(error) => {
+            let error = match half.is_given_up.get() {
+                true => CallError::Abandoned,
+                false => error,
+            };
+            ending.0 = error.into();
+            half.half.borrow_mut().fail(Failure::Call(error));
+        }
     }
 }
 

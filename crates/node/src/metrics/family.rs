@@ -82,6 +82,11 @@ families! {
     SENT Counter "leasehold_response_body_bytes" ["tenant"] "Bytes of responses' bodies that went to clients";
     FRONT_USED Counter "leasehold_front_processor_seconds" ["tenant"] "Processor time of the I/O thread that the tenant was charged for";
 
+    SENDING Gauge "http_client_active_requests" ["tenant"] "Requests to other hosts that are under way";
+    SENDING_LIMIT Gauge "leasehold_outgoing_concurrency_limit" ["tenant"] "How many may be";
+    SENT_REQUESTS Counter "leasehold_outgoing_requests" ["tenant" "outcome"] "Requests to other hosts that are over, since the tenant's last start, as the next one";
+    SENDING_USED Counter "leasehold_outgoing_processor_seconds" ["tenant"] "Processor time of the I/O thread for them that the tenant was charged for";
+
     CONNECTIONS_OPEN Gauge "leasehold_connections_open" ["listener"] "Connections that are open";
     CONNECTIONS Counter "leasehold_connections" ["listener"] "Connections that were admitted";
     CONNECTIONS_REFUSED Counter "leasehold_connections_refused" ["listener" "reason"] "Connections that were closed at once: the listener, or the client's address, had as many as it may";

@@ -14,14 +14,17 @@ impl Supervisor {
     pub(super) fn begin(&self, ward: &Ward, intake: Option<Intake>) -> Result<Life, StartError> {
         let spec = &ward.spec;
         let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
+        let surroundings = Surroundings {
+            stdout,
+            stderr,
+            ..(self.parts.surroundings)(spec)
+        };
+        let outbox = surroundings.outgoing.as_ref();
+        let outbox = outbox.map(|outlet| outlet.outbox().clone());
         let request = StartRequest {
             program: ward.program.clone(),
             lease: spec.lease,
-            surroundings: Surroundings {
-                stdout,
-                stderr,
-                ..(self.parts.surroundings)(spec)
-            },
+            surroundings,
         };
         let handle: TenantHandle = match (&intake, &spec.http) {
             (Some(intake), Some(http)) => {
@@ -39,6 +42,7 @@ impl Supervisor {
         Ok(Life {
             handle,
             lane: intake.map(|intake| intake.lane().clone()),
+            outbox,
             spec: spec.clone(),
             bound: ward.bound,
             phase: Phase::Running,

@@ -27,7 +27,8 @@ pub(crate) fn snapshot() -> Snapshot {
             "active": 1, "outcomes": {}, "latency": {
                 "count": 0, "sum_ns": 0, "p50_ns": 0, "p90_ns": 0, "p99_ns": 0, "max_ns": 0
             }
-        }
+        },
+        "outgoing": {"concurrency": 8, "active": 1, "outcomes": {"answered": 5}, "processor_ns": 1_000_000}
     });
     let batch = json!({
         "name": "batch", "desired": "stopped", "state": "ended", "since": "2026-01-02T03:04:05Z",
