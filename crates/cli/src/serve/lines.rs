@@ -56,7 +56,7 @@ impl TenantLines {
             (_, LogStream::Host) => format!("leasehold: tenant.{tenant}: {}\n", plain(&line.line)),
             _ => format!("{tenant} | {}\n", plain(&line.line)),
         };
-        if !destination.put(text.as_bytes()) {
+        if !destination.put_for(tenant, text.as_bytes()) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
