@@ -4,6 +4,7 @@
 use crate::output_time::OutputTime;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::task::Waker;
 
 /// The most bytes of a pipe that its destination has not taken yet.
@@ -14,6 +15,10 @@ pub const TURN: usize = 4 * 1024;
 
 /// A tenant that waits for room is woken when no more than this is left in its pipe: once for many turns.
 const WAKE_AT: usize = CAPACITY / 2;
+
+/// The most changes of the request in a pipe. One that is written to by several executions in turns, a few
+/// bytes each, is full at this number: what says whose the bytes are takes memory, too.
+const MOST_RUNS: usize = 4 * 1024;
 
 /// Pipes of tenants that have ended whose output has not been written out. With one more, a tenant that
 /// starts continues the oldest of them. So tenants that start and end beside a reader that does not read
@@ -42,11 +47,20 @@ pub enum Until {
     Out,
 }
 
+/// Bytes that follow each other and belong to one request, or to none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) request: Option<NonZeroU64>,
+    pub(crate) bytes: usize,
+}
+
 struct PipeState {
     source: Source,
     /// Ends that can write.
     ends: usize,
     bytes: VecDeque<u8>,
+    /// The requests that the bytes belong to.
+    runs: VecDeque<Run>,
     /// Bytes at the front that an ended tenant has written: no tenant pays for them.
     inherited: usize,
     /// Put in so far, and written out so far: equal when everything is out.
@@ -65,6 +79,7 @@ impl PipeState {
             source,
             ends: 0,
             bytes: VecDeque::new(),
+            runs: VecDeque::new(),
             inherited: 0,
             written: 0,
             out: 0,
@@ -74,13 +89,51 @@ impl PipeState {
         }
     }
 
-    fn room(&self) -> usize {
-        CAPACITY - self.bytes.len()
+    fn room(&self, request: Option<NonZeroU64>) -> usize {
+        let continues = self.runs.back().is_some_and(|run| run.request == request);
+        match continues || self.runs.len() < MOST_RUNS {
+            true => CAPACITY - self.bytes.len(),
+            false => 0,
+        }
     }
 
-    fn is_ready(&self, until: Until) -> bool {
+    /// Puts in bytes that there is room for.
+    fn put(&mut self, bytes: &[u8], request: Option<NonZeroU64>) {
+        self.bytes.extend(bytes);
+        self.written += bytes.len() as u64;
+        match self.runs.back_mut() {
+            Some(run) if run.request == request => run.bytes += bytes.len(),
+            _ if bytes.is_empty() => {}
+            _ => self.runs.push_back(Run {
+                request,
+                bytes: bytes.len(),
+            }),
+        }
+    }
+
+    /// Takes out the runs of the first `bytes`.
+    fn take_runs(&mut self, mut bytes: usize) -> Vec<Run> {
+        let mut taken = Vec::new();
+        while bytes > 0
+            && let Some(run) = self.runs.front_mut()
+        {
+            let part = run.bytes.min(bytes);
+            taken.push(Run {
+                bytes: part,
+                ..*run
+            });
+            bytes -= part;
+            run.bytes -= part;
+            if run.bytes == 0 {
+                self.runs.pop_front();
+            }
+        }
+        taken
+    }
+
+    fn is_ready(&self, until: Until, request: Option<NonZeroU64>) -> bool {
         match until {
-            Until::Room => self.room() > 0,
+            Until::Room => self.room(request) > 0,
             Until::Out => self.out == self.written,
         }
     }
@@ -177,19 +230,24 @@ impl Backlog {
     }
 
     /// Bytes that [`write`](Self::write) would take; `None` once the destination has failed.
-    pub(crate) fn room(&mut self, id: PipeId) -> Option<usize> {
+    pub(crate) fn room(&mut self, id: PipeId, request: Option<NonZeroU64>) -> Option<usize> {
         match self.failure {
             Some(_) => None,
-            None => Some(self.pipe(id).room()),
+            None => Some(self.pipe(id).room(request)),
         }
     }
 
-    /// Takes as much of `bytes` as fits and returns how much that was; `None` once the destination has failed.
-    pub(crate) fn write(&mut self, id: PipeId, bytes: &[u8]) -> Option<Written> {
-        let bytes = &bytes[..bytes.len().min(self.room(id)?)];
+    /// Takes as much of `bytes`, which belong to `request`, as fits and returns how much that was; `None` once
+    /// the destination has failed.
+    pub(crate) fn write(
+        &mut self,
+        id: PipeId,
+        bytes: &[u8],
+        request: Option<NonZeroU64>,
+    ) -> Option<Written> {
+        let bytes = &bytes[..bytes.len().min(self.room(id, request)?)];
         let pipe = self.pipe(id);
-        pipe.bytes.extend(bytes);
-        pipe.written += bytes.len() as u64;
+        pipe.put(bytes, request);
         let is_first = !pipe.is_listed && !bytes.is_empty();
         if is_first {
             pipe.is_listed = true;
@@ -203,12 +261,17 @@ impl Backlog {
     }
 
     /// Whether `until` holds, or never will. Otherwise `waker` is called when it may.
-    pub(crate) fn poll(&mut self, id: PipeId, waker: &Waker, until: Until) -> bool {
+    pub(crate) fn poll(
+        &mut self,
+        id: PipeId,
+        waker: &Waker,
+        (until, request): (Until, Option<NonZeroU64>),
+    ) -> bool {
         if self.failure.is_some() {
             return true;
         }
         let pipe = self.pipe(id);
-        if pipe.is_ready(until) {
+        if pipe.is_ready(until, request) {
             return true;
         }
         // One waker for each waiting execution at most: one that is there already is replaced.
@@ -228,6 +291,7 @@ impl Backlog {
         let before = pipe.bytes.len();
         let bytes = pipe.next_bytes();
         into.extend(pipe.bytes.drain(..bytes));
+        let runs = pipe.take_runs(bytes);
         pipe.is_wake_due = before > WAKE_AT && pipe.bytes.len() <= WAKE_AT;
         let inherited = bytes.min(pipe.inherited);
         pipe.inherited -= inherited;
@@ -238,6 +302,7 @@ impl Backlog {
         Some(Turn {
             id,
             bytes,
+            runs,
             own: bytes - inherited,
             payer,
         })
@@ -253,7 +318,7 @@ impl Backlog {
         };
         pipe.out += turn.bytes as u64;
         self.unwritten -= turn.bytes as u64;
-        let is_due = std::mem::take(&mut pipe.is_wake_due) || pipe.is_ready(Until::Out);
+        let is_due = std::mem::take(&mut pipe.is_wake_due) || pipe.out == pipe.written;
         let woken = match is_due {
             true => std::mem::take(&mut pipe.waiting),
             false => Vec::new(),
@@ -277,6 +342,7 @@ impl Backlog {
         let mut woken = Vec::new();
         for pipe in self.pipes.values_mut() {
             pipe.bytes = VecDeque::new();
+            pipe.runs = VecDeque::new();
             pipe.out = pipe.written;
             pipe.is_listed = false;
             woken.append(&mut pipe.waiting);
@@ -335,6 +401,7 @@ pub(crate) struct Written {
 pub(crate) struct Turn {
     id: PipeId,
     bytes: usize,
+    runs: Vec<Run>,
     /// Those of the pipe's present tenant.
     own: usize,
     payer: Option<OutputTime>,
@@ -343,6 +410,11 @@ pub(crate) struct Turn {
 impl Turn {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The requests that its bytes belong to, in their order.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
     }
 
     /// Charges the tenant with the processor time that writing the bytes out took, ns.
@@ -357,8 +429,9 @@ impl Turn {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Backlog, CAPACITY, MOST_ABANDONED, PipeId, Source, TURN};
+    use super::{Backlog, CAPACITY, MOST_ABANDONED, MOST_RUNS, PipeId, Source, TURN};
     use crate::output_time::OutputTime;
+    use std::num::NonZeroU64;
 
     /// The text of the next turn.
     fn turn(backlog: &mut Backlog) -> String {
@@ -374,7 +447,7 @@ mod tests {
     }
 
     fn write(backlog: &mut Backlog, id: PipeId, bytes: &[u8]) -> usize {
-        backlog.write(id, bytes).expect("no failure").bytes
+        backlog.write(id, bytes, None).expect("no failure").bytes
     }
 
     #[test]
@@ -445,6 +518,35 @@ mod tests {
             while take(&mut backlog).is_some() {}
             assert_eq!(out, put);
         }
+    }
+
+    #[test]
+    fn bytes_keep_the_request_that_they_belong_to_and_the_memory_for_that_is_bounded() {
+        let mut backlog = Backlog::default();
+        let [id] = tenants(&mut backlog);
+        let requests = [NonZeroU64::new(7), None];
+        let mut taken = 0;
+        for at in 0..MOST_RUNS {
+            let written = backlog.write(id, b"ab", requests[at % 2]);
+            taken += written.expect("no failure").bytes;
+        }
+        assert_eq!(taken, 2 * MOST_RUNS);
+        let refused = backlog.write(id, b"c", requests[0]);
+        assert_eq!(refused.expect("no failure").bytes, 0, "one run more");
+        let more = backlog.write(id, b"c", requests[1]);
+        assert_eq!(more.expect("no failure").bytes, 1, "the last run goes on");
+        let (mut bytes, mut of) = (Vec::new(), [0; 2]);
+        while let Some(turn) = backlog.begin_turn(&mut bytes) {
+            assert_eq!(
+                turn.runs().iter().map(|run| run.bytes).sum::<usize>(),
+                bytes.len()
+            );
+            for run in turn.runs() {
+                of[usize::from(run.request.is_none())] += run.bytes;
+            }
+            let _ = backlog.end_turn(&turn);
+        }
+        assert_eq!(of, [MOST_RUNS, MOST_RUNS + 1]);
     }
 
     #[test]

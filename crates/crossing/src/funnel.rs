@@ -10,7 +10,10 @@ use crate::backlog::{Backlog, PipeId, Source, Turn, Until};
 use crate::bell::Bell;
 use crate::output_time::OutputTime;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
+use crate::tag::Tag;
 use std::io::{ErrorKind, Write};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 /// The pipes that lead to one destination; clones share them.
@@ -47,21 +50,30 @@ impl Funnel {
     /// The pipe of the tenant with this time, which writing its output out is added to. A tenant has one,
     /// however often this is called.
     pub fn pipe(&self, time: &OutputTime) -> Pipe {
-        self.open(Source::Tenant(time.clone()))
+        self.tagged_pipe(time, &Tag::default())
     }
 
-    fn open(&self, source: Source) -> Pipe {
+    /// The same for a writer whose bytes belong to the request of `tag`. The last line of each request ends
+    /// with it.
+    pub fn tagged_pipe(&self, time: &OutputTime, tag: &Tag) -> Pipe {
+        self.open(Source::Tenant(time.clone()), tag.clone())
+    }
+
+    fn open(&self, source: Source, tag: Tag) -> Pipe {
         let id = self.backlog().open(source);
         Pipe(Arc::new(End {
             funnel: self.clone(),
             id,
+            tag,
+            begun: AtomicU64::new(0),
         }))
     }
 
     /// Writes all of `bytes` into the host's pipe with this name, or nothing if they do not fit or the
     /// destination has failed; whether it did. Never blocks. No tenant pays for writing them out.
     pub fn put(&self, name: &str, bytes: &[u8]) -> bool {
-        self.open(Source::Host(name.to_owned())).write_whole(bytes)
+        self.open(Source::Host(name.to_owned()), Tag::default())
+            .write_whole(bytes)
     }
 
     /// Tells the reading side that a pipe has something.
@@ -123,10 +135,14 @@ impl Funnel {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Calls `with` with what the pipes hold, in turns, and charges each tenant with the time that this took on
+    /// Calls `with` with what the pipes hold and the request that it belongs to, in turns, and charges each tenant with the time that this took on
     /// `cpu_ns`, the calling thread's processor time. Takes at least what was there when it was called.
     /// Never blocks. One thread at a time may call it.
-    pub fn take_now(&self, mut with: impl FnMut(&[u8]), cpu_ns: impl Fn() -> u64) {
+    pub fn take_now(
+        &self,
+        mut with: impl FnMut(Option<NonZeroU64>, &[u8]),
+        cpu_ns: impl Fn() -> u64,
+    ) {
         let mut left = self.unwritten();
         let mut bytes = Vec::new();
         while left > 0 {
@@ -134,7 +150,12 @@ impl Funnel {
             let Some(turn) = self.backlog().begin_turn(&mut bytes) else {
                 return;
             };
-            with(&bytes);
+            let mut rest = &bytes[..];
+            for run in turn.runs() {
+                let part;
+                (part, rest) = rest.split_at(run.bytes);
+                with(run.request, part);
+            }
             turn.charge(cpu_ns().saturating_sub(began_ns));
             left = left.saturating_sub(turn.bytes() as u64);
             self.end_turn(&turn);
@@ -186,10 +207,57 @@ pub struct Pipe(Arc<End>);
 struct End {
     funnel: Funnel,
     id: PipeId,
+    tag: Tag,
+    /// The request of a line that was begun here and has no end yet; 0 if there is none. Only the thread that
+    /// writes uses it.
+    begun: AtomicU64,
+}
+
+impl End {
+    /// Writes as much of `bytes` as fits, or, if they have to be `whole`, nothing if not all of them do.
+    fn write(&self, bytes: &[u8], whole: bool) -> Option<usize> {
+        let request = self.request();
+        self.put(bytes, request, whole)
+    }
+
+    /// The request of what is written next. A line of the one before is over.
+    fn request(&self) -> Option<NonZeroU64> {
+        let request = self.tag.get();
+        if request.map_or(0, NonZeroU64::get) != self.begun.load(Ordering::Relaxed) {
+            self.finish_line();
+        }
+        request
+    }
+
+    fn put(&self, bytes: &[u8], request: Option<NonZeroU64>, whole: bool) -> Option<usize> {
+        let mut backlog = self.funnel.backlog();
+        if whole && backlog.room(self.id, request)? < bytes.len() {
+            return Some(0);
+        }
+        let written = backlog.write(self.id, bytes, request)?;
+        drop(backlog);
+        if let Some(last) = bytes[..written.bytes].last() {
+            let begun = request.filter(|_| *last != b'\n');
+            let begun = begun.map_or(0, NonZeroU64::get);
+            self.begun.store(begun, Ordering::Relaxed);
+        }
+        if written.is_first {
+            self.funnel.announce();
+        }
+        Some(written.bytes)
+    }
+
+    /// Ends the line that a request has begun, if there is room. Lines of no request are left as they are.
+    fn finish_line(&self) {
+        if let Some(request) = NonZeroU64::new(self.begun.swap(0, Ordering::Relaxed)) {
+            let _ = self.put(b"\n", Some(request), true);
+        }
+    }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
+        self.finish_line();
         self.funnel.backlog().close_end(self.id);
     }
 }
@@ -197,40 +265,32 @@ impl Drop for End {
 impl Pipe {
     /// How many bytes [`write`](Self::write) would take now; `None` once the destination has failed.
     pub fn room(&self) -> Option<usize> {
-        self.0.funnel.backlog().room(self.0.id)
+        // Before the room is known, so that it is for what the caller writes alone.
+        let request = self.0.request();
+        self.0.funnel.backlog().room(self.0.id, request)
     }
 
     /// Writes as much of `bytes` as fits and returns how much that was; `None` once the
     /// destination has failed.
     pub fn write(&self, bytes: &[u8]) -> Option<usize> {
-        let written = self.0.funnel.backlog().write(self.0.id, bytes)?;
-        if written.is_first {
-            self.0.funnel.announce();
-        }
-        Some(written.bytes)
+        self.0.write(bytes, false)
     }
 
     /// Writes all of `bytes`, or nothing if they do not fit or the destination has failed; whether it
     /// did. Never blocks.
     pub fn write_whole(&self, bytes: &[u8]) -> bool {
-        let mut backlog = self.0.funnel.backlog();
-        if backlog
-            .room(self.0.id)
-            .is_none_or(|room| room < bytes.len())
-        {
-            return false;
-        }
-        let written = backlog.write(self.0.id, bytes);
-        drop(backlog);
-        if written.is_some_and(|written| written.is_first) {
-            self.0.funnel.announce();
-        }
-        true
+        self.0.write(bytes, true) == Some(bytes.len())
+    }
+
+    /// The request is over: the line that it has begun here ends.
+    pub fn finish_line(&self) {
+        self.0.finish_line();
     }
 
     /// True if `until` holds now or the destination has failed; otherwise `waker` is called when the pipe has
     /// changed.
     pub fn poll(&self, waker: &Waker, until: Until) -> bool {
+        let until = (until, self.0.tag.get());
         self.0.funnel.backlog().poll(self.0.id, waker, until)
     }
 }
@@ -334,10 +394,11 @@ mod model {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Funnel, OutputTime, Until};
+    use super::{Funnel, OutputTime, Tag, Until};
     use crate::backlog::{CAPACITY, TURN};
     use crate::bell::Bell;
     use std::cell::Cell;
+    use std::num::NonZeroU64;
     use std::sync::mpsc::{Receiver, channel};
     use std::task::Waker;
 
@@ -456,7 +517,7 @@ mod tests {
         let take = |at: usize| {
             let mut taken = Vec::new();
             let cpu_ns = || now.replace(now.get() + 50);
-            funnels[at].take_now(|bytes| taken.extend_from_slice(bytes), cpu_ns);
+            funnels[at].take_now(|_, bytes| taken.extend_from_slice(bytes), cpu_ns);
             taken
         };
         assert_eq!(pipes[1].write(b"b"), Some(1));
@@ -476,9 +537,40 @@ mod tests {
         let pipe = funnel.pipe(&OutputTime::default());
         assert_eq!(pipe.write(b"a\n"), Some(2));
         bell.wait();
-        funnel.take_now(|_| assert_eq!(pipe.write(b"b\n"), Some(2)), || 0);
+        funnel.take_now(|_, _| assert_eq!(pipe.write(b"b\n"), Some(2)), || 0);
         bell.wait();
         assert_eq!(funnel.unwritten(), 2);
+    }
+
+    #[test]
+    fn lines_of_requests_that_are_written_in_parts_at_once_are_told_apart_and_end_with_them() {
+        let funnel = Funnel::new();
+        let time = OutputTime::default();
+        let tags = [Tag::default(), Tag::default()];
+        let pipes = [0, 1].map(|at| funnel.tagged_pipe(&time, &tags[at]));
+        tags[0].set(NonZeroU64::new(1));
+        tags[1].set(NonZeroU64::new(2));
+        for (at, text) in [(0, "on"), (1, "tw"), (0, "e\nmo"), (1, "o\n"), (0, "re")] {
+            assert_eq!(pipes[at].write(text.as_bytes()), Some(text.len()));
+        }
+        // The next request of the first one, the end of the second's, and the end of both writers.
+        tags[0].set(NonZeroU64::new(3));
+        assert_eq!(pipes[0].write(b"next"), Some(4));
+        assert_eq!(pipes[1].write(b"last"), Some(4));
+        pipes[1].finish_line();
+        tags[1].set(None);
+        assert_eq!(pipes[1].write(b"no request"), Some(10));
+        drop(pipes);
+        let mut texts = std::collections::BTreeMap::new();
+        let add = |request: Option<NonZeroU64>, bytes: &[u8]| {
+            let text: &mut Vec<u8> = texts.entry(request.map(NonZeroU64::get)).or_default();
+            text.extend_from_slice(bytes);
+        };
+        funnel.take_now(add, || 0);
+        assert_eq!(texts[&Some(1)], b"one\nmore\n");
+        assert_eq!(texts[&Some(2)], b"two\nlast\n");
+        assert_eq!(texts[&Some(3)], b"next\n");
+        assert_eq!(texts[&None], b"no request");
     }
 
     #[test]

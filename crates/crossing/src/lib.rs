@@ -43,6 +43,7 @@ mod output_time;
 mod queue;
 mod ring;
 mod sync;
+mod tag;
 mod waker_slot;
 
 pub use backlog::{CAPACITY, TURN, Until};
@@ -52,4 +53,5 @@ pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use output_time::OutputTime;
 pub use queue::{Queue, Rejected};
 pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};
+pub use tag::Tag;
 pub use waker_slot::WakerSlot;

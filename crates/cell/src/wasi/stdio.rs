@@ -6,10 +6,11 @@
 use super::capture::Capture;
 use crate::clock::thread_cpu_ns;
 use bytes::Bytes;
-use leasehold_crossing::{Bell, CAPACITY, Funnel, OutputTime, Pipe, Until};
+use leasehold_crossing::{Bell, CAPACITY, Funnel, OutputTime, Pipe, Tag, Until};
 use std::io::{ErrorKind, Write};
+use std::num::NonZeroU64;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWrite;
@@ -77,10 +78,10 @@ impl Destination {
         Self(Funnel::rung_by(bell))
     }
 
-    /// Calls `with` with what was written, in turns, and charges the tenants that wrote it with the processor
+    /// Calls `with` with what was written and the request that it belongs to, in turns, and charges the tenants that wrote it with the processor
     /// time that this took. For destinations of [`rung_by`](Self::rung_by), and one thread at a time. Never
     /// blocks.
-    pub fn take(&self, with: impl FnMut(&[u8])) {
+    pub fn take(&self, with: impl FnMut(Option<NonZeroU64>, &[u8])) {
         self.0.take_now(with, thread_cpu_ns);
     }
 
@@ -256,27 +257,37 @@ impl Output {
         }
     }
 
-    /// The destination, for a tenant with this `time`.
-    pub(crate) fn sink(&self, time: &OutputTime) -> Sink {
+    /// The destination, for an execution of a tenant with this `time`.
+    pub(crate) fn sink(&self, time: &OutputTime, author: &Author) -> Sink {
         match self {
             Self::Discard => Sink::Discard,
             Self::Capture(capture) => Sink::Capture(capture.clone()),
-            Self::Stdout => Sink::Piped(Stream::stdout().of(time)),
-            Self::Stderr => Sink::Piped(Stream::stderr().of(time)),
-            Self::To(destination) => Sink::Piped(destination.stream().of(time)),
+            Self::Stdout => Sink::Piped(Stream::stdout().of(time, author)),
+            Self::Stderr => Sink::Piped(Stream::stderr().of(time, author)),
+            Self::To(destination) => Sink::Piped(destination.stream().of(time, author)),
         }
     }
 
-    pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
-        match self.sink(time) {
+    pub(crate) fn give_stdout(
+        &self,
+        wasi: &mut WasiCtxBuilder,
+        time: &OutputTime,
+        author: &Author,
+    ) {
+        match self.sink(time, author) {
             Sink::Discard => wasi.stdout(SinkOutputStream),
             Sink::Capture(capture) => wasi.stdout(capture),
             Sink::Piped(piped) => wasi.stdout(piped),
         };
     }
 
-    pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
-        match self.sink(time) {
+    pub(crate) fn give_stderr(
+        &self,
+        wasi: &mut WasiCtxBuilder,
+        time: &OutputTime,
+        author: &Author,
+    ) {
+        match self.sink(time, author) {
             Sink::Discard => wasi.stderr(SinkOutputStream),
             Sink::Capture(capture) => wasi.stderr(capture),
             Sink::Piped(piped) => wasi.stderr(piped),
@@ -319,12 +330,40 @@ impl Stream {
         stderr.clone()
     }
 
-    /// Its end for a tenant with this `time`.
-    fn of(&self, time: &OutputTime) -> Piped {
+    /// Its end for an execution of a tenant with this `time`.
+    fn of(&self, time: &OutputTime, author: &Author) -> Piped {
+        let pipe = self.funnel.tagged_pipe(time, &author.tag);
+        author.pipes().push(pipe.clone());
         Piped {
-            pipe: self.funnel.pipe(time),
+            pipe,
             terminal: self.terminal,
         }
+    }
+}
+
+/// An execution as the author of what it writes: lines have the number of the request that it answers. Clones
+/// are the same author.
+#[derive(Clone, Default)]
+pub(crate) struct Author {
+    tag: Tag,
+    /// What it writes to.
+    pipes: Arc<Mutex<Vec<Pipe>>>,
+}
+
+impl Author {
+    /// It begins to answer a request.
+    pub(crate) fn begin(&self, request: u64) {
+        self.tag.set(NonZeroU64::new(request));
+    }
+
+    /// The request is over, and so is a line that was begun for it.
+    pub(crate) fn finish(&self) {
+        self.pipes().iter().for_each(Pipe::finish_line);
+        self.tag.set(None);
+    }
+
+    fn pipes(&self) -> MutexGuard<'_, Vec<Pipe>> {
+        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -408,7 +447,7 @@ impl AsyncWrite for Piped {
 
 #[cfg(test)]
 mod tests {
-    use super::{Destination, Output};
+    use super::{Author, Destination, Output};
     use crate::clock::thread_cpu_ns;
     use crate::host::fs::account::Account;
     use crate::host::io::Io;
@@ -440,7 +479,8 @@ mod tests {
         let (one, other) = (account(), account());
         let destination = Destination::new("laborious", Laborious);
         let output = Output::To(destination.clone());
-        let mut sinks = [&one, &other].map(|account| output.sink(account.output_time()));
+        let mut sinks =
+            [&one, &other].map(|account| output.sink(account.output_time(), &Author::default()));
         assert_eq!(sinks[0].write(b"text"), Ok(4));
         destination.flush();
         assert!(one.take_cpu_ns() >= WORK_NS);
