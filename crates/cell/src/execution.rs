@@ -28,6 +28,7 @@ use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::http::serve::answer;
 use crate::wasi::imports::Imports;
 use crate::wasi::log::LogRate;
+use crate::wasi::stdio::Author;
 use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
 use leasehold_crossing::OutputTime;
@@ -168,7 +169,7 @@ impl ExecutionTemplate {
         worker: &Arc<Worker>,
     ) -> Result<Running, BuildError> {
         self.charge(tenant, execution)?;
-        let mut env_builder = self.surround(tenant)?;
+        let mut env_builder = self.surround_author(tenant, worker.author())?;
         while env_builder.open_next()? {}
         let worker = Some((worker.clone(), arena));
         self.assemble_as(tenant, execution, env_builder.finish(), worker)
@@ -244,13 +245,15 @@ impl ExecutionTemplate {
     /// # Errors
     /// When the tenant has gone.
     pub(crate) fn surround(&self, tenant: TenantId) -> Result<EnvBuilder, Errno> {
+        self.surround_author(tenant, &Author::default())
+    }
+
+    /// The same for an execution with this author of its output.
+    fn surround_author(&self, tenant: TenantId, author: &Author) -> Result<EnvBuilder, Errno> {
         let account = account_of(root_of(tenant)?)?;
         let code = self.program.code();
-        Ok(EnvBuilder::of(
-            &self.surroundings,
-            code,
-            account.output_time(),
-        ))
+        let output = (account.output_time(), author);
+        Ok(EnvBuilder::of(&self.surroundings, code, output))
     }
 
     /// Makes the store of an execution that was [charged](Self::charge) for.
@@ -286,7 +289,10 @@ impl ExecutionTemplate {
             Code::Module(_) => Imports::none(),
             Code::Component(_) => {
                 let identity = (tenant, execution);
-                Imports::of(&self.surroundings, identity, &account, &self.log_rate)
+                let none = Author::default();
+                let author = worker.as_ref().map_or(&none, |(worker, _)| worker.author());
+                let log = (&self.log_rate, author);
+                Imports::of(&self.surroundings, identity, &account, log)
             }
         };
         let (table, preview1, files) = match self.program.code() {
@@ -407,7 +413,11 @@ pub(crate) struct Surrounded {
 }
 
 impl EnvBuilder {
-    fn of(surroundings: &Surroundings, code: &Code, output: &OutputTime) -> Self {
+    fn of(
+        surroundings: &Surroundings,
+        code: &Code,
+        (time, author): (&OutputTime, &Author),
+    ) -> Self {
         let mut wasi = WasiCtxBuilder::new();
         let mut environment = Environment::default();
         let is_module = matches!(code, Code::Module(_));
@@ -430,8 +440,8 @@ impl EnvBuilder {
                 wasi.initial_cwd(cwd);
             }
             surroundings.stdin.give(&mut wasi);
-            surroundings.stdout.give_stdout(&mut wasi, output);
-            surroundings.stderr.give_stderr(&mut wasi, output);
+            surroundings.stdout.give_stdout(&mut wasi, time, author);
+            surroundings.stderr.give_stderr(&mut wasi, time, author);
         }
         let dirs = surroundings.dirs.iter().rev().cloned().collect();
         let unopened = surroundings.data.iter().rev().cloned().collect();

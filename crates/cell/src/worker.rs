@@ -6,6 +6,7 @@ use crate::local;
 use crate::meter::Held;
 use crate::serving::Service;
 use crate::wasi::http::exchange::Exchange;
+use crate::wasi::stdio::Author;
 use leasehold_exchange::{Failure, GuestHalf};
 use leasehold_kernel::TenantId;
 use leasehold_pager::PAGE;
@@ -24,6 +25,7 @@ pub(crate) struct Worker {
     service: Service,
     /// The execution that it is.
     identity: (TenantId, u64),
+    author: Author,
     state: Mutex<State>,
 }
 
@@ -45,6 +47,7 @@ impl Worker {
         Arc::new(Self {
             service,
             identity,
+            author: Author::default(),
             state: Mutex::new(State {
                 taken: 0,
                 current: None,
@@ -57,6 +60,11 @@ impl Worker {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What its output has as its author.
+    pub(crate) fn author(&self) -> &Author {
+        &self.author
     }
 
     /// The next request; `None` if it has answered as many as it may, or there will be none.
@@ -102,6 +110,7 @@ impl Worker {
         }
         state.held_pages += more;
         state.taken += 1;
+        self.author.begin(half.id());
         let exchange = Exchange::new(u64::from(state.taken), half);
         exchange.watch(&state.watcher);
         state.current = Some(exchange.clone());
@@ -111,6 +120,7 @@ impl Worker {
     /// The guest has returned: the current exchange is over.
     pub(crate) fn answered(&self) {
         if let Some(current) = self.state().current.take() {
+            self.author.finish();
             current.count_time();
             current.end();
         }

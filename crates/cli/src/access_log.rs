@@ -76,8 +76,9 @@ impl AccessLog {
 
 fn text(record: &Record, now: SystemTime) -> String {
     let mut line = format!(
-        "{} {} {} {} {:?} {} {} {:.3}ms {}",
+        "{} {} {} {} {} {:?} {} {} {:.3}ms {}",
         stamp(now),
+        record.id,
         record.listener,
         record.tenant.as_deref().unwrap_or("-"),
         record.remote,

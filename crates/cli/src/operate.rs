@@ -361,8 +361,8 @@ impl LogsOf {
             let line = line.map_err(|error| failed(error.into()))?;
             match serde_json::from_str::<LogLine>(&line) {
                 Ok(read) if !node.json => match read.stream {
-                    LogStream::Stdout => tell!("{}", plain(&read.line)),
-                    LogStream::Stderr => say!("{}", plain(&read.line)),
+                    LogStream::Stdout => tell!("{}", guest_line(&read)),
+                    LogStream::Stderr => say!("{}", guest_line(&read)),
                     LogStream::Host => say!("leasehold: {}", plain(&read.line)),
                 },
                 _ => tell!("{line}"),
@@ -370,6 +370,14 @@ impl LogsOf {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A line of a guest after the number of its request, or `-`. Every line has one or the other, so that none can
+/// be taken for a line of another request, or of the host.
+fn guest_line(line: &LogLine) -> String {
+    let request = line.request.map(|request| request.to_string());
+    let request = request.as_deref().unwrap_or("-");
+    format!("{request} | {}", plain(&line.line))
 }
 
 #[derive(Debug, clap::Args)]

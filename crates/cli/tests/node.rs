@@ -309,3 +309,67 @@ fn a_node_admits_a_lease_file_as_the_command_does() {
     assert_eq!(answered, printed);
     assert_eq!(answered["tenants"][1]["name"], "rest");
 }
+
+#[test]
+fn a_line_has_the_request_that_it_was_written_for_whatever_guests_write_and_however_many_do_at_once()
+ {
+    let node = Node::start(&["--log", "json"]);
+    let times = [500, 600];
+    std::thread::scope(|scope| {
+        for ms in times {
+            let node = &node;
+            scope.spawn(move || assert_eq!(node.get(&format!("/log?ms={ms}")).0, 200));
+        }
+    });
+    // Of a third request, which is the first one's execution, or another.
+    assert_eq!(node.get("/log?ms=0").0, 200);
+    let (code, _, shown) = node.command(&["logs", "shop"]);
+    assert_eq!(code, Some(0), "{shown}");
+    let (code, text) = node.end();
+    assert_eq!(code, Some(0), "{text}");
+    let objects = text.lines().filter(|line| line.starts_with('{'));
+    let objects: Vec<Value> = objects
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    for ms in [500, 600, 0] {
+        let path = format!("/log?ms={ms}");
+        let record = objects.iter().find(|object| object["path"] == path);
+        let request = &record.unwrap_or_else(|| panic!("no {path} in {text}"))["request"];
+        // Whole although both are written at once in parts, with a text that looks like another request, and
+        // with an end that the guest has not written.
+        let lines = [
+            format!("one {ms} line {ms}"),
+            "1 | request 1".to_owned(),
+            format!("end {ms}"),
+        ];
+        let written: Vec<_> = objects
+            .iter()
+            .filter(|object| object["stream"] == "stderr" && object["request"] == *request)
+            .map(|object| object["line"].as_str().expect("text"))
+            .collect();
+        assert_eq!(written, lines, "{text}");
+        for line in lines {
+            let line = format!("{request} | {line}");
+            assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn the_access_log_and_the_lines_of_a_tenant_name_a_request_by_the_same_number() {
+    let node = Node::start(&[]);
+    assert_eq!(node.get("/").0, 200);
+    assert_eq!(node.get("/log?ms=0").0, 200);
+    let (code, text) = node.end();
+    assert_eq!(code, Some(0), "{text}");
+    let record = text.lines().find(|line| line.contains("/log?ms=0"));
+    let record = record.unwrap_or_else(|| panic!("no record in {text}"));
+    let request = record.split(' ').nth(1).expect("a number");
+    for line in ["one 0 line 0", "1 | request 1", "end 0"] {
+        let line = format!("shop {request} | {line}");
+        assert!(
+            text.lines().any(|written| written == line),
+            "{line}: {text}"
+        );
+    }
+}

@@ -476,3 +476,71 @@ fn a_set_with_a_socket_is_operated_as_a_server_and_starts_a_tenant_again() {
     assert!(matches!(status.code(), Some(0 | 1)), "{status:?}");
     assert!(!socket.exists());
 }
+
+/// A program that writes lines of 15 of these letters without end, `lines` with each call.
+fn writer(directory: &Path, letter: char, lines: usize) -> String {
+    let line = format!("{}\\n", letter.to_string().repeat(15));
+    let text = format!(
+        "(module
+          (import \"wasi_snapshot_preview1\" \"fd_write\"
+            (func $fd_write (param i32 i32 i32 i32) (result i32)))
+          (memory (export \"memory\") 2)
+          (data (i32.const 0) \"\\10\\00\\00\\00\")
+          (data (i32.const 16) \"{}\")
+          (func (export \"_start\")
+            (i32.store (i32.const 4) (i32.const {}))
+            (loop $again
+              (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+              (br $again))))",
+        line.repeat(lines),
+        16 * lines
+    );
+    let path = directory.join(format!("{letter}.wat"));
+    std::fs::write(&path, text).expect("written");
+    path.to_str().expect("a name").to_owned()
+}
+
+#[test]
+fn between_two_turns_of_a_tenant_a_slow_reader_gets_one_of_each_other_tenant() {
+    /// `leasehold_crossing::TURN`.
+    const TURN: usize = 4096;
+    const READ: usize = 300_000;
+    /// What is in the system's pipe before the tenants have written more than it holds.
+    const BEGUN: usize = 150_000;
+    let programs = tempfile::tempdir().expect("directory");
+    // As much as its pipe holds at once, and a line at a time.
+    let flood = writer(programs.path(), 'f', 4096);
+    let quiet = writer(programs.path(), 'q', 1);
+    let leases = Leases::new(&[("flood", &flood, ""), ("quiet", &quiet, "")]);
+    let mut command = leases.command(&["--quiet"]);
+    let mut up = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let mut stdout = up.stdout.take().expect("a pipe");
+    let mut text = vec![0; READ];
+    for part in text.chunks_mut(TURN) {
+        stdout.read_exact(part).expect("output");
+        std::thread::sleep(Duration::from_millis(8));
+    }
+    drop(stdout);
+    let pid = Pid::from_raw(up.id().cast_signed()).expect("a process");
+    kill_process(pid, Signal::INT).expect("it is there");
+    up.wait().expect("it ends");
+    let text = String::from_utf8(text).expect("text");
+    let begun = text[BEGUN..].find('\n').expect("the end of a line");
+    let mut lines = text[BEGUN + begun + 1..].lines();
+    // The last line may not be whole.
+    lines.next_back();
+    let (mut since, mut longest) = (0, 0);
+    for line in lines {
+        assert!(line == "f".repeat(15) || line == "q".repeat(15), "{line}");
+        since = if line.starts_with('f') { since + 16 } else { 0 };
+        longest = longest.max(since);
+    }
+    assert!(
+        longest <= TURN,
+        "{longest} bytes of the other tenant in between"
+    );
+}

@@ -35,19 +35,23 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod bell;
+mod funnel;
 mod inbox;
 mod output_time;
-mod pipe;
 mod queue;
 mod ring;
 mod sync;
+mod tag;
 mod waker_slot;
 
+pub use backlog::{CAPACITY, TURN, Until};
 pub use bell::Bell;
+pub use funnel::{Funnel, Pipe};
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
 pub use output_time::OutputTime;
-pub use pipe::{CAPACITY, Pipe, Progress, Taken};
 pub use queue::{Queue, Rejected};
 pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};
+pub use tag::Tag;
 pub use waker_slot::WakerSlot;

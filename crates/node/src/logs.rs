@@ -3,8 +3,9 @@
 use crate::view::{LogLine, LogStream};
 use jiff::Timestamp;
 use leasehold_cell::{Bell, Destination, Output};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
@@ -13,6 +14,9 @@ use tokio::sync::watch;
 const KEPT: usize = 1000;
 /// The longest line, bytes; the rest of a longer one is left out.
 const LONGEST: usize = 4096;
+/// Lines of different requests without an end yet, of each stream. Before there is another one, that of the
+/// oldest request ends where it is.
+const MOST_BEGUN: usize = 256;
 /// Lines a second of one tenant, and how many at once.
 const RATE: f64 = 500.0;
 const BURST: f64 = 2000.0;
@@ -112,13 +116,51 @@ pub struct Log {
 
 struct State {
     /// Lines without an end yet: of standard output, and of standard error.
-    begun: [Begun; 2],
+    begun: [Parts; 2],
     kept: VecDeque<LogLine>,
     written: u64,
     tokens: f64,
     refilled: Instant,
     /// Lines that were dropped since that was last said.
     dropped: u64,
+}
+
+/// The number of a request, if a line belongs to one.
+type Request = Option<NonZeroU64>;
+
+/// The lines of a stream without an end yet: one of each request.
+#[derive(Default)]
+struct Parts(BTreeMap<Request, Begun>);
+
+impl Parts {
+    /// Adds what was read of a request, and returns the lines that have an end.
+    fn add(&mut self, request: Request, bytes: &[u8]) -> Vec<(Request, String)> {
+        let mut lines = Vec::new();
+        if !self.0.contains_key(&request) && self.0.len() == MOST_BEGUN {
+            // Requests are numbered in their order, and bytes of none come first.
+            let oldest = self.0.keys().find(|request| request.is_some()).copied();
+            lines.extend(oldest.and_then(|oldest| self.rest(oldest)));
+        }
+        let begun = self.0.entry(request).or_default();
+        lines.extend(begun.add(bytes).into_iter().map(|line| (request, line)));
+        if begun.is_empty() {
+            self.0.remove(&request);
+        }
+        lines
+    }
+
+    /// What there is of the line of a request.
+    fn rest(&mut self, request: Request) -> Option<(Request, String)> {
+        let mut begun = self.0.remove(&request)?;
+        begun.rest().map(|line| (request, line))
+    }
+
+    /// What there is of all lines.
+    fn rests(&mut self) -> Vec<(Request, String)> {
+        let all: Vec<_> = self.0.keys().copied().collect();
+        let rests = all.into_iter().map(|request| self.rest(request));
+        rests.flatten().collect()
+    }
 }
 
 /// A line without an end yet.
@@ -155,6 +197,10 @@ impl Begun {
         self.bytes.clear();
         self.left_out = 0;
         line
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     fn rest(&mut self) -> Option<String> {
@@ -201,7 +247,7 @@ impl Log {
     pub fn say(&self, text: &str) {
         let mut state = self.state();
         for line in text.lines() {
-            self.keep(&mut state, LogStream::Host, line.to_owned());
+            self.keep(&mut state, LogStream::Host, (None, line.to_owned()));
         }
     }
 
@@ -222,13 +268,13 @@ impl Log {
             (&self.stderr, LogStream::Stderr),
         ];
         for (at, (destination, stream)) in streams.into_iter().enumerate() {
-            destination.take(|bytes| {
-                let lines = state.begun[at].add(bytes);
+            destination.take(|request, bytes| {
+                let lines = state.begun[at].add(request, bytes);
                 self.take(&mut state, stream, lines);
             });
             if ends {
-                let rest = state.begun[at].rest();
-                self.take(&mut state, stream, rest);
+                let rests = state.begun[at].rests();
+                self.take(&mut state, stream, rests);
             }
         }
         if ends {
@@ -237,7 +283,7 @@ impl Log {
     }
 
     /// Keeps the lines that the tenant may write now.
-    fn take(&self, state: &mut State, stream: LogStream, lines: impl IntoIterator<Item = String>) {
+    fn take(&self, state: &mut State, stream: LogStream, lines: Vec<(Request, String)>) {
         for line in lines {
             match state.pays() {
                 true => {
@@ -253,16 +299,16 @@ impl Log {
         let dropped = std::mem::take(&mut state.dropped);
         if dropped > 0 {
             let said = format!("{dropped} lines were dropped: a tenant may write {RATE} a second");
-            self.keep(state, LogStream::Host, said);
+            self.keep(state, LogStream::Host, (None, said));
         }
     }
 
-    fn keep(&self, state: &mut State, stream: LogStream, line: String) {
+    fn keep(&self, state: &mut State, stream: LogStream, (request, line): (Request, String)) {
         let line = LogLine {
             at: Timestamp::now(),
             stream,
             line,
-            request: None,
+            request: request.map(NonZeroU64::get),
         };
         (self.printer)(&self.tenant, &line);
         if state.kept.len() == KEPT {
@@ -294,9 +340,10 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Begun, KEPT, LONGEST, Log, Logs};
+    use super::{BURST, Begun, KEPT, LONGEST, Log, Logs, MOST_BEGUN, Parts};
     use crate::view::LogStream;
     use leasehold_cell::Output;
+    use std::num::NonZeroU64;
     use std::sync::Arc;
 
     fn write(log: &Log, bytes: &[u8]) {
@@ -315,6 +362,30 @@ mod tests {
         begun.add(&[b'x'; LONGEST + 7]);
         assert!(begun.add(b"\n")[0].ends_with(" … 7 bytes more"));
         assert_eq!(begun.rest(), None);
+    }
+
+    #[test]
+    fn lines_of_requests_are_put_together_apart_from_each_other_and_so_many_at_a_time() {
+        let mut parts = Parts::default();
+        let [none, one, two] = [0, 1, 2].map(NonZeroU64::new);
+        assert!(parts.add(one, b"on").is_empty());
+        assert!(parts.add(none, b"nei").is_empty());
+        assert_eq!(parts.add(two, b"two\nmo"), [(two, "two".to_owned())]);
+        assert_eq!(parts.add(one, b"e\n"), [(one, "one".to_owned())]);
+        assert_eq!(parts.add(none, b"ther\n"), [(none, "neither".to_owned())]);
+        let more = 3..MOST_BEGUN as u64 + 2;
+        assert!(
+            more.clone()
+                .all(|at| parts.add(NonZeroU64::new(at), b"x").is_empty())
+        );
+        let last = NonZeroU64::new(more.end);
+        assert_eq!(
+            parts.add(last, b"x"),
+            [(two, "mo".to_owned())],
+            "the oldest ends"
+        );
+        assert_eq!(parts.rests().len(), MOST_BEGUN);
+        assert!(parts.0.is_empty());
     }
 
     #[test]

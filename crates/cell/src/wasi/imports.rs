@@ -2,6 +2,7 @@
 //! `wasi:http/outgoing-handler`.
 
 use super::log::{Log, LogRate};
+use super::stdio::Author;
 use crate::host::fs::account::Account;
 use crate::host::fs::pages::Pages;
 use crate::meter::Held;
@@ -52,7 +53,7 @@ impl Imports {
         surroundings: &Surroundings,
         (tenant, execution): (TenantId, u64),
         account: &Arc<Account>,
-        rate: &Arc<LogRate>,
+        (rate, author): (&Arc<LogRate>, &Author),
     ) -> Self {
         let pages = || Arc::new(Pages::new(tenant, execution, Held::HostPage));
         let keyvalue = surroundings.keyvalue.as_ref().map(|store| KeyValue {
@@ -67,7 +68,7 @@ impl Imports {
         Self {
             config: surroundings.config.clone(),
             log: Log::new(
-                surroundings.stderr.sink(account.output_time()),
+                surroundings.stderr.sink(account.output_time(), author),
                 rate.clone(),
             ),
             keyvalue,

@@ -1,15 +1,16 @@
 //! A tenant's standard streams.
 //!
-//! Output goes through a bounded [`Pipe`] to a thread that may block, so that a slow reader delays
-//! only the tenant that writes.
+//! Output goes through a bounded [`Pipe`] of the tenant's own to a thread that may block, so that neither a
+//! slow reader nor what other tenants write delays a tenant that writes little.
 
 use super::capture::Capture;
 use crate::clock::thread_cpu_ns;
 use bytes::Bytes;
-use leasehold_crossing::{Bell, CAPACITY, OutputTime, Pipe};
+use leasehold_crossing::{Bell, CAPACITY, Funnel, OutputTime, Pipe, Tag, Until};
 use std::io::{ErrorKind, Write};
+use std::num::NonZeroU64;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWrite;
@@ -47,9 +48,10 @@ pub enum Output {
 }
 
 /// A destination of tenants' output. If its writer blocks, only tenants that write to it are
-/// delayed. Clones share it. Its thread stays until the process ends.
+/// delayed: each until at most one turn of each other tenant was written. Clones share it. Its thread stays
+/// until the process ends, or the writer fails.
 #[derive(Clone)]
-pub struct Destination(Pipe);
+pub struct Destination(Funnel);
 
 impl std::fmt::Debug for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -60,12 +62,12 @@ impl std::fmt::Debug for Destination {
 impl Destination {
     /// Creates a destination that passes all output to `writer`, on its own thread called `name`.
     pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
-        Self(drained_pipe(name, |pipe| pipe.drain(writer, thread_cpu_ns)))
+        Self(drained(name, |funnel| funnel.drain(writer, thread_cpu_ns)))
     }
 
     fn stream(&self) -> Stream {
         Stream {
-            pipe: self.0.clone(),
+            funnel: self.0.clone(),
             terminal: false,
         }
     }
@@ -73,18 +75,14 @@ impl Destination {
     /// Creates a destination without a thread of its own: what is written rings the bell, for a thread that
     /// calls [`take`](Self::take) on all of its destinations.
     pub fn rung_by(bell: &Bell) -> Self {
-        Self(Pipe::rung_by(bell))
+        Self(Funnel::rung_by(bell))
     }
 
-    /// Calls `with` with what was written, if there is anything, and charges the tenants that wrote it with
-    /// the processor time that this took. For destinations of [`rung_by`](Self::rung_by). Never blocks.
-    pub fn take(&self, with: impl FnOnce(&[u8])) {
-        let began_ns = thread_cpu_ns();
-        let mut bytes = Vec::new();
-        if let Some(taken) = self.0.take_now(&mut bytes) {
-            with(&bytes);
-            taken.took(thread_cpu_ns().saturating_sub(began_ns));
-        }
+    /// Calls `with` with what was written and the request that it belongs to, in turns, and charges the tenants that wrote it with the processor
+    /// time that this took. For destinations of [`rung_by`](Self::rung_by), and one thread at a time. Never
+    /// blocks.
+    pub fn take(&self, with: impl FnMut(Option<NonZeroU64>, &[u8])) {
+        self.0.take_now(with, thread_cpu_ns);
     }
 
     /// Whether everything that was written so far is out, or the writer has failed.
@@ -105,7 +103,12 @@ impl Destination {
     /// Writes all of `bytes`, or nothing if there is no room for them now, and returns whether it
     /// did. Never blocks.
     pub fn put(&self, bytes: &[u8]) -> bool {
-        self.0.write_whole(bytes)
+        self.put_for("", bytes)
+    }
+
+    /// The same with what the host writes for a tenant of this name. It has room of its own, and its turns.
+    pub fn put_for(&self, tenant: &str, bytes: &[u8]) -> bool {
+        self.0.put(tenant, bytes)
     }
 }
 
@@ -114,12 +117,12 @@ impl Destination {
 pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     let own = [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get);
-    let pipes: Vec<&Pipe> = own
-        .map(|process| &process.pipe)
+    let funnels: Vec<&Funnel> = own
+        .map(|process| &process.funnel)
         .chain(destinations.iter().map(|destination| &destination.0))
         .collect();
     loop {
-        if pipes.iter().all(|pipe| pipe.unwritten() == 0) {
+        if funnels.iter().all(|funnel| funnel.unwritten() == 0) {
             return true;
         }
         if Instant::now() >= deadline {
@@ -130,9 +133,9 @@ pub fn flush_within(destinations: &[&Destination], patience: Duration) -> bool {
 }
 
 /// Returns why this process' own standard output has failed, if it failed while tenants wrote to
-/// it. The contents of the pipe are then lost, and no tenant was told.
+/// it. The contents of its pipes are then lost, and no tenant was told.
 pub fn stdout_failure() -> Option<ErrorKind> {
-    STDOUT.get().and_then(|stdout| stdout.pipe.failure())
+    STDOUT.get().and_then(|stdout| stdout.funnel.failure())
 }
 
 static STDOUT: OnceLock<Stream> = OnceLock::new();
@@ -141,24 +144,23 @@ static STDERR: OnceLock<Stream> = OnceLock::new();
 /// A stream of this process that tenants write to.
 #[derive(Clone)]
 struct Stream {
-    pipe: Pipe,
+    funnel: Funnel,
     terminal: bool,
 }
 
-/// A pipe with a thread that drains it.
-fn drained_pipe(name: &'static str, drain: impl FnOnce(Pipe) + Send + 'static) -> Pipe {
-    let pipe = Pipe::new();
-    let theirs = pipe.clone();
+/// A funnel with a thread that drains it.
+fn drained(name: &'static str, drain: impl FnOnce(Funnel) + Send + 'static) -> Funnel {
+    let funnel = Funnel::new();
+    let theirs = funnel.clone();
     let thread = std::thread::Builder::new()
         .name(name.into())
         .spawn(move || drain(theirs));
     if let Err(error) = thread {
-        // The pipe would never be drained: closing it keeps tenants from waiting for ever.
-        tracing::error!(%error, "no thread for {name}; output is discarded");
-        pipe.close();
-        pipe.drain(std::io::sink(), thread_cpu_ns);
+        // It would never be drained: an error keeps tenants from waiting for ever.
+        tracing::error!(%error, "no thread for {name}; output is lost");
+        funnel.fail(error.kind());
     }
-    pipe
+    funnel
 }
 
 impl Input {
@@ -203,7 +205,7 @@ pub(crate) struct Closed;
 
 impl Sink {
     pub(crate) fn is_terminal(&self) -> bool {
-        matches!(self, Self::Piped(piped) if piped.stream.terminal)
+        matches!(self, Self::Piped(piped) if piped.terminal)
     }
 
     /// Writes as much as fits, and returns how much that was; at most [`leasehold_crossing::CAPACITY`].
@@ -213,7 +215,7 @@ impl Sink {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Closed> {
         match self {
             Self::Discard => Ok(bytes.len()),
-            Self::Piped(piped) => piped.put(bytes).ok_or(Closed),
+            Self::Piped(piped) => piped.pipe.write(bytes).ok_or(Closed),
             Self::Capture(capture) => {
                 let bytes = &bytes[..bytes.len().min(CAPACITY)];
                 match capture.put(bytes) {
@@ -228,7 +230,7 @@ impl Sink {
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::Discard => true,
-            Self::Piped(piped) => piped.stream.pipe.write_whole(bytes),
+            Self::Piped(piped) => piped.pipe.write_whole(bytes),
             Self::Capture(capture) => {
                 capture.room() >= bytes.len() && capture.put(bytes) == bytes.len()
             }
@@ -239,16 +241,7 @@ impl Sink {
     pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         match self {
             Self::Discard | Self::Capture(_) => Poll::Ready(()),
-            Self::Piped(piped) => {
-                match piped
-                    .stream
-                    .pipe
-                    .poll(context.waker(), |progress| progress.room > 0)
-                {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
-                }
-            }
+            Self::Piped(piped) => piped.poll(context, Until::Room),
         }
     }
 }
@@ -264,27 +257,37 @@ impl Output {
         }
     }
 
-    /// The destination, for a tenant with this `time`.
-    pub(crate) fn sink(&self, time: &OutputTime) -> Sink {
+    /// The destination, for an execution of a tenant with this `time`.
+    pub(crate) fn sink(&self, time: &OutputTime, author: &Author) -> Sink {
         match self {
             Self::Discard => Sink::Discard,
             Self::Capture(capture) => Sink::Capture(capture.clone()),
-            Self::Stdout => Sink::Piped(Stream::stdout().of(time)),
-            Self::Stderr => Sink::Piped(Stream::stderr().of(time)),
-            Self::To(destination) => Sink::Piped(destination.stream().of(time)),
+            Self::Stdout => Sink::Piped(Stream::stdout().of(time, author)),
+            Self::Stderr => Sink::Piped(Stream::stderr().of(time, author)),
+            Self::To(destination) => Sink::Piped(destination.stream().of(time, author)),
         }
     }
 
-    pub(crate) fn give_stdout(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
-        match self.sink(time) {
+    pub(crate) fn give_stdout(
+        &self,
+        wasi: &mut WasiCtxBuilder,
+        time: &OutputTime,
+        author: &Author,
+    ) {
+        match self.sink(time, author) {
             Sink::Discard => wasi.stdout(SinkOutputStream),
             Sink::Capture(capture) => wasi.stdout(capture),
             Sink::Piped(piped) => wasi.stdout(piped),
         };
     }
 
-    pub(crate) fn give_stderr(&self, wasi: &mut WasiCtxBuilder, time: &OutputTime) {
-        match self.sink(time) {
+    pub(crate) fn give_stderr(
+        &self,
+        wasi: &mut WasiCtxBuilder,
+        time: &OutputTime,
+        author: &Author,
+    ) {
+        match self.sink(time, author) {
             Sink::Discard => wasi.stderr(SinkOutputStream),
             Sink::Capture(capture) => wasi.stderr(capture),
             Sink::Piped(piped) => wasi.stderr(piped),
@@ -304,8 +307,8 @@ impl Stream {
     /// Asks the host once, not for each execution, whether that is a terminal.
     fn stdout() -> Self {
         let stdout = STDOUT.get_or_init(|| Self {
-            pipe: drained_pipe("leasehold-out", |pipe| {
-                pipe.drain(std::io::stdout(), thread_cpu_ns)
+            funnel: drained("leasehold-out", |funnel| {
+                funnel.drain(std::io::stdout(), thread_cpu_ns)
             }),
             terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
         });
@@ -314,12 +317,12 @@ impl Stream {
 
     /// As [`stdout`](Self::stdout).
     fn stderr() -> Self {
-        // Output to one file arrives in the order in which it was written.
+        // A tenant's output to one file arrives in the order in which it was written.
         let stderr = STDERR.get_or_init(|| Self {
-            pipe: match is_one_file() {
-                true => Self::stdout().pipe,
-                false => drained_pipe("leasehold-err", |pipe| {
-                    pipe.drain(std::io::stderr(), thread_cpu_ns)
+            funnel: match is_one_file() {
+                true => Self::stdout().funnel,
+                false => drained("leasehold-err", |funnel| {
+                    funnel.drain(std::io::stderr(), thread_cpu_ns)
                 }),
             },
             terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
@@ -327,32 +330,62 @@ impl Stream {
         stderr.clone()
     }
 
-    /// Its end for a tenant with this `time`.
-    fn of(self, time: &OutputTime) -> Piped {
+    /// Its end for an execution of a tenant with this `time`.
+    fn of(&self, time: &OutputTime, author: &Author) -> Piped {
+        let pipe = self.funnel.tagged_pipe(time, &author.tag);
+        author.pipes().push(pipe.clone());
         Piped {
-            stream: self,
-            time: time.clone(),
+            pipe,
+            terminal: self.terminal,
         }
+    }
+}
+
+/// An execution as the author of what it writes: lines have the number of the request that it answers. Clones
+/// are the same author.
+#[derive(Clone, Default)]
+pub(crate) struct Author {
+    tag: Tag,
+    /// What it writes to.
+    pipes: Arc<Mutex<Vec<Pipe>>>,
+}
+
+impl Author {
+    /// It begins to answer a request.
+    pub(crate) fn begin(&self, request: u64) {
+        self.tag.set(NonZeroU64::new(request));
+    }
+
+    /// The request is over, and so is a line that was begun for it.
+    pub(crate) fn finish(&self) {
+        self.pipes().iter().for_each(Pipe::finish_line);
+        self.tag.set(None);
+    }
+
+    fn pipes(&self) -> MutexGuard<'_, Vec<Pipe>> {
+        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The end of a stream that a tenant writes to.
 #[derive(Clone)]
 pub(crate) struct Piped {
-    stream: Stream,
-    /// The time of writing out what the tenant writes.
-    time: OutputTime,
+    pipe: Pipe,
+    terminal: bool,
 }
 
 impl Piped {
-    fn put(&self, bytes: &[u8]) -> Option<usize> {
-        self.stream.pipe.write(bytes, &self.time)
+    fn poll(&self, context: &Context<'_>, until: Until) -> Poll<()> {
+        match self.pipe.poll(context.waker(), until) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 }
 
 impl IsTerminal for Piped {
     fn is_terminal(&self) -> bool {
-        self.stream.terminal
+        self.terminal
     }
 }
 
@@ -369,23 +402,13 @@ impl StdoutStream for Piped {
 #[async_trait]
 impl Pollable for Piped {
     async fn ready(&mut self) {
-        std::future::poll_fn(|context| {
-            match self
-                .stream
-                .pipe
-                .poll(context.waker(), |progress| progress.room > 0)
-            {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
+        std::future::poll_fn(|context| self.poll(context, Until::Room)).await;
     }
 }
 
 impl OutputStream for Piped {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        match self.put(&bytes) {
+        match self.pipe.write(&bytes) {
             None => Err(StreamError::Closed),
             Some(n) if n == bytes.len() => Ok(()),
             Some(_) => Err(StreamError::trap("wrote more than check-write permitted")),
@@ -398,7 +421,7 @@ impl OutputStream for Piped {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.stream.pipe.room().ok_or(StreamError::Closed)
+        self.pipe.room().ok_or(StreamError::Closed)
     }
 }
 
@@ -408,25 +431,13 @@ impl AsyncWrite for Piped {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        if !self
-            .stream
-            .pipe
-            .poll(context.waker(), |progress| progress.room > 0)
-        {
-            return Poll::Pending;
-        }
-        Poll::Ready(self.put(bytes).ok_or(std::io::ErrorKind::BrokenPipe.into()))
+        std::task::ready!(self.poll(context, Until::Room));
+        let written = self.pipe.write(bytes);
+        Poll::Ready(written.ok_or(ErrorKind::BrokenPipe.into()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self
-            .stream
-            .pipe
-            .poll(context.waker(), |progress| progress.unwritten == 0)
-        {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        }
+        self.poll(context, Until::Out).map(Ok)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -436,7 +447,7 @@ impl AsyncWrite for Piped {
 
 #[cfg(test)]
 mod tests {
-    use super::{Destination, Output};
+    use super::{Author, Destination, Output};
     use crate::clock::thread_cpu_ns;
     use crate::host::fs::account::Account;
     use crate::host::io::Io;
@@ -468,7 +479,8 @@ mod tests {
         let (one, other) = (account(), account());
         let destination = Destination::new("laborious", Laborious);
         let output = Output::To(destination.clone());
-        let mut sinks = [&one, &other].map(|account| output.sink(account.output_time()));
+        let mut sinks =
+            [&one, &other].map(|account| output.sink(account.output_time(), &Author::default()));
         assert_eq!(sinks[0].write(b"text"), Ok(4));
         destination.flush();
         assert!(one.take_cpu_ns() >= WORK_NS);

@@ -48,15 +48,20 @@ impl TenantLines {
                 let object = json!({
                     "time": line.at,
                     "tenant": tenant,
+                    "request": line.request,
                     "stream": stream.name(),
                     "line": line.line,
                 });
                 format!("{}\n", escaped_json(&object.to_string()))
             }
             (_, LogStream::Host) => format!("leasehold: tenant.{tenant}: {}\n", plain(&line.line)),
-            _ => format!("{tenant} | {}\n", plain(&line.line)),
+            // What the guest has written begins after the first ` | `: a tenant's name has no space.
+            _ => match line.request {
+                Some(request) => format!("{tenant} {request} | {}\n", plain(&line.line)),
+                None => format!("{tenant} | {}\n", plain(&line.line)),
+            },
         };
-        if !destination.put(text.as_bytes()) {
+        if !destination.put_for(tenant, text.as_bytes()) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! `/` says hello; `/echo` sends the body back as it comes, with its trailers; `/headers` lists the
 //! request's fields; `/env` lists the variables; `/sleep?ms=N` answers after a while;
-//! `/big?bytes=N` streams so many; `/trap` and `/spin` do what their names say.
+//! `/big?bytes=N` streams so many; `/log?ms=N` writes lines in parts, with that time in between, the last one
+//! without an end; `/trap` and `/spin` do what their names say.
 
 use futures_lite::stream::unfold;
 use std::convert::Infallible;
@@ -58,6 +59,15 @@ async fn main(request: Request<Body>) -> Result<Response<Body>, Error> {
                 let bytes = Bytes::from(vec![b'.'; piece as usize]);
                 (left > 0).then(|| (Ok::<_, Infallible>(bytes), left - piece))
             }))
+        }
+        "/log" => {
+            let ms = number(&request, "ms");
+            eprint!("one {ms} ");
+            wstd::task::sleep(Duration::from_millis(ms)).await;
+            eprintln!("line {ms}");
+            eprintln!("1 | request 1");
+            eprint!("end {ms}");
+            "logged\n".into()
         }
         "/trap" => std::process::abort(),
         "/spin" => loop {

@@ -7,7 +7,7 @@ use crate::host::fs::preopen::Preopen;
 use crate::host::fs::table::Table;
 use crate::local;
 use crate::meter::Held;
-use crate::wasi::stdio::{Input, Output, Sink};
+use crate::wasi::stdio::{Author, Input, Output, Sink};
 use leasehold_kernel::{Errno, TenantId};
 use std::sync::Arc;
 use wasmtime_wasi::p1::types::Errno as GuestErrno;
@@ -54,7 +54,8 @@ impl State {
         environment: Environment,
         preopens: Vec<Preopen>,
     ) -> Result<Self, Errno> {
-        let time = account.output_time().clone();
+        // No module answers requests.
+        let (time, author) = (account.output_time().clone(), Author::default());
         let mut table = Table::with_streams(tenant, execution, account)?;
         for preopen in preopens {
             preopen.put_into(&mut table)?;
@@ -67,8 +68,8 @@ impl State {
             env: environment.env,
             stdin: environment.stdin.stream(),
             input: environment.stdin,
-            stdout: environment.stdout.sink(&time),
-            stderr: environment.stderr.sink(&time),
+            stdout: environment.stdout.sink(&time, &author),
+            stderr: environment.stderr.sink(&time, &author),
             window: None,
             window_is_charged: false,
         })
