@@ -41,8 +41,10 @@
 //! # Ok::<(), leasehold_lease::LeaseError>(())
 //! ```
 
+mod authority;
 mod byte_size;
 mod cpu;
+mod decimal;
 mod disk;
 mod error;
 mod file;
@@ -64,8 +66,10 @@ mod restart;
 mod tenant;
 mod workload;
 
+pub use authority::{Authority, AuthorityFault};
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};
+pub use decimal::decimal;
 pub use disk::Disk;
 pub use error::LeaseError;
 pub use file::LeaseFile;

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::authority::{host_and_port, is_host};
 use crate::byte_size::ByteSize;
+use crate::decimal::decimal;
 use crate::error::LeaseError;
-use crate::http::{WINDOW, is_host, size};
+use crate::http::{WINDOW, size};
 use crate::listener::parse_timeout;
 use crate::nanoseconds::Nanoseconds;
 use crate::node::Node;
@@ -114,15 +116,10 @@ impl Destination {
             "https" => true,
             _ => return None,
         };
-        let end = rest.rfind(']').map_or(0, |at| at + 1);
-        let (host, port) = match rest.get(end..)?.rfind(':') {
-            Some(at) => (rest.get(..end + at)?, Some(rest.get(end + at + 1..)?)),
-            None => (rest, None),
-        };
+        let (host, port) = host_and_port(rest);
         let port = match port {
             None => Self::port_of(is_https),
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
-            Some(_) => return None,
+            Some(text) => decimal(text)?,
         };
         let host = DestinationHost::named(host)?;
         (port > 0).then_some(Self {
@@ -282,6 +279,7 @@ mod tests {
             "http://a:0",
             "http://a:70000",
             "http://a:",
+            "http://a:+80",
             "http://u@a",
             "http://a.*",
             "http://[::1",
