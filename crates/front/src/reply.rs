@@ -55,6 +55,11 @@ pub(crate) const fn rejected(rejection: Rejection) -> Reply {
             "the head is too large\n",
             Outcome::TooLarge,
         ),
+        Rejection::Coding => reply(
+            StatusCode::NOT_IMPLEMENTED,
+            "no transfer coding but chunked\n",
+            Outcome::Malformed,
+        ),
         Rejection::Tunnel => reply(
             StatusCode::NOT_IMPLEMENTED,
             "no tunnels\n",

@@ -2,7 +2,7 @@
 
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
 use crate::trailers;
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Version, request};
 use leasehold_exchange::{ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme};
 use leasehold_lease::{Authority, AuthorityFault};
@@ -16,6 +16,8 @@ pub(crate) enum Rejection {
     TooLarge,
     /// It asks for a tunnel.
     Tunnel,
+    /// Its body has a transfer coding that only the client knows.
+    Coding,
 }
 
 /// Fields of one connection, which go no further than it, besides those that `Connection` names.
@@ -43,6 +45,7 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
     if parts.method == Method::CONNECT {
         return Err(Rejection::Tunnel);
     }
+    check_coding(&parts.headers)?;
     let mut hosts = parts.headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Rejection::Malformed("more than one field Host")),
@@ -78,6 +81,25 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
 }
 
 const NO_HOST_NAME: Rejection = Rejection::Malformed("a host that is neither name nor address");
+
+/// Checks that a body is only chunked, if that. The codings are of this connection, so that the guest does not see
+/// them: it would take what another coding made for the body.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let fields = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    let mut count = 0;
+    for coding in codings {
+        if !coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(Rejection::Coding);
+        }
+        count += 1;
+    }
+    match count {
+        0 | 1 => Ok(()),
+        // RFC 9112 §6.1.
+        _ => Err(Rejection::Malformed("chunked more than once")),
+    }
+}
 
 /// The head without the fields of the connection, if it fits the limits.
 pub(crate) fn head(
@@ -285,6 +307,31 @@ mod tests {
         ];
         for (build, expected) in rows {
             assert_eq!(authority(&parts(build)), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_has_no_transfer_coding_but_chunked() {
+        let host = |codings: &[&str]| {
+            let build = Request::post("/").header("Host", "a");
+            let build = codings.iter().fold(build, |build, coding| {
+                build.header("Transfer-Encoding", *coding)
+            });
+            authority(&parts(build)).map(drop)
+        };
+        assert_eq!((host(&[]), host(&["Chunked"])), (Ok(()), Ok(())));
+        for codings in [
+            &["gzip, chunked"][..],
+            &["gzip", "chunked"],
+            &["chunked, identity"],
+            &["xchunked"],
+            &[""],
+        ] {
+            assert_eq!(host(codings), Err(Rejection::Coding), "{codings:?}");
+        }
+        for codings in [&["chunked, chunked"][..], &["chunked", "chunked"]] {
+            let twice = Rejection::Malformed("chunked more than once");
+            assert_eq!(host(codings), Err(twice), "{codings:?}");
         }
     }
 
