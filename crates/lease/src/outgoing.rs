@@ -23,6 +23,7 @@ const DESTINATION: &str = "http:// or https://, a host, an address or \"*.\" and
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const HEAD: &str = "a size from 1KiB to 16KiB";
 const CA: &str = "a path, not empty, without NUL";
+const CA_UNUSED: &str = "nothing, unless a destination is https";
 
 /// The requests that a tenant may send: its `outgoing` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +179,7 @@ impl Outgoing {
             window: Self::WINDOW,
             ca: None,
         };
+        let mut ca = None;
         for entry in node.entries()? {
             match entry.name() {
                 "allow" => parse_destinations(&entry, false, &mut outgoing.allow)?,
@@ -190,9 +192,13 @@ impl Outgoing {
                 "ca" => {
                     let is_path = |text: &str| !text.is_empty() && !text.contains('\0');
                     outgoing.ca = Some(base.join(entry.string(CA, is_path)?));
+                    ca = Some(entry);
                 }
                 _ => return Err(entry.unknown(KEYS)),
             }
+        }
+        if let (Some(ca), false) = (&ca, outgoing.allow.iter().any(|to| to.is_https)) {
+            return Err(ca.refused(CA_UNUSED));
         }
         if outgoing.allow.is_empty() {
             return Err(node.missing("allow", ALLOW));
