@@ -26,7 +26,8 @@ const BATCH: usize = 64;
 
 #[derive(Deserialize, IntoParams)]
 pub(super) struct Since {
-    /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`.
+    /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`. A number
+    /// that this node has not given yet is of a node before it, and all events that are kept are sent.
     since: Option<u64>,
 }
 
