@@ -11,8 +11,9 @@ use leasehold_cell::profile::{FACTOR, Latency, PreemptionCosts, Profile, Profile
 use leasehold_cell::steps::{CEILING_NS, RowId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -128,18 +129,32 @@ pub(crate) fn profile_or_calibrate(
 /// confined.
 fn measured_by_child() -> Result<Profile, Failure> {
     let failed = |error| Failure::Host(anyhow::Error::new(error).context("calibrating"));
-    let output = Command::new(std::env::current_exe().map_err(failed)?)
-        .args(["calibrate", "--json", "--no-store"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(failed)?;
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(["calibrate", "--json", "--no-store"]);
+    // Its lines have the form of this process's.
+    let output = output_of(&mut command, |line| say!("{line}")).map_err(failed)?;
     if !output.status.success() {
         let error = anyhow::anyhow!("calibrating: {}", output.status);
         return Err(Failure::Host(error));
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|error| Failure::Host(anyhow::Error::new(error).context("calibrating")))
+}
+
+/// Runs a command, and passes on what it writes to standard error, a line at a time.
+fn output_of(command: &mut Command, each_line: impl Fn(&str) + Send) -> io::Result<Output> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let errors = child.stderr.take();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let lines = errors.map(|errors| BufReader::new(errors).split(b'\n'));
+            for line in lines.into_iter().flatten().map_while(Result::ok) {
+                each_line(&String::from_utf8_lossy(&line));
+            }
+        });
+        child.wait_with_output()
+    })
 }
 
 /// The stored profile, if there is one of this host; says why if there is one that is not.
@@ -296,4 +311,22 @@ fn drift_table(drifts: &[Drift]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::output_of;
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    #[test]
+    fn no_line_of_a_process_that_calibrates_goes_past_the_form_of_the_log() {
+        let lines = Mutex::new(Vec::new());
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one >&2; echo result; printf two >&2"]);
+        let each_line = |line: &str| lines.lock().expect("lines").push(line.to_owned());
+        let output = output_of(&mut command, each_line).expect("it ran");
+        assert_eq!(output.stdout, b"result\n");
+        assert_eq!(lines.into_inner().expect("lines"), ["one", "two"]);
+    }
 }

@@ -8,13 +8,13 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::transit::Transit;
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
-use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, TenantSpec};
+use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, RegularFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
 use leasehold_reserve::admission;
 use leasehold_reserve::{Contract, Order};
 use serde_json::Value;
-use std::io::ErrorKind as Io;
+use std::io::{self, ErrorKind as Io};
 use std::path::{Path, PathBuf};
 
 /// Tenants that a cell has places for.
@@ -159,8 +159,9 @@ impl Admission for Rules {
         if !known && !is_near {
             return wrong("component", program, allowed);
         }
-        let denied = std::fs::File::open(program).err();
-        if denied.is_some_and(|error| error.kind() == Io::PermissionDenied) && !is_near {
+        let opened = RegularFile::open(program).map_err(io::Error::from);
+        let denied = opened.is_err_and(|error| error.kind() == Io::PermissionDenied);
+        if denied && !is_near {
             let another = format!(
                 "{allowed}: there is another file than at the start, which this process may not read"
             );

@@ -193,6 +193,45 @@ fn a_reload_that_is_refused_changes_nothing_and_says_why() {
 }
 
 #[test]
+fn a_file_that_has_no_end_or_no_writer_is_refused_and_holds_up_no_operator() {
+    let shop = table("shop", "/*", "");
+    let node = node(&shop, &[]);
+    let fifo = |name: &str| {
+        let made = Command::new("mkfifo").arg(node.path(name)).status();
+        assert!(made.expect("mkfifo").success());
+    };
+    fifo("fifo.wasm");
+    let vast = fs::File::create(node.path("vast.wasm")).expect("made");
+    // Longer than the host's memory, and than what can be read while the test runs.
+    vast.set_len(1 << 42).expect("sparse");
+    for (name, said) in [
+        ("fifo", "found a FIFO; allowed: a regular file"),
+        (
+            "vast",
+            "the program has 4398046511104 bytes; allowed: at most 268435456",
+        ),
+    ] {
+        let new = table("new", "/env", "").replace("web.wasm", &format!("{name}.wasm"));
+        node.leases(&(LISTENER.to_owned() + &shop + &new));
+        let commands: [&[&str]; 2] = [&["reload"], &["reload", "--dry-run"]];
+        let reloads = commands.map(|words| node.command(words).2);
+        for error in [node.put("new", &new).2].iter().chain(&reloads) {
+            assert!(error.contains(said) && error.contains(name), "{error}");
+        }
+    }
+    fs::remove_file(node.path("web.wasm")).expect("removed");
+    fifo("web.wasm");
+    let (_, _, error) = node.command(&["replace", "shop"]);
+    assert!(error.contains("found a FIFO"), "{error}");
+    fs::remove_file(node.path("leases.toml")).expect("removed");
+    fifo("leases.toml");
+    let (_, _, error) = node.command(&["reload"]);
+    let said = "leases.toml: cannot read the lease file: found a FIFO; allowed: a regular file";
+    assert!(error.contains(said), "{error}");
+    assert!(node.get("/env").1.contains("NAME=shop"));
+}
+
+#[test]
 fn a_tenant_that_is_removed_finishes_its_requests_and_ends_within_its_bound() {
     let shop = table("shop", "/*", "");
     let node = node(&(shop.clone() + &table("slow", "/sleep", "")), &[]);

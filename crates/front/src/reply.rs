@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use leasehold_exchange::{ClientHalf, Failure, Fields, ResponseHead, Timing};
+use leasehold_lease::decimal;
 
 /// An answer of the front itself.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +55,11 @@ pub(crate) const fn rejected(rejection: Rejection) -> Reply {
             "the head is too large\n",
             Outcome::TooLarge,
         ),
+        Rejection::Coding => reply(
+            StatusCode::NOT_IMPLEMENTED,
+            "no transfer coding but chunked\n",
+            Outcome::Malformed,
+        ),
         Rejection::Tunnel => reply(
             StatusCode::NOT_IMPLEMENTED,
             "no tunnels\n",
@@ -100,7 +106,7 @@ pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
 
 /// The bytes that the head of a response promises, if it does.
 pub(crate) fn promised(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    decimal(headers.get(CONTENT_LENGTH)?.to_str().ok()?)
 }
 
 /// Whether the body may still have the length that the head promises, as far as it is there.

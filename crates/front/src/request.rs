@@ -1,12 +1,11 @@
 //! The head of a request, as it crosses to the guest.
 
-use crate::routes::host_of;
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
 use crate::trailers;
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, UPGRADE};
-use http::uri::Authority;
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Version, request};
 use leasehold_exchange::{ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme};
+use leasehold_lease::{Authority, AuthorityFault};
 
 /// Why a request goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +16,8 @@ pub(crate) enum Rejection {
     TooLarge,
     /// It asks for a tunnel.
     Tunnel,
+    /// Its body has a transfer coding that only the client knows.
+    Coding,
 }
 
 /// Fields of one connection, which go no further than it, besides those that `Connection` names.
@@ -39,11 +40,12 @@ pub(crate) struct Arrival<'a> {
     pub(crate) trace: Option<Trace>,
 }
 
-/// The host that the request is for; empty if HTTP/1.0 gave none.
+/// The host that the request is for, with its port; empty if HTTP/1.0 gave none.
 pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
     if parts.method == Method::CONNECT {
         return Err(Rejection::Tunnel);
     }
+    check_coding(&parts.headers)?;
     let mut hosts = parts.headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Rejection::Malformed("more than one field Host")),
@@ -63,38 +65,40 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
         }
         (Some(authority), _) => Some(authority.as_str().to_owned()),
         (None, Some(host)) => {
-            let text = host
-                .to_str()
-                .ok()
-                .filter(|text| text.is_empty() || text.parse::<Authority>().is_ok());
-            Some(
-                text.ok_or(Rejection::Malformed("a field Host that is no host"))?
-                    .to_owned(),
-            )
+            let text = host.to_str().map_err(|_| NO_HOST_NAME)?;
+            Some(text.to_owned())
         }
         (None, None) => None,
     };
-    match host {
-        Some(host) if host.contains('@') => Err(Rejection::Malformed("a host with a user")),
-        Some(host) if !has_port_of_tcp(&host) => {
-            Err(Rejection::Malformed("a host with a port that is none"))
-        }
-        Some(host) if host_of(&host).is_empty() && parts.version != Version::HTTP_10 => {
-            Err(Rejection::Malformed("no host"))
-        }
-        Some(host) => Ok(host),
-        None if parts.version == Version::HTTP_10 => Ok(String::new()),
-        None => Err(Rejection::Malformed("no host")),
+    let host = host.unwrap_or_default();
+    match Authority::parse(&host) {
+        Ok(_) => Ok(host),
+        Err(_) if host.is_empty() && parts.version == Version::HTTP_10 => Ok(host),
+        Err(_) if host.is_empty() => Err(Rejection::Malformed("no host")),
+        Err(AuthorityFault::Host) => Err(NO_HOST_NAME),
+        Err(AuthorityFault::Port) => Err(Rejection::Malformed("a host with a port that is none")),
     }
 }
 
-/// Whether an authority has no port, or one from 0 to 65535.
-fn has_port_of_tcp(authority: &str) -> bool {
-    let after_address = authority
-        .rsplit_once(']')
-        .map_or(authority, |(_, after)| after);
-    let port = after_address.split_once(':').map(|(_, port)| port);
-    port.is_none_or(|port| port.is_empty() || port.parse::<u16>().is_ok())
+const NO_HOST_NAME: Rejection = Rejection::Malformed("a host that is neither name nor address");
+
+/// Checks that a body is only chunked, if that. The codings are of this connection, so that the guest does not see
+/// them: it would take what another coding made for the body.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let fields = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    let mut count = 0;
+    for coding in codings {
+        if !coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(Rejection::Coding);
+        }
+        count += 1;
+    }
+    match count {
+        0 | 1 => Ok(()),
+        // RFC 9112 §6.1.
+        _ => Err(Rejection::Malformed("chunked more than once")),
+    }
 }
 
 /// The head without the fields of the connection, if it fits the limits.
@@ -192,7 +196,7 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Rejection, authority, head, trailers};
+    use super::{Arrival, NO_HOST_NAME, Rejection, authority, head, trailers};
     use crate::trace::Trace;
     use http::Request;
     use leasehold_exchange::{ExchangeLimits, Scheme};
@@ -247,14 +251,17 @@ mod tests {
                 Request::get("/").header("Host", "a").header("Host", "b"),
                 Err(Rejection::Malformed("more than one field Host")),
             ),
+            (Request::get("/").header("Host", "a b"), Err(NO_HOST_NAME)),
+            (Request::get("/").header("Host", "a,b"), Err(NO_HOST_NAME)),
             (
-                Request::get("/").header("Host", "a b"),
-                Err(Rejection::Malformed("a field Host that is no host")),
+                Request::get("/").header("Host", "[a.example]"),
+                Err(NO_HOST_NAME),
             ),
             (
-                Request::get("/").header("Host", "u@a"),
-                Err(Rejection::Malformed("a host with a user")),
+                Request::get("http://a,b/").version(http::Version::HTTP_2),
+                Err(NO_HOST_NAME),
             ),
+            (Request::get("/").header("Host", "u@a"), Err(NO_HOST_NAME)),
             (
                 Request::get("http://a:80/").header("Host", "b"),
                 Ok("a:80".to_owned()),
@@ -286,12 +293,45 @@ mod tests {
                 Err(Rejection::Malformed("a host with a port that is none")),
             ),
             (
+                Request::get("/").header("Host", "a:+80"),
+                Err(Rejection::Malformed("a host with a port that is none")),
+            ),
+            (
+                Request::get("http://a:+80/").version(http::Version::HTTP_2),
+                Err(Rejection::Malformed("a host with a port that is none")),
+            ),
+            (
                 Request::get("/").header("Host", ""),
                 Err(Rejection::Malformed("no host")),
             ),
         ];
         for (build, expected) in rows {
             assert_eq!(authority(&parts(build)), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_has_no_transfer_coding_but_chunked() {
+        let host = |codings: &[&str]| {
+            let build = Request::post("/").header("Host", "a");
+            let build = codings.iter().fold(build, |build, coding| {
+                build.header("Transfer-Encoding", *coding)
+            });
+            authority(&parts(build)).map(drop)
+        };
+        assert_eq!((host(&[]), host(&["Chunked"])), (Ok(()), Ok(())));
+        for codings in [
+            &["gzip, chunked"][..],
+            &["gzip", "chunked"],
+            &["chunked, identity"],
+            &["xchunked"],
+            &[""],
+        ] {
+            assert_eq!(host(codings), Err(Rejection::Coding), "{codings:?}");
+        }
+        for codings in [&["chunked, chunked"][..], &["chunked", "chunked"]] {
+            let twice = Rejection::Malformed("chunked more than once");
+            assert_eq!(host(codings), Err(twice), "{codings:?}");
         }
     }
 

@@ -1,15 +1,13 @@
 //! TLS: the certificates of a listener, one for each host.
 
 use crate::error::FrontError;
-use leasehold_lease::{Certificate, Listener};
+use leasehold_lease::{Certificate, Listener, RegularFile};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, ResolvesServerCertUsingSni, ServerConfig};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -122,22 +120,10 @@ fn check_host(
 const FILE_MOST: u64 = 1024 * 1024;
 
 fn read(listener: &Listener, file: &Path) -> Result<Vec<u8>, FrontError> {
-    let bytes = || {
-        let is_file = std::fs::metadata(file)?.is_file();
-        let mut bytes = Vec::new();
-        if is_file {
-            File::open(file)?
-                .take(FILE_MOST + 1)
-                .read_to_end(&mut bytes)?;
-        }
-        match is_file && bytes.len() as u64 <= FILE_MOST {
-            true => Ok(bytes),
-            false => Err(io::Error::other("found no file of at most 1 MiB")),
-        }
-    };
-    bytes().map_err(|source| FrontError::Unreadable {
+    let read = RegularFile::open(file).and_then(|opened| opened.read(FILE_MOST));
+    read.map_err(|error| FrontError::Unreadable {
         listener: listener.name.clone(),
         file: file.to_owned(),
-        source,
+        source: error.into(),
     })
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
@@ -375,7 +376,6 @@ impl FromStr for Cpu {
 
 /// A plain decimal number in `range`, which has to lie within a byte.
 fn whole(text: &str, range: RangeInclusive<u64>) -> Option<u8> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number: u8 = digits.then(|| text.parse().ok()).flatten()?;
+    let number: u8 = decimal(text)?;
     range.contains(&u64::from(number)).then_some(number)
 }

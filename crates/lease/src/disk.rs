@@ -1,6 +1,7 @@
 //! The limit on a tenant's additions to a disk, as a lease states it.
 
 use crate::byte_size::ByteSize;
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
@@ -29,9 +30,7 @@ impl Disk {
     ///
     /// Anything else, with what was found and what is allowed.
     pub fn files(text: &str) -> Result<u32, FlagError> {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number: Option<u32> = digits.then(|| text.parse().ok()).flatten();
-        number
+        decimal::<u32>(text)
             .filter(|number| Self::FILES.contains(&u64::from(*number)))
             .ok_or_else(|| FlagError::new(text, Self::FILES_ALLOWED))
     }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -23,6 +21,7 @@ use crate::node::{Node, Source};
 use crate::order::Order;
 use crate::outgoing::Outgoing;
 use crate::quantity::Quantity;
+use crate::regular_file::{RegularFile, RegularFileError};
 use crate::restart::Restart;
 use crate::tenant::{
     DataSet, Directory, EnvVar, STRINGS_BYTES, STRINGS_MOST, TenantSpec, guest_place,
@@ -84,19 +83,26 @@ impl LeaseFile {
 
     /// How much of a file is read at most. A file longer than [`Self::MAX_BYTES`] is refused; the
     /// rest is looked at only to say how many tenants it has, since that is what made it long.
-    const READ_BYTES: usize = 32 << 20;
+    const READ_BYTES: u64 = 32 << 20;
 
-    /// Reads and parses the lease file at `path`. Reads at most 32 MiB, whatever `path` names.
+    /// Reads and parses the lease file at `path`, a regular file. Reads at most 32 MiB.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or it is not a lease file: see [`LeaseFile::parse`].
     pub fn load(path: &Path) -> Result<Self, LeaseError> {
-        let bytes = read_bounded(path).map_err(|source| LeaseError::Unreadable {
-            file: path.to_owned(),
-            source,
-        })?;
         let source = |text| Source { file: path, text };
+        let read = RegularFile::open(path).and_then(|file| file.read(Self::READ_BYTES));
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(RegularFileError::Length { .. }) => return Err(too_long(source(""), &[])),
+            Err(error) => {
+                return Err(LeaseError::Unreadable {
+                    file: path.to_owned(),
+                    source: error.into(),
+                });
+            }
+        };
         if bytes.len() > Self::MAX_BYTES {
             return Err(too_long(source(""), &bytes));
         }
@@ -219,14 +225,6 @@ impl LeaseFile {
     pub fn tenant(&self, name: &str) -> Option<&TenantSpec> {
         self.tenants.iter().find(|tenant| tenant.name == name)
     }
-}
-
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(LeaseFile::READ_BYTES as u64)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The error for a file longer than [`LeaseFile::MAX_BYTES`], of which `bytes` is what was read.

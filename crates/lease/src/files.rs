@@ -1,5 +1,6 @@
 //! The limits on a tenant's use of files, as a lease states them.
 
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 use std::ops::RangeInclusive;
 
@@ -25,9 +26,7 @@ impl Files {
     ///
     /// Anything else, with what was found and what is allowed.
     pub fn open(text: &str) -> Result<u32, FlagError> {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number: Option<u32> = digits.then(|| text.parse().ok()).flatten();
-        number
+        decimal::<u32>(text)
             .filter(|number| Self::OPEN.contains(&u64::from(*number)))
             .ok_or_else(|| FlagError::new(text, Self::OPEN_ALLOWED))
     }

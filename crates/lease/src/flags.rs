@@ -2,6 +2,7 @@
 
 use crate::byte_size::ByteSize;
 use crate::cpu::Cpu;
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 use crate::lease::Lease;
 use crate::memory::{Memory, Paging};
@@ -82,10 +83,7 @@ impl LeaseFlags {
     ///
     /// Anything else, with what was found and what is allowed.
     pub fn table_elements(text: &str) -> Result<u64, FlagError> {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits
-            .then(|| text.parse().ok())
-            .flatten()
+        decimal(text)
             .filter(|n| Memory::TABLE_ELEMENTS.contains(n))
             .ok_or_else(|| FlagError::new(text, Memory::TABLE_ELEMENTS_ALLOWED))
     }

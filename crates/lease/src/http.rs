@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::authority::is_host;
 use crate::byte_size::ByteSize;
 use crate::error::{LeaseError, excerpt};
 use crate::listener::{Listener, parse_timeout};
@@ -99,16 +100,6 @@ impl fmt::Display for Route {
             self.path
         )
     }
-}
-
-/// Whether `text` can be the name of a host, or an address without a port.
-pub(crate) fn is_host(text: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let bracketed = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'));
-    let address = bracketed.is_some_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok());
-    address || (1..=253).contains(&text.len()) && text.bytes().all(legal)
 }
 
 impl Http {

@@ -41,8 +41,10 @@
 //! # Ok::<(), leasehold_lease::LeaseError>(())
 //! ```
 
+mod authority;
 mod byte_size;
 mod cpu;
+mod decimal;
 mod disk;
 mod error;
 mod file;
@@ -59,12 +61,15 @@ mod node;
 mod order;
 mod outgoing;
 mod quantity;
+mod regular_file;
 mod restart;
 mod tenant;
 mod workload;
 
+pub use authority::{Authority, AuthorityFault};
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};
+pub use decimal::decimal;
 pub use disk::Disk;
 pub use error::LeaseError;
 pub use file::LeaseFile;
@@ -80,6 +85,7 @@ pub use nanoseconds::Nanoseconds;
 pub use order::Order;
 pub use outgoing::{Destination, DestinationHost, Outgoing};
 pub use quantity::{QuantityError, QuantityFault};
+pub use regular_file::{RegularFile, RegularFileError};
 pub use restart::Restart;
 pub use tenant::{DataSet, Directory, EnvVar, STRINGS_BYTES, STRINGS_MOST, TenantSpec};
 pub use workload::{Activity, Workload};

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::authority::is_host;
 use crate::error::LeaseError;
-use crate::http::{HOST_ALLOWED, is_host};
+use crate::http::HOST_ALLOWED;
 use crate::nanoseconds::Nanoseconds;
 use crate::node::Node;
 use crate::tenant::TenantSpec;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::byte_size::ByteSize;
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 
 /// The reservation of memory.
@@ -243,7 +244,7 @@ impl FromStr for PagingFlag {
                     shared.replace(named.ok_or_else(allowed)?).is_some()
                 }
                 "mappings" => {
-                    let number = value.parse::<u64>().ok();
+                    let number = decimal::<u64>(value);
                     let number = number.filter(|n| Paging::MAPPINGS_RANGE.contains(n));
                     let number = number.and_then(|n| u32::try_from(n).ok());
                     let allowed = || FlagError::new(part, Paging::MAPPINGS_ALLOWED);

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::authority::{host_and_port, is_host};
 use crate::byte_size::ByteSize;
+use crate::decimal::decimal;
 use crate::error::LeaseError;
-use crate::http::{WINDOW, is_host, size};
+use crate::http::{WINDOW, size};
 use crate::listener::parse_timeout;
 use crate::nanoseconds::Nanoseconds;
 use crate::node::Node;
@@ -21,6 +23,7 @@ const DESTINATION: &str = "http:// or https://, a host, an address or \"*.\" and
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const HEAD: &str = "a size from 1KiB to 16KiB";
 const CA: &str = "a path, not empty, without NUL";
+const CA_UNUSED: &str = "nothing, unless a destination is https";
 
 /// The requests that a tenant may send: its `outgoing` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,15 +117,10 @@ impl Destination {
             "https" => true,
             _ => return None,
         };
-        let end = rest.rfind(']').map_or(0, |at| at + 1);
-        let (host, port) = match rest.get(end..)?.rfind(':') {
-            Some(at) => (rest.get(..end + at)?, Some(rest.get(end + at + 1..)?)),
-            None => (rest, None),
-        };
+        let (host, port) = host_and_port(rest);
         let port = match port {
             None => Self::port_of(is_https),
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
-            Some(_) => return None,
+            Some(text) => decimal(text)?,
         };
         let host = DestinationHost::named(host)?;
         (port > 0).then_some(Self {
@@ -181,6 +179,7 @@ impl Outgoing {
             window: Self::WINDOW,
             ca: None,
         };
+        let mut ca = None;
         for entry in node.entries()? {
             match entry.name() {
                 "allow" => parse_destinations(&entry, false, &mut outgoing.allow)?,
@@ -193,9 +192,13 @@ impl Outgoing {
                 "ca" => {
                     let is_path = |text: &str| !text.is_empty() && !text.contains('\0');
                     outgoing.ca = Some(base.join(entry.string(CA, is_path)?));
+                    ca = Some(entry);
                 }
                 _ => return Err(entry.unknown(KEYS)),
             }
+        }
+        if let (Some(ca), false) = (&ca, outgoing.allow.iter().any(|to| to.is_https)) {
+            return Err(ca.refused(CA_UNUSED));
         }
         if outgoing.allow.is_empty() {
             return Err(node.missing("allow", ALLOW));
@@ -282,6 +285,7 @@ mod tests {
             "http://a:0",
             "http://a:70000",
             "http://a:",
+            "http://a:+80",
             "http://u@a",
             "http://a.*",
             "http://[::1",

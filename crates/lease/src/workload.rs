@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::decimal::decimal;
 use crate::flag_error::FlagError;
 use crate::nanoseconds::Nanoseconds;
 
@@ -192,9 +193,7 @@ impl FromStr for Workload {
                 .ok_or_else(|| FlagError::new(part, FORM))?;
             seen.push(key);
             let whole = |range: RangeInclusive<u64>, allowed| {
-                let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-                let number = digits.then(|| value.parse().ok()).flatten();
-                number
+                decimal(value)
                     .filter(|number| range.contains(number))
                     .ok_or_else(|| FlagError::new(part, allowed))
             };

@@ -774,17 +774,23 @@ fn a_file_that_cannot_be_lease_text_is_refused_when_loaded() {
         format!("{shown}:1:1: found more than 4MiB; allowed: a lease file of at most 4MiB");
     assert_eq!(load(), expected);
 
-    let endless = LeaseFile::load(Path::new("/dev/zero"))
-        .expect_err("endless")
-        .to_string();
-    assert!(
-        endless.starts_with("/dev/zero:1:1: found more than 4MiB;"),
-        "{endless}"
-    );
+    let sparse = std::fs::File::create(&path).expect("made");
+    sparse.set_len(1 << 42).expect("sparse");
+    assert_eq!(load(), expected);
 
-    let directory = LeaseFile::load(dir.path()).expect_err("a directory");
-    assert!(
-        matches!(directory, LeaseError::Unreadable { .. }),
-        "{directory}"
-    );
+    let fifo = dir.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
+    for (path, found) in [
+        (Path::new("/dev/zero"), "a device"),
+        (dir.path(), "a directory"),
+        (&fifo, "a FIFO"),
+    ] {
+        let error = LeaseFile::load(path).expect_err("no lease file");
+        let expected = format!(
+            "{}: cannot read the lease file: found {found}; allowed: a regular file",
+            path.display()
+        );
+        assert_eq!(error.to_string(), expected);
+    }
 }

@@ -266,6 +266,10 @@ fn an_outgoing_table_that_makes_no_sense_is_refused_where_it_says_so() {
             "allow = [\"http://a\"], deny = 1",
             "4:36: tenant.a.outgoing.deny: found an unknown key; allowed: allow, allow_private, concurrency, timeout, head, window, ca",
         ),
+        (
+            "ca = \"own.pem\", allow = [\"http://a\"]",
+            "4:19: tenant.a.outgoing.ca: found \"own.pem\"; allowed: nothing, unless a destination is https",
+        ),
     ];
     for (table, expected) in rows {
         let found = message(&tenant("a", &format!("outgoing = {{ {table} }}")));

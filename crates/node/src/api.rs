@@ -1,5 +1,6 @@
 //! The routes of the control interface, and their description.
 
+mod stall;
 mod streams;
 mod tcp;
 mod tenants;

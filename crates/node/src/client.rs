@@ -1,6 +1,7 @@
 //! A client of the control interface, on its unix socket.
 
 use crate::view::{ErrorBody, ErrorKind};
+use leasehold_lease::decimal;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -122,7 +123,7 @@ impl Client {
         let line = line(&mut reader)?;
         let status = line
             .strip_prefix("HTTP/1.1 ")
-            .and_then(|rest| rest.get(..3)?.parse().ok());
+            .and_then(|rest| decimal(rest.get(..3)?));
         let status = status.ok_or_else(|| strange(&line))?;
         let mut framing = Framing::UntilClosed;
         for _ in 0..LINES {
@@ -131,7 +132,7 @@ impl Client {
                 return Ok((status, Lines(BufReader::new(Body { reader, framing }))));
             }
             if let Some(("content-length", length)) = line.split_once(": ") {
-                framing = Framing::Left(length.parse().map_err(|_| strange(&line))?);
+                framing = Framing::Left(decimal(length).ok_or_else(|| strange(&line))?);
             } else if line == "transfer-encoding: chunked" {
                 framing = Framing::Chunks(0);
             }

@@ -2,11 +2,11 @@
 
 use crate::problem::Problem;
 use crate::view::ErrorKind;
-use leasehold_lease::{LeaseFile, Route, TenantSpec};
+use leasehold_lease::{LeaseFile, RegularFile, RegularFileError, Route, TenantSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -201,13 +201,15 @@ impl StateFile {
             path: path.clone(),
             source,
         };
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(file) => file.take(MOST).read_to_end(&mut bytes).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Changes::default()),
-            Err(error) => return Err(failed(error)),
+        let changes = match RegularFile::open(&path).and_then(|file| file.read(MOST)) {
+            Ok(bytes) => self.parse(&bytes),
+            Err(RegularFileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Changes::default());
+            }
+            Err(RegularFileError::System(error)) => return Err(failed(error)),
+            Err(other) => Err(other.to_string()),
         };
-        self.parse(&bytes).or_else(|found| {
+        changes.or_else(|found| {
             let aside = (1..)
                 .map(|number| self.directory.join(format!("{NAME}.refused-{number}")))
                 .find(|aside| !aside.exists())
@@ -454,5 +456,10 @@ mod tests {
             let (_, changes) = StateFile::open(&state, &leases).expect("opened");
             assert!(changes.is_empty());
         }
+        let fifo = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(fifo.expect("mkfifo").success());
+        let error = StateFile::open(&state, &leases).expect_err("it is refused");
+        assert!(error.to_string().contains("found a FIFO"), "{error}");
+        assert!(!path.exists(), "it is moved aside");
     }
 }

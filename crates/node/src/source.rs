@@ -1,10 +1,12 @@
 //! Whether a program's file is still the one that was loaded.
 
+use leasehold_cell::program::MAX_PROGRAM_BYTES;
+use leasehold_lease::RegularFile;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
 
-/// The contents of a program's file, as a digest. Two that are equal were the same; a file that cannot be read
-/// equals none.
+/// The contents of a program's file, as a digest. Two that are equal were the same; a file that cannot be read, or is
+/// longer than a program may be, equals none.
 #[derive(Debug, Clone, Copy)]
 pub struct Source(Option<u64>);
 
@@ -12,12 +14,10 @@ impl Source {
     /// Reads the file. To be called before the program is loaded from it: a file that changes in between
     /// then counts as changed.
     pub fn of(path: &Path) -> Self {
-        let digest = |bytes: Vec<u8>| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(&bytes);
-            hasher.finish()
-        };
-        Self(std::fs::read(path).ok().map(digest))
+        let mut hasher = DefaultHasher::new();
+        let read = RegularFile::open(path)
+            .and_then(|file| file.for_each_block(MAX_PROGRAM_BYTES, |block| hasher.write(block)));
+        Self(read.is_ok().then(|| hasher.finish()))
     }
 
     /// Whether both were the same.
@@ -41,5 +41,22 @@ mod tests {
         assert!(source("a").is(source("b")));
         assert!(!source("a").is(source("c")));
         assert!(!source("none").is(source("none")));
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_is_not_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        let sparse = std::fs::File::create(path("sparse")).expect("made");
+        // Reading it takes longer than any test.
+        sparse.set_len(1 << 42).expect("sparse");
+        let fifo = std::process::Command::new("mkfifo")
+            .arg(path("fifo"))
+            .status();
+        assert!(fifo.expect("mkfifo").success());
+        for name in ["sparse", "fifo"] {
+            let source = || Source::of(&path(name));
+            assert!(!source().is(source()), "{name}");
+        }
     }
 }

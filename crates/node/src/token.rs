@@ -1,8 +1,9 @@
 //! The token with which operators reach a node over TCP.
 
+use leasehold_lease::{RegularFile, RegularFileError};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,9 +65,9 @@ impl Token {
             path: path.to_owned(),
             source,
         };
-        match File::open(path) {
+        match RegularFile::open(path) {
             Ok(file) => Self::read(path, file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(RegularFileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
                 let token = Self::random();
                 let mut file = OpenOptions::new()
                     .write(true)
@@ -77,33 +78,36 @@ impl Token {
                 writeln!(file, "{}", token.0).map_err(failed)?;
                 Ok(token)
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(failed(error.into())),
         }
     }
 
-    fn read(path: &Path, file: File) -> Result<Self, TokenError> {
-        let failed = |source| TokenError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+    fn read(path: &Path, file: RegularFile) -> Result<Self, TokenError> {
+        let mode = file.metadata().permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(TokenError::Open {
                 path: path.to_owned(),
                 mode,
             });
         }
-        let mut bytes = Vec::new();
-        let most = *LENGTHS.end() as u64 + 2;
-        file.take(most).read_to_end(&mut bytes).map_err(failed)?;
+        let content = || TokenError::Content {
+            path: path.to_owned(),
+        };
+        // The line's end may be two bytes.
+        let bytes = file.read(*LENGTHS.end() as u64 + 2);
+        let bytes = bytes.map_err(|error| match error {
+            RegularFileError::Length { .. } => content(),
+            error => TokenError::File {
+                path: path.to_owned(),
+                source: error.into(),
+            },
+        })?;
         let text = String::from_utf8_lossy(&bytes);
         let token = text.trim();
         // What an address can carry after `#` without being written otherwise.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !LENGTHS.contains(&token.len()) || !token.bytes().all(plain) {
-            return Err(TokenError::Content {
-                path: path.to_owned(),
-            });
+            return Err(content());
         }
         Ok(Self(token.into()))
     }
@@ -182,6 +186,19 @@ mod tests {
                 "{content:?}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn a_fifo_is_no_token_and_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let error = Token::kept_at(&path).unwrap_err().to_string();
+        assert!(
+            error.ends_with("found a FIFO; allowed: a regular file"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -5,9 +5,13 @@ use axum::routing::get;
 use leasehold_node::PageListener;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// Serves one route beside the page; returns where, and the token.
+/// More than the kernel keeps of a connection for a client that does not read.
+static LONG: [u8; 32 << 20] = [0; 32 << 20];
+
+/// Serves two routes beside the page; returns where, and the token.
 async fn served() -> (SocketAddr, String) {
     let directory = tempfile::tempdir().expect("a directory");
     let listener =
@@ -17,7 +21,9 @@ async fn served() -> (SocketAddr, String) {
         .strip_prefix("http://")
         .and_then(|link| link.split_once("/#token="))
         .expect("both");
-    let interface = Router::new().route("/v1/node", get(|| async { "the node" }));
+    let interface = Router::new()
+        .route("/v1/node", get(|| async { "the node" }))
+        .route("/v1/long", get(|| async { &LONG[..] }));
     tokio::spawn(listener.serve(interface, std::future::pending()));
     (address.parse().expect("an address"), token.to_owned())
 }
@@ -92,6 +98,72 @@ async fn clients_that_send_nothing_hold_no_more_than_their_places() {
     let waiting = tokio::spawn(ask(address, request("GET", "/", "accept: */*")));
     silent.clear();
     assert!(waiting.await.expect("asks").starts_with("HTTP/1.1 200"));
+}
+
+/// Takes all places with clients that send a request and read nothing.
+fn taken(address: SocketAddr, request: &str) -> Vec<std::net::TcpStream> {
+    let client = |_| {
+        let mut stream = std::net::TcpStream::connect(address).expect("connects");
+        stream.write_all(request.as_bytes()).expect("sends");
+        stream
+    };
+    (0..64).map(client).collect()
+}
+
+/// How long an operator has waited for an answer.
+async fn waited(address: SocketAddr, secret: &str) -> Duration {
+    let begun = Instant::now();
+    let asked = ask(address, request("GET", "/v1/node", &authorization(secret)));
+    let answer = tokio::time::timeout(Duration::from_secs(30), asked).await;
+    let answer = answer.expect("an answer");
+    assert!(answer.ends_with("the node"), "{answer}");
+    begun.elapsed()
+}
+
+fn authorization(secret: &str) -> String {
+    format!("authorization: Bearer {secret}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn clients_without_the_token_hold_their_places_for_ten_seconds_whatever_they_do() {
+    let (address, secret) = served().await;
+    // It is served first, and for as long as it asks.
+    let mut operator = std::net::TcpStream::connect(address).expect("connects");
+    let mut asks = move || {
+        let field = authorization(&secret);
+        let request = format!("GET /v1/node HTTP/1.1\r\nhost: node\r\n{field}\r\n\r\n");
+        operator.write_all(request.as_bytes()).expect("sends");
+        let mut answer = [0; 1024];
+        let read = operator.read(&mut answer).expect("reads");
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        secret.clone()
+    };
+    asks();
+    let page = "GET / HTTP/1.1\r\nhost: node\r\n\r\n".repeat(1000);
+    let clients = taken(address, &page);
+    let asking = tokio::task::spawn_blocking(move || {
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_secs(3));
+            asks();
+        }
+        asks()
+    });
+    let secret = asking.await.expect("asked");
+    assert!(waited(address, &secret).await < Duration::from_secs(5));
+    drop(clients);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn clients_that_read_nothing_hold_their_places_for_ten_seconds() {
+    let (address, secret) = served().await;
+    let clients = taken(
+        address,
+        &request("GET", "/v1/long", &authorization(&secret)),
+    );
+    let waited = waited(address, &secret).await;
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+    drop(clients);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The body of a request, as it comes from the guest.
 
 use bytes::Bytes;
+use http::header::TE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use leasehold_exchange::{Fields, GuestHalf, Read};
@@ -86,16 +87,35 @@ impl Body for RequestBody {
     }
 }
 
-/// Fields as the HTTP library has them; those that it does not take are left out.
+/// Fields as the HTTP library has them; those that it does not take are left out. So is `TE`, which is of one
+/// connection and needs an option of `Connection` (RFC 9110 §10.1.4).
 pub(crate) fn headers(fields: &Fields) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields.iter() {
         if let (Ok(name), Ok(value)) = (
             HeaderName::from_bytes(name.as_bytes()),
             HeaderValue::from_bytes(value),
-        ) {
+        ) && name != TE
+        {
             headers.append(name, value);
         }
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::headers;
+    use leasehold_exchange::Fields;
+
+    #[test]
+    fn what_a_guest_says_of_the_connection_is_not_sent() {
+        let mut fields = Fields::new(1024);
+        for (name, value) in [("TE", "trailers"), ("te", "gzip"), ("accept", "a")] {
+            fields.push(name, value.as_bytes()).expect("it fits");
+        }
+        let sent = headers(&fields);
+        let sent: Vec<_> = sent.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(sent, ["accept"]);
+    }
 }

@@ -14,7 +14,7 @@ use leasehold_exchange::{
     Call, CallError, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead,
     Scheme,
 };
-use leasehold_lease::{Destination, Outgoing as Lease};
+use leasehold_lease::{Destination, Outgoing as Lease, decimal};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -221,7 +221,7 @@ fn request(
     }
     let is_https = head.scheme == Scheme::Https;
     let port = match authority.port() {
-        Some(port) => port.as_str().parse().map_err(|_| CallError::Malformed)?,
+        Some(port) => decimal(port.as_str()).ok_or(CallError::Malformed)?,
         None => Destination::port_of(is_https),
     };
     let target = Target {

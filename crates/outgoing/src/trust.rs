@@ -1,15 +1,13 @@
 //! Which certificates of other hosts are trusted.
 
 use crate::error::OutgoingError;
-use leasehold_lease::Outgoing as Lease;
+use leasehold_lease::{Outgoing as Lease, RegularFile};
 use rustls::RootCertStore;
 use rustls::client::{ClientConfig, Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,15 +87,8 @@ fn of_file(file: &Path) -> Result<RootCertStore, OutgoingError> {
         file: file.to_owned(),
         reason,
     };
-    let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(|error| refused(error.to_string()))?;
-    opened
-        .take(FILE_MOST + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| refused(error.to_string()))?;
-    if bytes.len() as u64 > FILE_MOST {
-        return Err(refused("found no file of at most 1 MiB".to_owned()));
-    }
+    let read = RegularFile::open(file).and_then(|opened| opened.read(FILE_MOST));
+    let bytes = read.map_err(|error| refused(error.to_string()))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&bytes) {
         let certificate = certificate.map_err(|error| refused(error.to_string()))?;

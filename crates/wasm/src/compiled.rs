@@ -1,10 +1,9 @@
 //! A program that was checked and compiled, before it is known what of a cell it reaches.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
+use leasehold_lease::{RegularFile, RegularFileError};
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
@@ -245,23 +244,12 @@ fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
         path: path.to_owned(),
         source,
     };
-    // A pipe may never answer, and a device has no end.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(failed(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a regular file",
-        )));
-    }
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    // One byte more than is allowed tells a file that is too large, a device included.
-    file.take(MAX_PROGRAM_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > MAX_PROGRAM_BYTES {
-        return Err(ProgramError::TooLarge);
-    }
-    Ok(bytes)
+    RegularFile::open(path)
+        .and_then(|file| file.read(MAX_PROGRAM_BYTES))
+        .map_err(|error| match error {
+            RegularFileError::Length { found, .. } => ProgramError::TooLarge { found },
+            error => failed(error.into()),
+        })
 }
 
 /// The program without its image, and the image, if it is one that has one memory.

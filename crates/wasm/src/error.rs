@@ -22,8 +22,11 @@ pub enum ProgramError {
         source: io::Error,
     },
     /// More than [`MAX_PROGRAM_BYTES`].
-    #[error("the program has more than {MAX_PROGRAM_BYTES} bytes")]
-    TooLarge,
+    #[error("the program has {found} bytes; allowed: at most {MAX_PROGRAM_BYTES}")]
+    TooLarge {
+        /// How many bytes the file has.
+        found: u64,
+    },
     /// More than [`MAX_TEXT_BYTES`] of text.
     #[error("the program's text has more than {MAX_TEXT_BYTES} bytes")]
     TextTooLarge,

@@ -9,11 +9,12 @@ use super::paged::PagedMemory;
 use super::parts::Part;
 use super::shared::{Joining, Source};
 use super::state::CellMemory;
+use leasehold_lease::RegularFile;
 use leasehold_pager::{PAGE, Sharing};
 use leasehold_pager_linux::{Error, Paging};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,13 +35,9 @@ impl DataSet {
     /// # Errors
     /// The system's; `InvalidInput` if it is no regular file of 1 byte to 2 GiB.
     pub(crate) fn open(name: &str, path: &Path) -> io::Result<Self> {
-        // A FIFO without a writer would keep the opener waiting.
-        let file = File::options()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || !(1..=MOST_BYTES).contains(&metadata.len()) {
+        let file = RegularFile::open(path)?;
+        let metadata = file.metadata().clone();
+        if !(1..=MOST_BYTES).contains(&metadata.len()) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a data set is a regular file of 1 byte to 2 GiB",
@@ -48,7 +45,7 @@ impl DataSet {
         }
         Ok(Self {
             name: name.into(),
-            file: Arc::new(file),
+            file: Arc::new(file.into_file()),
             identity: Identity {
                 device: metadata.dev(),
                 inode: metadata.ino(),

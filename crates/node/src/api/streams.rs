@@ -13,6 +13,7 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use leasehold_lease::decimal;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,7 +26,8 @@ const BATCH: usize = 64;
 
 #[derive(Deserialize, IntoParams)]
 pub(super) struct Since {
-    /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`.
+    /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`. A number
+    /// that this node has not given yet is of a node before it, and all events that are kept are sent.
     since: Option<u64>,
 }
 
@@ -47,7 +49,7 @@ pub(super) async fn events(
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let last = headers
         .get("last-event-id")
-        .and_then(|id| id.to_str().ok()?.parse().ok());
+        .and_then(|id| decimal(id.to_str().ok()?));
     let following = Following {
         since: since.or(last).unwrap_or_else(|| api.events.newest()),
         changed: api.events.subscribe(),

@@ -4,7 +4,11 @@
 //! token in its field `Authorization`. It is taken from nowhere else: addresses are logged, and a cookie
 //! would be sent along by any page that an operator visits. The page itself needs no token, and has nothing
 //! secret.
+//!
+//! Places for connections are few. A connection that has not carried the token gives its place back after a
+//! fixed time, whatever it does; one that has is cut when its client stops reading.
 
+use super::stall::StallLimit;
 use crate::page::page;
 use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
@@ -15,22 +19,29 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 /// How many connections are open at a time; a further one waits in the kernel's queue.
 const CONNECTIONS: usize = 64;
-/// How long a client may take for the head of a request.
+/// How long a client may take for the head of a request; and how long a connection may last altogether on which no
+/// request has carried the token.
 const HEAD: Duration = Duration::from_secs(10);
+/// How long a client may read nothing of what is written to it.
+const STALL: Duration = Duration::from_secs(10);
 /// How much of a head is kept at most, bytes.
 const HEAD_BYTES: usize = 64 * 1024;
 /// How long nothing is accepted after the system refused to accept, for want of descriptors.
@@ -110,10 +121,28 @@ fn guarded(interface: Router, token: Token) -> Router {
         .layer(from_fn_with_state(token, guard))
 }
 
+/// Whether a request of a connection has carried the token.
+#[derive(Clone, Default)]
+struct IsKnown(Arc<AtomicBool>);
+
+impl IsKnown {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 async fn guard(State(token): State<Token>, request: Request, next: Next) -> Response {
     let is_page =
         request.uri().path() == "/" && [Method::GET, Method::HEAD].contains(request.method());
-    if is_page || presented(&request).is_some_and(|presented| token.is(presented)) {
+    let has_token = presented(&request).is_some_and(|presented| token.is(presented));
+    if let (true, Some(client)) = (has_token, request.extensions().get::<IsKnown>()) {
+        client.set();
+    }
+    if is_page || has_token {
         next.run(request).await
     } else {
         unauthorized()
@@ -183,11 +212,20 @@ async fn converse(stream: TcpStream, routes: Router) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES);
-    let service = TowerToHyperService::new(routes);
-    if let Err(error) = builder
-        .serve_connection(TokioIo::new(stream), service)
-        .await
-    {
+    let client = IsKnown::default();
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(|mut request: axum::http::Request<Incoming>| {
+        request.extensions_mut().insert(client.clone());
+        routes.call(request)
+    });
+    let stream = TokioIo::new(StallLimit::new(stream, STALL));
+    let mut answers = pin!(builder.serve_connection(stream, service));
+    let ended = match tokio::time::timeout(HEAD, &mut answers).await {
+        Ok(ended) => ended,
+        Err(_) if client.get() => answers.await,
+        Err(_) => return tracing::debug!("a client of the page without the token: cut"),
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a client of the page");
     }
 }
