@@ -14,6 +14,7 @@ mod shared;
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
 use crate::output::{say, tell};
+use crate::overhead::HostTime;
 use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
@@ -167,6 +168,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let mut config = CellConfig::new(profile.clone());
     config.code_cache = leasehold_cell::user_code_cache();
 
+    let preemption = HostTime::of_preemption(None, Some(&profile));
     let mut subject = Subject {
         cell: Cell::start(config.clone())?,
         program: None,
@@ -174,6 +176,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         surroundings,
         runs: arguments.runs,
         patience: Duration::MAX,
+        lost_ns: 2 * preemption.overhead().per_preemption,
     };
     subject.prepare(&spec.component)?;
     // Its cost with all of its memory.
@@ -320,6 +323,8 @@ struct Subject {
     runs: u32,
     /// How long a run may take.
     patience: Duration,
+    /// What a dispatch and a stop take of a budget of the processor, ns.
+    lost_ns: u64,
 }
 
 /// One run.
@@ -420,7 +425,12 @@ impl Subject {
             // The time of paging reduces the time that is available for a share of the processor.
             _ => slowest_ns.max(observed.time_ns),
         };
-        let mut cpu_ns = Some(reservations::processor(&observed, slowest_ns, period_ns));
+        let mut cpu_ns = Some(reservations::processor(
+            &observed,
+            slowest_ns,
+            period_ns,
+            self.lost_ns,
+        ));
         // The observation does not include dispatches: a cell may be unable to keep so much.
         let mut refused = None;
         // Faults take time, and are not seen as a share of the processor.

@@ -111,7 +111,7 @@ mod tests {
 
     fn tenants(table: &str) -> Vec<leasehold_lease::TenantSpec> {
         let text = format!(
-            "[listener.main]\naddress = \"127.0.0.1:1\"\n[tenant.a]\ncomponent = \"a\"\n{table}\n"
+            "[listener.main]\naddress = \"127.0.0.1:1\"\n[tenant.a]\ncomponent = \"a\"\nreclaim = {{ budget = \"1ms\" }}\n{table}\n"
         );
         let file = LeaseFile::parse(&text, Path::new("leases.toml")).expect("a lease file");
         file.tenants

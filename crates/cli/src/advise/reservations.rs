@@ -19,8 +19,9 @@ pub(super) fn reclamation(peak_ns: u64, margin: f64) -> u64 {
 ///
 /// A program waits for `time - used`, with a reservation and without, so that its `used` must fit
 /// into the rest of `slowest_ns`. The share is their quotient, and at most the use of the busiest
-/// period.
-pub(super) fn processor(observed: &Observed, slowest_ns: u64, period_ns: u64) -> u64 {
+/// period. On top comes `lost_ns`, what a dispatch and a stop take of each budget: that is no time
+/// of the program's.
+pub(super) fn processor(observed: &Observed, slowest_ns: u64, period_ns: u64, lost_ns: u64) -> u64 {
     let waits_ns = observed.time_ns.saturating_sub(observed.used_ns);
     let rest_ns = slowest_ns.saturating_sub(waits_ns).max(1);
     let share = (observed.used_ns as f64 / rest_ns as f64).min(1.0);
@@ -31,7 +32,7 @@ pub(super) fn processor(observed: &Observed, slowest_ns: u64, period_ns: u64) ->
         false => observed.busy.max().unwrap_or(period_ns),
     };
     let busiest_ns = busiest_ns.saturating_add(busiest_ns / 4);
-    let budget_ns = shared_ns.min(busiest_ns).max(1);
+    let budget_ns = shared_ns.min(busiest_ns).max(1) + lost_ns;
     (budget_ns.div_ceil(GRAIN) * GRAIN).min(period_ns)
 }
 
@@ -84,21 +85,23 @@ mod tests {
     #[test]
     fn a_program_that_computes_gets_the_share_of_its_speed_that_is_to_be_kept() {
         let busy = observed(100, 100, &[10; 10]);
-        assert_eq!(processor(&busy, 125 * MS, 10 * MS), 8 * MS);
+        assert_eq!(processor(&busy, 125 * MS, 10 * MS, 0), 8 * MS);
         // A deadline that it does not make even alone.
-        assert_eq!(processor(&busy, 50 * MS, 10 * MS), 10 * MS);
+        assert_eq!(processor(&busy, 50 * MS, 10 * MS, 0), 10 * MS);
     }
 
     #[test]
     fn a_program_that_waits_gets_no_more_than_its_busiest_period_takes_and_a_quarter() {
         let waits = observed(100, 20, &[2; 10]);
-        assert_eq!(processor(&waits, 105 * MS, 10 * MS), 2_400_000 + 100_000);
+        assert_eq!(processor(&waits, 105 * MS, 10 * MS, 0), 2_400_000 + 100_000);
         // Bursts may be stretched if there is time.
         let bursts = observed(100, 20, &[10, 0, 0, 0, 0, 10, 0, 0, 0, 0]);
-        assert_eq!(processor(&bursts, 120 * MS, 10 * MS), 5 * MS);
+        assert_eq!(processor(&bursts, 120 * MS, 10 * MS, 0), 5 * MS);
         // A short program has one period, and is over in it.
         let short = observed(1, 1, &[1]);
-        assert_eq!(processor(&short, 1_050_000, 10 * MS), 1_300_000);
+        assert_eq!(processor(&short, 1_050_000, 10 * MS, 0), 1_300_000);
+        // What scheduling takes is added: or a budget might promise nothing.
+        assert_eq!(processor(&short, 1_050_000, 10 * MS, 130_000), 1_400_000);
     }
 
     #[test]
