@@ -7,11 +7,15 @@ use std::io::ErrorKind;
 use std::num::NonZeroU64;
 use std::task::Waker;
 
-/// The most bytes of a pipe that its destination has not taken yet.
+/// The most bytes of a pipe that its destination has not taken yet, but for [promises](PROMISE).
 pub const CAPACITY: usize = 64 * 1024;
 
 /// The most bytes of a pipe that are written out before the other pipes have their turn.
 pub const TURN: usize = 4 * 1024;
+
+/// The most bytes that are promised to an end of a pipe. It can write them although other ends have filled the
+/// pipe meanwhile, which then has so much more than its capacity for each end at most.
+pub const PROMISE: usize = TURN;
 
 /// A tenant that waits for room is woken when no more than this is left in its pipe: once for many turns.
 const WAKE_AT: usize = CAPACITY / 2;
@@ -92,12 +96,12 @@ impl PipeState {
     fn room(&self, request: Option<NonZeroU64>) -> usize {
         let continues = self.runs.back().is_some_and(|run| run.request == request);
         match continues || self.runs.len() < MOST_RUNS {
-            true => CAPACITY - self.bytes.len(),
+            true => CAPACITY.saturating_sub(self.bytes.len()),
             false => 0,
         }
     }
 
-    /// Puts in bytes that there is room for.
+    /// Puts in bytes that there is room for, or that were promised.
     fn put(&mut self, bytes: &[u8], request: Option<NonZeroU64>) {
         self.bytes.extend(bytes);
         self.written += bytes.len() as u64;
@@ -245,7 +249,25 @@ impl Backlog {
         bytes: &[u8],
         request: Option<NonZeroU64>,
     ) -> Option<Written> {
-        let bytes = &bytes[..bytes.len().min(self.room(id, request)?)];
+        let room = self.room(id, request)?;
+        Some(self.put(id, &bytes[..bytes.len().min(room)], request))
+    }
+
+    /// Takes all of `bytes`, which were [promised](PROMISE), although the pipe may be full; `None` once the
+    /// destination has failed.
+    pub(crate) fn write_promised(
+        &mut self,
+        id: PipeId,
+        bytes: &[u8],
+        request: Option<NonZeroU64>,
+    ) -> Option<Written> {
+        match self.failure {
+            Some(_) => None,
+            None => Some(self.put(id, bytes, request)),
+        }
+    }
+
+    fn put(&mut self, id: PipeId, bytes: &[u8], request: Option<NonZeroU64>) -> Written {
         let pipe = self.pipe(id);
         pipe.put(bytes, request);
         let is_first = !pipe.is_listed && !bytes.is_empty();
@@ -254,10 +276,10 @@ impl Backlog {
             self.turns.push_back(id);
         }
         self.unwritten += bytes.len() as u64;
-        Some(Written {
+        Written {
             bytes: bytes.len(),
             is_first,
-        })
+        }
     }
 
     /// Whether `until` holds, or never will. Otherwise `waker` is called when it may.

@@ -6,14 +6,14 @@
 //! the pipes in turns of [`TURN`](crate::TURN) bytes. So what a tenant writes waits for at most one turn of
 //! each other tenant, whatever they write and however slowly the destination takes it.
 
-use crate::backlog::{Backlog, PipeId, Source, Turn, Until};
+use crate::backlog::{Backlog, PROMISE, PipeId, Source, Turn, Until, Written};
 use crate::bell::Bell;
 use crate::output_time::OutputTime;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
 use crate::tag::Tag;
 use std::io::{ErrorKind, Write};
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 /// The pipes that lead to one destination; clones share them.
@@ -66,6 +66,7 @@ impl Funnel {
             id,
             tag,
             begun: AtomicU64::new(0),
+            promised: AtomicUsize::new(0),
         }))
     }
 
@@ -211,6 +212,8 @@ struct End {
     /// The request of a line that was begun here and has no end yet; 0 if there is none. Only the thread that
     /// writes uses it.
     begun: AtomicU64,
+    /// Bytes that were promised here and not written yet. Only the thread that writes uses it.
+    promised: AtomicUsize,
 }
 
 impl End {
@@ -236,6 +239,24 @@ impl End {
         }
         let written = backlog.write(self.id, bytes, request)?;
         drop(backlog);
+        Some(self.was_put(bytes, request, written))
+    }
+
+    /// Writes all of `bytes` if no more were promised; the promise is for so much less afterwards.
+    fn write_promised(&self, bytes: &[u8]) -> Option<bool> {
+        let request = self.request();
+        let promised = self.promised.load(Ordering::Relaxed);
+        let Some(left) = promised.checked_sub(bytes.len()) else {
+            return self.put(bytes, request, true).map(|written| written == bytes.len());
+        };
+        let written = self.funnel.backlog().write_promised(self.id, bytes, request)?;
+        self.promised.store(left, Ordering::Relaxed);
+        self.was_put(bytes, request, written);
+        Some(true)
+    }
+
+    /// Tells the reading side, and remembers whether a line has begun. Returns how many bytes were put in.
+    fn was_put(&self, bytes: &[u8], request: Option<NonZeroU64>, written: Written) -> usize {
         if let Some(last) = bytes[..written.bytes].last() {
             let begun = request.filter(|_| *last != b'\n');
             let begun = begun.map_or(0, NonZeroU64::get);
@@ -244,7 +265,7 @@ impl End {
         if written.is_first {
             self.funnel.announce();
         }
-        Some(written.bytes)
+        written.bytes
     }
 
     /// Ends the line that a request has begun, if there is room. Lines of no request are left as they are.
@@ -268,6 +289,21 @@ impl Pipe {
         // Before the room is known, so that it is for what the caller writes alone.
         let request = self.0.request();
         self.0.funnel.backlog().room(self.0.id, request)
+    }
+
+    /// How many bytes [`write_promised`](Self::write_promised) will take in total before this is called again,
+    /// whatever other ends of the pipe write meanwhile: at most [`PROMISE`]. `None` once the destination has
+    /// failed.
+    pub fn promise(&self) -> Option<usize> {
+        let promised = self.room()?.min(PROMISE);
+        self.0.promised.store(promised, Ordering::Relaxed);
+        Some(promised)
+    }
+
+    /// Writes all of `bytes` if they were [promised](Self::promise) or fit, else nothing; whether it did. `None`
+    /// once the destination has failed.
+    pub fn write_promised(&self, bytes: &[u8]) -> Option<bool> {
+        self.0.write_promised(bytes)
     }
 
     /// Writes as much of `bytes` as fits and returns how much that was; `None` once the
@@ -395,7 +431,7 @@ mod model {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Funnel, OutputTime, Tag, Until};
-    use crate::backlog::{CAPACITY, TURN};
+    use crate::backlog::{CAPACITY, PROMISE, TURN};
     use crate::bell::Bell;
     use std::cell::Cell;
     use std::num::NonZeroU64;
@@ -493,6 +529,27 @@ mod tests {
         }
         assert!(turns >= CAPACITY / TURN / 2, "{turns}");
         assert!(pipe.poll(&waker, Until::Room));
+    }
+
+    #[test]
+    fn what_an_end_was_promised_fits_once_whatever_other_ends_write_meanwhile() {
+        let funnel = Funnel::new();
+        let time = OutputTime::default();
+        let (first, other) = (funnel.pipe(&time), funnel.pipe(&time));
+        let promised = first.promise().expect("a destination");
+        assert_eq!(promised, PROMISE);
+        assert_eq!(other.write(&[0; 2 * CAPACITY]), Some(CAPACITY));
+        assert_eq!(other.promise(), Some(0));
+        assert_eq!(first.write_promised(&vec![1; promised + 1]), Some(false));
+        assert_eq!(first.write_promised(&vec![1; promised - 1]), Some(true));
+        assert_eq!(first.write_promised(&[1]), Some(true));
+        assert_eq!(first.write_promised(&[1]), Some(false), "beyond the promise");
+        assert_eq!(first.room(), Some(0));
+        let mut out = Vec::new();
+        funnel.take_now(|_, bytes| out.extend_from_slice(bytes), || 0);
+        assert_eq!(out.len(), CAPACITY + PROMISE);
+        assert_eq!(out[CAPACITY..], [1; PROMISE]);
+        assert_eq!(first.write_promised(&[1; 2 * PROMISE]), Some(true), "it fits");
     }
 
     #[test]

@@ -46,7 +46,7 @@ mod sync;
 mod tag;
 mod waker_slot;
 
-pub use backlog::{CAPACITY, TURN, Until};
+pub use backlog::{CAPACITY, PROMISE, TURN, Until};
 pub use bell::Bell;
 pub use funnel::{Funnel, Pipe};
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};

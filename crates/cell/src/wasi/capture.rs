@@ -108,7 +108,8 @@ impl OutputStream for Capture {
     fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
         match self.put(&bytes) == bytes.len() {
             true => Ok(()),
-            false => Err(StreamError::trap("wrote more than check-write permitted")),
+            // It is full for good: another execution of the tenant may have written since check-write.
+            false => Err(StreamError::Closed),
         }
     }
 

@@ -408,10 +408,10 @@ impl Pollable for Piped {
 
 impl OutputStream for Piped {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        match self.pipe.write(&bytes) {
+        match self.pipe.write_promised(&bytes) {
             None => Err(StreamError::Closed),
-            Some(n) if n == bytes.len() => Ok(()),
-            Some(_) => Err(StreamError::trap("wrote more than check-write permitted")),
+            Some(true) => Ok(()),
+            Some(false) => Err(StreamError::trap("wrote more than check-write permitted")),
         }
     }
 
@@ -421,7 +421,7 @@ impl OutputStream for Piped {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.pipe.room().ok_or(StreamError::Closed)
+        self.pipe.promise().ok_or(StreamError::Closed)
     }
 }
 
