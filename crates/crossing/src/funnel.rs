@@ -247,9 +247,14 @@ impl End {
         let request = self.request();
         let promised = self.promised.load(Ordering::Relaxed);
         let Some(left) = promised.checked_sub(bytes.len()) else {
-            return self.put(bytes, request, true).map(|written| written == bytes.len());
+            return self
+                .put(bytes, request, true)
+                .map(|written| written == bytes.len());
         };
-        let written = self.funnel.backlog().write_promised(self.id, bytes, request)?;
+        let written = self
+            .funnel
+            .backlog()
+            .write_promised(self.id, bytes, request)?;
         self.promised.store(left, Ordering::Relaxed);
         self.was_put(bytes, request, written);
         Some(true)
@@ -543,13 +548,21 @@ mod tests {
         assert_eq!(first.write_promised(&vec![1; promised + 1]), Some(false));
         assert_eq!(first.write_promised(&vec![1; promised - 1]), Some(true));
         assert_eq!(first.write_promised(&[1]), Some(true));
-        assert_eq!(first.write_promised(&[1]), Some(false), "beyond the promise");
+        assert_eq!(
+            first.write_promised(&[1]),
+            Some(false),
+            "beyond the promise"
+        );
         assert_eq!(first.room(), Some(0));
         let mut out = Vec::new();
         funnel.take_now(|_, bytes| out.extend_from_slice(bytes), || 0);
         assert_eq!(out.len(), CAPACITY + PROMISE);
         assert_eq!(out[CAPACITY..], [1; PROMISE]);
-        assert_eq!(first.write_promised(&[1; 2 * PROMISE]), Some(true), "it fits");
+        assert_eq!(
+            first.write_promised(&[1; 2 * PROMISE]),
+            Some(true),
+            "it fits"
+        );
     }
 
     #[test]

@@ -72,6 +72,7 @@ mod mapping;
 pub mod media;
 pub mod memory_speed;
 pub mod neighbour;
+pub mod noisy;
 mod objects;
 pub mod overload;
 mod page;

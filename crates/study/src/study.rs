@@ -18,6 +18,7 @@ use crate::jobs::Jobs;
 use crate::kill::Kill;
 use crate::media::Media;
 use crate::memory_speed::MemorySpeed;
+use crate::noisy::Noisy;
 use crate::overload::Overload;
 use crate::page;
 use crate::paging_cost::PagingCost;
@@ -45,6 +46,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Calls,
         &Serve,
         &Overload,
+        &Noisy,
         &Deadline,
         &Kill,
         &Rogue,

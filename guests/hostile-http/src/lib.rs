@@ -1,7 +1,8 @@
 //! What a handler of requests should not do, one thing for each path; and what only the bare
 //! interface shows.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use wasip2::http::types::{
     Fields, HeaderError, IncomingBody, IncomingRequest, OutgoingBody, OutgoingRequest,
     OutgoingResponse, ResponseOutparam,
@@ -10,6 +11,31 @@ use wasip2::http::types::{
 struct Handler;
 
 wasip2::http::proxy::export!(Handler);
+
+/// The system's allocator, until [`NEVER`] is set: then it does not return, wherever it is called, also in the
+/// midst of a host call that returns a list.
+struct Allocator;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: each call is passed on as it is, to an allocator that keeps the contract; or never returns.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        while NEVER.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        // SAFETY: the caller's layout.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Requests that this instance has answered.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +76,13 @@ fn lie(out: ResponseOutparam, stated: &str, text: &str) {
         OutgoingBody::finish(body, None).is_err(),
         "the lengths differ"
     );
+}
+
+/// Computes until it is stopped.
+fn spin() -> ! {
+    loop {
+        std::hint::black_box(());
+    }
 }
 
 /// What the checks of fields say, as text.
@@ -209,13 +242,35 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
             // Works on when nobody waits for it any more.
             "/linger" => {
                 answer(out, "done");
+                spin();
+            }
+            "/spin" => spin(),
+            // The host calls the allocator for the list that it returns.
+            "/realloc" => {
+                NEVER.store(true, Ordering::Relaxed);
+                let _ = request.headers().entries();
+            }
+            // As many files as may be open, and kept.
+            "/files" => {
+                let mut kept = Vec::new();
+                while let Ok(file) = std::fs::File::create(format!("/data/{}", kept.len())) {
+                    kept.push(file);
+                }
+                spin();
+            }
+            // As much memory as there is, every page of it written to.
+            "/memory" => {
+                const PIECE: usize = 64 << 10;
+                let mut kept: Vec<Vec<u8>> = Vec::new();
                 loop {
-                    std::hint::black_box(());
+                    let mut piece = Vec::new();
+                    if kept.try_reserve(1).is_err() || piece.try_reserve_exact(PIECE).is_err() {
+                        spin();
+                    }
+                    piece.resize(PIECE, 1);
+                    kept.push(piece);
                 }
             }
-            "/spin" => loop {
-                std::hint::black_box(());
-            },
             _ => std::process::abort(),
         }
     }

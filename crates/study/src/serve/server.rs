@@ -213,7 +213,7 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
 }
 
 /// The `wasmtime` command: that of `$WASMTIME`, or of the path.
-pub(super) fn wasmtime() -> Option<PathBuf> {
+pub(crate) fn wasmtime() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("WASMTIME") {
         return Some(path.into());
     }
