@@ -206,7 +206,12 @@ fn operate(
     let link = page.as_ref().map(PageListener::link);
     let site = |tenant: &TenantSpec| {
         let http = tenant.http.clone();
-        http.map(|http| (Site::new(&tenant.name, &http), http))
+        http.map(|http| {
+            (
+                Site::new(&tenant.name, &http, tenant.lease.cpu.as_ref()),
+                http,
+            )
+        })
     };
     let sites: Vec<Option<(Arc<Site>, Http)>> = file.tenants.iter().map(site).collect();
     let log = Arc::new(AccessLog::new(arguments.log));

@@ -1,7 +1,8 @@
 //! The I/O thread of a front.
 
 use crate::error::FrontError;
-use crate::listening::{Listening, Log, Phase, Served, Sockets, Watching, accept};
+use crate::listening::{self, Listening, Log, Phase, Served, Sockets, Watching, accept};
+use crate::payer::metered;
 use crate::routes::Routes;
 use crate::site::Site;
 use crate::sources::Sources;
@@ -217,7 +218,7 @@ async fn serve(
             open.clone(),
             of_connections.clone(),
         );
-        tokio::task::spawn_local(accepting);
+        tokio::task::spawn_local(metered(listening::accepting(), accepting));
     }
     // A sender that has gone says the same.
     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;

@@ -11,6 +11,7 @@ use crate::tls;
 use crate::trace::Sampling;
 use arc_swap::{ArcSwap, Guard};
 use leasehold_exchange::Scheme;
+use leasehold_io_thread::Share;
 use leasehold_lease::Listener;
 use rustix::net::sockopt;
 use std::cell::Cell;
@@ -213,6 +214,15 @@ impl Served {
     }
 }
 
+/// Connections that are accepted before the thread does something else.
+const AT_ONCE: u32 = 4;
+
+/// What pays for accepting connections, and closing those that are refused: a sixteenth of the thread, so that a
+/// flood of them takes no more of it while there is something else to do.
+pub(crate) fn accepting() -> Rc<Share> {
+    Rc::new(Share::reserving(1, 16))
+}
+
 /// Accepts connections until the front drains. `open` counts those that are open, over all
 /// listeners.
 pub(crate) async fn accept(
@@ -223,7 +233,10 @@ pub(crate) async fn accept(
     phase: watch::Receiver<Phase>,
 ) {
     let mut ending = phase.clone();
-    loop {
+    for count in 1_u32.. {
+        if count.is_multiple_of(AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
         let accepted = tokio::select! {
             biased;
             _ = ending.wait_for(|phase| *phase != Phase::Serving) => return,

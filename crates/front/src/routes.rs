@@ -114,7 +114,7 @@ mod tests {
         let mut routes = Routes::default();
         for tenant in &file.tenants {
             let http = tenant.http.as_ref().expect("it answers");
-            let site = Site::new(&tenant.name, http);
+            let site = Site::new(&tenant.name, http, None);
             http.routes
                 .iter()
                 .for_each(|route| routes.add(route, &site));

@@ -5,7 +5,7 @@ use crate::latency::{Distribution, Latency};
 use crate::usage::Usage;
 use leasehold_exchange::{ExchangeLimits, Lane, UnderWay};
 use leasehold_io_thread::Share;
-use leasehold_lease::Http;
+use leasehold_lease::{Cpu, Http};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -65,16 +65,18 @@ impl Counts {
 
 impl Site {
     /// The tenant of this name, which is not running yet.
-    pub fn new(name: &str, http: &Http) -> Arc<Self> {
-        Self::with(name, http, Arc::new(Usage::new()))
+    /// With a reservation it has as large a part of the I/O thread's time.
+    pub fn new(name: &str, http: &Http, cpu: Option<&Cpu>) -> Arc<Self> {
+        Self::with(name, http, cpu, Arc::new(Usage::new()))
     }
 
     /// The same tenant with other limits, and without a lane: requests of both are counted together.
-    pub fn changed(&self, http: &Http) -> Arc<Self> {
-        Self::with(&self.name, http, self.usage.clone())
+    pub fn changed(&self, http: &Http, cpu: Option<&Cpu>) -> Arc<Self> {
+        Self::with(&self.name, http, cpu, self.usage.clone())
     }
 
-    fn with(name: &str, http: &Http, usage: Arc<Usage>) -> Arc<Self> {
+    fn with(name: &str, http: &Http, cpu: Option<&Cpu>, usage: Arc<Usage>) -> Arc<Self> {
+        let reserving = |cpu: &Cpu| Share::reserving(cpu.budget().get(), cpu.period().get());
         // Both are at most 16 MiB.
         let bytes = |size: leasehold_lease::ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
         Arc::new(Self {
@@ -86,7 +88,7 @@ impl Site {
             timeout: http.timeout.into(),
             server_timing: http.server_timing,
             lane: Mutex::new(None),
-            share: Share::default(),
+            share: cpu.map(reserving).unwrap_or_default(),
             usage,
         })
     }

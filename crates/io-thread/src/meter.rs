@@ -1,8 +1,8 @@
 //! The processor time of the thread, charged to what it is for.
 //!
 //! The clock of the thread is read once for each poll, at its end: a poll is charged what the thread
-//! used since the poll before it, its own waking included. A poll whose payer has used its part of a
-//! [round](crate::rounds) waits for the next.
+//! used since the poll before it, its own waking included. A poll waits for the next
+//! [round](crate::rounds) where its payer has to.
 
 use crate::rounds::{Rounds, Share};
 use pin_project_lite::pin_project;
@@ -63,8 +63,8 @@ fn used() -> u64 {
 }
 
 pin_project! {
-    /// A task whose polls a payer pays for. It is polled only while its payer has a part of the
-    /// round left.
+    /// A task whose polls a payer pays for. It is polled only while its payer does not have
+    /// to wait for the next round.
     pub struct Metered<P, F> {
         payer: Rc<P>,
         // The last round in which it was deferred.
@@ -88,11 +88,11 @@ impl<P: Payer, F> Metered<P, F> {
 /// Whether a task has to wait for the next round; it is woken then.
 fn waits(payer: &impl Payer, deferred: &mut u64, context: &Context<'_>) -> bool {
     ROUNDS.with(|rounds| {
-        let Some(round) = payer.with_share(|share| rounds.used_up_by(share)) else {
+        let Some(wait) = payer.with_share(|share| rounds.wait_of(share)) else {
             return false;
         };
-        if std::mem::replace(deferred, round) != round {
-            rounds.defer(context.waker().clone());
+        if std::mem::replace(deferred, rounds.number()) != rounds.number() {
+            rounds.defer(wait, context.waker().clone());
         }
         true
     })
@@ -137,7 +137,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     /// Processor time that a poll of the crowd uses at least, ns: 20 of them use a round.
-    const POLL_NS: u64 = 100_000;
+    const POLL_NS: u64 = 25_000;
 
     #[derive(Default)]
     struct Source(Share);

@@ -284,7 +284,7 @@ fn a_real_prometheus_scrapes_what_a_front_counted() {
                 reclaim.budget = \"1ms\"\nhttp.routes = [\"/*\"]\n";
     let file = LeaseFile::parse(text, Path::new("lease.toml")).expect("a lease file");
     let http = file.tenants[0].http.clone().expect("it answers");
-    let shop = Site::new("shop", &http);
+    let shop = Site::new("shop", &http, None);
     let sockets = Sockets::open(&file.listeners).expect("sockets");
     let front =
         Front::start(sockets, &[(shop.clone(), http)], Options::default()).expect("a front");

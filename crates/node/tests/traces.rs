@@ -142,7 +142,7 @@ fn a_request_is_one_trace_from_its_client_over_the_front_to_the_guest() {
                 reclaim.budget = \"1ms\"\nhttp.routes = [\"/*\"]\n";
     let file = LeaseFile::parse(text, Path::new("lease.toml")).expect("a lease file");
     let http = file.tenants[0].http.clone().expect("it answers");
-    let site = Site::new("shop", &http);
+    let site = Site::new("shop", &http, None);
     let lane = Arc::new(Lane::new(4));
     site.set_lane(Some(lane.clone()));
     let guest = thread::spawn(move || tenant(&lane));

@@ -42,7 +42,7 @@ fn hosts_that_send_informational_heads_without_end_delay_no_other_tenant() {
     ));
     // What takes longer fails.
     let other = lease(&format!(
-        "allow = [\"http://127.0.0.1:{modest}\"], timeout = \"300ms\""
+        "allow = [\"http://127.0.0.1:{modest}\"], timeout = \"1s\""
     ));
     let trust = Trust::load([&hostile, &other]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");

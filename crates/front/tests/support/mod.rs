@@ -67,7 +67,7 @@ impl Node {
         let mut lanes = Vec::new();
         for tenant in &file.tenants {
             let http = tenant.http.clone().expect("it answers");
-            let site = Site::new(&tenant.name, &http);
+            let site = Site::new(&tenant.name, &http, tenant.lease.cpu.as_ref());
             let lane = Arc::new(Lane::new(http.queue as usize));
             site.set_lane(Some(lane.clone()));
             let (theirs, counts) = (lane.clone(), seen.clone());

@@ -169,7 +169,11 @@ impl Supervisor {
         let before = self.wards.iter().find(|ward| ward.name() == spec.name);
         let site = spec.http.as_ref().map(|http| {
             let before = before.and_then(|ward| ward.site.as_ref());
-            before.map_or_else(|| Site::new(&spec.name, http), |site| site.changed(http))
+            let cpu = spec.lease.cpu.as_ref();
+            before.map_or_else(
+                || Site::new(&spec.name, http, cpu),
+                |site| site.changed(http, cpu),
+            )
         });
         // What waits for a life that has not begun waits for this one.
         let kept = before.and_then(|ward| ward.pending.clone().flatten());
