@@ -7,8 +7,8 @@
 //!
 //! A tenant whose wake-ups are deferred has a ready task, so that a next dispatch is certain.
 
+use leasehold_crossing::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The wake-ups of one tenant that wait for its budget.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Deferral {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<u64>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A bell that wakes one thread which drains several pipes.
 
-use crate::sync::{Arc, Condvar, Mutex, lock};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 
 /// Rung when something was written to a pipe; clones are the same bell.
 #[derive(Clone)]
@@ -25,14 +25,11 @@ impl Bell {
     /// Blocks the calling thread until the bell was rung since the last call. Only one thread waits.
     pub fn wait(&self) {
         let (rung, condition) = &*self.0;
-        let mut rung = lock(rung);
-        while !*rung {
-            rung = match condition.wait(rung) {
-                Ok(rung) => rung,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+        let mut is_rung = lock(rung);
+        while !*is_rung {
+            is_rung = wait(condition, rung, is_rung, None);
         }
-        *rung = false;
+        *is_rung = false;
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::backlog::{Backlog, PROMISE, PipeId, Source, Turn, Until, Written};
 use crate::bell::Bell;
 use crate::output_time::OutputTime;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait};
 use crate::tag::Tag;
 use std::io::{ErrorKind, Write};
 use std::num::NonZeroU64;
@@ -119,11 +119,8 @@ impl Funnel {
         }
     }
 
-    fn wait<'a>(&self, backlog: MutexGuard<'a, Backlog>) -> MutexGuard<'a, Backlog> {
-        match self.shared.1.wait(backlog) {
-            Ok(backlog) => backlog,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+    fn wait<'a>(&'a self, backlog: MutexGuard<'a, Backlog>) -> MutexGuard<'a, Backlog> {
+        wait(&self.shared.1, &self.shared.0, backlog, None)
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {

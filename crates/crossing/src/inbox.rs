@@ -15,7 +15,7 @@
 //! waker fires at any rate occupies at most one place in the inbox.
 
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
-use crate::sync::{Arc, Condvar, Mutex, lock};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::OnceLock;
@@ -250,20 +250,9 @@ impl<C> Inbox<C> {
         let mut queue = lock(&self.queue);
         queue.sleeping = true;
         while queue.messages.is_empty() {
-            match timeout {
-                None => {
-                    queue = match self.arrived.wait(queue) {
-                        Ok(queue) => queue,
-                        Err(poisoned) => poisoned.into_inner(),
-                    }
-                }
-                Some(timeout) => {
-                    queue = match self.arrived.wait_timeout(queue, timeout) {
-                        Ok((queue, _)) => queue,
-                        Err(poisoned) => poisoned.into_inner().0,
-                    };
-                    break;
-                }
+            queue = wait(&self.arrived, &self.queue, queue, timeout);
+            if timeout.is_some() {
+                break;
             }
         }
         queue.sleeping = false;

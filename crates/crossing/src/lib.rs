@@ -7,8 +7,9 @@
 //! Principles:
 //!
 //! 1. **A cell's thread never waits for another thread**, except in [`Inbox::wait`], when it has
-//!    nothing to do, and for the length of a sender's push into a queue.
-//!    A [`Queue`], a [`ring()`] and a [`WakerSlot`] do not even let it wait for that length.
+//!    nothing to do, and for the length of a critical section, such as a sender's push into a queue. The other
+//!    thread then runs with the cell's priority ([`Mutex`]). A [`Queue`], a [`ring()`] and a [`WakerSlot`]
+//!    do not even let it wait for that length.
 //! 2. **What a guest can multiply is bounded here**: a wake-up is a flag, not a message; a pipe, a
 //!    queue and a ring have a capacity.
 //! 3. **Every interleaving is explored**: `RUSTFLAGS="--cfg loom" cargo test -p
@@ -37,8 +38,12 @@
 
 mod backlog;
 mod bell;
+#[cfg(not(loom))]
+mod condvar;
 mod funnel;
 mod inbox;
+#[cfg(not(loom))]
+mod mutex;
 mod output_time;
 mod queue;
 mod ring;
@@ -48,8 +53,12 @@ mod waker_slot;
 
 pub use backlog::{CAPACITY, PROMISE, TURN, Until};
 pub use bell::Bell;
+#[cfg(not(loom))]
+pub use condvar::Condvar;
 pub use funnel::{Funnel, Pipe};
 pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
+#[cfg(not(loom))]
+pub use mutex::{Mutex, MutexGuard};
 pub use output_time::OutputTime;
 pub use queue::{Queue, Rejected};
 pub use ring::{DROPPED, Received, RingReader, RingWriter, ring, ring_bytes};

@@ -1,9 +1,9 @@
 //! The exchanges that wait for one tenant.
 
 use crate::guest::GuestHalf;
-use leasehold_crossing::{Queue, Rejected};
+use leasehold_crossing::{Mutex, Queue, Rejected};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// Why an exchange was not taken into a [`Lane`].
@@ -82,7 +82,7 @@ impl Lane {
     pub fn record_failure(&self, what: &str, message: &str) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         // Another thread holds it only to take it.
-        if let Ok(mut reason) = self.reason.try_lock()
+        if let Some(mut reason) = self.reason.try_lock()
             && reason.is_none()
         {
             let room = Self::REASON_BYTES.saturating_sub(what.len());
@@ -93,7 +93,7 @@ impl Lane {
 
     /// Takes what failed since the last call, if a reason was kept.
     pub fn take_failed(&self) -> Option<Failed> {
-        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reason = self.reason.lock();
         let reason = reason.take()?;
         Some(Failed {
             exchanges: self.failed.swap(0, Ordering::Relaxed),
@@ -159,18 +159,14 @@ impl Lane {
     /// Sets the tenant's waker, which every later [`Lane::offer`] wakes, and so does this call if an
     /// exchange waits already. A waker that was set before is replaced.
     pub fn set_waker(&self, waker: &Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        *self.waker.lock() = Some(waker.clone());
         if !self.is_empty() {
             waker.wake_by_ref();
         }
     }
 
     fn wake(&self) {
-        let waker = self
-            .waker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let waker = self.waker.lock().clone();
         if let Some(waker) = waker {
             waker.wake();
         }

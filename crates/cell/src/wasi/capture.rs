@@ -1,7 +1,8 @@
 //! Output that is kept in memory, in chunks, so that a write never copies earlier output.
 
+use leasehold_crossing::{Mutex, MutexGuard};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::async_trait;
@@ -73,8 +74,7 @@ impl Capture {
     }
 
     fn chunks(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        let chunks = self.0.chunks.lock();
-        chunks.unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.chunks.lock()
     }
 }
 

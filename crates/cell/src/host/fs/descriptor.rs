@@ -13,12 +13,13 @@ use super::shrinks::{Shrinks, State, Window};
 use super::status::status_of;
 use super::table::Files;
 use crate::host::kernel;
+use leasehold_crossing::{Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open file of the host's. Its last reference is never dropped on the cell's thread, unless the file
 /// is [small](Node::is_cheap_to_close).
@@ -112,7 +113,7 @@ impl Node {
     }
 
     fn window(&self) -> MutexGuard<'_, Option<Window>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        self.window.lock()
     }
 
     /// Registers work of another thread on it.
@@ -163,7 +164,7 @@ impl Node {
     }
 
     fn grown(&self) -> MutexGuard<'_, Option<Lent>> {
-        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.grown.lock()
     }
 
     /// Takes over `count` of these pages, or all of them, until it is closed: that may free as many.
@@ -217,7 +218,7 @@ impl Node {
     }
 
     fn grown_to(&self) -> MutexGuard<'_, Option<u64>> {
-        self.grown_to.lock().unwrap_or_else(PoisonError::into_inner)
+        self.grown_to.lock()
     }
 
     /// Counts one more holder.

@@ -13,16 +13,14 @@ use super::last_close::{Grows, LastClose};
 use super::status::device;
 use crate::host::kernel;
 use crate::refusals::{Refusals, Reservation};
+use leasehold_crossing::{Condvar, Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    TryLockError,
-};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The bytes that a file takes of its disk.
@@ -192,7 +190,7 @@ impl Disk {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Identity, Seen>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// A regular file of this status is open, once more; what tells it from others.
@@ -241,8 +239,8 @@ impl Disk {
             }
             // The time limit is for a file that was closed between the two looks.
             self.waiting.fetch_add(1, Ordering::Relaxed);
-            let waited = self.closed.wait_timeout(open, CLOSED_WITHIN / 100);
-            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let wait = CLOSED_WITHIN / 100;
+            open = self.closed.wait_for(&self.open, open, wait).0;
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -7,11 +7,11 @@
 //! read sequentially.
 
 use crate::host::kernel;
+use leasehold_crossing::Mutex;
 use rustix::fs::Advice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes that are read ahead at a time.
 const AHEAD: u64 = 1 << 20;
@@ -40,7 +40,7 @@ impl ReadAhead {
     /// Continues after a read of `bytes` at `offset` by a thread that may wait: reads ahead if the
     /// read was at the end of the last window, or in its second half.
     pub(super) fn go_on(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         let end = offset.saturating_add(bytes);
         let goes_on = window.contains(&offset) || (window.end == offset && offset > 0);
         if bytes == 0 || !goes_on {
@@ -115,7 +115,7 @@ mod tests {
         let _turn = crate::host::kernel::faults::Turn::take();
         let file = tempfile::tempfile().expect("a file");
         let ahead = ReadAhead::default();
-        let window = || ahead.window.lock().expect("not poisoned").clone();
+        let window = || ahead.window.lock().clone();
         ahead.go_on(file.as_fd(), 0, 1000);
         assert_eq!(window(), 0..1000, "nothing says that it goes on");
         ahead.go_on(file.as_fd(), 1000, 1000);

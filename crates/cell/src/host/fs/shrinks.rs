@@ -6,10 +6,11 @@
 
 use super::disk::Identity;
 use crate::host::kernel::BLOCK;
+use leasehold_crossing::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 /// Most blocks that a descriptor remembers, 8 KiB: what another process could take away unseen.
 const MOST_BLOCKS: u64 = 16;
@@ -33,7 +34,7 @@ type States = HashMap<Identity, Weak<File>>;
 static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);
 
 fn states() -> MutexGuard<'static, States> {
-    STATES.lock().unwrap_or_else(PoisonError::into_inner)
+    STATES.lock()
 }
 
 /// The truncations of a file, while a tenant has it open.

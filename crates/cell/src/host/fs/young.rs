@@ -7,9 +7,9 @@
 
 use super::disk::{Identity, identity};
 use crate::host::kernel;
+use leasehold_crossing::Mutex;
 use rustix::fs::{Statx, StatxFlags};
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 /// Most names that can be missing in a young directory; the kernel forgets one in some 100 ns.
 const MOST: u64 = 128;
@@ -41,7 +41,7 @@ impl YoungDirectories {
     /// Remembers a directory that was made after so many look-ups.
     pub(super) fn remember(&self, status: &Statx, look_ups: u64) {
         let Some(birth) = birth(status) else { return };
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.0.lock();
         if made.len() == REMEMBERED {
             made.pop_front();
         }
@@ -55,7 +55,7 @@ impl YoungDirectories {
     /// Whether at most [`MOST`] names can have been looked up in it.
     pub(super) fn contains(&self, status: &Statx) -> bool {
         let now = kernel::look_ups();
-        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = self.0.lock();
         made.iter().any(|young| {
             young.identity == identity(status)
                 && Some(young.birth) == birth(status)

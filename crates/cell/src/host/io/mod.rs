@@ -8,11 +8,12 @@ pub(crate) mod pool;
 pub(crate) mod reaper;
 
 use super::fs::account::Account;
+use leasehold_crossing::Mutex;
 use pool::Pool;
 use reaper::Reaper;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// The threads of a cell that may block.
@@ -58,13 +59,6 @@ impl Io {
     }
 }
 
-/// Locks a mutex; a panic leaves no state inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 /// The state of a job.
 enum State<R> {
     /// It waits or runs.
@@ -84,7 +78,7 @@ pub(crate) fn run<R: Send + 'static>(
     let whose = account.clone();
     let job = account.io().pool.put(account.clone(), move || {
         let result = whose.during_call(work);
-        let mut state = lock(&theirs);
+        let mut state = theirs.lock();
         if let State::Pending(waker) = &mut *state {
             let waker = waker.take();
             *state = State::Done(result);
@@ -114,7 +108,7 @@ impl<R: Send + 'static> Future for Pending<R> {
     type Output = R;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let State::Pending(waker) = &mut *state {
             match waker {
                 Some(waker) => waker.clone_from(context.waker()),
@@ -132,7 +126,7 @@ impl<R: Send + 'static> Future for Pending<R> {
 
 impl<R: Send + 'static> Drop for Pending<R> {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut *lock(&self.state), State::Over);
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
         match state {
             // Either may hold a file, and this is the cell's thread.
             State::Done(result) => self.account.discard(result),

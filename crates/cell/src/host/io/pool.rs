@@ -9,12 +9,12 @@
 //! Up to [`MOST_THREADS`], one spare thread always exists. A thread that does no jobs makes it, so
 //! that its cores and its ordinary priority do not depend on the thread that queued the job.
 
-use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
+use leasehold_crossing::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Jobs of one top-level tenant that are done at the same time.
@@ -237,7 +237,7 @@ impl std::fmt::Debug for Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        lock(&self.0.state).promised -= PROMISED;
+        self.0.state.lock().promised -= PROMISED;
         self.0.wanted.notify_one();
     }
 }
@@ -286,7 +286,7 @@ impl Pool {
     /// # Errors
     /// When all are promised or taken.
     pub(crate) fn promise(&self) -> Result<Promise, TooMany> {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         if !state.has_room(PROMISED) {
             return Err(TooMany {
                 promised: state.promised,
@@ -319,7 +319,7 @@ impl Pool {
     }
 
     fn put_job(&self, job: Job) -> u64 {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         let number = state.put(job);
         let lacks = state.lacks_thread();
         drop(state);
@@ -336,12 +336,12 @@ impl Pool {
             tenant: account.number(),
             closes: false,
         };
-        lock(&self.0.state).take_back(lane, job)
+        self.0.state.lock().take_back(lane, job)
     }
 
     /// Threads end when there are no more jobs.
     pub(super) fn stop(&self) {
-        lock(&self.0.state).stopped = true;
+        self.0.state.lock().stopped = true;
         self.0.wanted.notify_all();
         self.0.lacking.notify_all();
     }
@@ -350,27 +350,23 @@ impl Pool {
 impl Shared {
     /// Requests another thread.
     fn lack(&self) {
-        lock(&self.state).wants_thread = true;
+        self.state.lock().wants_thread = true;
         self.lacking.notify_one();
     }
 
     /// Makes threads whenever there are too few, until the pool is stopped.
     fn make_threads(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !state.stopped {
             if !std::mem::take(&mut state.wants_thread) || state.threads == MOST_THREADS {
-                let waits = |state: &mut State| !state.wants_thread && !state.stopped;
-                state = self
-                    .lacking
-                    .wait_while(state, waits)
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                state = self.lacking.wait(&self.state, state);
                 continue;
             }
             state.threads += 1;
             state.made += 1;
             drop(state);
             let made = self.make_thread();
-            state = lock(&self.state);
+            state = self.state.lock();
             if let Err(error) = made {
                 // The next job asks again.
                 tracing::warn!(%error, "no thread for blocking calls of tenants");
@@ -390,7 +386,7 @@ impl Shared {
 
     fn work(&self) {
         let mut is_late = false;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if let Some((lane, job)) = state.next() {
                 let lacks = state.lacks_thread();
@@ -399,19 +395,14 @@ impl Shared {
                     self.lacking.notify_one();
                 }
                 job.run();
-                state = lock(&self.state);
+                state = self.state.lock();
                 state.done(lane);
             } else if state.stopped || (is_late && state.idle >= MOST_IDLE) {
                 state.threads -= 1;
                 return;
             } else {
                 state.idle += 1;
-                let waited = self
-                    .wanted
-                    .wait_timeout(state, IDLE)
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                state = waited.0;
-                is_late = waited.1.timed_out();
+                (state, is_late) = self.wanted.wait_for(&self.state, state, IDLE);
                 state.idle -= 1;
             }
         }
@@ -539,7 +530,7 @@ mod tests {
         for _ in 0..50 {
             burst();
         }
-        let made = super::lock(&io.pool.0.state).made;
+        let made = io.pool.0.state.lock().made;
         // One is spare, and a thread that is about to wait is not found.
         assert!(made <= 4 * 4 * MOST_PER_TENANT as u64, "{made}");
         io.stop();

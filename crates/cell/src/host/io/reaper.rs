@@ -4,14 +4,14 @@
 //! that could be large is closed on the cell's thread, and a tenant that ends hands its whole table over
 //! at once. The processor time of closing is the tenant's.
 
-use super::lock;
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
 use crate::host::fs::file::close_for;
+use leasehold_crossing::{Condvar, Mutex};
 use rustix::process::setpriority_process;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the woken thread waits for more to drop, so that a tenant that closes many files wakes
 /// it once.
@@ -130,7 +130,7 @@ impl Reaper {
     }
 
     fn push(&self, discarded: Discarded, is_urgent: bool) {
-        let mut state = lock(&self.shared.0);
+        let mut state = self.shared.0.lock();
         let wakes = state.discarded.is_empty() || is_urgent;
         state.is_urgent |= is_urgent;
         state.discarded.push(discarded);
@@ -142,38 +142,36 @@ impl Reaper {
 
     /// Waits until everything is dropped, and ends the thread.
     pub(super) fn stop(&self) {
-        lock(&self.shared.0).stopped = true;
+        self.shared.0.lock().stopped = true;
         self.shared.1.notify_one();
-        if let Some(thread) = lock(&self.thread).take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }
 }
 
 fn reap(shared: &(Mutex<State>, Condvar)) {
-    let mut state = lock(&shared.0);
+    let mut state = shared.0.lock();
     loop {
         if state.discarded.is_empty() {
             if state.stopped {
                 return;
             }
-            state = shared
-                .1
-                .wait(state)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = shared.1.wait(&shared.0, state);
             continue;
         }
-        if !state.stopped && !state.is_urgent {
-            let waits = |state: &mut State| !state.stopped && !state.is_urgent;
-            state = match shared.1.wait_timeout_while(state, GATHER, waits) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+        let until = Instant::now() + GATHER;
+        while !state.stopped && !state.is_urgent {
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                break;
+            }
+            state = shared.1.wait_for(&shared.0, state, rest).0;
         }
         state.is_urgent = false;
         let discarded = std::mem::take(&mut state.discarded);
         drop(state);
         discarded.into_iter().for_each(Discarded::drop_now);
-        state = lock(&shared.0);
+        state = shared.0.lock();
     }
 }
