@@ -1,11 +1,16 @@
-//! The host's heap, made predictable: large blocks are mappings of their own, and a program's freed
-//! blocks are given back some pages a step.
+//! The host's heap, made predictable: no thread waits for another one to have a block or to give one back, large
+//! blocks are mappings of their own, and a program's freed blocks are given back some pages a step.
+//!
+//! The C library's heaps have locks. A thread that frees what a cell's thread has allocated takes the lock of the
+//! cell's heap, and keeps it when the host takes the processor from it: beside other programs the cell would wait for
+//! milliseconds. In mimalloc such a block goes into a list of its owner's, by an atomic operation.
 //!
 //! A table of the engine is one block. Dropping a program would give all its pages back at once, so that
 //! blocks which are freed [meanwhile](keep_freed) are kept: their bytes are a list that takes no other memory,
 //! until their pages have gone ([`Blocks::clean`]).
 
 use leasehold_slots::address_range::PAGE;
+use mimalloc::MiMalloc;
 use rustix::mm::{Advice, madvise};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,10 +19,6 @@ use std::sync::Once;
 
 /// Allocations of this size and more are mappings of their own, bytes.
 const OWN_MAPPING: i32 = 128 << 10;
-
-/// By how much the heap of a thread grows at least, bytes; twice as much may be free at its end. Growth
-/// changes the mappings of the process, for which a cell's thread may have to wait.
-const GROWTH: i32 = 1 << 20;
 
 /// Blocks of this size and more are kept, bytes: all that are mappings of their own.
 const LARGE: usize = OWN_MAPPING as usize;
@@ -41,28 +42,59 @@ thread_local! {
     static FIRST: Cell<*mut Kept> = const { Cell::new(null_mut()) };
 }
 
-// SAFETY: all memory is the system allocator's; a block that is kept was given up by its owner and is given
-// back to that allocator once, by `Blocks::clean`, with the layout that it was made with.
+const fn is_large(size: usize) -> bool {
+    size >= LARGE
+}
+
+// SAFETY: a block is of the allocator that its size says, and is given back to that one, with the layout that it was
+// made with. One that is kept was given up by its owner and is given back once, by `Blocks::clean`.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's.
-        unsafe { System.alloc(layout) }
+        unsafe {
+            match is_large(layout.size()) {
+                true => System.alloc(layout),
+                false => MiMalloc.alloc(layout),
+            }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe {
+            match is_large(layout.size()) {
+                true => System.alloc_zeroed(layout),
+                false => MiMalloc.alloc_zeroed(layout),
+            }
+        }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's.
-        unsafe { System.realloc(block, layout, size) }
+        // SAFETY: the caller's. A block that goes from one allocator to the other is copied as far as both
+        // blocks reach; the caller has seen to it that the new size is a valid one for the alignment.
+        unsafe {
+            match (is_large(layout.size()), is_large(size)) {
+                (true, true) => System.realloc(block, layout, size),
+                (false, false) => MiMalloc.realloc(block, layout, size),
+                _ => {
+                    let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                    if !new.is_null() {
+                        new.copy_from_nonoverlapping(block, layout.size().min(size));
+                        self.dealloc(block, layout);
+                    }
+                    new
+                }
+            }
+        }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let is_kept = layout.size() >= LARGE
-            && block.cast::<Kept>().is_aligned()
-            && KEEPS.try_with(Cell::get).unwrap_or(false);
+        if !is_large(layout.size()) {
+            // SAFETY: the caller's.
+            return unsafe { MiMalloc.dealloc(block, layout) };
+        }
+        let is_kept =
+            block.cast::<Kept>().is_aligned() && KEEPS.try_with(Cell::get).unwrap_or(false);
         if !is_kept {
             // SAFETY: the caller's.
             return unsafe { System.dealloc(block, layout) };
@@ -169,8 +201,6 @@ pub(crate) fn make_predictable() {
         let accepted = unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING)
                 & libc::mallopt(libc::M_MMAP_MAX, crate::mappings::HEAP)
-                & libc::mallopt(libc::M_TOP_PAD, GROWTH)
-                & libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * GROWTH)
         };
         #[cfg(not(target_env = "gnu"))]
         let accepted = 0;
