@@ -418,15 +418,15 @@ mod tests {
         let mut rest = Vec::new();
         buffers.gather(&memory, 100, &mut rest).expect("inside");
         assert_eq!(rest, b"fg");
-        let step = buffers.step(&mut memory, 1).expect("inside");
+        let step = buffers.step(&memory, 1).expect("inside");
         assert_eq!((step.count, step.bytes), (1, 1));
     }
 
     #[test]
     fn a_step_takes_a_bounded_number_of_buffers_and_a_call_too() {
-        let mut memory = memory(&[(0, 1); 2000]);
+        let memory = memory(&[(0, 1); 2000]);
         let mut buffers = Buffers::new(0, 2000);
-        let step = buffers.step(&mut memory, 1 << 16).expect("inside");
+        let step = buffers.step(&memory, 1 << 16).expect("inside");
         assert_eq!((step.count, step.bytes), (STEP_BUFFERS, STEP_BUFFERS));
         let mut all = Vec::new();
         buffers
