@@ -80,7 +80,12 @@ fn toml_of(tenant: &TenantSpec) -> String {
         .memory
         .paging
         .map_or_else(String::new, |paging| {
-            let swap = path(tenant.swap.as_deref().expect("who pages has a file"));
+            let swap = path(
+                tenant
+                    .swap
+                    .as_deref()
+                    .expect("a tenant that pages has a file"),
+            );
             let Paging {
                 limit,
                 kind,

@@ -110,7 +110,7 @@ impl Node {
                 // An ending tenant may still have pages, but gets none.
                 assert!(word.is_some() || fault.is_err());
                 if fault == Ok(Fault::Zero) {
-                    assert_eq!(word, Some(0), "somebody else's");
+                    assert_eq!(word, Some(0), "another's");
                 }
             }
             Step::Write {

@@ -38,7 +38,6 @@ enum What {
     Wake,
     Block(Option<u16>),
     BlockRunning(Option<u16>),
-    RotateRunning,
     Pause(u8),
     Timer,
 }
@@ -157,10 +156,6 @@ fuzz_target!(|script: Script| {
             (What::Block(after), _, Some(task)) => scheduler.block(task, now, until(after)),
             (What::BlockRunning(after), ..) => match scheduler.running() {
                 Some(task) => scheduler.block(task, now, until(after)),
-                None => Ok(()),
-            },
-            (What::RotateRunning, ..) => match scheduler.running() {
-                Some(task) => scheduler.rotate(task, now),
                 None => Ok(()),
             },
             (What::Pause(length), ..) => {

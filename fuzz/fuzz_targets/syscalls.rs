@@ -220,7 +220,7 @@ fuzz_target!(|script: Script| {
             }
         }
         while let Some((woken, _)) = kernel.next_wake() {
-            assert!(woken.0 <= next, "nobody registered {woken:?}");
+            assert!(woken.0 <= next, "not registered: {woken:?}");
         }
         for &tenant in &tenants {
             if let Ok(statement) = kernel.statement(tenant) {

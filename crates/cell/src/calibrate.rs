@@ -34,6 +34,7 @@ pub use effort::Effort;
 use effort::median;
 use leasehold_kernel::{ExecutionId, Kernel, KernelConfig, KernelCosts, Rights, TenantId};
 use leasehold_lease::{ByteSize, Lease, Nanoseconds};
+use leasehold_pager::PAGE;
 use leasehold_preempt::Mechanism;
 use leasehold_reclaim::{Config, CostModel, Mode};
 use std::collections::BTreeMap;
@@ -440,7 +441,7 @@ fn host_page(effort: Effort) -> u64 {
     let mut cache = vec![0; CACHE_BYTES];
     let ends = (0..effort.samples()).map(|_| {
         let mut memory = Vec::with_capacity(BLOCK);
-        memory.resize(PAGES * 4096, 1u8);
+        memory.resize(PAGES * PAGE as usize, 1u8);
         std::hint::black_box(&memory);
         cool(&mut cache);
         let began = thread_cpu_ns();
@@ -503,7 +504,7 @@ fn end(kernel: &mut Kernel<MapBacking>, tenant: TenantId, cache: &mut [u8]) -> R
 fn arena_page(effort: Effort) -> Result<u64> {
     const REGION: u64 = COPIED_REGION.most;
     const REGIONS: u64 = 1024;
-    const PAGES: u64 = REGION / 4096;
+    const PAGES: u64 = REGION / PAGE;
     let (mut kernel, mut cache) = (kernel(0), vec![0; CACHE_BYTES]);
     let mut once = |regions: u64| -> Result<u64> {
         let tenant = kernel.admit(BUDGET, MEMORY)?;
@@ -511,7 +512,7 @@ fn arena_page(effort: Effort) -> Result<u64> {
             let region = kernel.region_create(tenant, REGION)?;
             // Touch every page.
             for page in 0..PAGES {
-                kernel.region_write(tenant, region, page * 4096, &[1])?;
+                kernel.region_write(tenant, region, page * PAGE, &[1])?;
             }
         }
         end(&mut kernel, tenant, &mut cache)
@@ -565,7 +566,7 @@ fn groups(effort: Effort) -> Result<(u64, u64)> {
             let child = kernel.tenant_create(tenant, BUDGET / 4 / CHILDREN, 0)?;
             if objects {
                 let child = kernel.tenant_of(tenant, child)?;
-                kernel.region_create(child, 4096)?;
+                kernel.region_create(child, PAGE)?;
             }
         }
         let cost = end(&mut kernel, tenant, &mut cache)?;

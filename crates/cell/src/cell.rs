@@ -385,8 +385,8 @@ impl Cell {
     }
 
     /// Starts a tenant that answers the HTTP requests which `intake` takes in, with a program of
-    /// [`Cell::load_handler`]. Executions for requests are built, and run, in the tenant's own
-    /// processor time; the tenant ends when it is killed, and closes the lane then. So does a start that is refused, unless the
+    /// [`Cell::load_handler`]. Executions for requests are built, and run, in the tenant's own processor time;
+    /// the tenant ends when it is killed, and closes the lane then. So does a start that is refused, unless the
     /// caller has a clone of `intake`.
     ///
     /// # Errors
@@ -397,21 +397,9 @@ impl Cell {
         intake: Intake,
         serving: Serving,
     ) -> Result<TenantHandle, StartError> {
-        self.begin_serving(request, intake, serving)?.wait()
-    }
-
-    /// Begins to start a tenant that answers requests, as [`Cell::begin`] does.
-    ///
-    /// # Errors
-    /// When its reservation cannot be kept.
-    pub fn begin_serving(
-        &self,
-        request: StartRequest,
-        intake: Intake,
-        serving: Serving,
-    ) -> Result<PendingStart, StartError> {
         serving.check()?;
-        self.admit(request, false, Some(Service { intake, serving }))
+        let service = Service { intake, serving };
+        self.admit(request, false, Some(service))?.wait()
     }
 
     fn admit(

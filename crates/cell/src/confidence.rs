@@ -70,6 +70,7 @@ pub(crate) fn bound_of_sorted(sorted: &[u64], one_in: u64, confidence: f64) -> u
 #[cfg(test)]
 mod tests {
     use super::{bound_of_sorted, larger_allowed};
+    use leasehold_reserve::simulate::SplitMix;
 
     #[test]
     fn there_must_be_enough_measurements() {
@@ -96,20 +97,12 @@ mod tests {
         assert!(above.abs_diff(below) <= 4, "{below} {above}");
     }
 
-    /// Numbers that look random, and are the same every time (xorshift).
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    }
-
     #[test]
     fn a_bound_is_one_as_often_as_it_says() {
-        let mut state = 88_172_645_463_325_252;
+        let mut random = SplitMix::new(1);
         let (trials, one_in) = (2_000, 100);
         let held = (0..trials).filter(|_| {
-            let mut values: Vec<u64> = (0..1_000).map(|_| random(&mut state) % 1_000_000).collect();
+            let mut values: Vec<u64> = (0..1_000).map(|_| random.below(1_000_000)).collect();
             values.sort_unstable();
             // The true quantile is 990,000.
             bound_of_sorted(&values, one_in, 0.95) >= 990_000

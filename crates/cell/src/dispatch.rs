@@ -588,7 +588,7 @@ mod tests {
             task
         });
         let turn = |dispatcher: &mut Dispatcher, now| {
-            let turn = dispatcher.decide(now).0.expect("somebody runs");
+            let turn = dispatcher.decide(now).0.expect("a task runs");
             dispatcher.entered(&turn);
             (turn.task, turn.is_fresh)
         };

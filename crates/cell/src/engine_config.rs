@@ -33,9 +33,13 @@ pub const BACKTRACE_NS: u64 = 4_400_000;
 /// The same with stacks of a class, and optionally with backtraces of traps. Neither changes the
 /// generated code.
 ///
-/// The engine walks the whole stack for a backtrace, and keeps each frame: 65 ns for each of up to 32,750 in the smallest
-/// stack. There is none where the stack is larger than by default.
-pub fn engine_config_for(mechanism: Mechanism, stack: StackClass, backtraces: bool) -> Config {
+/// The engine walks the whole stack for a backtrace, and keeps each frame: 65 ns for each of up to 32,750 in
+/// the smallest stack. There is none where the stack is larger than by default.
+pub(crate) fn engine_config_for(
+    mechanism: Mechanism,
+    stack: StackClass,
+    backtraces: bool,
+) -> Config {
     let mut config = Config::new();
     let frames = NonZeroUsize::new(caps::FRAMES.size());
     config

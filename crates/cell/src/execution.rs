@@ -8,6 +8,7 @@ use crate::calls::lift_bytes::LiftBytes;
 use crate::calls::{self, Answering, Current};
 use crate::engine_parts::EngineParts;
 use crate::exit::Exit;
+use crate::fiber::{Fiber, GuestFuture, Returned};
 use crate::guest::Guest;
 use crate::host::fs::account::Account;
 use crate::host::fs::preopen::Preopen;
@@ -34,13 +35,12 @@ use crate::worker::Worker;
 use leasehold_crossing::OutputTime;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_pager::PAGE;
-use leasehold_preempt::{self as preempt, GuestContext, Preemption};
+use leasehold_preempt::{self as preempt, Preemption};
 use leasehold_reclaim::GroupId;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::image::Image;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -63,10 +63,9 @@ pub(crate) struct Limits {
 
 /// An execution that has not ended by itself.
 pub(crate) struct Running {
-    guest: GuestContext,
     /// The host call and step in which it was suspended.
     position: Position,
-    future: Pin<Box<dyn Future<Output = Finished> + Send>>,
+    fiber: Fiber<Guest, Exit>,
 }
 
 impl Running {
@@ -76,13 +75,10 @@ impl Running {
         preemption: &Preemption,
         context: &mut Context<'_>,
     ) -> Poll<Finished> {
-        // SAFETY: the future owns the store and gives it back when it ends, fibers take their
-        // stacks from the cell's pool, and a host call never runs another guest.
-        let _entered = unsafe { preemption.enter(&self.guest) };
         watch::resume(self.position);
-        let polled = self.future.as_mut().poll(context);
+        let polled = self.fiber.poll(preemption, context);
         self.position = watch::suspend();
-        polled
+        polled.map(|(store, exit)| Finished { exit, store })
     }
 }
 
@@ -340,37 +336,36 @@ impl ExecutionTemplate {
         guest.imports = imports;
         guest.lifts = is_called.then(|| LiftBytes::new(call_bytes));
         guest.own_arena = worker.as_ref().map(|(_, arena)| *arena);
-        let mut store = Store::new(&self.engine.engine, guest);
-        let guest = self
-            .preemption
-            .arm(&mut store, &self.program)
-            .map_err(BuildError::Link)?;
-        match is_called {
-            false => store.call_hook(|_, what| {
-                watch::hook(what);
-                Ok(())
-            }),
-            true => store.call_hook(|mut context, what| {
-                watch::hook(what);
-                calls::hook(&mut context, what);
-                Ok(())
-            }),
-        }
-        store.limiter(|guest| &mut guest.limiter);
-        store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
-        store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
+        let store = Store::new(&self.engine.engine, guest);
+        let run = |mut store: Store<Guest>| -> GuestFuture<Guest, Exit> {
+            match is_called {
+                false => store.call_hook(|_, what| {
+                    watch::hook(what);
+                    Ok(())
+                }),
+                true => store.call_hook(|mut context, what| {
+                    watch::hook(what);
+                    calls::hook(&mut context, what);
+                    Ok(())
+                }),
+            }
+            store.limiter(|guest| &mut guest.limiter);
+            store.set_hostcall_fuel(usize::try_from(call_bytes).unwrap_or(usize::MAX));
+            store.set_max_component_handles(usize::try_from(self.handles()).unwrap_or(usize::MAX));
+            match worker {
+                Some((worker, _)) => Box::pin(run_handler(store, prepared, worker)),
+                None if is_called => Box::pin(run_calls(store, prepared)),
+                None => Box::pin(run(store, prepared)),
+            }
+        };
+        let fiber = Fiber::new(&self.preemption, &self.program, store, run);
         Ok(Running {
-            guest,
             position: Position::start(
                 self.program.reach().making_ns(),
                 self.program.inventory().adapters > 0,
                 pages.then_some(call_bytes),
             ),
-            future: match worker {
-                Some((worker, _)) => Box::pin(run_handler(store, prepared, worker)),
-                None if is_called => Box::pin(run_calls(store, prepared)),
-                None => Box::pin(run(store, prepared)),
-            },
+            fiber: fiber.map_err(BuildError::Link)?,
         })
     }
 
@@ -533,7 +528,7 @@ impl BuildError {
     }
 }
 
-async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
+async fn run(mut store: Store<Guest>, prepared: Prepared) -> Returned<Guest, Exit> {
     let copied = copy_image(&mut store.data_mut().limiter).await;
     let result = match (copied, prepared) {
         (Err(error), _) => Err(error),
@@ -545,11 +540,15 @@ async fn run(mut store: Store<Guest>, prepared: Prepared) -> Finished {
     };
     mark(step!("engine", "trap"));
     let exit = exit_after(result, &store);
-    Finished { exit, store }
+    (store, exit)
 }
 
 /// The same of an execution that answers requests.
-async fn run_handler(mut store: Store<Guest>, prepared: Prepared, worker: Arc<Worker>) -> Finished {
+async fn run_handler(
+    mut store: Store<Guest>,
+    prepared: Prepared,
+    worker: Arc<Worker>,
+) -> Returned<Guest, Exit> {
     let copied = copy_image(&mut store.data_mut().limiter).await;
     let result = match (copied, prepared) {
         (Err(error), _) => Err(error),
@@ -558,11 +557,11 @@ async fn run_handler(mut store: Store<Guest>, prepared: Prepared, worker: Arc<Wo
     };
     mark(step!("engine", "trap"));
     let exit = exit_after(result.map(|()| 0), &store);
-    Finished { exit, store }
+    (store, exit)
 }
 
 /// The same of a program whose exported functions are called.
-async fn run_calls(mut store: Store<Guest>, prepared: Prepared) -> Finished {
+async fn run_calls(mut store: Store<Guest>, prepared: Prepared) -> Returned<Guest, Exit> {
     let mut current = Current::default();
     let result = match make_instance(&mut store, prepared).await {
         Ok(instance) => calls::answer_calls(&mut store, instance, &mut current).await,
@@ -571,7 +570,7 @@ async fn run_calls(mut store: Store<Guest>, prepared: Prepared) -> Finished {
     mark(step!("engine", "trap"));
     let exit = exit_after(result, &store);
     current.failed(&exit);
-    Finished { exit, store }
+    (store, exit)
 }
 
 async fn make_instance(

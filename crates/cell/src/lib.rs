@@ -69,6 +69,7 @@ mod entropy;
 mod execution;
 mod executor;
 mod exit;
+mod fiber;
 mod given;
 mod guest;
 mod heap;
@@ -99,6 +100,7 @@ mod start_error;
 mod starting;
 pub mod steps;
 mod surroundings;
+mod system;
 pub mod user_files;
 mod wake_priority;
 mod wasi;
@@ -154,4 +156,5 @@ pub use wasmtime::component::types::Type;
 const _: () = assert!(
     leasehold_pager::PAGE == leasehold_slots::address_range::PAGE as u64
         && leasehold_reclaim::PAGE == leasehold_slots::address_range::PAGE
+        && leasehold_wasm::image::PAGE == leasehold_slots::address_range::PAGE
 );

@@ -21,8 +21,9 @@ pub(crate) struct OwnCore {
 }
 
 impl OwnCore {
-    /// Binds the calling thread to a core that it may run on and no other cell has claimed, that on which it is if it can
-    /// be had. Waits for half a second for one to be free. `None` where each is claimed, or the host refuses it.
+    /// Binds the calling thread to a core that it may run on and no other cell has claimed, that on which it is
+    /// if it can be had. Waits for half a second for one to be free. `None` where each is claimed, or the host
+    /// refuses it.
     pub(crate) fn take() -> Option<Self> {
         patiently(|| Self::take_among(CELLS))
     }

@@ -16,6 +16,7 @@ use crate::steps::{CEILING_NS, Longest, RowId};
 use crate::user_files;
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use leasehold_kernel::KernelCosts;
+use leasehold_pager::PAGE;
 use leasehold_reclaim::CostModel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -328,14 +329,14 @@ impl Profile {
     }
 
     /// True for [`Profile::free`].
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         let costs = &self.median_ps;
         costs.tenant == 0 && costs.held.values().all(|ps| *ps == 0)
     }
 
     /// How long a tenant that pages may hold the processor in a fault, ns: what a transfer in and one
     /// out take at the 99th percentile.
-    pub fn longest_fault_ns(&self) -> u64 {
+    pub(crate) fn longest_fault_ns(&self) -> u64 {
         let transfer = self.transfer.as_ref();
         transfer.map_or(ASSUMED_FAULT_NS, TransferCosts::per_fault_ns)
     }
@@ -480,10 +481,10 @@ impl Profile {
 
     /// The charge for a slot of an arena, for an object of `bytes` bytes: its share of giving its
     /// page back. Rounded up.
-    pub fn slot_ps(&self, bytes: usize) -> u64 {
+    pub(crate) fn slot_ps(&self, bytes: usize) -> u64 {
         const HEADER: usize = 8;
         let slot = (bytes + HEADER).next_multiple_of(8) as u64;
-        (FACTOR * self.median_ps.arena_page * slot).div_ceil(4096)
+        (FACTOR * self.median_ps.arena_page * slot).div_ceil(PAGE)
     }
 
     /// The charges of a cell's kernel.
@@ -505,7 +506,7 @@ impl Profile {
     }
 
     /// The charges of a cell's groups.
-    pub fn cost_model(&self) -> CostModel {
+    pub(crate) fn cost_model(&self) -> CostModel {
         let costs = &self.median_ps;
         CostModel {
             root_ps: FACTOR * costs.tenant + self.margin_ns() * 1000,

@@ -106,7 +106,7 @@ impl Program {
     /// # Errors
     ///
     /// Any [`ProgramError`] but `Read`.
-    pub fn from_bytes_for(
+    pub(crate) fn from_bytes_for(
         purpose: Purpose,
         engine: &Engine,
         bytes: &[u8],

@@ -6,7 +6,7 @@
 //! and other real-time threads precede it. The time that Linux keeps for ordinary threads
 //! ([`crate::host_share`]) is taken from background tenants.
 
-use std::io;
+use crate::system;
 
 /// The lowest real-time priority: above all ordinary threads, and below every real-time thread with
 /// a chosen priority.
@@ -25,15 +25,11 @@ pub enum Realtime {
 
 /// Asks for `SCHED_FIFO` for the calling thread.
 pub(crate) fn ask() -> Realtime {
-    let parameters = libc::sched_param {
-        sched_priority: PRIORITY,
-    };
     // Threads that this one starts are ordinary again.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: 0 is the calling thread, and the parameters are read during the call only.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
-        0 => Realtime::Granted,
-        _ => Realtime::Refused(io::Error::last_os_error().to_string()),
+    match system::set_scheduler(policy, PRIORITY) {
+        Ok(()) => Realtime::Granted,
+        Err(errno) => Realtime::Refused(std::io::Error::from(errno).to_string()),
     }
 }
 
@@ -45,8 +41,7 @@ mod tests {
     fn the_answer_is_what_the_thread_has() {
         let asked = std::thread::spawn(|| {
             let answer = ask();
-            // SAFETY: no memory is involved.
-            let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+            let policy = crate::system::scheduler() & !libc::SCHED_RESET_ON_FORK;
             (answer, policy)
         });
         let (answer, policy) = asked.join().expect("it does not panic");

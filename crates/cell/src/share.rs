@@ -78,7 +78,7 @@ const BEGINNING: u64 = 2;
 /// The shares of all top-level tenants, by their groups.
 ///
 /// Of the places of a cell, three quarters are promised, to as many tenants as there are enough for. The last
-/// quarter is for tenants that come later: nobody takes of it who has as many as a promise already. So tenants
+/// quarter is for tenants that come later: a tenant that has as many as a promise already takes none of it. So tenants
 /// that take all that they are given leave to each other one the tasks that it was promised.
 #[derive(Debug)]
 pub(crate) struct Shares {

@@ -454,7 +454,7 @@ fn a_cell_that_holds_nothing_has_no_tenants_that_page() {
 fn a_swap_file_that_cannot_be_had_is_named() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("taken");
-    std::fs::write(&path, "somebody's").expect("written");
+    std::fs::write(&path, "another's").expect("written");
     let mut config = CellConfig::new(profile());
     config.memory = Some(HeldMemory {
         bytes: MIB,
@@ -467,7 +467,7 @@ fn a_swap_file_that_cannot_be_had_is_named() {
     let error = Cell::start(config).err().expect("refused").to_string();
     assert!(error.contains(&*path.to_string_lossy()), "{error}");
     let left = std::fs::read(&path).map_err(|error| error.kind());
-    assert_eq!(left, Ok::<_, ErrorKind>(b"somebody's".to_vec()));
+    assert_eq!(left, Ok::<_, ErrorKind>(b"another's".to_vec()));
 }
 
 #[test]

@@ -497,7 +497,7 @@ fn entries_that_others_could_have_written_are_not_used() {
     std::fs::set_permissions(&entry, Permissions::from_mode(0o666)).expect("ours");
     assert!(
         !load_cached(&file, &cache).1,
-        "a file that anybody can write to"
+        "a file that any user can write to"
     );
     assert!(load_cached(&file, &cache).1);
     let elsewhere = directory.path().join("elsewhere");

@@ -458,7 +458,7 @@ fn a_top_level_tenant_has_a_region_once_and_few_places() {
             (return)))
           (call $region (i32.const 1)) drop (local.set $it)
           (if (i32.ne (local.get $it) (i32.const 1)) (then unreachable))
-          ;; The places of a task come back with its end, for which nobody who waits for it is held
+          ;; The places of a task come back with its end, for which nothing that waits for it is held
           ;; up: the next one may come too early, and is tried again.
           (loop $again
             (i32.store16 (i32.const 0) (i32.const 0x74))

@@ -180,7 +180,7 @@ fn without_a_reservation_pages_go_back_in_half_of_the_time_at_the_most() {
     let passed = reclaimed.returned.wall_ns - reclaimed.reusable.wall_ns;
     assert!(
         reclaimed.pauses == 0 || passed > MS,
-        "few pages wait for nobody: {reclaimed:?}"
+        "few pages wait for nothing: {reclaimed:?}"
     );
 
     let reclaimed = end(Some("budget=9ms,period=10ms"), large);

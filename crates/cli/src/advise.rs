@@ -66,13 +66,15 @@ Examples:
   leasehold advise --keep 0.8 --svg faults.svg wordcount.wasm data/text --dir data
   leasehold advise --deadline 40ms decoder.wasm frame
 
-The program is run again and again: without paging, and then under smaller and smaller reservations,
-with what is on standard input each time. Its output is thrown away. The advice is the smallest
-reservation under which it ends before the deadline, or is as fast as --keep says; exit code 1 if
-there is none. Then --tenants of it run side by side under that, and the rule says of what they share
-whether to conserve it (spc) or to lock it (spel). One more run under it shows what it is charged, and
-when it uses the processor: that makes the other two reservations. Under all three it is run once more,
-and has to write the same; then its lease file is printed.")]
+The program runs again and again, with the same standard input each time: first without paging,
+then under memory reservations that shrink. Its output is thrown away. The advised memory
+reservation is the smallest under which it ends before --deadline, or keeps the part of its speed
+that --keep names; exit code 1 if there is none. Then --tenants of it run side by side, and the rule
+of SPC says whether to conserve what they share (spc) or to lock it (spel).
+
+One more run shows what the program is charged, and when it uses the processor: that gives the
+other two reservations. Under all three it runs once more and must write the same; then its lease
+file is printed.")]
 pub(crate) struct Arguments {
     /// The program and its arguments.
     #[arg(

@@ -21,6 +21,7 @@ Examples:
   leasehold attack                             a minute
   leasehold attack --for 1h --seed 7
   leasehold attack --replay target/attack/victim.json
+
 Exit codes: 1 if a promise was broken; 3 if only times were longer than promised, which a busy
 host does too.")]
 pub(crate) struct Arguments {

@@ -46,7 +46,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, after_help = exit::HELP)]
 struct Arguments {
-    /// What reclamations and preemptions cost on this host; measured on first use.
+    /// The measurement of what reclaiming and preempting cost on this host; made on first use.
     #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_PROFILE")]
     profile: Option<PathBuf>,
 
@@ -68,21 +68,44 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
     Demo(demo::Arguments),
-    /// Run the tenants of a lease file together on one cell, each inside its leases.
+    /// Run the tenants of a lease file together on one cell, each under its lease.
     Up(up::Arguments),
-    /// Answer HTTP requests with the tenants of a lease file, each inside its leases.
+    /// Answer HTTP requests with the tenants of a lease file, each under its lease.
     Serve(serve::Arguments),
     /// List the tenants of a node.
+    #[command(after_help = "\
+Examples:
+  leasehold ps
+  leasehold ps --json --socket /run/leasehold/node.sock
+
+Exit codes: 0; 66 no node answers; 70 it did not answer as it should.")]
     Ps(operate::Ps),
     /// Show the tenants of a node, again each second.
+    #[command(after_help = "\
+Examples:
+  leasehold top
+  leasehold top --socket /run/leasehold/node.sock
+
+On a terminal it runs until it is interrupted.
+Exit codes: 0; 66 no node answers; 70 it did not answer as it should.")]
     Top(operate::Ps),
     /// Kill a tenant of a node, and print its end beside its bound.
     Kill(operate::Kill),
     /// Load a tenant's program again, and start a new one in its place.
+    #[command(after_help = "\
+Examples:
+  leasehold replace shop     with the program that is in its file now; no request is lost
+
+Exit codes: 0; 65 the program cannot run here; 66 no such tenant, or no node answers; 77 refused.")]
     Replace(operate::One),
     /// Take requests away from a tenant, and end it when those under way are over.
     Drain(operate::Drain),
     /// Start a tenant again that was stopped or has ended.
+    #[command(after_help = "\
+Examples:
+  leasehold start shop
+
+Exit codes: 0; 65 the program cannot run here; 66 no such tenant, or no node answers; 77 refused.")]
     Start(operate::One),
     /// Have a node read its lease file again.
     Reload(operate::Reload),
@@ -93,12 +116,15 @@ enum Command {
     /// Put a tenant into a node, or change it: from a lease file with its table.
     Put(operate::Put),
     /// Kill a tenant of a node, and forget it.
+    #[command(after_help = "\
+Examples:
+  leasehold delete shop
+
+Exit codes: 0, also if there is no such tenant; 66 no node answers.")]
     Delete(operate::One),
     /// Search for programs that break a promise: random attacks beside a victim in a real cell.
     Attack(attack::Arguments),
-    /// Like `up`, seen from the memory reservations.
-    Memory(up::Arguments),
-    /// Isolation measured through kernel locks: start the program `lockscope` with these arguments.
+    /// Measure isolation through kernel locks: starts the program `lockscope` with these arguments.
     Lockscope(lockscope::Arguments),
     /// Reproduce a figure or table: `study list` names them, `study all` runs them.
     Study(study::Arguments),
@@ -137,13 +163,9 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::main(&arguments, profile),
         Command::Up(arguments) => match &arguments.socket {
             Some(socket) => serve::up(&arguments, socket, profile),
-            None => up::main(&arguments, up::View::Processor, profile),
+            None => up::main(&arguments, profile),
         },
         Command::Serve(arguments) => serve::main(&arguments, profile),
-        Command::Memory(arguments) => match &arguments.socket {
-            Some(socket) => serve::up(&arguments, socket, profile),
-            None => up::main(&arguments, up::View::Memory, profile),
-        },
         Command::Lockscope(arguments) => lockscope::main(arguments),
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Generate(arguments) => generate::main(&arguments),

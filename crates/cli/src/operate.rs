@@ -78,13 +78,6 @@ fn failed(error: ClientError) -> Failure {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  leasehold ps
-  leasehold ps --json --socket /run/leasehold/node.sock
-  leasehold top
-
-Exit codes: 0; 66 no node answers; 70 it did not answer as it should.")]
 pub(crate) struct Ps {
     #[command(flatten)]
     node: Node,
@@ -198,13 +191,6 @@ impl Ps {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  leasehold replace shop     with the program that is in its file now; no request is lost
-  leasehold start shop
-  leasehold delete shop
-
-Exit codes: 0; 65 the program cannot run here; 66 no such tenant, or no node answers; 77 refused.")]
 pub(crate) struct One {
     /// The tenant.
     #[arg(value_name = "TENANT")]
@@ -248,7 +234,8 @@ Examples:
   leasehold kill shop
   leasehold kill shop --json
 
-Prints what the end cost, beside its bound. The tenant stays known: `leasehold start` starts it again.
+Prints what the end cost, beside its bound. The tenant stays known: `leasehold start` starts it
+again.
 Exit codes: 0; 1 the end took longer than its bound; 66 no such tenant, or no node answers.")]
 pub(crate) struct Kill {
     /// The tenant.
@@ -306,7 +293,8 @@ Examples:
   leasehold reload --dry-run     what would change
   leasehold reload               no request is lost; a file that is refused changes nothing
 
-Exit codes: 0; 65 a program cannot run here; 66 no node answers; 77 refused; 78 the lease file is wrong.")]
+Exit codes: 0; 65 a program cannot run here; 66 no node answers; 77 refused; 78 the lease file
+is wrong.")]
 pub(crate) struct Reload {
     /// Only tell what would change: the file is checked and admitted, and its programs are loaded.
     #[arg(long)]

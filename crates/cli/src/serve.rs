@@ -1,4 +1,4 @@
-//! `leasehold serve`: the tenants of a lease file answer HTTP requests, each inside its leases.
+//! `leasehold serve`: the tenants of a lease file answer HTTP requests, each under its lease.
 
 mod lines;
 mod state;

@@ -1,4 +1,4 @@
-//! `leasehold up`: the tenants of a lease file together on one cell, each inside its leases.
+//! `leasehold up`: the tenants of a lease file together on one cell, each under its lease.
 
 pub(crate) mod memory;
 pub(crate) mod report;
@@ -46,9 +46,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 Examples:
   leasehold up leases.toml
   leasehold up leases.toml --for 10s --core 1
+  leasehold up leases.toml --memory
   leasehold up leases.toml --for 1s --json > report.json
 
-Tenants with a `cpu` reservation run inside it; the others share what nobody has reserved. A set
+Tenants with a `cpu` reservation run inside it; the others share what is not reserved. A set
 that cannot be kept is not started (see `leasehold admit`), unless --unadmitted is given.
 The tenants' own output goes to standard output; the table and the report to standard error.
 Without --for it runs until every tenant has ended, or until interrupted (SIGINT, SIGTERM, SIGHUP):
@@ -63,6 +64,10 @@ pub(crate) struct Arguments {
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) time: Option<Nanoseconds>,
 
+    /// Show the memory reservations instead of the processor reservations, live and at the end.
+    #[arg(long)]
+    memory: bool,
+
     /// No live table.
     #[arg(long)]
     quiet: bool,
@@ -71,8 +76,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where operators reach it (`leasehold ps --socket PATH`). There is no live table then, lines of
-    /// tenants have their names, and `restart` is done [default: nowhere].
+    /// Where operators reach it (`leasehold ps --socket PATH`). There is no live table then, each line of a
+    /// tenant begins with its name, and `restart` in the leases is kept [default: nowhere].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
@@ -83,9 +88,9 @@ pub(crate) struct Arguments {
 /// The contents of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Processor reservations: `leasehold up`.
+    /// Processor reservations.
     Processor,
-    /// Memory reservations: `leasehold memory`.
+    /// Memory reservations: `--memory`.
     Memory,
 }
 
@@ -109,19 +114,15 @@ pub(crate) struct OnHost<'a> {
     pub(crate) confined: &'a InForce,
 }
 
-pub(crate) fn main(
-    arguments: &Arguments,
-    view: View,
-    profile: Option<&Path>,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
+    let view = match arguments.memory {
+        true => View::Memory,
+        false => View::Processor,
+    };
     for tenant in &file.tenants {
         leases::without_requests(&arguments.leases, tenant)?;
-        let command = match view {
-            View::Processor => "up",
-            View::Memory => "memory",
-        };
-        leases::starts_once(tenant, command);
+        leases::starts_once(tenant, "up");
     }
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let requests = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;

@@ -119,3 +119,63 @@ fn a_program_that_only_computes_is_advised_the_share_of_the_processor_that_keeps
         assert!((9_000_000..=10_500_000).contains(&budget), "{json}");
     }
 }
+
+/// The advice for a program with these arguments and this on standard input, as `program` in a lease file.
+fn advise_for(directory: &Path, program: &Path, arguments: &[&str], input: &Path) -> String {
+    let lease = directory.join("lease.toml");
+    let advised = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .current_dir(directory)
+        .args(["advise", "--points", "2", "--runs", "1", "--lease"])
+        .arg(&lease)
+        .arg(program)
+        .args(arguments)
+        .stdin(std::fs::File::open(input).expect("an input"))
+        .output()
+        .expect("runs");
+    assert_eq!(
+        advised.status.code(),
+        Some(0),
+        "{}: {advised:?}",
+        program.display()
+    );
+    std::fs::read_to_string(lease).expect("a lease")
+}
+
+#[test]
+fn every_real_guest_does_the_same_under_the_lease_that_is_advised_for_it() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut advised = Vec::new();
+    let data = Path::new(root).join("guests/test-data");
+    for entry in std::fs::read_dir(data).expect("test data").flatten() {
+        let read = |name: &str| std::fs::read(entry.path().join(name)).expect("test data");
+        let arguments = String::from_utf8(read("arguments")).expect("arguments are text");
+        let arguments: Vec<&str> = arguments.lines().collect();
+        let name = entry.file_name().into_string().expect("a name");
+        for artifact in [format!("{name}.wasm"), format!("{name}-p2.wasm")] {
+            // Python and JavaScript are built on request only.
+            let program = Path::new(root).join("target/guests").join(&artifact);
+            if !program.exists() {
+                continue;
+            }
+            let directory = tempfile::tempdir().expect("directory");
+            let input = entry.path().join("input");
+            let lease = advise_for(directory.path(), &program, &arguments, &input);
+            let ran = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+                .current_dir(directory.path())
+                .args(["run", "--lease", "lease.toml"])
+                .stdin(std::fs::File::open(input).expect("an input"))
+                .output()
+                .expect("runs");
+            assert_eq!(ran.status.code(), Some(0), "{artifact}: {ran:?}\n{lease}");
+            assert!(
+                ran.stdout == read("expected"),
+                "{artifact}: {ran:?}\n{lease}"
+            );
+            advised.push(artifact);
+        }
+    }
+    for needed in ["hello", "wordcount", "jsonsort", "mandelbrot", "thumbnail"] {
+        let needed = format!("{needed}.wasm");
+        assert!(advised.contains(&needed), "{needed} was not built");
+    }
+}

@@ -1,4 +1,4 @@
-//! Tests of memory reservations on the command line: `memory`, `advise`, and `run --paging`.
+//! Tests of memory reservations on the command line: `up --memory`, `advise`, and `run --paging`.
 
 use serde_json::Value;
 use std::path::Path;
@@ -97,7 +97,7 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
     let directory = directory(&programs);
     let shown = output(
         &directory,
-        &["memory", "leases.toml", "--json", "--for", "2s"],
+        &["up", "leases.toml", "--memory", "--json", "--for", "2s"],
     );
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
     let json: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
@@ -137,7 +137,10 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
         "nothing is left of it"
     );
 
-    let table = output(&directory, &["memory", "leases.toml", "--for", "1s"]);
+    let table = output(
+        &directory,
+        &["up", "leases.toml", "--memory", "--for", "1s"],
+    );
     let text = String::from_utf8_lossy(&table.stderr);
     for word in ["small", "conserved", "4MiB", "shared area", "n·Avg", "spel"] {
         assert!(text.contains(word), "no {word:?} in {text}");

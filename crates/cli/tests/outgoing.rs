@@ -2,7 +2,10 @@
 //! that relays, and hosts of the tests' own.
 
 mod calibrated;
+#[path = "served/listening.rs"]
+mod listening;
 
+use listening::Listening;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::fs;
@@ -217,24 +220,12 @@ impl Node {
 
     fn at(directory: TempDir, options: &[&str]) -> Self {
         let mut child = serve(&directory, options).spawn().expect("runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut text = String::new();
-        // The address is that of the first listener, behind the host of a route.
-        let port = loop {
-            let read = errors.read_line(&mut text).expect("a line");
-            assert!(read > 0, "it ended: {text}");
-            let after = text.split("http://").nth(1);
-            let port =
-                after.and_then(|after| after.split('/').next()?.split(':').nth(1)?.parse().ok());
-            if let Some(port) = port {
-                break port;
-            }
-        };
+        let listening = Listening::wait(&mut child);
         Self {
             directory,
             child,
-            _errors: errors,
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            _errors: listening.errors,
+            address: listening.address,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The example in the README is what the program prints: `LEASEHOLD_WRITE_DOCS=1` pastes the output of a run into it, and
-//! without that a run has the same lines. Numbers are the host's, and are not compared.
+//! The example in the README is what the program prints: `LEASEHOLD_WRITE_DOCS=1` pastes the output of a run
+//! into it, and without that a run has the same lines. Numbers are the host's, and are not compared.
 
 mod calibrated;
 

@@ -1,14 +1,17 @@
 //! Tests of `leasehold serve`: real sockets, the real cell, and a guest built with wstd.
 
 mod calibrated;
+#[path = "served/listening.rs"]
+mod listening;
 
+use listening::Listening;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -63,32 +66,14 @@ impl Leases {
 
     fn serve(&self, options: &[&str]) -> Server {
         let mut child = self.command("serve", options).spawn().expect("runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut text = String::new();
-        let address = loop {
-            assert!(
-                errors.read_line(&mut text).expect("a line") > 0,
-                "it ended: {text}"
-            );
-            let after = text.split("http://").nth(1);
-            if let Some(address) = after.and_then(|after| after.split('/').next()) {
-                break address.parse().expect("an address");
-            }
-        };
-        Server {
-            child,
-            errors,
-            text,
-            address,
-        }
+        let listening = Listening::wait(&mut child);
+        Server { child, listening }
     }
 }
 
 struct Server {
     child: Child,
-    errors: BufReader<ChildStderr>,
-    text: String,
-    address: SocketAddr,
+    listening: Listening,
 }
 
 impl Server {
@@ -105,16 +90,17 @@ impl Server {
             .expect("piped")
             .read_to_string(&mut out)
             .expect("text");
-        self.errors.read_to_string(&mut self.text).expect("text");
-        (
-            self.child.wait().expect("ended").code(),
-            out,
-            std::mem::take(&mut self.text),
-        )
+        let Listening {
+            mut errors,
+            mut text,
+            ..
+        } = self.listening;
+        errors.read_to_string(&mut text).expect("text");
+        (self.child.wait().expect("ended").code(), out, text)
     }
 
     fn request(&self, text: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address).expect("connected");
+        let mut stream = TcpStream::connect(self.listening.address).expect("connected");
         stream.set_read_timeout(Some(SOON)).expect("a limit");
         stream.write_all(text.as_bytes()).expect("written");
         let mut answer = Vec::new();
@@ -209,7 +195,7 @@ fn told_to_end_it_finishes_what_is_under_way_and_reports() {
     let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
     for signal in [Signal::TERM, Signal::INT] {
         let server = leases.serve(&["--json"]);
-        let address = server.address;
+        let address = server.listening.address;
         thread::scope(|scope| {
             let slow = scope.spawn(|| server.get("/sleep?ms=800"));
             thread::sleep(Duration::from_millis(400));
@@ -232,7 +218,7 @@ fn told_to_end_it_finishes_what_is_under_way_and_reports() {
 fn a_second_signal_ends_it_at_once() {
     let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
     let server = leases.serve(&["--grace", "60s"]);
-    let mut stream = TcpStream::connect(server.address).expect("connected");
+    let mut stream = TcpStream::connect(server.listening.address).expect("connected");
     stream
         .write_all(b"GET /sleep?ms=20000 HTTP/1.1\r\nHost: a\r\n\r\n")
         .expect("written");

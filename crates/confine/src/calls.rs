@@ -51,8 +51,10 @@ impl Thread {
                 DESCRIPTORS,
                 THREADS,
                 TIMERS,
-                CONNECTIONS,
-                LOCAL_CONNECTIONS,
+                STREAMS,
+                TCP,
+                ACCEPTED,
+                RESETS,
                 START,
             ],
             Thread::Controller => &[
@@ -76,9 +78,9 @@ impl Thread {
                 TIMERS,
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
-            Thread::Front => &[COMMON, MEMORY, WAITING, CONNECTIONS],
-            Thread::Outgoing => &[COMMON, MEMORY, WAITING, REQUESTS],
-            Thread::Control => &[COMMON, MEMORY, WAITING, LOCAL_CONNECTIONS, POLICY],
+            Thread::Front => &[COMMON, MEMORY, WAITING, STREAMS, TCP, ACCEPTED, RESETS],
+            Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, REQUESTS],
+            Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
         }
     }
@@ -320,29 +322,26 @@ const DESCRIPTORS: &[Call] = &[
     equal(libc::SYS_ioctl, 1, libc::FIOCLEX as u32),
 ];
 
-/// Connections that clients open: a thread that has them connects to none.
-const CONNECTIONS: &[Call] = &[
-    always(libc::SYS_accept4),
+/// Bytes of a connection, and its end.
+const STREAMS: &[Call] = &[
     always(libc::SYS_recvfrom),
     always(libc::SYS_sendto),
     always(libc::SYS_shutdown),
-    always(libc::SYS_getsockname),
-    always(libc::SYS_getpeername),
     equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
-    // Small segments are sent at once.
-    equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
-    // A connection that is given up is reset.
-    equal(libc::SYS_setsockopt, 2, libc::SO_LINGER as u32),
 ];
 
-/// The same on a local socket, whose peers say which user they are.
-const LOCAL_CONNECTIONS: &[Call] = &[
-    always(libc::SYS_accept4),
-    always(libc::SYS_recvfrom),
-    always(libc::SYS_sendto),
-    always(libc::SYS_shutdown),
-    equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
+/// The addresses of a connection to another host, and that small segments are sent at once.
+const TCP: &[Call] = &[
+    always(libc::SYS_getsockname),
+    always(libc::SYS_getpeername),
+    equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
 ];
+
+/// Connections that clients open: a thread that has them connects to none.
+const ACCEPTED: &[Call] = &[always(libc::SYS_accept4)];
+
+/// A connection that is given up is reset.
+const RESETS: &[Call] = &[equal(libc::SYS_setsockopt, 2, libc::SO_LINGER as u32)];
 
 /// Connections to other hosts, and look-ups of their names. None is waited for by a name of its own:
 /// no call binds an address or listens.
@@ -350,13 +349,6 @@ const REQUESTS: &[Call] = &[
     equal(libc::SYS_socket, 0, libc::AF_INET as u32),
     equal(libc::SYS_socket, 0, libc::AF_INET6 as u32),
     always(libc::SYS_connect),
-    always(libc::SYS_recvfrom),
-    always(libc::SYS_sendto),
-    always(libc::SYS_shutdown),
-    always(libc::SYS_getsockname),
-    always(libc::SYS_getpeername),
-    equal(libc::SYS_getsockopt, 1, libc::SOL_SOCKET as u32),
-    equal(libc::SYS_setsockopt, 1, libc::IPPROTO_TCP as u32),
 ];
 
 /// Flags of `clone` that make new namespaces.

@@ -133,9 +133,9 @@ impl Funnel {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Calls `with` with what the pipes hold and the request that it belongs to, in turns, and charges each tenant with the time that this took on
-    /// `cpu_ns`, the calling thread's processor time. Takes at least what was there when it was called.
-    /// Never blocks. One thread at a time may call it.
+    /// Calls `with` with what the pipes hold and the request that it belongs to, in turns, and charges each
+    /// tenant with the time that this took on `cpu_ns`, the calling thread's processor time. Takes at least
+    /// what was there when it was called. Never blocks. One thread at a time may call it.
     pub fn take_now(
         &self,
         mut with: impl FnMut(Option<NonZeroU64>, &[u8]),

@@ -510,7 +510,7 @@ mod tests {
             inbox.put(Message::Command(n), seven);
         }
         assert_eq!(interrupts.load(Ordering::Relaxed), 1, "once is enough");
-        assert!(!inbox.enter_guest(seven), "somebody waits");
+        assert!(!inbox.enter_guest(seven), "a task waits");
         assert!(inbox.enter_guest(seven.above()));
     }
 

@@ -1,7 +1,7 @@
 //! The table of a listener's routes: the tenant of a host and a path.
 
 use crate::site::Site;
-use leasehold_lease::{Http, Route};
+use leasehold_lease::{Authority, Http, Route};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -53,10 +53,11 @@ impl Routes {
         }
     }
 
-    /// The tenant for a path without its query. The work is bounded by the routes' segments,
-    /// whatever the path has.
+    /// The tenant for a path without its query; the authority, which was checked, is empty if the client named
+    /// none. The work is bounded by the routes' segments, whatever the path has.
     pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Site>> {
-        let host = host_of(authority).to_ascii_lowercase();
+        let named = Authority::parse(authority).map_or("", |authority| authority.host);
+        let host = named.to_ascii_lowercase();
         // The name of a host may end in a dot that stands for the root of all names.
         let host = host.strip_suffix('.').unwrap_or(&host);
         let named = self.hosts.get(host).and_then(|paths| paths.find(path));
@@ -80,18 +81,9 @@ impl Paths {
     }
 }
 
-/// The host of an authority, without the port.
-pub(crate) fn host_of(authority: &str) -> &str {
-    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    match authority.rsplit_once(':') {
-        Some((host, after)) if port(after) => host,
-        _ => authority,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Routes, host_of};
+    use super::Routes;
     use crate::site::Site;
     use leasehold_lease::LeaseFile;
     use std::path::Path;
@@ -137,6 +129,8 @@ mod tests {
             ("other.example", "/health", "one"),
             ("shop.example.", "/", "shop"),
             ("shop.example.:80", "/", "shop"),
+            ("shop.example:", "/", "shop"),
+            ("[::1]:80", "/", "any"),
             ("", "/", "any"),
         ];
         for (host, path, expected) in rows {
@@ -144,17 +138,5 @@ mod tests {
             assert_eq!(found, Some(expected), "{host}{path}");
         }
         assert!(Routes::default().find("a", "/").is_none());
-    }
-
-    #[test]
-    fn an_authority_loses_its_port_only() {
-        for (authority, host) in [
-            ("a:80", "a"),
-            ("a", "a"),
-            ("[::1]:80", "[::1]"),
-            ("[::1]", "[::1]"),
-        ] {
-            assert_eq!(host_of(authority), host);
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Who opens connections: an IPv4 address, or a /64 of IPv6, which is what one customer has.
+/// The source of connections: an IPv4 address, or a /64 of IPv6, which is what one customer has.
 fn source(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(u32::from(address)),

@@ -118,6 +118,16 @@ impl<P: Payer, F: Future> Future for Metered<P, F> {
     }
 }
 
+/// A share that pays for itself, in tests.
+#[cfg(test)]
+impl Payer for Share {
+    fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R {
+        look(self)
+    }
+
+    fn charge(&self, _: u64) {}
+}
+
 /// Begins the next round, in tests of a thread without a keeper.
 #[cfg(test)]
 pub(crate) fn next_round() {
@@ -126,7 +136,7 @@ pub(crate) fn next_round() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Metered, Payer, idle, keep_rounds, used};
+    use super::{Metered, idle, keep_rounds, used};
     use crate::rounds::Share;
     use std::cell::Cell;
     use std::future::poll_fn;
@@ -138,17 +148,6 @@ mod tests {
 
     /// Processor time that a poll of the crowd uses at least, ns: 20 of them use a round.
     const POLL_NS: u64 = 25_000;
-
-    #[derive(Default)]
-    struct Source(Share);
-
-    impl Payer for Source {
-        fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R {
-            look(&self.0)
-        }
-
-        fn charge(&self, _: u64) {}
-    }
 
     /// Tasks that use the thread in each poll, and always want more.
     struct Crowd {
@@ -189,14 +188,14 @@ mod tests {
                 client,
             });
             tokio::task::spawn_local(keep_rounds());
-            let source = Rc::<Source>::default();
+            let source = Rc::<Share>::default();
             for _ in 0..tasks {
                 let crowd = crowd.clone();
                 let hungry = poll_fn(move |context| crowd.poll(context));
                 tokio::task::spawn_local(Metered::new(Rc::clone(&source), hungry));
             }
             let other = Metered::new(
-                Rc::<Source>::default(),
+                Rc::<Share>::default(),
                 async move { socket.read_u8().await },
             );
             let other = tokio::task::spawn_local(other);

@@ -172,7 +172,7 @@ impl<S: AsyncWrite> AsyncWrite for Sliced<S> {
 #[cfg(test)]
 mod tests {
     use super::{READ_MOST, SLICE_BYTES, SLICE_TIME, Slice, Sliced};
-    use crate::{Metered, Payer, Share};
+    use crate::{Metered, Share};
     use http::{Request, Response};
     use http_body_util::Full;
     use hyper::body::{Bytes, Incoming};
@@ -189,17 +189,6 @@ mod tests {
     use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
     /// Pays nothing.
-    #[derive(Default)]
-    struct Nothing(Share);
-
-    impl Payer for Nothing {
-        fn with_share<R>(&self, look: impl FnOnce(&Share) -> R) -> R {
-            look(&self.0)
-        }
-
-        fn charge(&self, _: u64) {}
-    }
-
     /// Runs the tasks of a connection on this thread.
     #[derive(Clone, Copy)]
     struct LocalExecutor;
@@ -209,7 +198,7 @@ mod tests {
             let task = async move {
                 task.await;
             };
-            tokio::task::spawn_local(Metered::new(Rc::<Nothing>::default(), task));
+            tokio::task::spawn_local(Metered::new(Rc::<Share>::default(), task));
         }
     }
 
@@ -283,7 +272,7 @@ mod tests {
         count: &Cell<usize>,
         over: impl Fn() -> bool,
     ) -> usize {
-        let mut task = pin!(Metered::new(Rc::<Nothing>::default(), task));
+        let mut task = pin!(Metered::new(Rc::<Share>::default(), task));
         let mut most = 0;
         poll_fn(|context| {
             let before = count.get();

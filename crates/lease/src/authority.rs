@@ -25,8 +25,8 @@ pub enum AuthorityFault {
 }
 
 impl<'a> Authority<'a> {
-    /// Parses an authority. The characters `!$&'()*+,;=`, `~` and `%` are refused in names, although RFC 3986 has them: no host
-    /// is called so, and a comma is how intermediaries join two fields.
+    /// Parses an authority. The characters `!$&'()*+,;=`, `~` and `%` are refused in names, although RFC 3986
+    /// has them: no host is called so, and a comma is how intermediaries join two fields.
     ///
     /// # Errors
     /// The first part that is none.

@@ -37,7 +37,8 @@ impl PendingResults {
     /// Waits for at most `timeout`; `None` if there are none yet. They are told once.
     ///
     /// # Errors
-    /// When the tenant ended before it had them, they were told before, or they are not of this type: they are lost then.
+    /// When the tenant ended before it had them, they were told before, or they are not of this type: they are
+    /// lost then.
     pub fn wait_for<R: Results>(&self, timeout: Duration) -> Result<Option<R>, Error> {
         let values = self.call.wait_for(timeout)?;
         values
@@ -72,8 +73,8 @@ impl Instance {
     /// is not to be trusted.
     ///
     /// # Errors
-    /// [`Error::Function`], [`Error::Call`], and [`Error::Results`] if the function returns something else than `R`: the
-    /// call was not made then.
+    /// [`Error::Function`], [`Error::Call`], and [`Error::Results`] if the function returns something else than
+    /// `R`: the call was not made then.
     pub fn call<R: Results>(&self, function: &str, arguments: impl Arguments) -> Result<R, Error> {
         let found = self.function(function)?;
         if !R::fits(found.results()) {

@@ -27,7 +27,7 @@ const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 /// Each directory of the kernel's source has a colour of its own, the same in every picture. Those that
-/// lead are told apart by people who do not tell red from green (Okabe and Ito).
+/// lead can be told apart without telling red from green (Okabe and Ito).
 const KNOWN: [(&str, RGBColor); 12] = [
     ("fs", RGBColor(0x00, 0x72, 0xb2)),
     ("mm", RGBColor(0xd5, 0x5e, 0x00)),

@@ -99,7 +99,7 @@ impl Resolver {
         if let Some(addresses) = self.hosts.get(bare) {
             return Ok(addresses.clone());
         }
-        // RFC 6761: such a name is asked of nobody.
+        // RFC 6761: no server is asked for such a name.
         if bare == "localhost" || bare.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }

@@ -27,7 +27,8 @@ pub(crate) enum Served {
 }
 
 impl Engine {
-    /// Serves a fault. Allocates nothing but a block at the first touch among 512 pages; reads and writes the store if it must.
+    /// Serves a fault. Allocates nothing but a block at the first touch among 512 pages; reads and writes the
+    /// store if it must.
     pub(crate) fn serve(&mut self, access: Access) -> Served {
         let Some((attached, page)) = self.linux().find(access.address) else {
             return self.elsewhere(access.address);

@@ -260,9 +260,9 @@ impl Paging {
         })
     }
 
-    /// Makes an area that shows a file, as long as it is now: initial images, data sets. To be
-    /// attached [copy on write](Self::attach_copied) or [to be read](Self::attach_read_only). The file must not be changed while it is
-    /// in use: pages are read when they are touched.
+    /// Makes an area that shows a file, as long as it is now: initial images, data sets. To be attached [copy
+    /// on write](Self::attach_copied) or [to be read](Self::attach_read_only). The file must not be changed
+    /// while it is in use: pages are read when they are touched.
     ///
     /// # Errors
     /// [`Refused::Empty`] for an empty file; [`Error::System`].
@@ -640,11 +640,11 @@ impl Paging {
     /// and may be used for something else. Its frames and pages come back in
     /// [steps](Self::end_step).
     ///
-    /// A step frees the addresses of 16 attachments at the most, of 16 page tables with resident
-    /// pages, or up to the end of a page table after `limit` resident pages: some microseconds for each attachment, and 10 ns for
-    /// each resident page of those whose pages can be written out; attachments [copy on
-    /// write](Self::attach_copied) are unmapped in place, 70 ns for each resident page. The first
-    /// one takes a step for each attachment besides.
+    /// A step frees the addresses of 16 attachments at the most, of 16 page tables with resident pages, or up
+    /// to the end of a page table after `limit` resident pages: some microseconds for each attachment, and 10
+    /// ns for each resident page of those whose pages can be written out; attachments [copy on
+    /// write](Self::attach_copied) are unmapped in place, 70 ns for each resident page. The first one takes a
+    /// step for each attachment besides.
     ///
     /// # Errors
     /// [`Refused::Stale`]. [`Error::System`] if the kernel refuses a call: nothing is lost, the
@@ -695,6 +695,14 @@ impl Paging {
     /// [`Refused::Stale`].
     pub fn counts(&self, id: ReservationId) -> Result<Counts, Refused> {
         self.here.with(|engine| engine.pager.counts(id))
+    }
+
+    /// Pages of an area.
+    ///
+    /// # Errors
+    /// [`Refused::Stale`].
+    pub fn pages(&self, area: AreaId) -> Result<u32, Refused> {
+        self.here.with(|engine| engine.pager.pages(area))
     }
 
     /// Attachments of an area.

@@ -12,8 +12,8 @@ pub(crate) const TABLE: u32 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Present {
     pages: Bits,
-    /// Page tables, counted from the first page of the attachment: one may be two in the process, of which each has a part
-    /// of the pages.
+    /// Page tables, counted from the first page of the attachment: one may be two in the process, of which each
+    /// has a part of the pages.
     tables: Bits,
 }
 
@@ -45,8 +45,8 @@ impl Present {
         self.pages.clear(from, to)
     }
 
-    /// The addresses of the pages `from .. to` were given back: they have no entries, and the tables that were theirs alone
-    /// are gone.
+    /// The addresses of the pages `from .. to` were given back: they have no entries, and the tables that were
+    /// theirs alone are gone.
     pub(crate) fn give_back(&mut self, from: u32, to: u32) -> u32 {
         let whole = match to < self.len() {
             true => to / TABLE,
@@ -69,7 +69,8 @@ impl Present {
         }
     }
 
-    /// Where a walk from `from` ends that may meet `pages` entries in `tables` page tables: at `to` if there are no more.
+    /// Where a walk from `from` ends that may meet `pages` entries in `tables` page tables: at `to` if there
+    /// are no more.
     pub(crate) fn after(&self, from: u32, to: u32, pages: u32, tables: u32) -> u32 {
         let to = self.pages.after(from, to, pages);
         self.after_tables(from, to, tables)

@@ -100,7 +100,7 @@ fn attachments_are_refused_beyond_a_share_and_what_goes_can_come_again() {
                 Ok(at) => attached.push(at),
                 Err(Error::Mappings { needed, left }) => {
                     assert!(number == 4 && left < needed, "{number}: {needed} of {left}");
-                    paging.discard_area(area).expect("nobody's");
+                    paging.discard_area(area).expect("no tenant's");
                     break;
                 }
                 Err(error) => panic!("{error}"),
@@ -197,7 +197,9 @@ fn what_is_trimmed_is_no_longer_promised() {
     assert!(paging.create_area_for(id, 70, Sharing::Conserve).is_err());
     assert_eq!(paging.trim(at).expect("attached"), 60);
     let more = paging.create_area_for(id, 70, Sharing::Conserve);
-    paging.discard_area(more.expect("room")).expect("nobody's");
+    paging
+        .discard_area(more.expect("room"))
+        .expect("no tenant's");
     paging.detach(at).expect("attached");
     assert!(paging.create_area_for(id, 100, Sharing::Conserve).is_ok());
 }

@@ -201,7 +201,7 @@ fn what_cannot_be_stored_is_refused_before_it_is_needed() {
     let area = paging.create_area(40, Sharing::Conserve).expect("an area");
     let refused = paging.create_area(20, Sharing::Conserve);
     assert!(matches!(refused, Err(Error::SwapFull { left: 16, .. })));
-    paging.discard_area(area).expect("nobody's");
+    paging.discard_area(area).expect("no tenant's");
     paging.create_area(56, Sharing::Conserve).expect("an area");
     let id = paging
         .reserve(&Contract::hard(10).with_swap(0))

@@ -57,7 +57,7 @@ fn evicting_data_takes_it_from_no_other_tenant() {
     }
     assert!((0..PAGES).all(|page| roomy.memory.load(page) == u64::from(page)));
     let after = paging.counts(roomy.id).expect("there");
-    assert_eq!(after.major, before.major, "nobody else evicts its pages");
+    assert_eq!(after.major, before.major, "no other evicts its pages");
     assert_eq!(paging.held().used, PAGES, "one frame for each page");
     assert_eq!(paging.mapped(roomy.attached), Ok(PAGES));
     assert_eq!(paging.mapped(tight.attached), Ok(8));
@@ -94,7 +94,7 @@ fn a_page_can_be_had_for_reading_and_not_for_writing() {
     let bytes = common::BYTES;
     assert_eq!(paging.touch(reader.memory.start(), bytes, false), Ok(bytes));
     let denied = paging.touch(reader.memory.start(), bytes, true);
-    let denied = denied.expect_err("nobody writes to it");
+    let denied = denied.expect_err("no tenant writes to it");
     assert_eq!(denied.reason.to_string(), "it is read-only data");
     assert_eq!(reader.memory.load(0), 0);
     paging.audit();

@@ -38,7 +38,7 @@
 //! let image = pager.create_area(8, Sharing::Conserve)?;
 //! let (theirs, mine) = (pager.attach(camera, image)?, pager.attach(viewer, image)?);
 //!
-//! // The camera draws an image of eight pages; the viewer, who has four frames, looks at it.
+//! // The camera draws an image of eight pages; the viewer, which has four frames, looks at it.
 //! for page in 0..8 {
 //!     assert_eq!(pager.fault(theirs, page)?, Fault::Zero);
 //!     assert_eq!(pager.fault(mine, page)?, Fault::Minor);

@@ -81,11 +81,6 @@ impl MemoryBackend {
         self.failing = failing;
     }
 
-    /// Makes secondary storage hold a page.
-    pub fn put_in_store(&mut self, page: Page, word: u64) {
-        self.store.insert(page, word);
-    }
-
     /// A tenant reads a page; `None` is a page fault.
     pub fn load(&mut self, at: AttachmentId, page: u32) -> Option<u64> {
         let entry = self.entry(at, page)?;

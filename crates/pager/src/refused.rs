@@ -44,7 +44,7 @@ pub enum Refused {
     #[error("the area is attached already")]
     Attached,
     /// The area is not attached.
-    #[error("nobody has attached the area")]
+    #[error("no reservation has attached the area")]
     Unattached,
     /// The area has an eviction lock already.
     #[error("the area is locked already")]

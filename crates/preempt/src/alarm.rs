@@ -221,40 +221,40 @@ impl Drop for Alarm {
     }
 }
 
+/// Does something with this thread's alarm, if it has one.
+#[inline]
+fn with<R>(act: impl FnOnce(&Alarm) -> R) -> Option<R> {
+    // SAFETY: the alarm takes itself out of `ALARM` before it is gone, and is not moved: it is in a box.
+    unsafe { ALARM.get().as_ref() }.map(act)
+}
+
 /// Makes the guest on this thread yield when its present host call returns.
 #[inline]
 pub fn request() {
-    // SAFETY: as in `fired`.
-    if let Some(alarm) = unsafe { ALARM.get().as_ref() } {
-        alarm.interrupter.interrupt();
-    }
+    with(|alarm| alarm.interrupter.interrupt());
 }
 
 /// Takes this thread's alarm, as [`Alarm::take`] does.
 #[cfg(test)]
 pub(super) fn take_request() -> bool {
-    // SAFETY: as in `fired`.
-    unsafe { ALARM.get().as_ref() }.is_some_and(Alarm::take)
+    with(Alarm::take).unwrap_or(false)
 }
 
 /// Makes the guest on this thread yield at this time, ns of the monotonic clock, or earlier if that
 /// was set.
 #[inline]
 pub fn no_later_than(at: u64) {
-    // SAFETY: as in `fired`.
-    if let Some(alarm) = unsafe { ALARM.get().as_ref() }
-        && !alarm.fired()
-    {
-        alarm.advance(at);
-    }
+    with(|alarm| {
+        if !alarm.fired() {
+            alarm.advance(at);
+        }
+    });
 }
 
 /// Whether this thread's alarm is due.
 #[inline]
 pub fn fired() -> bool {
-    let alarm = ALARM.get();
-    // SAFETY: the alarm takes itself out of `ALARM` before it is gone.
-    unsafe { alarm.as_ref() }.is_some_and(Alarm::fired)
+    with(Alarm::fired).unwrap_or(false)
 }
 
 extern "C" fn on_signal(
@@ -262,17 +262,14 @@ extern "C" fn on_signal(
     _info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    let alarm = ALARM.get();
-    // SAFETY: as in `fired`.
-    let Some(alarm) = (unsafe { alarm.as_ref() }) else {
-        return;
-    };
-    // SAFETY: the address of this thread's `errno`, which the code that was interrupted may be
-    // about to read.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    let before = *errno;
-    alarm.ring(context);
-    *errno = before;
+    with(|alarm| {
+        // SAFETY: the address of this thread's `errno`, which the code that was interrupted may be
+        // about to read.
+        let errno = unsafe { &mut *libc::__errno_location() };
+        let before = *errno;
+        alarm.ring(context);
+        *errno = before;
+    });
 }
 
 #[cfg(test)]

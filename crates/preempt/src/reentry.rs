@@ -7,6 +7,7 @@ use crate::GuestContext;
 use crate::clock::monotonic_ns;
 use crate::testing::{Program, engine_config};
 use crate::{Mechanism, Preemption};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
 use leasehold_wasm::code::Code;
@@ -235,17 +236,11 @@ fn a_yield_inside_a_call_of_the_hosts_changes_no_result() {
             let expected: Vec<_> = (0..4)
                 .map(|seed| host.run(host.guest(mode::WORK, seed), || 1 << 40).0)
                 .collect();
-            let (mut random, mut preempted) = (0x2545_F491_4F6C_DD1D_u64, 0);
+            let (mut random, mut preempted) = (SplitMix::new(1), 0);
             while preempted < 3_000 {
-                let mut next = || {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
-                    random
-                };
-                let seed = next() % 4;
+                let seed = random.below(4);
                 let (outcome, turns) = host.run(host.guest(mode::WORK, seed as i64), || {
-                    3_000 + next() % 40_000
+                    random.between(3_000, 43_000)
                 });
                 assert_eq!(outcome, expected[seed as usize], "seed {seed}");
                 preempted += turns - 1;

@@ -9,6 +9,7 @@ use crate::GuestContext;
 use crate::clock::monotonic_ns;
 use crate::testing::{Program, engine_config};
 use crate::{Mechanism, Preemption};
+use leasehold_reserve::simulate::SplitMix;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
 use leasehold_wasm::code::Code;
@@ -19,23 +20,6 @@ use std::task::{Context, Poll, Waker};
 use wasmtime::{Caller, Engine, Instance, Linker, Module, Store, Trap};
 
 const GUEST: &str = include_str!("stress.wat");
-
-/// A small generator of test input (Marsaglia's xorshift, 64 bits).
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// Returns `Pending` once.
 #[derive(Default)]
@@ -385,7 +369,7 @@ impl Host {
     }
 
     /// A guest that runs jobs for ever.
-    fn worker(&self, mut random: Random) -> Guest<()> {
+    fn worker(&self, mut random: SplitMix) -> Guest<()> {
         self.guest(async move |store, instance| {
             loop {
                 let job = &JOBS[random.below(JOBS.len() as u64) as usize];
@@ -421,8 +405,8 @@ async fn run(store: &mut Store<()>, instance: &Instance, function: &str, seed: i
 /// Runs the guests until `preemptions` turns were cut off; returns how many were ended in mid-run.
 fn preempt_and_kill(mechanism: Mechanism, preemptions: u64) -> u64 {
     let host = Host::new(mechanism);
-    let mut random = Random(0x5DEE_CE66_D1CE_4E5B);
-    let mut guests: Vec<_> = (0..6).map(|i| host.worker(Random(i + 1))).collect();
+    let mut random = SplitMix::new(0x5DEE_CE66_D1CE_4E5B);
+    let mut guests: Vec<_> = (0..6).map(|i| host.worker(SplitMix::new(i + 1))).collect();
     let (mut preempted, mut killed) = (0, 0);
     while preempted < preemptions {
         let chosen = random.below(6) as usize;
@@ -432,8 +416,8 @@ fn preempt_and_kill(mechanism: Mechanism, preemptions: u64) -> u64 {
         preempted += u64::from(host.preemption.take_fired());
         if random.below(64) == 0 {
             // In the middle of whatever it is doing.
-            let seed = random.next() | 1;
-            guests[chosen] = host.worker(Random(seed));
+            let seed = random.bits();
+            guests[chosen] = host.worker(SplitMix::new(seed));
             killed += 1;
         }
         host.clean();

@@ -71,8 +71,7 @@ impl Drop for Timer {
 
 /// The kernel's identifier of the calling thread.
 pub(super) fn this_thread() -> libc::pid_t {
-    // SAFETY: has no preconditions.
-    unsafe { libc::gettid() }
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// Sends the timer's signal to a thread of this process now. No effect if it has ended.

@@ -141,7 +141,7 @@ fn decisions(
                     .expect("it exists");
                 decision = scheduler.schedule(now);
             } else {
-                now = decision.timer.expect("somebody sleeps");
+                now = decision.timer.expect("a task sleeps");
                 decision = scheduler.schedule(now);
             }
             ops += 1;

@@ -28,14 +28,14 @@ impl SporadicAccount {
     #[inline]
     pub fn charge(&mut self, ran: Nanos) {
         self.sporadic
-            .charge(&mut self.ring, ran, &mut Watch::Nobody);
+            .charge(&mut self.ring, ran, &mut Watch::Nothing);
     }
 
     /// Suspends the server, which has nothing to run at `now` (Alg. 1 lines 10 to 13). O(1).
     #[inline]
     pub fn suspend(&mut self, now: Nanos) {
         self.sporadic
-            .suspend(&mut self.ring, now, &mut Watch::Nobody);
+            .suspend(&mut self.ring, now, &mut Watch::Nothing);
     }
 
     /// Resumes the server at `now`, with something to run since `at` (Alg. 3 lines 1 to 5). Returns
@@ -43,7 +43,7 @@ impl SporadicAccount {
     #[inline]
     pub fn resume(&mut self, at: Nanos, now: Nanos) -> u32 {
         self.sporadic
-            .resume(&mut self.ring, at, now, &mut Watch::Nobody)
+            .resume(&mut self.ring, at, now, &mut Watch::Nothing)
     }
 
     /// Processes due replenishments of a ready server (Alg. 3 lines 1 to 3). Returns how many were
@@ -51,7 +51,7 @@ impl SporadicAccount {
     #[inline]
     pub fn replenish(&mut self, now: Nanos) -> u32 {
         self.sporadic
-            .replenish(&mut self.ring, now, &mut Watch::Nobody)
+            .replenish(&mut self.ring, now, &mut Watch::Nothing)
     }
 
     /// Returns whether there is budget at `now`.

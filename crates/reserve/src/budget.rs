@@ -81,18 +81,6 @@ impl Budget {
         }
     }
 
-    /// Returns the instant of the next replenishment after `now`.
-    pub(crate) fn next_replenishment(&self, ring: &Ring, now: Nanos) -> Option<Nanos> {
-        match self {
-            Budget::Sporadic(_) => ring.entries().map(|entry| entry.at).find(|&at| at > now),
-            Budget::Deferrable(deferrable) => Some(deferrable.boundary_after(now)),
-            Budget::Bandwidth(bandwidth) => {
-                Some(bandwidth.available_at()).filter(|&available| available > now)
-            }
-            Budget::Unlimited => None,
-        }
-    }
-
     /// Accounts for execution from `from` to `to`, and for replenishments until `now`, which is
     /// later if another server pays for the rest. Returns how many replenishments passed.
     #[inline]

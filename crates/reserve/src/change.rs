@@ -51,11 +51,9 @@ impl Scheduler {
         now: Nanos,
     ) -> Result<(), Refused> {
         let index = self.servers.find(id)?;
-        let old = *self
-            .servers
-            .at(index)
-            .contract()
-            .ok_or(Refused::Background)?;
+        if self.servers.at(index).contract().is_none() {
+            return Err(Refused::Background);
+        }
         self.account(now);
         let now = self.billing.now();
         self.withdraw(index);
@@ -72,8 +70,6 @@ impl Scheduler {
         server
             .budget
             .watch_all(ring, now, is_depleted, &mut watch(&mut self.timers, index));
-        self.ledger.retire(&old, now);
-        self.ledger.admit(contract, now);
         self.reinstate(index);
         Ok(())
     }
@@ -111,7 +107,7 @@ fn changed(
             let capacity = contract.replenishments();
             *ring = Ring::of(capacity, parts.into_iter().filter(|part| part.amount > 0));
             let mut sporadic = Sporadic::new(contract);
-            sporadic.charge(ring, overrun, &mut Watch::Nobody);
+            sporadic.charge(ring, overrun, &mut Watch::Nothing);
             Budget::Sporadic(sporadic)
         }
         (_, Policy::Deferrable, old) => {
@@ -126,7 +122,7 @@ impl Sporadic {
     fn changed(&self, ring: &mut Ring, contract: &Contract, now: Nanos) -> Self {
         let mut old = *self;
         // The used part of the head is pending as of now.
-        old.suspend(ring, now, &mut Watch::Nobody);
+        old.suspend(ring, now, &mut Watch::Nothing);
         let keep = contract.budget().min(ring.total());
         // If only the number of entries changes, a replenishment later than a period from now was
         // an overrun, and stays one: merged with an earlier one it would defer that.
@@ -157,7 +153,7 @@ impl Sporadic {
         *ring = renewed;
         let mut new = Sporadic::new(contract);
         // An overrun may be more than the new head.
-        new.charge(ring, overrun, &mut Watch::Nobody);
+        new.charge(ring, overrun, &mut Watch::Nothing);
         new
     }
 }

@@ -25,7 +25,7 @@ pub struct Replenishment {
 #[derive(Debug)]
 pub(crate) enum Watch<'a> {
     /// The shielded scheduler does not need to know.
-    Nobody,
+    Nothing,
     /// The eager scheduler has a timer for each of a server's.
     Timers(&'a mut Timers, Index),
 }
@@ -88,7 +88,7 @@ impl Ring {
         let mut ring = Ring::new(capacity, first.at, first.amount);
         for entry in entries {
             ring.total += entry.amount;
-            ring.push(entry, &mut Watch::Nobody);
+            ring.push(entry, &mut Watch::Nothing);
         }
         ring
     }
@@ -313,31 +313,31 @@ mod tests {
     #[test]
     fn fig_8b_a_used_head_comes_back_a_period_later() {
         let mut ring = ring(4, &[(10, 5), (20, 6), (30, 9)]);
-        ring.recycle_head(10 + 40, &mut Watch::Nobody);
+        ring.recycle_head(10 + 40, &mut Watch::Nothing);
         assert_eq!(entries(&ring), [(20, 6), (30, 9), (50, 5)]);
     }
 
     #[test]
     fn fig_8c_what_is_due_becomes_one_entry_at_the_time_of_the_last() {
         let mut some = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
-        assert_eq!(some.merge_due(35, &mut Watch::Nobody), 2);
+        assert_eq!(some.merge_due(35, &mut Watch::Nothing), 2);
         assert_eq!(entries(&some), [(30, 20), (50, 2)]);
         let mut all = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
-        assert_eq!(all.merge_due(50, &mut Watch::Nobody), 3);
+        assert_eq!(all.merge_due(50, &mut Watch::Nothing), 3);
         assert_eq!(entries(&all), [(50, 22)]);
         let mut none = ring(4, &[(10, 5), (20, 6)]);
-        assert_eq!(none.merge_due(9, &mut Watch::Nobody), 0);
+        assert_eq!(none.merge_due(9, &mut Watch::Nothing), 0);
         assert_eq!(entries(&none), [(10, 5), (20, 6)]);
     }
 
     #[test]
     fn a_full_ring_postpones_its_last_entry() {
         let mut full = ring(2, &[(10, 5), (20, 6)]);
-        full.split_head(2, 50, &mut Watch::Nobody);
+        full.split_head(2, 50, &mut Watch::Nothing);
         assert_eq!(entries(&full), [(10, 3), (50, 8)]);
         // With room for one entry, what is left of the head waits too.
         let mut single = ring(1, &[(10, 5)]);
-        single.split_head(2, 50, &mut Watch::Nobody);
+        single.split_head(2, 50, &mut Watch::Nothing);
         assert_eq!(entries(&single), [(50, 5)]);
     }
 }

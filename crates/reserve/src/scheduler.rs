@@ -12,7 +12,6 @@ use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
 use crate::ring::{Replenishment, Ring};
 use crate::server::{Server, Servers, State};
-use crate::slack::Ledger;
 use crate::supply::Supply;
 use crate::tasks::Tasks;
 use crate::timers::Timers;
@@ -44,7 +43,6 @@ pub struct Scheduler {
     pub(crate) running: Option<TaskId>,
     /// Which server pays for the processor's time.
     pub(crate) billing: Billing,
-    pub(crate) ledger: Ledger,
 }
 
 impl Scheduler {
@@ -69,7 +67,6 @@ impl Scheduler {
             current: None,
             running: None,
             billing: Billing::new(),
-            ledger: Ledger::default(),
         }
     }
 
@@ -112,7 +109,6 @@ impl Scheduler {
         let watch = &mut watch(&mut self.timers, id.index);
         let ring = &self.rings[id.index()];
         server.budget.watch_all(ring, now, false, watch);
-        self.ledger.admit(contract, now);
         Ok(id)
     }
 
@@ -138,9 +134,6 @@ impl Scheduler {
         let index = self.servers.find(id)?;
         self.account(now);
         self.withdraw(index);
-        if let Some(contract) = self.servers.at(index).contract() {
-            self.ledger.retire(contract, self.billing.now());
-        }
         if let Some(timers) = &mut self.timers {
             timers.cancel_replenishments(index);
             self.tasks
@@ -189,7 +182,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
-    pub fn wake_since(&mut self, task: TaskId, since: Nanos, now: Nanos) -> Result<(), Refused> {
+    pub(crate) fn wake_since(
+        &mut self,
+        task: TaskId,
+        since: Nanos,
+        now: Nanos,
+    ) -> Result<(), Refused> {
         let server = self.server_at(task)?;
         if self.tasks.is_ready(task.index) {
             return Ok(());
@@ -217,7 +215,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
-    pub fn is_interrupted_for(&self, task: TaskId, now: Nanos) -> Result<bool, Refused> {
+    pub(crate) fn is_interrupted_for(&self, task: TaskId, now: Nanos) -> Result<bool, Refused> {
         let index = self.server_at(task)?;
         let current = self.current.map(|index| (index, self.servers.at(index)));
         let Some((current, running)) = current.filter(|(_, server)| !server.is_background()) else {
@@ -265,20 +263,6 @@ impl Scheduler {
                 self.suspend(server);
                 self.give_up_turn(server);
             }
-        }
-        Ok(())
-    }
-
-    /// Puts a running task behind the other ready tasks of its server. Nothing happens to one
-    /// that does not run.
-    ///
-    /// # Errors
-    /// [`Refused::Stale`] if the task has been removed, or its server has.
-    pub fn rotate(&mut self, task: TaskId, now: Nanos) -> Result<(), Refused> {
-        let server = self.server_at(task)?;
-        self.account(now);
-        if self.running == Some(task) && self.tasks.first(server) == Some(task.index) {
-            self.take_turn(server);
         }
         Ok(())
     }
@@ -414,16 +398,6 @@ impl Scheduler {
     /// [`Refused::Stale`] if it has been removed.
     pub fn deadline(&self, id: ServerId) -> Result<Option<Nanos>, Refused> {
         self.server(id).map(|server| server.budget.deadline())
-    }
-
-    /// Returns the instant of a server's next replenishment, if one is pending at the last event.
-    ///
-    /// # Errors
-    /// [`Refused::Stale`] if it has been removed.
-    pub fn next_replenishment(&self, id: ServerId) -> Result<Option<Nanos>, Refused> {
-        let server = self.server(id)?;
-        let ring = &self.rings[id.index()];
-        Ok(server.budget.next_replenishment(ring, self.billing.now()))
     }
 
     /// Returns a server's overrun, which is subtracted from the next replenishment.

@@ -13,7 +13,7 @@ use crate::urgency::Urgency;
 /// Returns the observer of a server's replenishments.
 pub(crate) fn watch(timers: &mut Option<Timers>, server: Index) -> Watch<'_> {
     match timers {
-        None => Watch::Nobody,
+        None => Watch::Nothing,
         Some(timers) => Watch::Timers(timers, server),
     }
 }
@@ -55,9 +55,6 @@ impl Scheduler {
         server.supply.used += to - from;
         server.turn += to - from;
         server.turn_of_all += to - from;
-        if !server.is_background() {
-            self.ledger.used += to - from;
-        }
         let is_late = now > self.billing.expiry();
         let overrun = match is_late {
             // Execution beyond the budget's end was an overrun, even if it was replenished
@@ -100,7 +97,6 @@ impl Scheduler {
         let server = self.servers.at_mut(index);
         let ring = &mut self.rings[index as usize];
         server.supply.used += time;
-        self.ledger.used += time;
         let watch = &mut watch(&mut self.timers, index);
         server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
         debug_assert!(server.state != State::Ready, "it has stopped");
@@ -119,7 +115,6 @@ impl Scheduler {
         let ring = &mut self.rings[index as usize];
         let watch = &mut watch(&mut self.timers, index);
         server.turn = server.turn.saturating_add(time);
-        self.ledger.used += time;
         if server.state == State::Blocked {
             // Used budget is replenished a period after the activation at the earliest.
             server.supply.replenishments += server.budget.resume(ring, now, now, watch);

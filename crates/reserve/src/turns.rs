@@ -45,14 +45,6 @@ impl Scheduler {
         Some(index)
     }
 
-    /// Starts the slice of another task, if one is ready, and of another server in the background.
-    pub(crate) fn take_turn(&mut self, index: Index) {
-        self.rotate_tasks(index);
-        if self.servers.at(index).is_background() {
-            self.rotate_servers(index);
-        }
-    }
-
     /// Starts the slice of another ready task of the server, including a sleeping one whose wake-up
     /// is due.
     fn rotate_tasks(&mut self, index: Index) {

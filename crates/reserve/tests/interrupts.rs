@@ -111,7 +111,8 @@ fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
     assert_eq!(decision.run, Some(busy));
     assert_eq!(scheduler.supply(high).unwrap().used, 6);
     // All three of this period, and three of the next: it has to wait for the one after.
-    assert_eq!(scheduler.next_replenishment(high), Ok(Some(10 + 2 * 200)));
+    let mut queue = scheduler.replenishments(high).unwrap();
+    assert!(queue.all(|entry| entry.at == 10 + 2 * 200));
 }
 
 /// Returns when the timer fires for a server that runs from `from` on, for this longest interrupt.
@@ -252,7 +253,7 @@ fn a_redispatch_that_is_cut_short_is_paid_for_once() {
     assert_eq!(
         decision.timer,
         Some(18),
-        "nobody is woken early or late for it"
+        "no task is woken early or late for it"
     );
     assert_eq!(pair.scheduler.schedule(22).run, Some(pair.sleeper));
     pair.scheduler.block(pair.sleeper, 24, None).unwrap();

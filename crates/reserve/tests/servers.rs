@@ -94,7 +94,7 @@ fn tasks_of_a_server_take_turns_and_sleepers_join_in() {
     assert_eq!(
         machine.last.timer,
         Some(25),
-        "nobody else can have a turn before"
+        "no other can have a turn before"
     );
     machine.run_to(50);
     let runs = [(0, 25, "a"), (25, 35, "b"), (35, 45, "a"), (45, 50, "b")];
@@ -240,25 +240,6 @@ fn ids_of_what_was_removed_are_refused_for_ever() {
 }
 
 #[test]
-fn slack_is_time_that_is_not_reserved_or_not_used() {
-    let mut machine = Machine::new(config(Shielding::Shielded));
-    let (first, task) = machine.server("a", contract(10, 40, 1));
-    let (second, _) = machine.server("b", contract(20, 40, 2));
-    assert_eq!(machine.scheduler.slack(0).unreserved_ppb, 250_000_000);
-    assert_eq!(machine.scheduler.slack(0).idle_for, u64::MAX);
-    machine.wake(task);
-    assert_eq!(machine.scheduler.slack(0).idle_for, 0);
-    machine.run_to(20);
-    let slack = machine.scheduler.slack(20);
-    assert_eq!(slack.idle_for, 20, "until the budget comes back");
-    assert_eq!(slack.unused, 20 * 3 / 4 - 10);
-    machine.scheduler.remove_server(second, 20).unwrap();
-    assert_eq!(machine.scheduler.slack(20).unreserved_ppb, 750_000_000);
-    machine.scheduler.remove_server(first, 20).unwrap();
-    assert_eq!(machine.scheduler.slack(20).idle_for, u64::MAX);
-}
-
-#[test]
 fn a_server_that_was_not_admitted_counts_the_budgets_that_it_missed() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let (greedy, all) = machine.server("a", contract(30, 30, 2));
@@ -352,8 +333,9 @@ fn deferrable_servers_of_one_period_are_replenished_together_whenever_they_were_
         let (server, task) = machine.server("a", deferrable);
         machine.wake(task);
         machine.run_to(made + 20);
-        let next = machine.scheduler.next_replenishment(server).unwrap();
-        assert_eq!(next, Some((made / 100 + 1) * 100));
+        let boundary = (made / 100 + 1) * 100;
+        let left = |now| machine.scheduler.budget_left(server, now).unwrap();
+        assert_eq!((left(boundary - 1), left(boundary)), (0, 10));
     }
     let runs = [(0, 10), (100, 110), (130, 140), (170, 180)];
     assert_eq!(machine.slices, runs.map(|(from, to)| (from, to, "a")));

@@ -18,8 +18,11 @@ pub const PAGE: usize = 4096;
 /// free its page table too (Linux 6.14 and later).
 pub const BLOCK: usize = 2 << 20;
 
-/// A reserved range. Pages are inaccessible until [`allow`](AddressRange::allow)ed, and read as
+/// A reserved range. Pages are inaccessible until they are allowed, and read as
 /// zero until written.
+///
+/// It hands out addresses and no references. What accesses memory through an address must know that the
+/// page was allowed, and that nothing forbids, discards or clears it meanwhile.
 #[derive(Debug)]
 pub struct AddressRange {
     mapping: NonNull<u8>,
@@ -28,8 +31,8 @@ pub struct AddressRange {
     bytes: usize,
 }
 
-// SAFETY: a `AddressRange` owns its mapping; its methods are system calls on ranges, which the
-// kernel serialises, and the unsafe ones require of the caller that the memory is unused.
+// SAFETY: an `AddressRange` owns its mapping; its methods are system calls on ranges, which the
+// kernel serialises, and the unsafe one requires of the caller that the memory is unused.
 unsafe impl Send for AddressRange {}
 // SAFETY: as above.
 unsafe impl Sync for AddressRange {}
@@ -50,7 +53,7 @@ impl AddressRange {
         Ok(reservation)
     }
 
-    /// Reserves a range that is never [`allow`](AddressRange::allow)ed: other code maps something
+    /// Reserves a range of which nothing is made accessible here: other code maps something
     /// there and unmaps it again. The inaccessible part is then one mapping, regardless of its
     /// origin.
     ///
@@ -109,7 +112,7 @@ impl AddressRange {
     /// # Errors
     ///
     /// The system's: too many mappings, or no memory to commit.
-    pub fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub(crate) fn allow(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
@@ -129,15 +132,11 @@ impl AddressRange {
     /// # Errors
     ///
     /// The system's: too many mappings.
-    ///
-    /// # Safety
-    ///
-    /// These pages are unused.
-    pub unsafe fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub(crate) fn forbid(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: within the mapping; unused, by contract.
+        // SAFETY: within the mapping, to which there are no references.
         unsafe { mprotect(self.range(offset, bytes), bytes, MprotectFlags::empty()) }?;
         Ok(())
     }
@@ -147,15 +146,11 @@ impl AddressRange {
     /// # Errors
     ///
     /// The system's; none is expected of an anonymous mapping.
-    ///
-    /// # Safety
-    ///
-    /// These pages are unused.
-    pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub(crate) fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: within the mapping; unused, by contract.
+        // SAFETY: within the mapping, to which there are no references.
         unsafe { madvise(self.range(offset, bytes), bytes, Advice::LinuxDontNeed) }?;
         Ok(())
     }
@@ -173,7 +168,12 @@ impl AddressRange {
     /// # Safety
     ///
     /// These pages are unused and accessible.
-    pub unsafe fn clear(&self, offset: usize, bytes: usize, most: usize) -> io::Result<usize> {
+    pub(crate) unsafe fn clear(
+        &self,
+        offset: usize,
+        bytes: usize,
+        most: usize,
+    ) -> io::Result<usize> {
         let mut residency = Residency::default();
         let found = residency.look(self, offset, bytes.min(LOOK_PAGES * PAGE))?;
         let done = prefix(found, most);
@@ -193,8 +193,7 @@ impl AddressRange {
                 }
             } else {
                 // Without memory, but perhaps in the swap area.
-                // SAFETY: unused, by contract.
-                unsafe { self.discard(at, length) }?;
+                self.discard(at, length)?;
             }
             at += length;
         }

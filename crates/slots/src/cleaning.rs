@@ -4,8 +4,9 @@ use std::io;
 use std::ops::Range;
 
 use crate::address_range::{AddressRange, BLOCK, PAGE};
+use crate::taken::Taken;
 
-/// A range that its last user wrote to, and that is unused now.
+/// The accessible part of a range that its last user has given up.
 ///
 /// Most of it is given back to the system; a part is overwritten with zeros instead, which costs
 /// less than the faults of the next user would.
@@ -22,24 +23,33 @@ pub(crate) struct Dirty {
 }
 
 impl Dirty {
-    /// Memory that stays accessible when it is clean. All bounds are multiples of the page size.
-    pub(crate) fn staying(discard: Range<usize>, clear: Range<usize>) -> Dirty {
+    /// Memory that stays accessible when it is clean, and of which the last `kept` bytes are overwritten.
+    /// All bounds are multiples of the page size.
+    pub(crate) fn staying(taken: Taken, kept: usize) -> Dirty {
+        let Range { start, end } = taken.accessible();
+        let clear = end - kept.min(end - start)..end;
         Dirty {
-            discard,
+            discard: start..clear.start,
             clear,
             forbidden: None,
         }
     }
 
-    /// Memory of which only the overwritten part stays accessible. Everything from `discard.end`
-    /// to the next multiple of [`BLOCK`] must belong to the same user.
-    pub(crate) fn leaving(discard: Range<usize>, clear: Range<usize>) -> Dirty {
-        let forbidden = Some(discard.end);
+    /// Memory of which only the first `kept` bytes, which are overwritten, stay accessible. Everything
+    /// behind it to the next multiple of [`BLOCK`] must have belonged to the same user.
+    pub(crate) fn leaving(taken: Taken, kept: usize) -> Dirty {
+        let Range { start, end } = taken.accessible();
+        let clear = start..start + kept.min(end - start);
         Dirty {
-            discard,
+            discard: clear.end..end,
             clear,
-            forbidden,
+            forbidden: Some(end),
         }
+    }
+
+    /// Where its first byte is, before any step.
+    pub(crate) fn start(&self) -> usize {
+        self.discard.start.min(self.clear.start)
     }
 
     /// Pages that steps have still to visit.
@@ -54,18 +64,11 @@ impl Dirty {
     /// # Errors
     ///
     /// The system's; the range must then not be used again.
-    ///
-    /// # Safety
-    ///
-    /// The range is unused, and the part that is overwritten is accessible.
-    pub(crate) unsafe fn step(
-        &mut self,
-        reservation: &AddressRange,
-        pages: usize,
-    ) -> io::Result<()> {
+    pub(crate) fn step(&mut self, reservation: &AddressRange, pages: usize) -> io::Result<()> {
         let most = pages.max(1);
         if self.discard.is_empty() {
-            // SAFETY: the caller's promise.
+            // SAFETY: it was accessible to the user that has given it up, and still is; there is one
+            // `Dirty` for it.
             let done = unsafe { reservation.clear(self.clear.start, self.clear.len(), most) }?;
             self.clear.start += done;
             return Ok(());
@@ -76,16 +79,13 @@ impl Dirty {
         let start = end - reservation.suffix(least, end - least, most)?;
         self.discard.end = start;
         let Some(forbidden) = self.forbidden else {
-            // SAFETY: the caller's promise.
-            return unsafe { reservation.discard(start, end - start) };
+            return reservation.discard(start, end - start);
         };
         // The last slice of a block covers the block again: its page table goes too.
         let covered = if start == block { block + BLOCK } else { end };
-        // SAFETY: the caller's promise; the rest of the block is the same user's.
-        unsafe { reservation.discard(start, covered - start) }?;
+        reservation.discard(start, covered - start)?;
         if start == block || self.discard.is_empty() {
-            // SAFETY: the caller's promise.
-            unsafe { reservation.forbid(start, forbidden - start) }?;
+            reservation.forbid(start, forbidden - start)?;
             self.forbidden = Some(start);
         }
         Ok(())

@@ -11,14 +11,18 @@
 //!    one page table. Each page that was accessible is visited once.
 //! 3. **A clean range reads as zero**, whatever its last user left there.
 //!
-//! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as zero,
-//! [`range_pool`] holds equal ranges, and on that stand [`slot`] for linear memories (`linear_memory` offers them to
-//! the engine) and [`stack`] for fibers, in the sizes of [`stack_class`].
+//! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as
+//! zero, [`range_pool`] holds equal ranges (one in use is `taken`), and on that stand [`slot`] for linear
+//! memories and [`stack`] for fibers, in the sizes of [`stack_class`]; `engine` offers both to the engine. A
+//! range is accessed by its user alone: `taken` is the proof of it, which `cleaning` consumes. So `unsafe`
+//! stands where raw calls are made ([`address_range`]), where pages are overwritten (`cleaning`), and where the
+//! engine is promised something (`engine`).
 
 pub mod address_range;
 mod cleaning;
-mod linear_memory;
+mod engine;
 pub mod range_pool;
 pub mod slot;
 pub mod stack;
 pub mod stack_class;
+mod taken;

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
+use crate::taken::Taken;
 
 /// Pages with memory that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
@@ -41,12 +42,18 @@ pub struct PoolState {
 
 /// A clean range: all of it reads as zero.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CleanRange {
+struct CleanRange {
     /// Offset of the range in the reservation.
-    pub(crate) start: usize,
-    /// Bytes that cleaning left accessible; 0 if it has never been used.
+    start: usize,
+    state: CleanState,
+}
+
+/// What a clean range has, bytes from its start, behind the guard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CleanState {
+    /// What cleaning left accessible; 0 if it has never been used.
     pub(crate) accessible: usize,
-    /// Bytes from the start beyond which no page is resident, as far as the user keeps account.
+    /// Beyond this no page is resident, as far as the user keeps account.
     pub(crate) resident: usize,
 }
 
@@ -83,7 +90,7 @@ struct Queue {
 ///
 /// Ranges of a claim that is dropped before it [is empty](Claim::is_empty) stay dirty for ever.
 #[derive(Debug, Default)]
-#[must_use = "the ranges of a claim are cleaned by whoever holds it"]
+#[must_use = "the ranges of a claim are cleaned by what holds it"]
 pub struct Claim(Queue);
 
 impl Claim {
@@ -98,6 +105,8 @@ impl Claim {
 pub(crate) struct RangePool {
     reservation: AddressRange,
     stride: usize,
+    /// Inaccessible bytes at the start of each range.
+    guard: usize,
     capacity: usize,
     /// The engine shares pools between threads. A cell has one thread, so that the lock is never
     /// waited for; uncontended it costs less than any system call it precedes.
@@ -105,12 +114,13 @@ pub(crate) struct RangePool {
 }
 
 impl RangePool {
-    /// Reserves `capacity` ranges of `stride` bytes, a multiple of the page size.
+    /// Reserves `capacity` ranges of `stride` bytes, the first `guard` of which stay inaccessible; both
+    /// are multiples of the page size.
     ///
     /// # Errors
     ///
     /// The system's, when the address space is limited.
-    pub(crate) fn new(capacity: usize, stride: usize) -> io::Result<RangePool> {
+    pub(crate) fn new(capacity: usize, stride: usize, guard: usize) -> io::Result<RangePool> {
         let bytes = capacity
             .max(1)
             .checked_mul(stride)
@@ -118,6 +128,7 @@ impl RangePool {
         Ok(RangePool {
             reservation: AddressRange::new(bytes)?,
             stride,
+            guard,
             capacity,
             // Sized once, so that detaching never allocates.
             ranges: Mutex::new(Ranges {
@@ -141,16 +152,13 @@ impl RangePool {
         self.ranges().state
     }
 
-    /// Takes a clean range after `prepare` has made accessible what its user needs; returns it as
-    /// it was before.
+    /// Takes a clean range, of which exactly `bytes` bytes behind the guard are then accessible; returns
+    /// what it had before, too.
     ///
     /// # Errors
     ///
-    /// `QuotaExceeded` if no range is clean; those of `prepare`, and then nothing is taken.
-    pub(crate) fn take(
-        &self,
-        prepare: impl FnOnce(&AddressRange, CleanRange) -> io::Result<()>,
-    ) -> io::Result<CleanRange> {
+    /// `QuotaExceeded` if no range is clean; the system's, and then nothing is taken.
+    pub(crate) fn take(&self, bytes: usize) -> io::Result<(Taken, CleanState)> {
         let mut ranges = self.ranges();
         let range = match ranges.clean.pop() {
             Some(range) => range,
@@ -158,30 +166,34 @@ impl RangePool {
                 ranges.unused += 1;
                 CleanRange {
                     start: (ranges.unused - 1) * self.stride,
-                    accessible: 0,
-                    resident: 0,
+                    state: CleanState::default(),
                 }
             }
             None => return Err(io::ErrorKind::QuotaExceeded.into()),
         };
-        if let Err(error) = prepare(&self.reservation, range) {
-            ranges.clean.push(range);
-            return Err(error);
+        let (start, had) = (range.start + self.guard, range.state.accessible);
+        match Taken::new(&self.reservation, start, had, bytes) {
+            Ok(taken) => {
+                ranges.state.clean -= 1;
+                ranges.state.taken += 1;
+                Ok((taken, range.state))
+            }
+            Err(error) => {
+                ranges.clean.push(range);
+                Err(error)
+            }
         }
-        ranges.state.clean -= 1;
-        ranges.state.taken += 1;
-        Ok(range)
     }
 
     /// Puts a range that was taken at the end of the queue, in constant time and without a
-    /// system call. `range` is what it will be when it is clean.
-    ///
-    /// # Safety
-    ///
-    /// The range is unused, it is accessible wherever `dirty` is to be overwritten, and `dirty`
-    /// covers all that its user could write to.
-    pub(crate) unsafe fn detach(&self, range: CleanRange, dirty: Dirty) {
+    /// system call. `state` is what it will have when it is clean.
+    pub(crate) fn detach(&self, dirty: Dirty, state: CleanState) {
         let mut ranges = self.ranges();
+        let number = dirty.start() / self.stride;
+        let range = CleanRange {
+            start: number * self.stride,
+            state,
+        };
         ranges.state.taken -= 1;
         if dirty.pages() == 0 {
             ranges.state.clean += 1;
@@ -190,7 +202,7 @@ impl RangePool {
         }
         ranges.state.dirty += 1;
         ranges.state.dirty_pages += dirty.pages();
-        let number = (range.start / self.stride) as u32;
+        let number = number as u32;
         let last = ranges.unclaimed.ends;
         ranges.unclaimed.ends = Some((last.map_or(number, |(first, _)| first), number));
         if let Some((_, last)) = last
@@ -263,8 +275,7 @@ impl Ranges {
             return 0;
         };
         let before = range.dirty.pages();
-        // SAFETY: the promises made when the range was detached; it is in a queue since.
-        let step = unsafe { range.dirty.step(reservation, pages) };
+        let step = range.dirty.step(reservation, pages);
         let visited = before - range.dirty.pages();
         if step.is_ok() && range.dirty.pages() > 0 {
             self.state.dirty_pages -= visited;

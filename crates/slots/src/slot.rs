@@ -11,10 +11,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::cleaning::Dirty;
-
 use crate::address_range::PAGE;
-use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
+use crate::cleaning::Dirty;
+use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool};
+use crate::taken::Taken;
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
 pub const MEMORY_RESERVATION: u64 = 4 << 30;
@@ -83,7 +83,7 @@ impl SlotPool {
     /// The system's, when the address space is limited.
     pub fn new(capacity: usize, keep_resident: usize) -> io::Result<SlotPool> {
         Ok(SlotPool {
-            ranges: Arc::new(RangePool::new(capacity, STRIDE)?),
+            ranges: Arc::new(RangePool::new(capacity, STRIDE, 0)?),
             keep_resident: keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE),
             resident: Arc::default(),
         })
@@ -125,26 +125,12 @@ impl SlotPool {
     ///
     /// `QuotaExceeded` if no slot is clean; the system's if it refuses to make pages accessible.
     pub(crate) fn take(&self, bytes: usize) -> io::Result<Slot> {
-        let range = self.ranges.take(
-            |reservation,
-             CleanRange {
-                 start, accessible, ..
-             }| {
-                if accessible <= bytes {
-                    reservation.allow(start + accessible, bytes - accessible)
-                } else {
-                    // SAFETY: the slot is clean, and so unused.
-                    unsafe { reservation.forbid(start + bytes, accessible - bytes) }
-                }
-            },
-        )?;
-        let hidden = range.resident.saturating_sub(bytes);
-        self.resident.fetch_sub(range.resident - hidden, Relaxed);
-        let (start, resident) = (range.start, range.resident);
+        let (taken, CleanState { resident, .. }) = self.ranges.take(bytes)?;
+        let hidden = resident.saturating_sub(bytes);
+        self.resident.fetch_sub(resident - hidden, Relaxed);
         Ok(Slot {
             pool: self.clone(),
-            start,
-            accessible: bytes,
+            taken,
             resident,
             hidden,
         })
@@ -155,10 +141,7 @@ impl SlotPool {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pool: SlotPool,
-    /// Offset in the pool's reservation.
-    start: usize,
-    /// Bytes from the start that are accessible.
-    accessible: usize,
+    taken: Taken,
     /// Bytes from the start that were resident when it was taken.
     resident: usize,
     /// Resident bytes that this memory has not made accessible: they are zero, and still count as
@@ -169,12 +152,13 @@ pub(crate) struct Slot {
 impl Slot {
     /// Start of the memory.
     pub(crate) fn base(&self) -> *mut u8 {
-        self.pool.ranges.reservation().at(self.start).as_ptr()
+        let start = self.taken.accessible().start;
+        self.pool.ranges.reservation().at(start).as_ptr()
     }
 
     /// Accessible bytes.
     pub(crate) fn accessible(&self) -> usize {
-        self.accessible
+        self.taken.accessible().len()
     }
 
     /// Makes the first `bytes` bytes accessible; fewer than are accessible already changes
@@ -187,13 +171,9 @@ impl Slot {
         if bytes > SLOT_BYTES || !bytes.is_multiple_of(PAGE) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        if bytes > self.accessible {
-            let more = bytes - self.accessible;
-            self.pool
-                .ranges
-                .reservation()
-                .allow(self.start + self.accessible, more)?;
-            self.accessible = bytes;
+        let more = bytes.saturating_sub(self.accessible());
+        if more > 0 {
+            self.taken.grow(self.pool.ranges.reservation(), more)?;
         }
         Ok(())
     }
@@ -201,30 +181,22 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Slot {
-            pool,
-            start,
-            accessible,
-            ..
-        } = &*self;
-        let (start, end) = (*start, start + accessible);
+        let (pool, accessible) = (&self.pool, self.accessible());
         let others = pool.resident.fetch_sub(self.hidden, Relaxed) - self.hidden;
         // Pages that no memory made accessible since they were cleaned stay resident as they are.
-        let beyond = self.resident.saturating_sub(*accessible);
+        let beyond = self.resident.saturating_sub(accessible);
         let most = pool.keep_resident.saturating_mul(WARM_SLOTS);
         let room = most.saturating_sub(others + beyond) / PAGE * PAGE;
-        let kept = pool.keep_resident.min(*accessible).min(room);
+        let kept = pool.keep_resident.min(accessible).min(room);
         let resident = if beyond > 0 { self.resident } else { kept };
         pool.resident.fetch_add(resident, Relaxed);
-        let range = CleanRange {
-            start,
+        let then = CleanState {
             accessible: kept,
             resident,
         };
-        let dirty = Dirty::leaving(start + kept..end, start..start + kept);
-        // SAFETY: the memory is gone with its owner; it could write to what was accessible, which
-        // still is. The block after `end` is the slot's own: slots are multiples of blocks.
-        unsafe { pool.ranges.detach(range, dirty) };
+        // The block after its end is the slot's own: slots are multiples of blocks.
+        let dirty = Dirty::leaving(std::mem::take(&mut self.taken), kept);
+        pool.ranges.detach(dirty, then);
     }
 }
 

@@ -9,12 +9,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use wasmtime::{StackCreator, StackMemory};
-
 use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
-use crate::range_pool::{Claim, CleanRange, Cleaned, PoolState, RangePool};
+use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool};
 use crate::stack_class::StackClass;
+use crate::taken::Taken;
 
 /// Inaccessible bytes below a stack. The code of host functions touches every page it passes, so
 /// that one page would do.
@@ -54,7 +53,7 @@ impl StackPool {
     ) -> io::Result<StackPool> {
         let stride = GUARD + class.fiber_bytes();
         Ok(StackPool {
-            ranges: Arc::new(RangePool::new(capacity, stride)?),
+            ranges: Arc::new(RangePool::new(capacity, stride, GUARD)?),
             class,
             keep_resident: keep_resident
                 .min(class.fiber_bytes())
@@ -62,9 +61,22 @@ impl StackPool {
         })
     }
 
-    /// Distance between two stacks.
-    const fn stride(&self) -> usize {
-        GUARD + self.class.fiber_bytes()
+    /// Bytes of a stack.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.class.fiber_bytes()
+    }
+
+    /// Takes a clean stack.
+    ///
+    /// # Errors
+    ///
+    /// `QuotaExceeded` if no stack is clean; the system's if it refuses to make pages accessible.
+    pub(crate) fn take(&self) -> io::Result<Stack> {
+        let (taken, _) = self.ranges.take(self.bytes())?;
+        Ok(Stack {
+            pool: self.clone(),
+            taken,
+        })
     }
 
     /// The numbers of clean, taken and dirty stacks.
@@ -92,74 +104,36 @@ impl StackPool {
 }
 
 /// A stack in use.
-struct Stack {
+pub(crate) struct Stack {
     pool: StackPool,
-    /// Offset of the guard in the pool's reservation; the stack follows it.
-    start: usize,
+    taken: Taken,
 }
 
 impl Stack {
+    /// All of it, from its bottom to its top.
+    pub(crate) fn addresses(&self) -> Range<*mut u8> {
+        let Range { start, end } = self.taken.accessible();
+        self.address(start)..self.address(end)
+    }
+
+    /// The inaccessible addresses below it.
+    pub(crate) fn guard(&self) -> Range<*mut u8> {
+        let bottom = self.taken.accessible().start;
+        self.address(bottom - GUARD)..self.address(bottom)
+    }
+
     fn address(&self, offset: usize) -> *mut u8 {
-        self.pool
-            .ranges
-            .reservation()
-            .at(self.start + offset)
-            .as_ptr()
+        self.pool.ranges.reservation().at(offset).as_ptr()
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        let (bottom, top) = (self.start + GUARD, self.start + self.pool.stride());
-        let kept = top - self.pool.keep_resident;
-        let range = CleanRange {
-            start: self.start,
-            accessible: self.pool.class.fiber_bytes(),
+        let then = CleanState {
+            accessible: self.pool.bytes(),
             resident: 0,
         };
-        // SAFETY: the fiber is gone with its owner; the whole stack has been accessible since it
-        // was first taken, and `dirty` covers all of it.
-        unsafe {
-            self.pool
-                .ranges
-                .detach(range, Dirty::staying(bottom..kept, kept..top))
-        };
-    }
-}
-
-// SAFETY: the range is page-aligned, readable and writable, belongs to this stack until it is
-// dropped, and has an inaccessible guard below it.
-unsafe impl StackMemory for Stack {
-    fn top(&self) -> *mut u8 {
-        self.address(self.pool.stride())
-    }
-
-    fn range(&self) -> Range<usize> {
-        self.address(GUARD).addr()..self.top().addr()
-    }
-
-    fn guard_range(&self) -> Range<*mut u8> {
-        self.address(0)..self.address(GUARD)
-    }
-}
-
-// SAFETY: every stack is zero-filled, has a guard, and is as large as was asked for.
-unsafe impl StackCreator for StackPool {
-    /// `zeroed` makes no difference: a clean stack reads as zero.
-    fn new_stack(&self, size: usize, _zeroed: bool) -> wasmtime::Result<Box<dyn StackMemory>> {
-        let bytes = self.class.fiber_bytes();
-        if size > bytes {
-            wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {bytes}");
-        }
-        let range = self.ranges.take(
-            |reservation,
-             CleanRange {
-                 start, accessible, ..
-             }| { reservation.allow(start + GUARD + accessible, bytes - accessible) },
-        )?;
-        Ok(Box::new(Stack {
-            pool: self.clone(),
-            start: range.start,
-        }))
+        let dirty = Dirty::staying(std::mem::take(&mut self.taken), self.pool.keep_resident);
+        self.pool.ranges.detach(dirty, then);
     }
 }

@@ -80,9 +80,10 @@ impl Study for Deadline {
              back, the account by class included; wall time includes the turns of the other \
              tenants"
         ));
-        report
-            .notes
-            .push("who ended by itself before the kill came is judged like the others".to_owned());
+        report.notes.push(
+            "a tenant that ended by itself before the kill came is judged like the others"
+                .to_owned(),
+        );
         report.figure = figure(&whole);
         Ok(report)
     }
@@ -271,8 +272,8 @@ impl Tally {
 struct Visited {
     groups: u64,
     scrubbed: u64,
-    /// Of linear memories, stacks and what the engine keeps. Those of the arena are paid for by the objects in it, whose
-    /// number does not tell the pages.
+    /// Of linear memories, stacks and what the engine keeps. Those of the arena are paid for by the objects in
+    /// it, whose number does not tell the pages.
     pages: u64,
 }
 

@@ -203,7 +203,7 @@ impl Commands {
     fn finding(&self) -> Finding {
         let longest = self.kinds.iter().map(|(_, _, longest)| *longest as f64);
         Finding::at_most(
-            "cell: longest command of a controller, for which everybody waits",
+            "cell: longest command of a controller, for which all tenants wait",
             Unit::Nanoseconds,
             longest.reduce(f64::max),
             COMMAND_NS,

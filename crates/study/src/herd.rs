@@ -151,7 +151,7 @@ impl Study for Herd {
         report.notes.push(format!(
             "cell: a tenant without a reservation spins from {} before the victim's wake-up on, so \
              that the processor does not sleep then, and walks through {} MiB, so that what the \
-             victim finds in the caches does not depend on who ran before; another wakes every {} \
+             victim finds in the caches does not depend on what ran before; another wakes every {} \
              in that time, so that the way of a timer is as much in use; latency is from the instant \
              that the victim asked for to its first instruction, the host's timer included. The \
              period is {}, however many attack",

@@ -1,10 +1,10 @@
 //! `kill`: does a kill keep its bound in wall time, for every behaviour of the tenant and of its
 //! neighbours?
 //!
-//! Hostile guests, and the attacks on the border, are killed at random instants: with a reservation and in
-//! the background, alone and beside neighbours that never give the processor away. The clock starts in
-//! [`TenantHandle::kill`](leasehold_cell::TenantHandle::kill) and stops when everything was returned. The bound is that of
-//! [`kill_bound`], for the tenant's own reservation or for the cell's reservation for ends.
+//! Hostile guests, and the attacks on the border, are killed at random instants: with a reservation and in the
+//! background, alone and beside neighbours that never give the processor away. The clock starts in
+//! [`TenantHandle::kill`](leasehold_cell::TenantHandle::kill) and stops when everything was returned. The bound
+//! is that of [`kill_bound`], for the tenant's own reservation or for the cell's reservation for ends.
 
 use std::fs;
 use std::path::Path;

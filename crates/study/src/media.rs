@@ -349,7 +349,7 @@ impl Choice {
             (Some(Technique::Spc), _) => "SPC",
             (Some(Technique::Spel), true) => "SPEL",
             (Some(Technique::Spel), false) => "SPEL, but not every reservation has room: SPC",
-            (None, _) => "nothing, for nobody was seen to use it",
+            (None, _) => "nothing, for no viewer was seen to use it",
         };
         format!(
             "table IV, {}: Max {}, {} used at the most, n·Avg {}: {technique}",

@@ -114,7 +114,7 @@ fn measure(study: &MemorySpeed, options: &Options, scale: &Scale) -> Result<Repo
     report.findings = points.iter().flat_map(Point::findings).collect();
     report.notes.push(format!(
         "each program has {} MiB of memory and touches all of it; {} runs of each in turns, wall \
-         time, on {}; compiled before; stock wasmtime with epoch interruption, as embedders who end \
+         time, on {}; compiled before; stock wasmtime with epoch interruption, as embedders that end \
          guests have it",
         scale.mebibytes,
         scale.rounds,
@@ -274,7 +274,7 @@ impl Host {
                 ensure!(exit == stock::Exit::Code(0), "it ended: {exit:?}");
                 Ok(times.stopped_ns - times.started_ns)
             }
-            _ => unreachable!("a program is run by who compiled it"),
+            _ => unreachable!("a program is run by what compiled it"),
         }
     }
 }

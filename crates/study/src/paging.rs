@@ -29,7 +29,7 @@ pub(crate) const NOTE_ON_SIMULATOR: &str = "simulator: the real policy in virtua
 /// Notes for the reader on runs on real pages.
 const NOTE_ON_LINUX: &str = "linux: real pages (memfd, userfaultfd) and a real swap file (direct input and output), in real \
      time. One thread runs both tasks by fixed priorities, as in a cell, and serves their faults: \
-     while a page is read nobody computes, and a disk that reads 256 pages in less than tau1's \
+     while a page is read neither computes, and a disk that reads 256 pages in less than tau1's \
      slack of 60 ms costs it no deadline. The region's pages hold a pattern that every read checks";
 
 /// Bytes of `frames` frames.

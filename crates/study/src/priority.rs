@@ -33,7 +33,7 @@ pub(crate) fn on_a_thread_like_a_cells<R: Send>(
 /// Notes for the reader on times that were measured there.
 pub(crate) const fn note(first: bool) -> &'static str {
     if first {
-        "the measuring thread has real-time priority: nobody else's turn is in its times"
+        "the measuring thread has real-time priority: no other turn is in its times"
     } else {
         "the host grants no real-time priority: times contain the turns of other programs"
     }

@@ -116,8 +116,8 @@ impl Study for Sharing {
     }
 
     fn about(&self) -> &'static str {
-        "Two tasks that read the same memory under reservations of their own: whose paging makes \
-         whom miss deadlines, and the memory that it takes, by technique."
+        "Two tasks that read the same memory under reservations of their own: the deadlines that one misses \
+         because the other pages, and the memory that it takes, by technique."
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
@@ -144,8 +144,8 @@ impl Study for Sharing {
             report.notes.push(note.to_owned());
         }
         report.notes.push(
-            "first_touch is the rule of Linux's memory control group: a page counts for whom it \
-             was brought in by. So it matters who came first (SPC §III-C)"
+            "first_touch is the rule of Linux's memory control group: a page counts for the task \
+             that brought it in. So it matters which came first (SPC §III-C)"
                 .to_owned(),
         );
         report.figure = figure(&points);

@@ -97,7 +97,7 @@ impl Study for Startup {
         report.notes.push(format!(
             "{blocks} blocks of {rounds} starts of each in turns, on hosts made anew for every \
              block; ratios are medians of the blocks' ratios; compiled before; memory, stack and code warm from \
-             the runs before in all three; all on one processor, the one who asks on any; \
+             the runs before in all three; all on one processor, the one that asks on any; \
              wasmtime allocates on demand, its default, with epoch interruption"
         ));
         report.figure = figure(&points);

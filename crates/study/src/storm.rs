@@ -571,7 +571,7 @@ fn note_on_interrupts() -> String {
     let interrupt = costs.interrupt + costs.handler;
     format!(
         "in a virtual machine a preemption takes {}, 1 % of a region of 2 ms; {} of it are the \
-         interrupt, and {} the way back, which a shielded scheduler charges to the attacker, for whom \
+         interrupt, and {} the way back, which a shielded scheduler charges to the attacker, for which \
          they are, and an eager one to the victim",
         Unit::Nanoseconds.humane(costs.preemption(1) as f64),
         Unit::Nanoseconds.humane(interrupt as f64),

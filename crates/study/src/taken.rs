@@ -11,8 +11,8 @@ use std::ops::Sub;
 /// A tick of `/proc/stat`, ns: `USER_HZ` is 100 on every architecture that a cell runs on.
 const TICK_NS: u64 = 10_000_000;
 
-/// The names of the threads on which an end waits, of which the kernel keeps fifteen letters: the cell's, and that which
-/// closes files.
+/// The names of the threads on which an end waits, of which the kernel keeps fifteen letters: the cell's, and
+/// that which closes files.
 const THREADS: [&str; 2] = ["leasehold-cell", "leasehold-reape"];
 
 /// The time taken since the start of the process, or between two readings.

@@ -45,7 +45,7 @@ pub enum Form {
     /// The same, for tenants that page: any page may have to be fetched from the disk, so that no
     /// instruction touches many.
     Paged,
-    /// In an [image](crate::image::Image), if they are worth it: for tenants that page, who share it.
+    /// In an [image](crate::image::Image), if they are worth it: for tenants that page, which share it.
     ImageApart,
 }
 

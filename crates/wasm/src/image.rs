@@ -30,7 +30,8 @@ use crate::limits::MAX_DATA_BYTES;
 /// Fewer bytes are not worth an area of their own.
 pub const LEAST: usize = 64 << 10;
 
-const PAGE: usize = 4096;
+/// Bytes of a page of the host.
+pub const PAGE: usize = 4096;
 
 /// The contents of a program's linear memory before its first instruction. Cloning is cheap.
 #[derive(Debug, Clone)]

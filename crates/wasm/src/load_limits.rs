@@ -557,8 +557,9 @@ impl ModuleTypes {
         ty.map_or((0, 0), |ty| self.signature(*ty))
     }
 
-    /// Adds a tag. Exceptions that carry references are refused: the engine gives each function that
-    /// one refers to a number in a table of its own, which no lease pays for, and which it copies as a whole when it grows.
+    /// Adds a tag. Exceptions that carry references are refused: the engine gives each function that one refers
+    /// to a number in a table of its own, which no lease pays for, and which it copies as a whole when it
+    /// grows.
     fn add_tag(&mut self, ty: u32, offset: usize) -> Result<(), ProgramError> {
         if self.takes_references.get(ty as usize) == Some(&true) {
             let (offset, function) = (offset as u64, None);

@@ -239,7 +239,7 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
                     let _ = large.append("x", &value);
                 }
             }
-            // Works on when nobody waits for it any more.
+            // Works on when nothing waits for it any more.
             "/linger" => {
                 answer(out, "done");
                 spin();

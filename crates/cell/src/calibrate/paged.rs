@@ -10,9 +10,10 @@ use crate::profile::Profile;
 use crate::surroundings::Surroundings;
 use anyhow::{Context, Result, bail};
 use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging, SharedPages};
+use leasehold_pager::PAGE;
 
 const PAGES: u64 = 4096;
-const BYTES: u64 = PAGES * 4096;
+const BYTES: u64 = PAGES * PAGE;
 
 /// Writes to every page of 16 MiB.
 const TOUCH: &str = r#"(module (memory (export "memory") 256)

@@ -13,19 +13,20 @@
 use super::effort::Effort;
 use crate::clock::monotonic_ns;
 use crate::engine_config::engine_config;
+use crate::fiber::{Fiber, Returned};
 use crate::pools::Pools;
 use crate::profile::{Latency, PreemptionCosts};
 use crate::program::{Code, Program};
 use crate::realtime::{self, Realtime};
 use anyhow::{Context as _, Result, anyhow, bail};
-use leasehold_preempt::{GuestContext, Mechanism, Preemption};
+use leasehold_preempt::{Mechanism, Preemption};
 use leasehold_reserve::{Config, Contract, Order, Priority, Scheduler, Shielding};
 use leasehold_slots::stack_class::StackClass;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use wasmtime::{Caller, Engine, Linker, Store};
+use wasmtime::{Caller, Engine, InstancePre, Linker, Store};
 
 /// How long a guest runs before it is interrupted, ns: long enough to reach its loop again, and for
 /// the timer to need programming by the host.
@@ -99,24 +100,32 @@ struct Bench {
 }
 
 /// A guest that runs for ever.
-struct Endless {
-    context: GuestContext,
-    future: Pin<Box<dyn Future<Output = wasmtime::Result<()>>>>,
-}
+struct Endless(Fiber<(), wasmtime::Result<()>>);
 
 impl Endless {
     /// Runs the guest until it yields.
     fn poll(&mut self, preemption: &Preemption) -> Result<()> {
         let mut context = Context::from_waker(Waker::noop());
-        // SAFETY: the future owns the store that the guest was armed for, its fiber has its stack
-        // from the pools, and nothing else runs on this thread.
-        let _entered = unsafe { preemption.enter(&self.context) };
-        match self.future.as_mut().poll(&mut context) {
+        match self.0.poll(preemption, &mut context) {
             Poll::Pending => Ok(()),
-            Poll::Ready(Ok(())) => bail!("a guest of the measurement ended"),
-            Poll::Ready(Err(error)) => bail!("a guest of the measurement: {error:#}"),
+            Poll::Ready((_, Ok(()))) => bail!("a guest of the measurement ended"),
+            Poll::Ready((_, Err(error))) => bail!("a guest of the measurement: {error:#}"),
         }
     }
+}
+
+async fn run(
+    mut store: Store<()>,
+    instance: InstancePre<()>,
+) -> Returned<(), wasmtime::Result<()>> {
+    let result = call(&mut store, &instance).await;
+    (store, result)
+}
+
+async fn call(store: &mut Store<()>, instance: &InstancePre<()>) -> wasmtime::Result<()> {
+    let instance = instance.instantiate_async(&mut *store).await?;
+    let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
+    start.call_async(&mut *store, ()).await
 }
 
 impl Bench {
@@ -156,16 +165,11 @@ impl Bench {
             .linker
             .instantiate_pre(module)
             .map_err(|error| anyhow!("{error:#}"))?;
-        let mut store = Store::new(&self.engine, ());
-        let context = preemption
-            .arm(&mut store, &program)
-            .map_err(|error| anyhow!("{error:#}"))?;
-        let future = Box::pin(async move {
-            let instance = instance.instantiate_async(&mut store).await?;
-            let start = instance.get_typed_func::<(), ()>(&mut store, "_start")?;
-            start.call_async(&mut store, ()).await
+        let store = Store::new(&self.engine, ());
+        let fiber = Fiber::new(preemption, &program, store, |store| {
+            Box::pin(run(store, instance))
         });
-        Ok(Endless { context, future })
+        Ok(Endless(fiber.map_err(|error| anyhow!("{error:#}"))?))
     }
 
     /// From the timer's expiry until the guest's poll has returned.

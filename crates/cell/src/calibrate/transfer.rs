@@ -7,6 +7,7 @@ use crate::profile::{Latency, TransferCosts};
 use anyhow::Result;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{Store as _, SwapFile};
+use leasehold_reserve::simulate::SplitMix;
 
 /// Pages of the file, more than the caches of most disks hold.
 const PAGES: u32 = 16 << 10;
@@ -34,14 +35,15 @@ pub(super) fn transfer(effort: Effort) -> Result<Option<TransferCosts>> {
         file.write_at(at * bytes, &cluster.0)?;
     }
     let samples = effort.samples() * 20;
-    let mut places = Places(1);
+    // In random order, which defeats read-ahead.
+    let mut places = SplitMix::new(1);
     let (mut read, mut write) = (Vec::new(), Vec::new());
     for _ in 0..samples {
-        let from = places.next(clusters) * bytes;
+        let from = places.below(clusters) * bytes;
         let began = monotonic_ns();
         file.write_at(from, &cluster.0)?;
         write.push(monotonic_ns() - began);
-        let from = places.next(PAGES.into()) * PAGE;
+        let from = places.below(PAGES.into()) * PAGE;
         let began = monotonic_ns();
         file.read_at(from, &mut cluster.0[..PAGE as usize])?;
         read.push(monotonic_ns() - began);
@@ -50,17 +52,4 @@ pub(super) fn transfer(effort: Effort) -> Result<Option<TransferCosts>> {
         read: Latency::of(read),
         write: Latency::of(write),
     }))
-}
-
-/// Places in random order, which defeats read-ahead (Knuth's generator).
-struct Places(u64);
-
-impl Places {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
 }

@@ -23,6 +23,7 @@ use crate::starting::{Client, Starting};
 use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
+use leasehold_pager::PAGE;
 use leasehold_reclaim::Statement;
 use leasehold_wasm::inventory::Inventory;
 use std::collections::VecDeque;
@@ -310,5 +311,5 @@ fn handles(budget_ns: u64, page_ps: u64, inventory: &Inventory) -> u64 {
 /// Bytes of the host's memory whose pages a part of the budget pays for.
 fn share_of(budget_ns: u64, part: u64, page_ps: u64) -> u64 {
     let pages = (budget_ns * 1000 / part).checked_div(page_ps);
-    pages.map_or(u64::MAX, |pages| pages.saturating_mul(4096))
+    pages.map_or(u64::MAX, |pages| pages.saturating_mul(PAGE))
 }

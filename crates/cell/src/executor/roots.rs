@@ -117,7 +117,7 @@ impl Teardown {
     }
 }
 
-/// An outbox that is closed when this is dropped, whoever else has it. The cell's thread leaves that to
+/// An outbox that is closed when this is dropped, whatever else has it. The cell's thread leaves that to
 /// another: what waits there is dropped.
 struct Closing(Arc<Outlet>);
 

@@ -3,12 +3,13 @@
 //! A test can make any of them fail ([`faults`]): every error of the kernel reaches the calling
 //! tenant only.
 
+use crate::system::{self, Part, Place};
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a call is repeated after an interruption by a signal or by a concurrent rename.
@@ -175,56 +176,26 @@ pub(super) fn file_system(file: BorrowedFd<'_>) -> Result<u64> {
     Ok(status.f_type.cast_unsigned())
 }
 
-/// Reads into these buffers.
-///
-/// # Safety
-/// The buffers must be writable memory of the calling process, or not mapped at all; nothing else may
-/// refer to them.
+/// Reads into parts of a memory.
 #[inline]
-pub(super) unsafe fn read(
+pub(super) fn read(
     file: BorrowedFd<'_>,
-    buffers: &[libc::iovec],
-    offset: u64,
-    flags: libc::c_int,
+    memory: &mut [u8],
+    parts: &[Part],
+    place: Place,
 ) -> Result<usize> {
-    // `preadv2` takes -1 for the file's own position, and anything else negative for invalid.
-    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let count = libc::c_int::try_from(buffers.len()).map_err(|_| Errno::INVAL)?;
-    let file = file.as_raw_fd();
-    persistently(Call::Read, || {
-        // SAFETY: the caller's promise; `count` buffers are there.
-        let read = unsafe { libc::preadv2(file, buffers.as_ptr(), count, offset, flags) };
-        transferred(read)
-    })
+    persistently(Call::Read, || system::read(file, memory, parts, place))
 }
 
-/// Writes these buffers.
-///
-/// # Safety
-/// The buffers must be readable memory of the calling process, or not mapped at all.
+/// Writes parts of a memory.
 #[inline]
-pub(super) unsafe fn write(
+pub(super) fn write(
     file: BorrowedFd<'_>,
-    buffers: &[libc::iovec],
-    offset: u64,
-    flags: libc::c_int,
+    memory: &[u8],
+    parts: &[Part],
+    place: Place,
 ) -> Result<usize> {
-    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let count = libc::c_int::try_from(buffers.len()).map_err(|_| Errno::INVAL)?;
-    let file = file.as_raw_fd();
-    persistently(Call::Write, || {
-        // SAFETY: the caller's promise; `count` buffers are there.
-        let written = unsafe { libc::pwritev2(file, buffers.as_ptr(), count, offset, flags) };
-        transferred(written)
-    })
-}
-
-#[inline]
-fn transferred(result: libc::ssize_t) -> Result<usize> {
-    usize::try_from(result).map_err(|_| {
-        let errno = std::io::Error::last_os_error();
-        Errno::from_io_error(&errno).unwrap_or(Errno::IO)
-    })
+    persistently(Call::Write, || system::write(file, memory, parts, place))
 }
 
 /// Goes to a place in a directory.

@@ -4,6 +4,7 @@
 //! file share its pages ([`super::shared`]).
 
 use super::areas::{Content, Identity};
+use super::attaching::Attaching;
 use super::growth;
 use super::paged::PagedMemory;
 use super::parts::Part;
@@ -104,9 +105,9 @@ impl CellMemory {
             })?;
             paging.create_image(file, Sharing::Conserve)
         };
-        let attach = |paging: &Paging, reservation, area| {
-            // SAFETY: behind the last part of the memory, inside its range: nothing is there.
-            unsafe { paging.attach_read_only(reservation, area, address) }
+        // Nothing is behind the last part of the memory.
+        let attach = |attaching: Attaching<'_>, reservation, area| {
+            attaching.read_only(reservation, area, address)
         };
         let pages = data.pages();
         let source = Source {

@@ -15,6 +15,7 @@
 //! because faults are served while the other is borrowed.
 
 mod areas;
+mod attaching;
 mod available;
 mod data;
 mod denied;

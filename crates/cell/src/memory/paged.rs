@@ -10,6 +10,7 @@
 //! are copied when they are written to, and [data sets](super::data), which are read-only.
 //! [Regions](super::region) lie between parts, because their mappings may change.
 
+use super::attaching::Attaching;
 use super::parts::{Left, Part, Prepared};
 use super::ranges::Range;
 use super::state::{CellMemory, with};
@@ -302,13 +303,8 @@ impl CellMemory {
             .paging
             .create_area_for(owner, pages, Sharing::Conserve)?;
         let address = (memory.start + had as usize * PAGE as usize) as *mut u8;
-        // SAFETY: the range is this memory's, as are the pages after its parts, which lie inside
-        // the range: nothing is there.
-        let attached = unsafe {
-            self.paging
-                .attach_at(tenancy.reservation, area, address, accessible)
-        };
-        let attachment = match attached {
+        let attaching = Attaching::new(&self.paging, &self.ranges);
+        let attachment = match attaching.writable(owner, area, address, accessible) {
             Ok(attachment) => attachment,
             Err(error) => {
                 // It has no attachment, so that this cannot fail.

@@ -26,6 +26,10 @@ pub(super) struct Ranges {
 pub(super) struct Range(usize);
 
 impl Ranges {
+    /// Bytes of a range.
+    #[cfg(test)]
+    pub(super) const BYTES: usize = STRIDE;
+
     /// Reserves address space for `capacity` ranges.
     ///
     /// # Errors
@@ -52,6 +56,13 @@ impl Ranges {
     /// Gives an inaccessible range back.
     pub(super) fn give_back(&mut self, range: Range) {
         self.free.push(range);
+    }
+
+    /// Whether all of these addresses are in ranges.
+    pub(super) fn contain(&self, address: usize, bytes: usize) -> bool {
+        let start = self.reservation.at(0).as_ptr() as usize;
+        let end = start + self.capacity.max(1) * STRIDE;
+        address >= start && address.checked_add(bytes).is_some_and(|last| last <= end)
     }
 
     /// Where a range starts.

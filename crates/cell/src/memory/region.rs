@@ -228,14 +228,10 @@ impl CellMemory {
     ) -> Result<AttachmentId, Error> {
         let to = self.reservation_of(root)?;
         let created = self.regions.0.get(&request.region).ok_or(Refused::Stale)?;
-        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
-        unsafe {
-            match request.writable {
-                true => self
-                    .paging
-                    .attach_at(to, created.area, start, request.pages()),
-                false => self.paging.attach_read_only(to, created.area, start),
-            }
+        let attaching = self.attaching();
+        match request.writable {
+            true => attaching.writable(to, created.area, start, request.pages()),
+            false => attaching.read_only(to, created.area, start),
         }
     }
 
@@ -249,8 +245,7 @@ impl CellMemory {
     ) -> Result<AttachmentId, Error> {
         let (to, pages) = (self.reservation_of(root)?, request.pages());
         let area = self.paging.create_resident_area(pages, Sharing::Conserve)?;
-        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
-        let at = match unsafe { self.paging.attach_at(to, area, start, pages) } {
+        let at = match self.attaching().writable(to, area, start, pages) {
             Ok(at) => at,
             Err(error) => {
                 // It has no attachment, so that this cannot fail.
@@ -334,8 +329,7 @@ impl CellMemory {
             return Ok((at, Shown::Region(next, zeros)));
         }
         let to = self.reservation_of(root)?;
-        // SAFETY: the addresses are a linear memory's, inside its range, and nothing is there.
-        let at = unsafe { self.paging.attach_at(to, zeros, start, pages) }?;
+        let at = self.attaching().writable(to, zeros, start, pages)?;
         Ok((at, Shown::Zeros))
     }
 

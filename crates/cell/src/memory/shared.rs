@@ -8,6 +8,7 @@
 //! The joining tenant does this work, in steps between which it can be preempted ([`Joining`]).
 
 use super::areas::{Content, Key, SharedArea};
+use super::attaching::Attaching;
 use super::parts::{Part, Prepared};
 use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
@@ -62,13 +63,16 @@ impl Joining {
     }
 }
 
+/// Attaches an area to a reservation.
+type Attach<'a> = dyn Fn(Attaching<'_>, ReservationId, AreaId) -> Result<AttachmentId, Error> + 'a;
+
 /// How an area is made, and attached.
 pub(super) struct Source<'a> {
     pub(super) content: Content,
     pub(super) name: &'a str,
     pub(super) pages: u32,
     pub(super) make: &'a dyn Fn(&Paging) -> Result<AreaId, Error>,
-    pub(super) attach: &'a dyn Fn(&Paging, ReservationId, AreaId) -> Result<AttachmentId, Error>,
+    pub(super) attach: &'a Attach<'a>,
 }
 
 impl CellMemory {
@@ -114,7 +118,7 @@ impl CellMemory {
                 SharedPages::Auto => self.is_better_locked(area, shared.pages),
                 SharedPages::None | SharedPages::Conserve => false,
             };
-        match (source.attach)(&self.paging, reservation, area) {
+        match (source.attach)(self.attaching(), reservation, area) {
             Ok(attachment) => Ok(Joining {
                 key: Some(key),
                 area,
@@ -142,7 +146,7 @@ impl CellMemory {
         source: &Source<'_>,
     ) -> Result<Joining, Error> {
         let area = (source.make)(&self.paging)?;
-        let attachment = match (source.attach)(&self.paging, reservation, area) {
+        let attachment = match (source.attach)(self.attaching(), reservation, area) {
             Ok(attachment) => attachment,
             Err(error) => {
                 // It has no attachment, so that this cannot fail.
@@ -243,11 +247,11 @@ impl CellMemory {
             })?;
             paging.create_image(file, Sharing::Conserve)
         };
-        let attach = |paging: &Paging, reservation, area| {
+        let attach = |attaching: Attaching<'_>, reservation, area| {
+            let paging = attaching.paging();
             let copies = paging.create_area_for(reservation, pages, Sharing::Conserve)?;
-            // SAFETY: the range was taken for this memory, of which these pages are a part: nothing
-            // is there.
-            let attached = unsafe { paging.attach_copied(reservation, area, copies, address) };
+            // The range was taken for this memory: nothing is there.
+            let attached = attaching.copied(reservation, (area, copies), address);
             if attached.is_err() {
                 // It has no attachment, or was removed with what was undone.
                 let _ = paging.discard_area(copies);

@@ -1,6 +1,7 @@
 //! The memory of one cell, and of its tenants.
 
 use super::areas::Shared;
+use super::attaching::Attaching;
 use super::parts::{Left, Prepared};
 use super::places::{Place, Regions};
 use super::ranges::{Range, Ranges};
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 
 /// The memory of one cell.
 pub(super) struct CellMemory {
+    /// Before the ranges, whose addresses it uses until it is dropped.
     pub(super) paging: Paging,
     pub(super) for_all: bool,
     pub(super) ranges: Ranges,
@@ -64,6 +66,13 @@ pub(super) enum End {
     Retired,
     /// Nothing is left.
     Done,
+}
+
+impl CellMemory {
+    /// What attaches areas to the addresses of linear memories.
+    pub(super) fn attaching(&self) -> Attaching<'_> {
+        Attaching::new(&self.paging, &self.ranges)
+    }
 }
 
 thread_local! {

@@ -11,8 +11,9 @@
 //! - **HTTP** ([`http`]): requests, responses and their fields, in the arena; what crosses to I/O threads is in exchanges;
 //! - **stores** ([`keyvalue`]): a bucket is an object of the arena, and its operations are jobs.
 //!
-//! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is
-//! charged before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi` itself.
+//! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is charged
+//! before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi`
+//! itself.
 
 mod bindings;
 pub(crate) mod capture;

@@ -32,8 +32,8 @@ pub(crate) fn create<T: 'static, R: 'static>(
 
 /// The object that a number of [`create`] stands for.
 ///
-/// `R` is a resource type of which every representation is made by `create` with this `T`:
-/// pollables are made nowhere but in [`super::poll`], listings in [`super::filesystem::directory`], and the resources of
+/// `R` is a resource type of which every representation is made by `create` with this `T`: pollables are made
+/// nowhere but in [`super::poll`], listings in [`super::filesystem::directory`], and the resources of
 /// `wasi:http` in [`super::http::access`].
 pub(crate) fn find<T: 'static, R: 'static>(
     guest: &Guest,

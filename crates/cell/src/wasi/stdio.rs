@@ -78,9 +78,9 @@ impl Destination {
         Self(Funnel::rung_by(bell))
     }
 
-    /// Calls `with` with what was written and the request that it belongs to, in turns, and charges the tenants that wrote it with the processor
-    /// time that this took. For destinations of [`rung_by`](Self::rung_by), and one thread at a time. Never
-    /// blocks.
+    /// Calls `with` with what was written and the request that it belongs to, in turns, and charges the tenants
+    /// that wrote it with the processor time that this took. For destinations of [`rung_by`](Self::rung_by),
+    /// and one thread at a time. Never blocks.
     pub fn take(&self, with: impl FnMut(Option<NonZeroU64>, &[u8])) {
         self.0.take_now(with, thread_cpu_ns);
     }

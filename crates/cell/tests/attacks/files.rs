@@ -51,8 +51,8 @@ fn a_path_of_16_mb_is_an_errno() {
     }
 }
 
-/// Exits with the errnos of a read and a write without buffers at -1, of a write without buffers to a file that is open for
-/// reading, and of a read into an empty buffer outside of the memory: a byte each.
+/// Exits with the errnos of a read and a write without buffers at -1, of a write without buffers to a file that
+/// is open for reading, and of a read into an empty buffer outside of the memory: a byte each.
 const EMPTY_BUFFERS: &str = r#"(module
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

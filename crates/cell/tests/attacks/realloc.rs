@@ -5,6 +5,7 @@ use super::common::{cell, lease, read_only};
 use leasehold_cell::{
     Cell, Exit, Input, Output, Program, StartRequest, Surroundings, TenantHandle,
 };
+use leasehold_reserve::simulate::SplitMix;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,14 +197,11 @@ fn no_kill_is_lost_whatever_the_host_call_and_the_instant() {
         .flat_map(|import| TURNS.map(|turns| (import, turns)))
         .map(|(import, turns)| (import.name, turns, import.program(&cell, turns)))
         .collect();
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = SplitMix::new(1);
     for n in 0..kills {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
         let (name, turns, program) = &programs[(n % programs.len() as u64) as usize];
         let tenant = start(&cell, program.clone());
-        pass(Duration::from_nanos(random % 2_000_000));
+        pass(Duration::from_nanos(random.below(2_000_000)));
         kill(&tenant, &format!("{name}, {turns} turns, kill {n}"));
     }
     let got = neighbour.processor().expect("it runs");

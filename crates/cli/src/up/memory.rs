@@ -1,4 +1,4 @@
-//! Tenants seen from their memory reservations: `leasehold memory`, and what `leasehold up` reports.
+//! Tenants seen from their memory reservations: `leasehold up --memory`, and what every `leasehold up` reports.
 
 use super::Running;
 use super::table::{Column, lines};

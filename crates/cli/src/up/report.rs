@@ -150,7 +150,7 @@ pub(super) fn live(
     text
 }
 
-/// The report of `leasehold memory` for people.
+/// The report of `leasehold up --memory` for people.
 pub(super) fn memory_text(
     tenants: &[Running<'_>],
     elapsed: Duration,

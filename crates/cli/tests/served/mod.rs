@@ -2,11 +2,14 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+mod listening;
+
 use crate::calibrated;
+use listening::Listening;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -71,23 +74,12 @@ impl Node {
         fs::write(path("leases.toml"), leases).expect("written");
         fs::write(path("profile.json"), calibrated::profile()).expect("written");
         let mut child = serve(directory.path(), options).spawn().expect("runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut text = String::new();
-        let address = loop {
-            assert!(
-                errors.read_line(&mut text).expect("a line") > 0,
-                "it ended: {text}"
-            );
-            let after = text.split("http://").nth(1);
-            if let Some(address) = after.and_then(|after| after.split('/').next()) {
-                break address.parse().expect("an address");
-            }
-        };
+        let listening = Listening::wait(&mut child);
         Self {
             directory,
             child,
-            errors: Some(errors),
-            address,
+            errors: Some(listening.errors),
+            address: listening.address,
         }
     }
 

@@ -139,7 +139,8 @@ impl Cgroup {
         self.path.join("cgroup.procs")
     }
 
-    /// Ends every member, those of groups below it too, and removes all of these groups. Waits up to ten seconds for them to be gone.
+    /// Ends every member, those of groups below it too, and removes all of these groups. Waits up to ten
+    /// seconds for them to be gone.
     ///
     /// # Errors
     /// A member does not end, or the system refuses.

@@ -31,8 +31,9 @@
 //! replenishments are merged into one ([`while_ending`]). Two pieces are left: the available one
 //! and the pending one. `S` above is therefore at most 2.
 //!
-//! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of
-//! the supply bound function of the explicit deadline periodic resource model (Easwaran, Anand and Lee, RTSS 2007), with `R` for its deadline.
+//! A sporadic budget that was used in one piece has `W = p − b` too. With that, this is the inverse of the
+//! supply bound function of the explicit deadline periodic resource model (Easwaran, Anand and Lee, RTSS 2007),
+//! with `R` for its deadline.
 //!
 //! For short response times it approaches the rule of thumb `⌈C/b⌉ · p`.
 

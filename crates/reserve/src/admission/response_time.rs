@@ -43,7 +43,7 @@ pub(crate) const MANY: u64 = 64;
 /// its period, which makes their right-hand sides the same: `I` and the request bounds of this
 /// priority and above. One more search for each deferrable server. A search takes a handful of
 /// steps, each of which costs the number of different periods. Where one ended, the next one
-/// begins: see [`Level::respond`].
+/// begins: see `Level::respond`.
 #[must_use]
 pub fn response_times(contracts: &[Contract]) -> Vec<Option<Nanos>> {
     respond_within(contracts, Effort(EFFORT))

@@ -12,7 +12,6 @@ pub(crate) enum Step {
     Sleep(Nanos),
     /// Blocks until it is woken.
     Wait,
-    Rotate,
 }
 
 /// A server and the programs of its tasks.
@@ -183,7 +182,6 @@ pub(crate) fn run(
                 }
                 Step::Sleep(length) => scheduler.block(actor.task, now, Some(now + length)),
                 Step::Wait => scheduler.block(actor.task, now, None),
-                Step::Rotate => scheduler.rotate(actor.task, now),
             }
             .unwrap();
             // It goes on with what follows when it runs again.
@@ -271,7 +269,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..40u64).prop_map(Step::Sleep),
         2 => (40..400u64).prop_map(Step::Sleep),
         2 => Just(Step::Wait),
-        1 => Just(Step::Rotate),
     ];
     prop::collection::vec((1..30u64, stop), 1..5).prop_map(|pairs| {
         pairs

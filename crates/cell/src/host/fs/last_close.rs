@@ -99,8 +99,7 @@ impl LastClose {
 mod tests {
     use super::{EXTENT_PAGES, Grows, LastClose, OPENED};
     use crate::host::fs::class::Class;
-
-    const PAGE: u64 = 4096;
+    use leasehold_pager::PAGE;
 
     fn opened(class: Class, descriptors: u32) -> LastClose {
         let mut file = LastClose::default();

@@ -7,6 +7,8 @@ use super::growth::Growth;
 use super::pace::Permit;
 use crate::host::answer::{Answer, Fail};
 use crate::host::kernel;
+use crate::system::{MOST_PARTS, Part, Place};
+use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
 use std::cell::RefCell;
 use std::os::fd::AsFd as _;
@@ -15,10 +17,10 @@ use std::os::fd::AsFd as _;
 const MOST_BUFFERS: u32 = 1024;
 
 /// Buffers of one step.
-const STEP_BUFFERS: usize = 16;
+const STEP_BUFFERS: usize = MOST_PARTS;
 
 /// Bytes of one step of a tenant that pages: a page, so that two of them may be touched.
-const PAGED_STEP: usize = 4096;
+const PAGED_STEP: usize = PAGE;
 
 /// Bytes of a buffer's address and length in the memory of a guest.
 const BUFFER_BYTES: u32 = 8;
@@ -39,7 +41,7 @@ pub(crate) struct Buffers {
 
 /// The buffers of one step: parts of a guest's memory.
 pub(crate) struct Step {
-    vectors: [libc::iovec; STEP_BUFFERS],
+    parts: [Part; STEP_BUFFERS],
     count: usize,
     bytes: usize,
 }
@@ -50,8 +52,8 @@ impl Step {
         self.bytes
     }
 
-    fn vectors(&self) -> &[libc::iovec] {
-        &self.vectors[..self.count]
+    fn parts(&self) -> &[Part] {
+        &self.parts[..self.count]
     }
 }
 
@@ -108,14 +110,10 @@ impl Buffers {
     }
 
     /// The buffers of the next step, of at most `most` bytes.
-    pub(crate) fn step(&self, memory: &mut [u8], most: usize) -> Answer<Step> {
+    pub(crate) fn step(&self, memory: &[u8], most: usize) -> Answer<Step> {
         let most = most.min(self.step_bytes);
-        let nothing = libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        };
         let mut step = Step {
-            vectors: [nothing; STEP_BUFFERS],
+            parts: [Part::default(); STEP_BUFFERS],
             count: 0,
             bytes: 0,
         };
@@ -125,10 +123,7 @@ impl Buffers {
             && let Some((start, length)) = rest.next(memory)?
         {
             let length = length.min(most - step.bytes);
-            step.vectors[step.count] = libc::iovec {
-                iov_base: memory[start..].as_mut_ptr().cast(),
-                iov_len: length,
-            };
+            step.parts[step.count] = Part { start, length };
             step.count += 1;
             step.bytes += length;
             // No more than `most`.
@@ -220,8 +215,7 @@ pub(crate) fn read_promptly(
         Class::Cached | Class::Layered | Class::Slow => return Ok(Tried::Blocks),
     };
     if reach == Reach::Direct {
-        // SAFETY: the step was made of `memory`, which nothing else refers to.
-        match unsafe { kernel::read(node.as_fd(), step.vectors(), offset, flags) } {
+        match kernel::read(node.as_fd(), memory, step.parts(), Place { offset, flags }) {
             Err(Errno::FAULT) => {}
             result => return Ok(tried(result)?),
         }
@@ -252,8 +246,7 @@ pub(crate) fn write_promptly(
     };
     let write = || {
         if reach == Reach::Direct {
-            // SAFETY: the step was made of `memory`.
-            match unsafe { kernel::write(node.as_fd(), step.vectors(), offset, flags) } {
+            match kernel::write(node.as_fd(), memory, step.parts(), Place { offset, flags }) {
                 Err(Errno::FAULT) => {}
                 result => return Ok(result),
             }
@@ -333,21 +326,20 @@ fn append_flag(append: bool) -> libc::c_int {
 }
 
 fn read_into(node: &Node, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> Result<usize> {
-    let vector = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    // SAFETY: the buffer is borrowed for writing.
-    unsafe { kernel::read(node.as_fd(), &[vector], offset, flags) }
+    let all = all_of(buffer);
+    kernel::read(node.as_fd(), buffer, &[all], Place { offset, flags })
 }
 
 fn write_from(node: &Node, buffer: &[u8], offset: u64, flags: libc::c_int) -> Result<usize> {
-    let vector = libc::iovec {
-        iov_base: buffer.as_ptr().cast_mut().cast(),
-        iov_len: buffer.len(),
-    };
-    // SAFETY: the buffer is borrowed, and only read.
-    unsafe { kernel::write(node.as_fd(), &[vector], offset, flags) }
+    let all = all_of(buffer);
+    kernel::write(node.as_fd(), buffer, &[all], Place { offset, flags })
+}
+
+fn all_of(buffer: &[u8]) -> Part {
+    Part {
+        start: 0,
+        length: buffer.len(),
+    }
 }
 
 /// Reads up to `length` bytes at `offset` on a thread that may block, and possibly reads ahead.
@@ -426,15 +418,15 @@ mod tests {
         let mut rest = Vec::new();
         buffers.gather(&memory, 100, &mut rest).expect("inside");
         assert_eq!(rest, b"fg");
-        let step = buffers.step(&mut memory, 1).expect("inside");
+        let step = buffers.step(&memory, 1).expect("inside");
         assert_eq!((step.count, step.bytes), (1, 1));
     }
 
     #[test]
     fn a_step_takes_a_bounded_number_of_buffers_and_a_call_too() {
-        let mut memory = memory(&[(0, 1); 2000]);
+        let memory = memory(&[(0, 1); 2000]);
         let mut buffers = Buffers::new(0, 2000);
-        let step = buffers.step(&mut memory, 1 << 16).expect("inside");
+        let step = buffers.step(&memory, 1 << 16).expect("inside");
         assert_eq!((step.count, step.bytes), (STEP_BUFFERS, STEP_BUFFERS));
         let mut all = Vec::new();
         buffers

@@ -588,8 +588,7 @@ mod tests {
                 std::mem::forget(run(&account, move || {
                     together.wait();
                     let cores = rustix::thread::sched_getaffinity(None).map(|set| set.count());
-                    // SAFETY: no memory is involved.
-                    let policy = unsafe { libc::sched_getscheduler(0) };
+                    let policy = crate::system::scheduler();
                     sender.send((cores, policy)).is_ok()
                 }));
             }

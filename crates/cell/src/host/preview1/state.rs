@@ -9,12 +9,13 @@ use crate::local;
 use crate::meter::Held;
 use crate::wasi::stdio::{Author, Input, Output, Sink};
 use leasehold_kernel::{Errno, TenantId};
+use leasehold_slots::address_range::PAGE;
 use std::sync::Arc;
 use wasmtime_wasi::p1::types::Errno as GuestErrno;
 use wasmtime_wasi::p2::InputStream;
 
 /// Pages of the host's that a window on a directory takes.
-const WINDOW_PAGES: u64 = MOST_BYTES.div_ceil(4096) as u64;
+const WINDOW_PAGES: u64 = MOST_BYTES.div_ceil(PAGE) as u64;
 
 /// Arguments, variables and standard streams of an execution.
 #[derive(Default)]

@@ -4,8 +4,9 @@
 //! most 4,095 bytes, a call moves at most 64 KiB, a descriptor beyond the lease's limit is
 //! `insufficient-memory`, and a FIFO is opened without waiting for its other end.
 //!
-//! A descriptor is a number in the execution's [table](crate::host::fs::table), as in preview 1. Streams are in the engine's
-//! resource table, and hold no bytes between calls but for what waits ([`pages`](crate::host::fs::pages)).
+//! A descriptor is a number in the execution's [table](crate::host::fs::table), as in preview 1. Streams are in
+//! the engine's resource table, and hold no bytes between calls but for what waits
+//! ([`pages`](crate::host::fs::pages)).
 
 mod convert;
 mod descriptor;

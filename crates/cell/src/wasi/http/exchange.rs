@@ -160,7 +160,7 @@ impl Exchange {
         self.state().half().map(|half| f(half))
     }
 
-    /// Whether nobody waits for what the guest still does: the client has gone before the response
+    /// Whether nothing waits for what the guest still does: the client has gone before the response
     /// was complete.
     pub(crate) fn is_abandoned(&self) -> bool {
         let mut state = self.state();

@@ -1,8 +1,11 @@
-//! Linear memories in the slots of a [`SlotPool`].
+//! The pools as the engine uses them: linear memories in [slots](SlotPool), and fibers' [stacks](StackPool).
 
-use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
+use std::ops::Range;
+
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType, StackCreator, StackMemory};
 
 use crate::slot::{MEMORY_GUARD, SLOT_BYTES, Slot, SlotPool};
+use crate::stack::{Stack, StackPool};
 
 /// A memory in a slot; dropping it detaches the slot, at a cost that does not depend on what is
 /// in it.
@@ -51,5 +54,34 @@ unsafe impl MemoryCreator for SlotPool {
             .take(minimum)
             .map_err(|error| format!("no slot for a memory: {error}"))?;
         Ok(Box::new(SlotMemory(slot)))
+    }
+}
+
+// SAFETY: the range is page-aligned, readable and writable, belongs to this stack until it is
+// dropped, and has an inaccessible guard below it.
+unsafe impl StackMemory for Stack {
+    fn top(&self) -> *mut u8 {
+        self.addresses().end
+    }
+
+    fn range(&self) -> Range<usize> {
+        let Range { start, end } = self.addresses();
+        start.addr()..end.addr()
+    }
+
+    fn guard_range(&self) -> Range<*mut u8> {
+        self.guard()
+    }
+}
+
+// SAFETY: every stack is zero-filled, has a guard, and is as large as was asked for.
+unsafe impl StackCreator for StackPool {
+    /// `zeroed` makes no difference: a clean stack reads as zero.
+    fn new_stack(&self, size: usize, _zeroed: bool) -> wasmtime::Result<Box<dyn StackMemory>> {
+        let bytes = self.bytes();
+        if size > bytes {
+            wasmtime::bail!("a stack of {size} bytes does not fit into the pool's {bytes}");
+        }
+        Ok(Box::new(self.take()?))
     }
 }
