@@ -225,6 +225,43 @@ fn a_refused_feature_is_found_at_the_end_of_a_large_program() {
 }
 
 #[test]
+fn a_type_that_is_not_on_offer_is_named_without_a_look_at_what_functions_do() {
+    // The function takes a value where there is none, or has an instruction that does not exist.
+    let takes = "(func (drop))";
+    for (text, place) in [
+        ("(type (struct)) (func)", "at byte "),
+        ("(table 1 (ref null any)) (func)", "at byte "),
+        ("(func (local anyref))", "in function 1, at byte "),
+        ("(func (drop (ref.null any)))", "in function 1, at byte "),
+        (
+            "(func (drop (block (result anyref) (unreachable))))",
+            "in function 1, at byte ",
+        ),
+        (
+            "(func (drop (select (result anyref) (unreachable) (unreachable) (i32.const 0))))",
+            "in function 1, at byte ",
+        ),
+    ] {
+        let refusal = refusal(&format!("(module {takes} {text})"));
+        assert!(
+            refusal.contains(&format!("offer: gc, {place}")),
+            "{text}: {refusal}"
+        );
+    }
+    let mut declared =
+        wat::parse_str("(module (type (struct)) (func nop nop nop nop nop))").expect("well-formed");
+    let nops = declared.windows(5).position(|bytes| bytes == [1; 5]);
+    declared[nops.expect("the function")] = 0x27;
+    let refused = Program::from_bytes(&engine(), &declared).expect_err("a structure");
+    assert!(
+        refused.to_string().contains("offer: gc, at byte "),
+        "{refused}"
+    );
+    let typed = refusal("(module (type $f (func)) (func (local (ref null $f))))");
+    assert!(typed.contains("offer: function-references, in function 0, at byte "));
+}
+
+#[test]
 fn what_is_wrong_first_is_what_is_named_whatever_thread_finds_it() {
     use wasm_encoder::{RefType, ValType};
     let any = ValType::Ref(RefType::ANYREF);

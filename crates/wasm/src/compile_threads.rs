@@ -9,7 +9,7 @@
 
 use leasehold_confine::{Thread, narrow};
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Their `nice` value.
@@ -33,6 +33,29 @@ pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, function: impl Fn(T) -> R + S
         true => items.into_par_iter().map(&function).collect(),
         false => items.into_iter().map(function).collect(),
     }
+}
+
+/// Does the same until an item fails: returns the error of the first one that does. Items behind it are left
+/// out where that is known.
+///
+/// # Errors
+/// Those of `function`.
+pub(crate) fn try_map<T: Send, R: Send, E: Send>(
+    items: Vec<T>,
+    function: impl Fn(T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let failed = AtomicUsize::new(usize::MAX);
+    let results = map(items.into_iter().enumerate().collect(), |(nth, item)| {
+        if nth > failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let result = function(item);
+        if result.is_err() {
+            failed.fetch_min(nth, Ordering::Relaxed);
+        }
+        Some(result)
+    });
+    results.into_iter().flatten().collect()
 }
 
 /// Starts them, once in a process.

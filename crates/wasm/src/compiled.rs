@@ -267,6 +267,9 @@ fn separated<'a>(
 /// its components may call each other, and what it takes.
 fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
+    // What a program declares says most of why one is refused, without a look at its functions.
+    check_outline_limits(&binary)?;
+    validate_outline(&binary)?;
     let size = check_load_limits(&binary)?;
     validate(&binary)?;
     let (binary, mut survey) = surveyed(binary, &size)?;

@@ -3,9 +3,9 @@
 //! Validating and compiling take time for each part of a program, and for some parts much more than
 //! their size suggests. A function with 50,000 locals has 8 bytes. One of 4 KB in which 250 locals
 //! change inside 250 loops takes 9 s, since the engine's register allocator is quadratic in their
-//! product. So everything is counted while the file is parsed, in a single pass that stops at the
-//! first limit, before it is validated; functions are counted on all threads that compile. The
-//! handlers of a program that throws are counted in a second one.
+//! product. So everything is counted while the file is parsed, in a pass that stops at the first
+//! limit, before it is validated: declarations first, then functions, on all threads that compile. The
+//! handlers of a program that throws are counted in another one.
 //!
 //! The limits are a few times what the largest known programs have. `cell/tests/load_costs.rs`
 //! measures the loading time at each limit; `docs/reference/program-limits.md` shows the results.
@@ -441,10 +441,20 @@ struct Body<'a> {
 
 impl Body<'_> {
     /// Its locals, parameters included.
+    ///
+    /// # Errors
+    /// [`ProgramError::Features`] for a type that is not on offer.
     fn locals(&self) -> Result<u64, ProgramError> {
         let mut locals = u64::from(self.signature.0);
-        for group in self.code.get_locals_reader()? {
-            locals += u64::from(group?.0);
+        let mut groups = self.code.get_locals_reader()?;
+        for _ in 0..groups.get_count() {
+            let offset = groups.original_position() as u64;
+            let (count, ty) = groups.read()?;
+            if let Some(feature) = refused::refused_type(ty) {
+                let function = None;
+                return Err(refused::refusal(feature, Place { offset, function }));
+            }
+            locals += u64::from(count);
         }
         Ok(locals)
     }
@@ -503,8 +513,7 @@ fn count_bodies(module: &ModuleTypes, bodies: &[Body<'_>]) -> Result<Vec<Part>, 
         }
         Ok(part)
     };
-    let counted = compile_threads::map(pieces(bodies), count);
-    counted.into_iter().collect()
+    compile_threads::try_map(pieces(bodies), count)
 }
 
 /// The handlers of functions, on all threads that compile.

@@ -1,16 +1,17 @@
 //! Finds the features of WebAssembly that a program uses and that are not offered, and their
 //! places.
 //!
-//! Most are seen by their instructions while the program is [counted](crate::load_limits), before
-//! it is validated. The validator stops at the others, such as types. The program is then validated
-//! again up to that place, with each of the other features switched off in turn, and with only the
-//! function in which it stopped.
+//! What a program declares is validated first, before any function is looked at. Instructions and the types
+//! of locals are seen while the program is [counted](crate::load_limits), before functions are validated.
+//! Where the validator stops, the program is validated again up to that place, with each of the other
+//! features switched off in turn, and with only the function in which it stopped.
 
 use std::fmt;
 
 use wasmparser::{
-    BinaryReader, BinaryReaderError, FuncValidatorAllocations, Name, NameSectionReader, Operator,
-    Parser, Payload, ValidPayload, Validator, WasmFeatures,
+    AbstractHeapType, BinaryReader, BinaryReaderError, BlockType, FuncValidatorAllocations,
+    HeapType, Name, NameSectionReader, Operator, Parser, Payload, RefType, ValType, ValidPayload,
+    Validator, WasmFeatures,
 };
 
 use crate::compile_threads;
@@ -61,7 +62,54 @@ pub(crate) fn refused_instruction(operator: &Operator<'_>) -> Option<&'static st
             }
         };
     }
-    wasmparser::for_each_operator!(proposals)
+    wasmparser::for_each_operator!(proposals).or_else(|| refused_immediate(operator))
+}
+
+/// The same for the types that an instruction states.
+fn refused_immediate(operator: &Operator<'_>) -> Option<&'static str> {
+    let of_block = |block: &BlockType| match block {
+        BlockType::Type(ty) => refused_type(*ty),
+        BlockType::Empty | BlockType::FuncType(_) => None,
+    };
+    match operator {
+        Operator::Block { blockty } | Operator::Loop { blockty } | Operator::If { blockty } => {
+            of_block(blockty)
+        }
+        Operator::TryTable { try_table } => of_block(&try_table.ty),
+        Operator::TypedSelect { ty } => refused_type(*ty),
+        Operator::RefNull { hty } => {
+            RefType::new(true, *hty).and_then(|ty| refused_type(ValType::Ref(ty)))
+        }
+        _ => None,
+    }
+}
+
+/// The feature that is needed for values of a type and is not on offer, if there is one.
+pub(crate) fn refused_type(ty: ValType) -> Option<&'static str> {
+    use AbstractHeapType as Heap;
+    const FUNCTION_REFERENCES: Option<&str> = Some("function_references");
+    let ValType::Ref(reference) = ty else {
+        return None;
+    };
+    match reference.heap_type() {
+        HeapType::Concrete(_) => FUNCTION_REFERENCES,
+        HeapType::Exact(_) => Some("custom_descriptors"),
+        HeapType::Abstract { shared: true, .. } => Some("shared_everything_threads"),
+        HeapType::Abstract { shared: false, ty } => match ty {
+            Heap::Func | Heap::Extern if reference.is_nullable() => None,
+            Heap::Func | Heap::Extern => FUNCTION_REFERENCES,
+            Heap::Exn | Heap::NoExn => None,
+            Heap::Cont | Heap::NoCont => Some("stack_switching"),
+            Heap::Any
+            | Heap::None
+            | Heap::NoExtern
+            | Heap::NoFunc
+            | Heap::Eq
+            | Heap::Struct
+            | Heap::Array
+            | Heap::I31 => Some("gc"),
+        },
+    }
 }
 
 /// The name of a proposal, if it is not on offer.
@@ -169,13 +217,27 @@ fn named(names: NameSectionReader<'_>, function: u32) -> Option<String> {
 /// # Errors
 /// [`ProgramError::Features`] where another feature is missing, [`ProgramError::Corrupt`] for all else.
 pub(crate) fn validate(binary: &[u8]) -> Result<(), ProgramError> {
-    let Err(error) = validate_all(binary) else {
-        return Ok(());
-    };
+    validate_all(binary).map_err(|error| explained(binary, error))
+}
+
+/// The same of all of a program but its function bodies.
+///
+/// # Errors
+/// Those of [`validate`].
+pub(crate) fn validate_outline(binary: &[u8]) -> Result<(), ProgramError> {
+    let mut validator = Validator::new_with_features(FEATURES);
+    let outline = Parser::new(0)
+        .parse_all(binary)
+        .try_for_each(|payload| validator.payload(&payload?).map(drop));
+    outline.map_err(|error| explained(binary, error))
+}
+
+/// The error of a program at which the validator stopped: the features that are missing there, if that is why.
+fn explained(binary: &[u8], error: BinaryReaderError) -> ProgramError {
     let offset = error.offset();
     let passes = |features| passes(binary, features, offset).unwrap_or(false);
     if !passes(WasmFeatures::all()) {
-        return Err(error.into());
+        return error.into();
     }
     let missing = WasmFeatures::all().difference(FEATURES).iter_names();
     let names: Vec<String> = missing
@@ -183,24 +245,12 @@ pub(crate) fn validate(binary: &[u8]) -> Result<(), ProgramError> {
         .map(|(name, _)| known_as(name))
         .collect();
     match names.is_empty() {
-        true => Err(error.into()),
-        false => Err(ProgramError::Features {
+        true => error.into(),
+        false => ProgramError::Features {
             names,
             place: Some(place_of(binary, offset)),
-        }),
+        },
     }
-}
-
-/// The same of all of a program but its function bodies.
-///
-/// # Errors
-/// [`ProgramError::Corrupt`].
-pub(crate) fn validate_outline(binary: &[u8]) -> Result<(), ProgramError> {
-    let mut validator = Validator::new_with_features(FEATURES);
-    for payload in Parser::new(0).parse_all(binary) {
-        validator.payload(&payload?)?;
-    }
-    Ok(())
 }
 
 /// Validates a program with the offered features. Functions are validated last, on all threads that
@@ -216,16 +266,16 @@ fn validate_all(binary: &[u8]) -> Result<(), BinaryReaderError> {
             }
         }
     }
-    let wrong = compile_threads::map(pieces, |piece| {
+    compile_threads::try_map(pieces, |piece| {
         let mut allocations = FuncValidatorAllocations::default();
-        piece.into_iter().find_map(|(function, body)| {
+        piece.into_iter().try_for_each(|(function, body)| {
             let mut function = function.into_validator(std::mem::take(&mut allocations));
-            let wrong = function.validate(&body).err();
+            function.validate(&body)?;
             allocations = function.into_allocations();
-            wrong
+            Ok(())
         })
-    });
-    wrong.into_iter().flatten().next().map_or(Ok(()), Err)
+    })
+    .map(drop)
 }
 
 /// Functions that a thread validates at once.

@@ -142,7 +142,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    const START: Self = Self::start(0, false, None);
+    pub(crate) const START: Self = Self::start(0, false, None);
 
     /// The beginning of an execution: the host makes its instances, in a step that may take so much longer
     /// than its row, ns. Its components may pass each other strings or not. If its tenant pages, one of its calls may
@@ -351,6 +351,20 @@ impl Watch {
         let wall_ns = rate.ns(self.base.get().wrapping_sub(base));
         let cpu_ns = self.base_cpu_ns.get() - base_cpu_ns;
         base == 0 || wall_ns.saturating_sub(cpu_ns) >= rate.ns(excess)
+    }
+
+    /// Whether the thread has not blocked since that was read last, and the host has taken the processor from it
+    /// for so long. `false` where nothing was read.
+    fn was_kept_waiting(&self, ns: u64) -> bool {
+        let (Some(rate), base) = (self.rate.get(), self.base.get()) else {
+            return false;
+        };
+        if base == 0 || self.base_blocks.get() != thread_blocks() {
+            return false;
+        }
+        let cpu_ns = thread_cpu_ns() - self.base_cpu_ns.get();
+        let wall_ns = rate.ns(ticks::now().wrapping_sub(base));
+        wall_ns.saturating_sub(cpu_ns) >= ns
     }
 
     fn rebase(&self) {
@@ -579,6 +593,12 @@ impl Drop for Begun {
     }
 }
 
+/// Whether the host, rather than the step under way, kept this thread from running for so long: the thread has not
+/// blocked in this step. Less than 1 µs.
+pub(crate) fn was_kept_waiting(ns: u64) -> bool {
+    WATCH.with(|watch| watch.was_kept_waiting(ns))
+}
+
 /// The thread has slept: its processor time is not comparable with the wall clock's before.
 pub(crate) fn slept() {
     WATCH.with(|watch| watch.base.set(0));
@@ -612,7 +632,10 @@ pub(crate) fn uses() -> Vec<StepUse> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CEILING_NS, SAMPLED, hook, next, resume, sample, suspend, take_samples, uses};
+    use super::was_kept_waiting;
+    use super::{
+        CEILING_NS, SAMPLED, hook, next, resume, sample, slept, suspend, take_samples, uses,
+    };
     use super::{INSTANTIATE, INSTRUCTION, Position, RaisedSteps, STRING, TRIAL, enter, settle};
     use crate::profile::Profile;
     use std::sync::Arc;
@@ -656,6 +679,22 @@ mod tests {
         println!("{without:.1} ns without the watch, {with:.1} ns with it");
         // Two readings of the clock; the margin allows for unoptimised builds and busy hosts.
         assert!(with - without < 1000.0, "{without} ns and {with} ns");
+    }
+
+    #[test]
+    fn a_thread_that_blocked_was_not_kept_waiting_by_the_host() {
+        assert!(!was_kept_waiting(0), "nothing was read yet");
+        enter(&Profile::free(), Arc::default());
+        resume(Position::START);
+        assert!(was_kept_waiting(0));
+        assert!(!was_kept_waiting(1_000_000_000), "it ran");
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(!was_kept_waiting(1_000_000), "it blocked");
+        suspend();
+        slept();
+        resume(Position::START);
+        assert!(was_kept_waiting(0), "it was read again");
+        suspend();
     }
 
     #[test]

@@ -108,10 +108,16 @@ impl Place<'_> {
     /// name is still its own: no other thread makes a change while a permit is used.
     fn remember(&self, look_ups: u64) {
         if self.site == Site::Cell(Class::Cached)
-            && let Some(Ok(Some(made))) = path::look(self.account, self.site, self.start, self.path)
+            && let Ok(made) = path::status_of_name(self.site, self.start, self.path)
         {
             self.account.young().remember(&made, look_ups);
         }
+    }
+
+    /// Looks a name up that was just removed, so that the kernel caches that it is missing: a held directory
+    /// takes the cached name along. The blocks of the parent that are read are those that the removal has read.
+    fn keep_missing(&self) {
+        let _missing = path::status_of_name(self.site, self.start, self.path);
     }
 
     /// Does `work` with the path, and accounts for added and removed names and files. Returns
@@ -166,10 +172,12 @@ impl Place<'_> {
                 }
             }),
         };
+        let removed = held.filter(|_| result.is_ok());
+        if removed.is_some() {
+            self.keep_missing();
+        }
         permit.used();
-        if let Some(directory) = held
-            && result.is_ok()
-        {
+        if let Some(directory) = removed {
             self.account.close(1, directory);
         }
         match result {

@@ -7,6 +7,9 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
+/// The number by which the kernel knows Btrfs.
+const BTRFS: u64 = 0x9123_683e;
+
 /// The behaviour of a file system for calls that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -27,7 +30,6 @@ impl Class {
         const RAMFS: u64 = 0x8584_58f6;
         const EXT: u64 = 0xef53;
         const XFS: u64 = 0x5846_5342;
-        const BTRFS: u64 = 0x9123_683e;
         const F2FS: u64 = 0xf2f5_2010;
         const OVERLAY: u64 = 0x794c_7630;
         Ok(match kernel::file_system(file)? {
@@ -35,6 +37,16 @@ impl Class {
             EXT | XFS | BTRFS | F2FS => Self::Cached,
             OVERLAY => Self::Layered,
             _ => Self::Slow,
+        })
+    }
+
+    /// Whether a directory of this class says the numbers of its files. One of Btrfs says other numbers of its
+    /// subvolumes than they have, and one of layers may say those of another layer.
+    pub(super) fn lists_numbers(self, directory: BorrowedFd<'_>) -> Result<bool> {
+        Ok(match self {
+            Self::Memory => true,
+            Self::Cached => kernel::file_system(directory)? != BTRFS,
+            Self::Layered | Self::Slow => false,
         })
     }
 }

@@ -178,6 +178,22 @@ fn names_that_are_known_are_made_and_removed_without_another_thread() {
 }
 
 #[test]
+fn a_directory_of_the_same_name_is_made_and_removed_again_and_again_without_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"d");
+    bench.look(c"e");
+    assert!(bench.makes_directory(c"e"));
+    bench.look(c"e/d");
+    for _ in 0..10 {
+        for path in [c"d", c"e/d"] {
+            assert!(bench.makes_directory(path), "{path:?}");
+            assert!(bench.removes_directory(path), "{path:?}");
+        }
+    }
+}
+
+#[test]
 fn a_directory_in_which_many_names_may_be_missing_is_removed_by_another_thread() {
     let _turn = kernel::faults::Turn::take();
     let Some(bench) = bench() else { return };

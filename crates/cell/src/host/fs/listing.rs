@@ -3,7 +3,6 @@
 //! A cookie is the host kernel's number of a position in the directory. Any number that a guest
 //! passes is used in its own directory only.
 
-use super::class::Class;
 use super::descriptor::Node;
 use super::status::{device, file_type, number};
 use crate::host::kernel;
@@ -37,8 +36,7 @@ pub(crate) struct Window {
 impl Window {
     /// Reads the entries from `place` on. In memory some 60 µs at most; elsewhere it may block.
     pub(crate) fn read(directory: &Node, place: u64) -> Result<Self> {
-        // The numbers of files in memory are those that the directory says.
-        let trusts = directory.class == Class::Memory;
+        let trusts = directory.class.lists_numbers(directory.as_fd())?;
         let own = kernel::status(directory.as_fd(), StatxFlags::BASIC_STATS)?;
         let own_number = number(device(&own), own.stx_ino);
         let mut bytes = Vec::with_capacity(MOST_BYTES);
@@ -185,6 +183,35 @@ mod tests {
                 let after = window.after(place).expect("here");
                 assert_eq!(after, (&[][..], true), "{place}");
             }
+        }
+    }
+
+    #[test]
+    fn an_entry_has_the_type_and_the_number_of_its_file() {
+        let _turn = crate::host::kernel::faults::Turn::take();
+        for base in [env!("CARGO_MANIFEST_DIR"), "/dev/shm"] {
+            let directory = tempfile::tempdir_in(base).expect("a directory");
+            File::create(directory.path().join("file")).expect("created");
+            std::fs::create_dir(directory.path().join("directory")).expect("created");
+            std::os::unix::fs::symlink("file", directory.path().join("link")).expect("linked");
+            let node = node(directory.path());
+            let window = Window::read(&node, 0).expect("read");
+            let (mut entries, mut found) = (&*window.bytes, 0);
+            while let Some((_, rest)) = super::split(entries) {
+                let entry = &entries[..entries.len() - rest.len()];
+                let name = std::ffi::CString::new(&entry[super::DIRENT_BYTES..]).expect("a name");
+                entries = rest;
+                // A guest learns nothing about the parent.
+                if name.as_c_str() == c".." {
+                    continue;
+                }
+                found += 1;
+                let fd = std::os::fd::AsFd::as_fd(&node);
+                let (kind, number) = super::identity(fd, &name).expect("known").expect("there");
+                assert_eq!(entry[8..16], number.to_le_bytes(), "{name:?}");
+                assert_eq!(entry[20], kind as u8, "{name:?}");
+            }
+            assert_eq!(found, 4);
         }
     }
 

@@ -5,12 +5,15 @@
 //! therefore changes at most [`Pace::MOST`] bytes in a [`Pace::WINDOW_NS`] on its own thread. After
 //! a step that took long, other threads make the changes for a while. Writes and changes of names
 //! are paced apart: making a directory takes some file systems longer than a step may.
+//!
+//! A step did not take long because another thread of the host had the processor meanwhile. On a busy host that
+//! happens all the time, and a call of another thread takes a hundred times as long as the write.
 
 use super::class::Class;
 use super::descriptor::Node;
 use super::elsewhere::Elsewhere;
 use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
-use crate::steps::CEILING_NS;
+use crate::steps::{CEILING_NS, watch};
 use std::cell::Cell;
 
 /// The permission for the cell's thread to make one change now.
@@ -71,11 +74,24 @@ impl Thread {
         }
     }
 
-    /// Whether it has waited since, or used the processor for longer than a step may.
-    fn was_busy(self) -> bool {
+    /// Why it took longer than a step may since, if it did.
+    fn was_long(self) -> Option<Long> {
         let now = Self::now();
-        now.blocks > self.blocks || now.cpu_ns.saturating_sub(self.cpu_ns) > CEILING_NS
+        let cpu_ns = now.cpu_ns.saturating_sub(self.cpu_ns);
+        match now.blocks > self.blocks {
+            true => Some(Long::Waited),
+            false => (cpu_ns > CEILING_NS).then_some(Long::Busy { cpu_ns }),
+        }
     }
+}
+
+/// Why a change took longer than a step may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Long {
+    /// It waited for something, or may have.
+    Waited,
+    /// It used the processor for so long.
+    Busy { cpu_ns: u64 },
 }
 
 /// The kind of change.
@@ -102,13 +118,18 @@ impl Began {
     const WAITED_NS: u64 = 1_000_000;
 
     /// Whether a change that ended at `now` has blocked, or held the processor for longer than a
-    /// step may. A preempted change of names is not long: virtual machines are stopped for 10 ms at
+    /// step may. A preempted change is not long: virtual machines are stopped for 10 ms at
     /// a time, and thousands of changes a second would meet every stop.
-    fn is_long(self, now: u64) -> bool {
+    fn was_long(self, now: u64) -> Option<Long> {
         let wall_ns = now - self.wall_ns;
         match self.thread {
-            None => wall_ns > Self::WAITED_NS,
-            Some(thread) => wall_ns > CEILING_NS && thread.was_busy(),
+            None => {
+                let is_long = wall_ns > Self::WAITED_NS
+                    && !watch::was_kept_waiting(wall_ns.saturating_sub(CEILING_NS));
+                is_long.then_some(Long::Waited)
+            }
+            Some(thread) if wall_ns > CEILING_NS => thread.was_long(),
+            Some(_) => None,
         }
     }
 }
@@ -172,6 +193,8 @@ struct Pace {
     not_before: u64,
     /// For how long other threads make the changes after the next step that takes long, ns.
     pause_ns: u64,
+    /// Changes since the last step that took long.
+    short: u32,
 }
 
 thread_local! {
@@ -184,15 +207,19 @@ impl Pace {
         bytes: 0,
         not_before: 0,
         pause_ns: Self::PAUSE_NS,
+        short: 0,
     };
     const WINDOW_NS: u64 = 1_000_000_000;
     const MOST: usize = 64 << 20;
     /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
     const CHANGE: usize = 512;
     /// How long other threads make the changes after a long step. Doubled after each further long
-    /// step until a window passes without one, because a thread without real-time priority may only
-    /// have been preempted.
+    /// step until a window passes without one, or so many changes that a step which only used the processor is
+    /// an exception: an interrupt, or a new block of the file system.
     const PAUSE_NS: u64 = 20_000_000;
+    const RARE: u32 = 256;
+    /// Steps that use the processor for long have a hundredth of the time at the most.
+    const BUSY: u64 = 100;
     const LONGEST_PAUSE_NS: u64 = 5_000_000_000;
 
     fn of(kind: Kind) -> Self {
@@ -223,15 +250,26 @@ impl Pace {
 
     fn changed(kind: Kind, began: Began) {
         let now = monotonic_ns();
-        if began.is_long(now) {
-            let pace = Self::of(kind);
-            let after = Self {
-                not_before: now + pace.pause_ns,
-                pause_ns: (2 * pace.pause_ns).min(Self::LONGEST_PAUSE_NS),
-                ..pace
-            };
-            after.set(kind);
+        let mut pace = Self::of(kind);
+        match began.was_long(now) {
+            None => pace.short = pace.short.saturating_add(1),
+            Some(long) => pace.pause(now, long),
         }
+        pace.set(kind);
+    }
+
+    /// Makes other threads make the changes from `now` on, for a while.
+    fn pause(&mut self, now: u64, long: Long) {
+        if let Long::Busy { cpu_ns } = long {
+            if self.short >= Self::RARE {
+                self.pause_ns = Self::PAUSE_NS;
+            }
+            self.pause_ns = self.pause_ns.max(cpu_ns.saturating_mul(Self::BUSY));
+        }
+        self.pause_ns = self.pause_ns.min(Self::LONGEST_PAUSE_NS);
+        self.not_before = now + self.pause_ns;
+        self.pause_ns = (2 * self.pause_ns).min(Self::LONGEST_PAUSE_NS);
+        self.short = 0;
     }
 }
 
@@ -244,7 +282,7 @@ pub(super) fn start_again() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Began, Kind, Pace, Permit};
+    use super::{Began, Kind, Long, Pace, Permit};
     use crate::clock::monotonic_ns;
     use crate::host::fs::class::Class;
     use std::thread::sleep;
@@ -276,6 +314,41 @@ mod tests {
         assert_eq!(pauses.last(), Some(&Pace::LONGEST_PAUSE_NS));
         assert!(Permit::paced(Kind::Bytes, 1).is_some(), "writes go on");
         Pace::START.set(Kind::Names);
+    }
+
+    #[test]
+    fn changes_that_use_the_processor_for_long_have_a_hundredth_of_the_time() {
+        let long = |pace: &mut Pace, cpu_ns| {
+            pace.pause(0, Long::Busy { cpu_ns });
+            pace.not_before
+        };
+        let mut pace = Pace::START;
+        assert_eq!(long(&mut pace, 150_000), Pace::PAUSE_NS);
+        assert_eq!(long(&mut pace, 150_000), 2 * Pace::PAUSE_NS, "soon again");
+        pace.short = Pace::RARE;
+        assert_eq!(long(&mut pace, 150_000), Pace::PAUSE_NS, "an exception");
+        pace.short = Pace::RARE;
+        assert_eq!(long(&mut pace, 1_000_000), 100_000_000);
+        pace.short = Pace::RARE;
+        assert_eq!(long(&mut pace, 1_000_000_000), Pace::LONGEST_PAUSE_NS);
+        // What waits for a disk is no exception, however rare it is.
+        let mut pace = Pace::START;
+        for doubled in [1, 2, 4] {
+            pace.short = Pace::RARE;
+            pace.pause(0, Long::Waited);
+            assert_eq!(pace.not_before, doubled * Pace::PAUSE_NS);
+        }
+    }
+
+    #[test]
+    fn a_write_is_long_unless_the_host_is_known_to_have_had_the_processor() {
+        use crate::steps::watch;
+        let write = || Kind::Bytes.begin(0).was_long(60_000_000_000);
+        assert_eq!(write(), Some(Long::Waited), "nothing is known");
+        watch::enter(&crate::profile::Profile::free(), std::sync::Arc::default());
+        watch::resume(watch::Position::START);
+        assert_eq!(write(), Some(Long::Waited), "it ran all the time");
+        watch::suspend();
     }
 
     #[test]

@@ -132,6 +132,13 @@ pub(super) fn hold(
     }
 }
 
+/// Returns the type, the number and the birth of what has the last name of `path`, without opening it.
+pub(super) fn status_of_name(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Statx> {
+    let (directory, name) = parent(site, start, &without_slashes(path))?;
+    let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
+    kernel::status_at(directory.as_fd(), &name, fields)
+}
+
 /// The status of what `path` leads to from `start`.
 pub(crate) fn attempt_status(
     account: &Arc<Account>,
