@@ -260,10 +260,10 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         let mut json = report::json(&tenant, &ended, &bound, &confined);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        say!("{json}");
+        output::report!("{json}");
     } else if arguments.report {
         let steps = host_steps::text(&cell.steps());
-        say!(part
+        output::report!(part
             "{}{steps}{}",
             report::text(&tenant, &ended, &bound, &confined),
             costs::text(&cell.costs())

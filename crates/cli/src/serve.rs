@@ -440,8 +440,8 @@ fn operate(
         let steps = host_steps::text(&cell.steps());
         let costs = costs::text(&cell.costs());
         match purpose {
-            Purpose::Serve => say!(part "{}\n{text}{steps}{costs}", served.text()),
-            Purpose::Up => say!(part "{text}{steps}{costs}"),
+            Purpose::Serve => output::report!(part "{}\n{text}{steps}{costs}", served.text()),
+            Purpose::Up => output::report!(part "{text}{steps}{costs}"),
         }
     }
     Ok(ExitCode::from(u8::from(failed)))

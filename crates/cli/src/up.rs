@@ -13,7 +13,7 @@ use crate::interrupt::{Interrupt, LOOK};
 use crate::leases::{self, EndBound};
 use crate::opened::{Admitted, CellOptions, Opened};
 use crate::output;
-use crate::output::{say, tell};
+use crate::output::tell;
 use crate::requests::{Prepared, Requests};
 use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
@@ -203,7 +203,7 @@ pub(crate) fn main(
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
         let steps = host_steps::text(&cell.steps());
-        say!(part "{text}{steps}{}", costs::text(&cell.costs()));
+        output::report!(part "{text}{steps}{}", costs::text(&cell.costs()));
     }
     let failed = tenants.iter().any(Running::has_failed);
     Ok(ExitCode::from(u8::from(failed)))

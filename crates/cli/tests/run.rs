@@ -624,6 +624,35 @@ fn output_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_a_failure_and_other_lines_are_none() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let lease = leasehold.write(
+        "leases.toml",
+        format!("[tenant.a]\ncomponent = {hello:?}\nreclaim = {{ budget = \"20ms\" }}\nrestart = \"on-failure\"\n"),
+    );
+    for (arguments, code) in [
+        (&["run", "--json", &hello][..], 70),
+        (&["run", "--report", &hello], 70),
+        (&["up", "--quiet", "--unadmitted", &lease], 70),
+        (&["memory", "--quiet", "--unadmitted", &lease], 70),
+        (&["run", "--lease", &lease], 0),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = leasehold.command(arguments);
+        let output = command
+            .stdout(Stdio::piped())
+            .stderr(full.expect("a device"));
+        let output = output.output().expect("runs");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(
+            !output.stdout.is_empty(),
+            "the program has run: {arguments:?}"
+        );
+    }
+}
+
+#[test]
 fn output_and_errors_that_go_to_one_file_keep_their_order() {
     let leasehold = Leasehold::new();
     let program = leasehold.write(
