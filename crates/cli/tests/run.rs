@@ -607,6 +607,26 @@ fn input_is_found_by_a_program_that_only_looks_for_it() {
 }
 
 #[test]
+fn a_standard_input_that_is_a_directory_is_told_so() {
+    const ISDIR: i32 = 31;
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "input.wat",
+        r#"(module
+          (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "\10\00\00\00\01\00\00\00")
+          (func (export "_start")
+            (call $exit (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))))"#,
+    );
+    let directory = std::fs::File::open(leasehold.directory.path()).expect("a directory");
+    let mut command = leasehold.command(&["run", &program]);
+    let output = command.stdin(directory).output().expect("runs");
+    assert_eq!(output.status.code(), Some(ISDIR), "{output:?}");
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let leasehold = Leasehold::new();
     let full = std::fs::File::options().write(true).open("/dev/full");
