@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod access_log;
+mod admission;
 mod admit;
 mod advise;
 mod attack;
@@ -12,6 +13,7 @@ mod costs;
 mod demo;
 mod exit;
 mod generate;
+mod hindrances;
 mod host_steps;
 mod interrupt;
 mod invoke;
