@@ -1,6 +1,6 @@
 //! Bytes of a program that one host call may hold in the host's memory.
 
-use crate::steps::caps::CALL;
+use crate::steps::caps::{CALL, VALUES};
 use leasehold_lease::Lease;
 
 /// The same of a component whose tenant pages, unless its lease says otherwise: the canonical ABI
@@ -17,4 +17,9 @@ pub(crate) fn call_bytes(lease: &Lease, is_component: bool) -> u64 {
         None if is_component && lease.memory.paging.is_some() => OF_PAGED_COMPONENT,
         None => CALL.most,
     }
+}
+
+/// Bytes that the values of a call may count as, of so many for all calls.
+pub(crate) const fn value_bytes(call_bytes: u64) -> u64 {
+    call_bytes / (CALL.most / VALUES.most)
 }

@@ -33,7 +33,6 @@ use wasmtime::component::Val;
 
 pub(crate) use answer::Answering;
 pub(crate) use answer::{Current, answer_calls, hook, make_module};
-pub(crate) use function::value_bytes;
 pub use function::{ExportedFunction, FunctionError};
 
 /// Why a call was not made, or has no result.

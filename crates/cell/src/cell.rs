@@ -3,7 +3,6 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
-use crate::call_bytes::call_bytes;
 use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
@@ -33,8 +32,7 @@ use crate::realtime_limit::RealtimeLimit;
 use crate::serving::{Service, Serving};
 use crate::start_error::StartError;
 use crate::starting::Client;
-use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, caps, watch};
-use crate::surroundings::Surroundings;
+use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_exchange::Intake;
 use leasehold_kernel::Errno;
@@ -413,7 +411,7 @@ impl Cell {
         check_entry(&request, service.is_some())?;
         let (started_sender, started) = channel();
         let (ended_sender, ended) = channel();
-        check_strings(&request.surroundings)?;
+        request.surroundings.check_lengths()?;
         check_paging(&request)?;
         check_stack(&request)?;
         let engine = self.engine_of(&request.program)?;
@@ -677,22 +675,7 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
     if !pages || !program.is_component() {
         return Ok(());
     }
-    // The canonical ABI copies a string in one step.
-    let most = call_bytes(lease, true);
-    let Surroundings {
-        args, env, dirs, ..
-    } = &request.surroundings;
-    let pairs = env.iter().flat_map(|(name, value)| [name, value]);
-    let names = dirs.iter().map(|directory| &directory.guest);
-    let mut strings = args.iter().chain(pairs).chain(names);
-    match strings.find(|string| string.len() as u64 > most) {
-        None => Ok(()),
-        Some(string) => Err(StartError::Surroundings(format!(
-            "an argument, variable or name of a directory has {} bytes; `reclaim.call_bytes` of a \
-             component that pages allows {most}",
-            string.len()
-        ))),
-    }
+    request.surroundings.check_paged(lease)
 }
 
 /// A program that was compiled by an engine, with its imports resolved.
@@ -725,38 +708,6 @@ fn check_stack(request: &StartRequest) -> Result<(), StartError> {
             wanted.guest_bytes()
         ))),
     }
-}
-
-/// Whether arguments, variables and names of directories are within the cap: each is copied in one step.
-fn check_strings(surroundings: &Surroundings) -> Result<(), StartError> {
-    let args = surroundings.args.iter().map(|arg| arg.len() + 1);
-    let variables = surroundings.env.iter();
-    let env = variables.map(|(name, value)| name.len() + value.len() + 2);
-    let dirs = surroundings.dirs.iter();
-    let names = dirs.map(|directory| directory.guest.len() + 1);
-    for (what, bytes, count) in [
-        ("arguments", args.sum::<usize>(), surroundings.args.len()),
-        ("environment", env.sum(), surroundings.env.len()),
-        (
-            "names of the directories",
-            names.sum(),
-            surroundings.dirs.len(),
-        ),
-    ] {
-        if count > caps::STRING_COUNT.size() {
-            return Err(StartError::Surroundings(format!(
-                "{what}: {count} strings; the limit is {}",
-                caps::STRING_COUNT.most
-            )));
-        }
-        if bytes > caps::STRINGS.size() {
-            return Err(StartError::Surroundings(format!(
-                "{what}: {bytes} bytes; the limit is {}",
-                caps::STRINGS.most
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn processors(inbox: &Inbox<Command>, keys: Vec<u64>) -> Vec<Option<Processor>> {

@@ -4,6 +4,7 @@
 //! any instant, is dropping that future: the engine unwinds the fiber and frees the store, whose
 //! linear memories and stack only go back to their pools ([`leasehold_slots::slot`], [`leasehold_slots::stack`]).
 
+use crate::build_error::BuildError;
 use crate::calls::lift_bytes::LiftBytes;
 use crate::calls::{self, Answering, Current};
 use crate::engine_parts::EngineParts;
@@ -18,7 +19,7 @@ use crate::limiter::{Initial, Limiter};
 use crate::linkers::Prepared;
 use crate::local;
 use crate::memory::{self, DataSet, Joining};
-use crate::meter::Held;
+use crate::outline::Limits;
 use crate::program::{Code, Program};
 use crate::steps::caps::TRAP_MESSAGE;
 use crate::steps::watch::{self, Position};
@@ -34,11 +35,8 @@ use crate::wasi::table::TableCharge;
 use crate::worker::Worker;
 use leasehold_crossing::OutputTime;
 use leasehold_kernel::{Errno, TenantId};
-use leasehold_pager::PAGE;
 use leasehold_preempt::{self as preempt, Preemption};
 use leasehold_reclaim::GroupId;
-use leasehold_slots::stack_class::StackClass;
-use leasehold_wasm::image::Image;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -47,19 +45,6 @@ use std::task::{Context, Poll};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder, WasiView as _};
-
-/// Host memory of a component-model handle: an entry of 20 bytes in a vector whose capacity may be
-/// twice its length.
-pub(crate) const HANDLE_BYTES: u64 = 40;
-
-/// Limits of an execution that do not change while it runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) call_bytes: u64,
-    /// Component-model handles: the engine keeps them in tables that a guest can fill without
-    /// asking the host.
-    pub(crate) handles: u64,
-}
 
 /// An execution that has not ended by itself.
 pub(crate) struct Running {
@@ -177,50 +162,16 @@ impl ExecutionTemplate {
     /// When the lease does not pay for it. Charges made until then stay among the execution's
     /// holdings.
     pub(crate) fn charge(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
-        let inventory = *self.program.inventory();
         self.surroundings.check_strings()?;
-        // A page of the image and its private copy may be in two frames.
-        let image_pages = self.program.image().map_or(0, Image::pages);
-        let host_pages = self.host_pages();
+        let outline = self.program.outline();
         let page = memory::page_class(root_of(tenant)?);
-        local::with(|local| {
-            local.hold(tenant, execution, Held::Store, 1)?;
-            local.hold(tenant, execution, Held::Instance, inventory.instances)?;
-            // The engine's failure to make the second of two memories would free the first: see
-            // `Initial`.
-            let elements = inventory.table_elements;
-            local.hold(tenant, execution, Held::TableElement, elements)?;
-            local.hold_memory(tenant, execution, inventory.memory_bytes)?;
-            let memories = inventory.memories.saturating_add(inventory.heaps);
-            local.hold(tenant, execution, Held::Memory, memories)?;
-            let pages = inventory.memory_bytes.div_ceil(PAGE) + u64::from(image_pages);
-            local.hold(tenant, execution, page, pages)?;
-            local.hold(tenant, execution, Held::HostPage, host_pages)?;
-            let walks = u64::from(self.program.has_backtraces());
-            local.hold(tenant, execution, Held::Backtrace, walks)
-        })
-    }
-
-    /// Pages of the host's memory that an execution holds from the beginning, besides a stack of the smallest class.
-    fn host_pages(&self) -> u64 {
-        let instances = self.program.inventory().instance_bytes;
-        let stack = self.program.stack().pages() - StackClass::SMALLEST.pages();
-        // Lifted values take up to twice the bytes that they are charged as, beside the arguments.
-        let values = match self.program.is_called() {
-            true => 3 * calls::value_bytes(self.limits.call_bytes),
-            false => 0,
-        };
-        instances
-            .saturating_add(self.limits.call_bytes)
-            .saturating_add(values)
-            .saturating_add(self.handle_bytes())
-            .div_ceil(PAGE)
-            .saturating_add(stack as u64)
+        local::with(|local| local.begin((tenant, execution), &outline, &self.limits, page))
     }
 
     /// The host's memory that an execution holds from the beginning, KiB, and the bytes of it for calls.
     pub(crate) fn host_kib(&self) -> (u64, u64) {
-        (self.host_pages() * (PAGE / 1024), self.limits.call_bytes)
+        let kib = self.program.outline().host_kib(&self.limits);
+        (kib, self.limits.call_bytes)
     }
 
     /// Attaches the initial memory of its program to a tenant that is not running yet, as a shared
@@ -369,21 +320,9 @@ impl ExecutionTemplate {
         })
     }
 
-    /// Bytes of all tables of handles. The engine limits the handles that exist at a time, and no
-    /// table shrinks: each may have held all of them once.
-    fn handle_bytes(&self) -> u64 {
-        let tables = self.program.inventory().handle_tables();
-        self.handles()
-            .saturating_mul(HANDLE_BYTES)
-            .saturating_mul(tables)
-    }
-
     /// Component-model handles of an execution.
     fn handles(&self) -> u64 {
-        match self.program.code() {
-            Code::Module(_) => 0,
-            Code::Component(_) => self.limits.handles,
-        }
+        self.program.outline().handles(&self.limits)
     }
 }
 
@@ -490,40 +429,6 @@ impl EnvBuilder {
             environment: self.environment,
             preopens: self.preopens,
             data: self.data,
-        }
-    }
-}
-
-/// Why an execution could not be built.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BuildError {
-    #[error("the lease does not pay for starting it: {0}")]
-    Lease(#[from] Errno),
-    #[error("directory {}: {source}", path.display())]
-    Directory {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("data set {}: {source}", path.display())]
-    Data {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{0}")]
-    Memory(String),
-    #[error("{0:#}")]
-    Link(wasmtime::Error),
-}
-
-impl BuildError {
-    /// The error code for a guest that requested the execution.
-    pub(crate) fn errno(&self) -> Errno {
-        match self {
-            BuildError::Lease(errno) => *errno,
-            BuildError::Memory(_) => Errno::Memory,
-            BuildError::Directory { .. } | BuildError::Data { .. } | BuildError::Link(_) => {
-                Errno::Invalid
-            }
         }
     }
 }

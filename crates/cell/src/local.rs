@@ -9,18 +9,21 @@ use crate::arena_backing::MapBacking;
 use crate::clock::monotonic_ns;
 use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
-use crate::drift::Prices;
+use crate::drift::{Price, Prices};
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
 use crate::meter::{Held, Meter, Shared};
+use crate::outline::{Limits, Outline};
 use crate::refusals::Reservation;
 use crate::share::{Shares, Short};
+use crate::start_error::StartError;
 use crate::steps::caps::COPIED_REGION;
 use crate::wasi::http::object::Object;
 use crate::wasi::objects::{Bucket, Listing, Source};
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
+use leasehold_lease::Lease;
 use leasehold_pager::PAGE;
 use leasehold_preempt as preempt;
 use leasehold_reclaim::{Class, Config, GroupId, Refused};
@@ -191,6 +194,73 @@ impl Local {
             running: Urgency::BACKGROUND,
             next_execution: 1,
         }
+    }
+
+    /// Admits a top-level tenant at this price, with the account of its files.
+    ///
+    /// # Errors
+    /// When its budget does not even pay for an empty tenant, or the kernel has no place for it.
+    pub(crate) fn open_root(
+        &mut self,
+        lease: &Lease,
+        price: Price,
+        files: Account,
+    ) -> Result<(TenantId, GroupId), StartError> {
+        let budget = lease.reclaim.budget;
+        self.admit_root(lease, price.buys(budget.get()), files)
+            .map_err(|errno| {
+                // The time that an end takes without anything that its tenant holds.
+                let empty_ps = self.kernel.groups().costs().root_ps;
+                let enough_ns = price.of(empty_ps.div_ceil(1_000)).max(budget.get() + 1);
+                StartError::refused(budget, Some(enough_ns), errno)
+            })
+    }
+
+    fn admit_root(
+        &mut self,
+        lease: &Lease,
+        base_ns: u64,
+        files: Account,
+    ) -> Result<(TenantId, GroupId), Errno> {
+        let tenant = self.kernel.admit(base_ns, lease.memory.limit().get())?;
+        let root = self.kernel.group_of(tenant)?;
+        self.kernel
+            .limit_objects(tenant, lease.memory.host_limit().get())?;
+        self.shares.open(root, &lease.memory);
+        self.files.insert(root, Arc::new(files));
+        Ok((tenant, root))
+    }
+
+    /// Charges `tenant` for what `execution` holds from the beginning; `page` is what a page of its linear memory is
+    /// charged as.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it. Charges made until then stay among the execution's
+    /// holdings.
+    pub(crate) fn begin(
+        &mut self,
+        (tenant, execution): (TenantId, u64),
+        outline: &Outline,
+        limits: &Limits,
+        page: Held,
+    ) -> Result<(), Errno> {
+        let inventory = &outline.inventory;
+        self.hold(tenant, execution, Held::Store, 1)?;
+        self.hold(tenant, execution, Held::Instance, inventory.instances)?;
+        // The engine's failure to make the second of two memories would free the first: see
+        // `Initial`.
+        let elements = inventory.table_elements;
+        self.hold(tenant, execution, Held::TableElement, elements)?;
+        self.hold_memory(tenant, execution, inventory.memory_bytes)?;
+        let memories = inventory.memories.saturating_add(inventory.heaps);
+        self.hold(tenant, execution, Held::Memory, memories)?;
+        // A page of the image and its private copy may be in two frames.
+        let pages = inventory.memory_bytes.div_ceil(PAGE) + outline.image_pages;
+        self.hold(tenant, execution, page, pages)?;
+        let host_pages = outline.host_pages(limits);
+        self.hold(tenant, execution, Held::HostPage, host_pages)?;
+        let walks = u64::from(outline.has_backtraces);
+        self.hold(tenant, execution, Held::Backtrace, walks)
     }
 
     /// Charges `n` of something that an execution is about to hold.

@@ -55,18 +55,43 @@ impl Mappings {
     /// # Errors
     /// [`TooMany`] if others were promised so many that they cannot be had.
     pub(crate) fn claim(n: u64) -> Result<Self, TooMany> {
-        let most = most();
         let mut promised = promised();
-        let left = most.saturating_sub(HOST).saturating_sub(*promised);
-        if n > left {
-            return Err(TooMany {
-                needed: n,
-                left,
-                most,
-            });
-        }
-        *promised += n;
+        *promised = promised_with(*promised, n)?;
         Ok(Self(n))
+    }
+}
+
+/// What is promised with `n` more.
+fn promised_with(promised: u64, n: u64) -> Result<u64, TooMany> {
+    let most = most();
+    let left = most.saturating_sub(HOST).saturating_sub(promised);
+    match n <= left {
+        true => Ok(promised + n),
+        false => Err(TooMany {
+            needed: n,
+            left,
+            most,
+        }),
+    }
+}
+
+/// Mappings of a process with one cell, in which nothing else was promised: they only say whether there are enough.
+#[derive(Debug)]
+pub(crate) struct Rehearsed(u64);
+
+impl Rehearsed {
+    /// The mappings of a cell's pools, with room for so many memories, and stacks of one class.
+    pub(crate) fn of_cell(memories: usize) -> Self {
+        Self((MEMORY + STACK) * memories as u64)
+    }
+
+    /// Adds the promise of `n`.
+    ///
+    /// # Errors
+    /// [`TooMany`] if they could not be had.
+    pub(crate) fn add(&mut self, n: u64) -> Result<(), TooMany> {
+        self.0 = promised_with(self.0, n)?;
+        Ok(())
     }
 }
 

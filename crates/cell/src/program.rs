@@ -17,10 +17,11 @@ use leasehold_wasm::image::Image;
 use leasehold_wasm::inventory::Inventory;
 pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES};
 use leasehold_wasm::load_limits::LoadSize;
+use wasmparser::Parser;
 use wasmtime::Engine;
 
-use crate::call_bytes::{OF_HANDLER, call_bytes};
 use crate::linkers::{Linkers, Prepared};
+use crate::outline::Outline;
 use crate::steps::{Missing, Reach};
 use leasehold_preempt::{Bodies, GuestProgram};
 
@@ -205,11 +206,33 @@ impl Program {
 
     /// Bytes that one of its host calls may hold under this lease.
     pub(crate) fn call_bytes(&self, lease: &Lease) -> u64 {
-        let bytes = call_bytes(lease, self.is_component());
-        match lease.reclaim.call_bytes {
-            None if self.is_handler() => bytes.min(OF_HANDLER),
-            _ => bytes,
+        self.outline().call_bytes(lease)
+    }
+
+    /// What decides about the beginning of its executions.
+    pub(crate) fn outline(&self) -> Outline {
+        Outline {
+            inventory: self.inventory,
+            image_pages: self
+                .image
+                .as_ref()
+                .map_or(0, |image| u64::from(image.pages())),
+            stack: self.stack(),
+            is_component: self.is_component(),
+            is_handler: self.is_handler(),
+            is_called: self.is_called(),
+            has_backtraces: self.has_backtraces(),
         }
+    }
+
+    /// What the program in a file takes from the beginning, and whether it is a component, without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// `Read`, and what keeps the file from being WebAssembly.
+    pub(crate) fn inventory_in(path: &Path) -> Result<(Inventory, bool), ProgramError> {
+        let (binary, inventory) = outline_in(path)?;
+        Ok((inventory, Parser::is_component(&binary)))
     }
 
     /// The stack that it runs on.

@@ -1,5 +1,6 @@
 //! Why a tenant is not started.
 
+use crate::build_error::BuildError;
 use leasehold_kernel::Errno;
 use leasehold_lease::Nanoseconds;
 
@@ -49,9 +50,68 @@ impl StartError {
     }
 }
 
+/// The demands of a program's beginning, for the words of a refusal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Demands {
+    pub(crate) budget: Nanoseconds,
+    /// The budget that would have paid for the first refused charge, ns, if there was one.
+    pub(crate) enough_ns: Option<u64>,
+    /// The host's memory that the program begins with, KiB.
+    pub(crate) host_kib: u64,
+    /// The part of that for a host call, bytes.
+    pub(crate) call_bytes: u64,
+    /// Whether what was refused takes descriptors.
+    pub(crate) opens_files: bool,
+}
+
+impl Demands {
+    /// The error for the client when the lease does not pay for them.
+    pub(crate) fn refused(&self, error: &BuildError) -> StartError {
+        match error {
+            BuildError::Lease(errno) => self.refused_by_lease(*errno),
+            BuildError::Directory { .. } | BuildError::Data { .. } => {
+                StartError::Surroundings(error.to_string())
+            }
+            BuildError::Memory(why) => StartError::Memory(why.clone()),
+            BuildError::Link(_) => StartError::Program(error.to_string()),
+        }
+    }
+
+    /// The error for the client when the kernel cannot take the program.
+    pub(crate) fn not_taken(&self, errno: Errno) -> StartError {
+        StartError::refused(self.budget, self.enough_ns, errno)
+    }
+
+    fn refused_by_lease(&self, errno: Errno) -> StartError {
+        let (kib, call_bytes) = (self.host_kib, self.call_bytes);
+        let reason = match (errno, self.opens_files) {
+            (Errno::Limit, true) => {
+                "`files.open` is too small: the program begins with its standard streams and its \
+                 directories"
+                    .to_owned()
+            }
+            (Errno::Limit, false) => format!(
+                "`memory.table_elements` is too small, or `memory.host` for the {kib} KiB that the program begins \
+                 with, `reclaim.call_bytes` of {call_bytes} among them, or the cell has no further memory \
+                 for this tenant: one may have a quarter of them, and some are promised to others"
+            ),
+            (Errno::Budget, _) => format!(
+                "{}: the program begins with {kib} KiB of the host's memory, `reclaim.call_bytes` of {call_bytes} \
+                 among them",
+                budget_reason(self.budget, self.enough_ns)
+            ),
+            (Errno::Memory, _) => "`memory.reserve` (`memory.limit` of a tenant that pages) is too small for the linear \
+                                   memory that the program begins with"
+                .to_owned(),
+            _ => return self.not_taken(errno),
+        };
+        StartError::Lease { reason }
+    }
+}
+
 /// The message for a reclamation budget that does not pay for a start, with the smallest sufficient
 /// budget, where it is known.
-pub(crate) fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
+fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
     let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
     match stated {
         Some(Some(enough)) => {

@@ -15,14 +15,15 @@
 //! priority and uses no other tenant's reservation. They are not split: one takes as long as
 //! copying the arguments, opening one directory, or resolving the program's imports.
 
+use crate::build_error::BuildError;
 use crate::discarded::Discarded;
 use crate::drift::Price;
 use crate::ended::Ended;
-use crate::execution::{BuildError, EnvBuilder, ExecutionTemplate, Running, Surrounded};
+use crate::execution::{EnvBuilder, ExecutionTemplate, Running, Surrounded};
 use crate::local;
 use crate::memory::{self, Joining};
 use crate::serving::Service;
-use crate::start_error::{StartError, budget_reason};
+use crate::start_error::{Demands, StartError};
 use crate::steps::{begin, step};
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_lease::Nanoseconds;
@@ -129,7 +130,7 @@ impl Starting {
     pub(crate) fn step(&mut self) -> Result<Stepped, StartError> {
         match self.advance() {
             Ok(stepped) => Ok(stepped),
-            Err(error) => Err(self.refusal(error)),
+            Err(error) => Err(self.demands().refused(&error)),
         }
     }
 
@@ -177,52 +178,19 @@ impl Starting {
 
     /// The error for the client when the cell cannot take the program that was built.
     pub(crate) fn not_taken(&self, errno: Errno) -> StartError {
-        StartError::refused(self.budget, self.enough_ns(), errno)
+        self.demands().not_taken(errno)
     }
 
-    /// The reclamation budget that would pay for the first refused charge, if there was one, ns.
-    fn enough_ns(&self) -> Option<u64> {
-        let enough = local::with(|local| local.budget_refused(self.tenant))?;
-        Some(self.price.of(enough))
-    }
-
-    /// Converts an error of building into one for the client.
-    fn refusal(&self, error: BuildError) -> StartError {
-        match error {
-            BuildError::Lease(errno) => self.lease_refusal(errno),
-            BuildError::Directory { .. } | BuildError::Data { .. } => {
-                StartError::Surroundings(error.to_string())
-            }
-            BuildError::Memory(why) => StartError::Memory(why),
-            BuildError::Link(_) => StartError::Program(error.to_string()),
+    fn demands(&self) -> Demands {
+        let (host_kib, call_bytes) = self.template.host_kib();
+        let enough = local::with(|local| local.budget_refused(self.tenant));
+        Demands {
+            budget: self.budget,
+            enough_ns: enough.map(|base_ns| self.price.of(base_ns)),
+            host_kib,
+            call_bytes,
+            opens_files: self.opens_files,
         }
-    }
-
-    /// The error for the client when the lease does not pay for the program's initial holdings.
-    fn lease_refusal(&self, errno: Errno) -> StartError {
-        let (kib, call_bytes) = self.template.host_kib();
-        let reason = match (errno, self.opens_files) {
-            (Errno::Limit, true) => {
-                "`files.open` is too small: the program begins with its standard streams and its \
-                 directories"
-                    .to_owned()
-            }
-            (Errno::Limit, false) => format!(
-                "`memory.table_elements` is too small, or `memory.host` for the {kib} KiB that the program begins \
-                 with, `reclaim.call_bytes` of {call_bytes} among them, or the cell has no further memory \
-                 for this tenant: one may have a quarter of them, and some are promised to others"
-            ),
-            (Errno::Budget, _) => format!(
-                "{}: the program begins with {kib} KiB of the host's memory, `reclaim.call_bytes` of {call_bytes} \
-                 among them",
-                budget_reason(self.budget, self.enough_ns())
-            ),
-            (Errno::Memory, _) => "`memory.reserve` (`memory.limit` of a tenant that pages) is too small for the linear \
-                                   memory that the program begins with"
-                .to_owned(),
-            _ => return self.not_taken(errno),
-        };
-        StartError::Lease { reason }
     }
 
     /// Ends the start. Unless the program was built, the end of its tenant refunds the execution's

@@ -1,10 +1,13 @@
 //! What a program is given.
 
+use crate::call_bytes::call_bytes;
+use crate::start_error::StartError;
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS};
 use crate::wasi::stdio::{Input, Output};
 use leasehold_exchange::Outlet;
 use leasehold_kernel::Errno;
 use leasehold_keyvalue::Store;
+use leasehold_lease::Lease;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,6 +55,55 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Checks that arguments, variables and names of directories are within the cap: each is copied in one step.
+    ///
+    /// # Errors
+    /// Which of them is too long.
+    pub(crate) fn check_lengths(&self) -> Result<(), StartError> {
+        let args = self.args.iter().map(|arg| arg.len() + 1);
+        let variables = self.env.iter();
+        let env = variables.map(|(name, value)| name.len() + value.len() + 2);
+        let names = self.dirs.iter().map(|directory| directory.guest.len() + 1);
+        for (what, bytes, count) in [
+            ("arguments", args.sum::<usize>(), self.args.len()),
+            ("environment", env.sum(), self.env.len()),
+            ("names of the directories", names.sum(), self.dirs.len()),
+        ] {
+            if count > STRING_COUNT.size() {
+                return Err(StartError::Surroundings(format!(
+                    "{what}: {count} strings; the limit is {}",
+                    STRING_COUNT.most
+                )));
+            }
+            if bytes > STRINGS.size() {
+                return Err(StartError::Surroundings(format!(
+                    "{what}: {bytes} bytes; the limit is {}",
+                    STRINGS.most
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a component which pages can be given each string: the canonical ABI copies one in a step.
+    ///
+    /// # Errors
+    /// The length of one that is too long.
+    pub(crate) fn check_paged(&self, lease: &Lease) -> Result<(), StartError> {
+        let most = call_bytes(lease, true);
+        let pairs = self.env.iter().flat_map(|(name, value)| [name, value]);
+        let names = self.dirs.iter().map(|directory| &directory.guest);
+        let mut strings = self.args.iter().chain(pairs).chain(names);
+        match strings.find(|string| string.len() as u64 > most) {
+            None => Ok(()),
+            Some(string) => Err(StartError::Surroundings(format!(
+                "an argument, variable or name of a directory has {} bytes; `reclaim.call_bytes` of a \
+                 component that pages allows {most}",
+                string.len()
+            ))),
+        }
+    }
+
     /// Checks that arguments, variables and names of directories can be copied in a step.
     pub(crate) fn check_strings(&self) -> Result<(), Errno> {
         let args = self.args.iter().map(|arg| arg.len() + 1);

@@ -2,19 +2,22 @@
 
 mod requests;
 
-use crate::calibrate::profile_if_usable;
+use crate::admission::{Admission, Scheduling};
+use crate::calibrate::{self, profile_if_usable};
+use crate::confinement::{Control, Origin};
 use crate::exit::Failure;
+use crate::hindrances::{Hindrances, Host, Start};
 use crate::leases::{self, Ends, Useless};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
+use crate::requests::Prepared;
 use crate::transit::{self, Transit};
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::RealtimeLimit;
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
-use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
-    Headroom, Overhead, Report, Shortfall, Verdict, admit, headroom, shortfall,
+    Headroom, Overhead, Report, Shortfall, Verdict, headroom, shortfall,
 };
 use requests::{RequestTime, RequestTimes};
 use serde_json::{Value, json};
@@ -37,7 +40,11 @@ Examples:
                                                         requests a second that leases sustain
 
 Exit code 0: every reservation can be kept, of the processor and of memory, whatever the
-tenants do; 1: not all of them.")]
+tenants do, and each tenant can begin on this host: its lease pays for a start, its directories and
+data sets are there, and the host has the memory, descriptors and mappings. 1: not all of this.
+Nothing is started. Only a start shows: whether the code of a program is accepted, what its first
+instructions take, whether a store of keys can be opened, whether the disk has the room for a swap
+file, whether listeners are free, and whether another cell has the processor.")]
 pub(crate) struct Arguments {
     /// The lease file: all its tenants on one processor.
     #[arg(value_name = "FILE")]
@@ -75,23 +82,36 @@ pub(crate) struct Arguments {
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     let order = arguments.order.unwrap_or(file.order);
+    let place = calibrate::path(profile);
+    let usable = profile_if_usable(profile);
     let profile = match (arguments.overhead, arguments.fault) {
         (Some(_), Some(_)) => None,
-        _ => profile_if_usable(profile),
+        _ => usable.clone(),
     };
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
     let steps = HostSteps::of(&file.tenants, fault, profile.as_ref());
-    let set = Set::of(&file, order, steps);
+    let set = Set::of(&file, (order, overhead), steps);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
         None => None,
     };
     let requests = RequestTimes::of(&arguments.request_time, &arguments.leases, &file)?;
-    let transit = Transit::among(&file.tenants, transit::available(file.memory));
-    let mut outcome = Outcome::of(&file, set, overhead, requests, transit);
+    let start = Start {
+        leases: &arguments.leases,
+        host: &Host::look(),
+        profile: usable.as_ref(),
+        profile_file: place.as_deref(),
+        control: &Control::default(),
+    };
+    let mut outcome = Outcome::of(&file, set, overhead, requests, &start);
+    if let Err(failure) = Prepared::read(&file.tenants, Origin::File(&arguments.leases)) {
+        outcome.hindrances.add(None, failure);
+    }
     outcome.headroom = asked.map(|(name, place)| {
-        let charged = overhead.overhead().charged(&outcome.set.contracts);
+        let charged = overhead
+            .overhead()
+            .charged(&outcome.set.admission.contracts);
         let room = headroom(&charged, leases::order(order), place);
         (name, room)
     });
@@ -106,31 +126,27 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         }
         _ => {}
     }
-    Ok(
-        match outcome.schedulable() && outcome.memory.fits() && outcome.transit.fits() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::from(1),
-        },
-    )
+    Ok(match outcome.fits_all() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
 }
 
-/// The outcome for a lease file, as `leasehold admit --json` prints it, on a host that has so much available for
-/// requests, bytes.
+/// The outcome for a lease file, as `leasehold admit --json` prints it.
 pub(crate) fn json(
     file: &LeaseFile,
     overhead: HostTime,
     steps: HostSteps,
-    available: Option<u64>,
+    start: &Start<'_>,
 ) -> Value {
-    let set = Set::of(file, file.order, steps);
-    let transit = Transit::among(&file.tenants, available);
-    Outcome::of(file, set, overhead, RequestTimes::default(), transit).json()
+    let set = Set::of(file, (file.order, overhead), steps);
+    Outcome::of(file, set, overhead, RequestTimes::default(), start).json()
 }
 
 /// The reservations of a lease file, followed by the background contract.
 struct Set {
     order: Order,
-    contracts: Vec<Contract>,
+    admission: Admission,
     /// The tenants that the reservations belong to, in the file.
     tenants: Vec<usize>,
     /// How long a fault takes, if any tenant pages.
@@ -140,14 +156,18 @@ struct Set {
 }
 
 impl Set {
-    fn of(file: &LeaseFile, order: Order, steps: HostSteps) -> Self {
-        let claims = leases::claims(&file.tenants, &steps);
+    fn of(file: &LeaseFile, (order, overhead): (Order, HostTime), steps: HostSteps) -> Self {
+        let scheduling = Scheduling {
+            order: leases::order(order),
+            overhead: overhead.overhead(),
+            ends: None,
+        };
         let places = file.tenants.iter().enumerate();
         let reserved = places.filter(|(_, tenant)| tenant.lease.cpu.is_some());
         let pages = |tenant: &TenantSpec| tenant.lease.memory.paging.is_some();
         Self {
             order,
-            contracts: claims.all(),
+            admission: Admission::of(&file.tenants, &steps, scheduling),
             tenants: reserved.map(|(place, _)| place).collect(),
             fault: file.tenants.iter().any(pages).then(|| steps.fault()),
             steps,
@@ -164,8 +184,11 @@ impl Set {
     }
 
     /// Returns the values with which the first few reservations that do not fit would fit.
-    fn shortfalls(&self, report: &Report, overhead: Overhead) -> Vec<(usize, Shortfall)> {
-        let charged = overhead.charged(&self.contracts);
+    fn shortfalls(&self, overhead: Overhead) -> Vec<(usize, Shortfall)> {
+        let Admission {
+            contracts, report, ..
+        } = &self.admission;
+        let charged = overhead.charged(contracts);
         let verdicts = report.servers[..self.tenants.len()].iter().enumerate();
         let missing = verdicts.filter(|(_, verdict)| !verdict.schedulable());
         let order = leases::order(self.order);
@@ -179,16 +202,13 @@ struct Outcome<'a> {
     file: &'a LeaseFile,
     overhead: HostTime,
     set: Set,
-    report: Report,
-    /// The host's limit on a cell's thread, if the reservations may exceed it.
-    host: Option<RealtimeLimit>,
     memory: MemoryVerdict,
     /// What requests on their way may hold.
     transit: Transit,
     shortfalls: Vec<(usize, Shortfall)>,
     headroom: Option<(&'a str, Headroom)>,
-    /// The reservations that promise no useful time.
-    useless: Vec<Useless>,
+    /// What keeps the tenants from being started, the reservations apart.
+    hindrances: Hindrances,
     /// The ends of the tenants.
     ends: Ends,
     /// The processor time of a request of each tenant, where it is stated.
@@ -202,34 +222,51 @@ impl<'a> Outcome<'a> {
         set: Set,
         overhead: HostTime,
         requests: RequestTimes,
-        transit: Transit,
+        start: &Start<'_>,
     ) -> Self {
         let order = leases::order(set.order);
-        let report = admit(&set.contracts, order, overhead.overhead());
+        let available = transit::available(start.host.spare, file.memory);
         Self {
             file,
             overhead,
             memory: MemoryVerdict::of(file),
-            transit,
-            shortfalls: set.shortfalls(&report, overhead.overhead()),
-            useless: Useless::of(&file.tenants, &report, overhead.overhead()),
+            transit: Transit::among(&file.tenants, available),
+            hindrances: Hindrances::of(file, start),
+            shortfalls: set.shortfalls(overhead.overhead()),
             headroom: None,
-            host: leases::stopped_by_host(&set.contracts),
             ends: Ends::of(&file.tenants, &set.steps, overhead, order),
             set,
-            report,
             requests,
         }
     }
 
+    /// Whether the tenants are started, and everything is kept.
+    fn fits_all(&self) -> bool {
+        let reserved = self.schedulable() && self.memory.fits() && self.transit.fits();
+        reserved && self.hindrances.is_empty()
+    }
+
+    /// The host's limit on a cell's thread, if the reservations may exceed it.
+    fn host(&self) -> Option<RealtimeLimit> {
+        self.set.admission.host
+    }
+
+    fn report(&self) -> &Report {
+        &self.set.admission.report
+    }
+
+    fn useless(&self) -> &[Useless] {
+        &self.set.admission.useless
+    }
+
     /// Whether every reservation of the processor can be kept on this host.
     fn schedulable(&self) -> bool {
-        self.fits() && self.host.is_none()
+        self.fits() && self.host().is_none()
     }
 
     /// Whether every reservation of the processor can be kept, and promises something.
     fn fits(&self) -> bool {
-        self.report.schedulable() && self.useless.is_empty()
+        self.set.admission.fits()
     }
 
     /// Every tenant of the file, with its reservation if it has one.
@@ -238,7 +275,10 @@ impl<'a> Outcome<'a> {
         let tenants = self.file.tenants.iter().enumerate();
         tenants.map(move |(at, tenant)| {
             let row = tenant.lease.cpu.map(|cpu| {
-                let (contract, verdict) = (&self.set.contracts[next], &self.report.servers[next]);
+                let (contract, verdict) = (
+                    &self.set.admission.contracts[next],
+                    &self.report().servers[next],
+                );
                 next += 1;
                 let order = leases::order(self.set.order);
                 let reclaim = tenant.lease.reclaim.budget.get();
@@ -246,7 +286,7 @@ impl<'a> Outcome<'a> {
                     cpu,
                     verdict,
                     fits: verdict.schedulable()
-                        && !self.useless.iter().any(|useless| useless.tenant == at),
+                        && !self.useless().iter().any(|useless| useless.tenant == at),
                     reclaimed: verdict.reclaimed_within(contract, order, reclaim),
                 }
             });
@@ -292,7 +332,7 @@ impl<'a> Outcome<'a> {
                 advice(self.name(*place), shortfall, self.set.order)
             );
         }
-        let (reserved, background) = self.report.servers.split_at(self.set.tenants.len());
+        let (reserved, background) = self.report().servers.split_at(self.set.tenants.len());
         let silent = reserved.iter().filter(|verdict| !verdict.schedulable());
         let silent = silent.count() - self.shortfalls.len();
         if silent > 0 {
@@ -319,10 +359,10 @@ impl<'a> Outcome<'a> {
                  useful, nor an end; a `nonpreemptive` would"
             );
         }
-        for useless in self.useless.iter().take(ADVISED) {
+        for useless in self.useless().iter().take(ADVISED) {
             let _ = writeln!(text, "{}", useless.text);
         }
-        if let Some(more @ 1..) = self.useless.len().checked_sub(ADVISED) {
+        if let Some(more @ 1..) = self.useless().len().checked_sub(ADVISED) {
             let _ = writeln!(text, "{more} more promise no useful time");
         }
         if !background.iter().all(Verdict::schedulable) {
@@ -331,7 +371,7 @@ impl<'a> Outcome<'a> {
                 "nothing is left for the host steps of background tenants"
             );
         }
-        if let Some(limit) = self.host {
+        if let Some(limit) = self.host() {
             let _ = writeln!(text, "{limit}");
         }
         if let Some(bound) = self.ends.bounds.first() {
@@ -363,6 +403,7 @@ impl<'a> Outcome<'a> {
         if let Some(transit) = self.transit.text() {
             let _ = writeln!(text, "{transit}");
         }
+        text.push_str(&self.hindrances.text());
         if let Some((name, room)) = &self.headroom {
             let _ = writeln!(text, "{}", possible(name, room));
         }
@@ -438,12 +479,12 @@ impl<'a> Outcome<'a> {
         format!(
             "{verdict}: {reserved} reservations use {share} of the processor, {order}, {background} \
              in the background; a preemption takes {overhead}",
-            verdict = match (self.fits(), self.host) {
+            verdict = match (self.fits(), self.host()) {
                 (true, None) => "schedulable",
                 (true, Some(_)) => "NOT schedulable on this host",
                 (false, _) => "NOT schedulable",
             },
-            share = percent(self.report.utilisation.millionths()),
+            share = percent(self.report().utilisation.millionths()),
             order = self.set.order,
             background = all - reserved,
             overhead = self.overhead,
@@ -490,12 +531,12 @@ impl<'a> Outcome<'a> {
         });
         json!({
             "schedulable": self.fits(),
-            "host": self.host.map(|limit| json!({
+            "host": self.host().map(|limit| json!({
                 "most_ns": limit.most_ns(),
                 "window_ns": limit.window_ns(),
             })),
             "order": self.set.order.to_string(),
-            "utilisation_millionths": self.report.utilisation.millionths(),
+            "utilisation_millionths": self.report().utilisation.millionths(),
             "overhead_ns": self.overhead.time().get(),
             "overhead_source": self.overhead.source(),
             "fault_ns": self.set.fault.map(|fault| fault.time().get()),
@@ -514,6 +555,7 @@ impl<'a> Outcome<'a> {
             "headroom": headroom,
             "memory": self.memory.json(),
             "requests": self.transit.json(),
+            "start": self.hindrances.json(),
         })
     }
 }

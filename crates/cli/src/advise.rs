@@ -5,6 +5,7 @@
 //! testing to get the optimal size before deploying it" (SPC §VI-C). So the program is run under
 //! shrinking reservations, as the paper does by hand in figure 8.
 
+mod admission;
 mod lease;
 mod observe;
 mod reservations;
@@ -18,6 +19,7 @@ use crate::overhead::HostTime;
 use crate::report::nanos;
 use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
+use admission::SoleAdmission;
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::memory::{HeldMemory, SharedUse, Swap};
@@ -179,6 +181,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         runs: arguments.runs,
         patience: Duration::MAX,
         lost_ns: 2 * preemption.overhead().per_preemption,
+        admission: SoleAdmission::new(profile, preemption),
     };
     subject.prepare(&spec.component)?;
     // Its cost with all of its memory.
@@ -327,6 +330,7 @@ struct Subject {
     patience: Duration,
     /// What a dispatch and a stop take of a budget of the processor, ns.
     lost_ns: u64,
+    admission: SoleAdmission,
 }
 
 /// One run.
@@ -442,6 +446,11 @@ impl Subject {
         };
         while let Some(ns) = cpu_ns {
             lease.cpu = reservations::reservation(ns, arguments.period);
+            if let Some(why) = self.admission.refusal(spec, lease) {
+                refused.get_or_insert(why);
+                cpu_ns = reservations::smaller(ns, period_ns);
+                continue;
+            }
             match observe(lease) {
                 Ok(run) if run.time_ns > slowest_ns && raises > 0 && refused.is_none() => {
                     raises -= 1;
@@ -477,18 +486,22 @@ impl Subject {
                 Err(failure) => return Err(failure),
             }
         };
+        let tenant = TenantSpec {
+            lease,
+            swap: lease.memory.paging.map(|_| {
+                let unnamed = || std::env::temp_dir().join(format!("{}.swap", spec.name));
+                arguments.swap.clone().unwrap_or_else(unnamed)
+            }),
+            ..spec.clone()
+        };
+        if let Some(why) = self.admission.refusal(spec, lease) {
+            return Err(Failure::Refused(why));
+        }
         Ok(Leased {
             held_ns,
-            tenant: TenantSpec {
-                lease,
-                swap: lease.memory.paging.map(|_| {
-                    let unnamed = || std::env::temp_dir().join(format!("{}.swap", spec.name));
-                    arguments.swap.clone().unwrap_or_else(unnamed)
-                }),
-                ..spec.clone()
-            },
+            tenant,
             slowest_ns,
-            refused: refused.filter(|_| lease.cpu.is_none()),
+            refused,
             observed,
             margin,
         })
@@ -543,7 +556,7 @@ struct Leased {
     held_ns: u64,
     /// How long it was to take at the most, ns.
     slowest_ns: u64,
-    /// Why it has no processor reservation, if it has none.
+    /// Why it has no larger processor reservation, or none, if one was refused.
     refused: Option<String>,
 }
 
@@ -551,9 +564,13 @@ impl Leased {
     fn text(&self) -> String {
         let observed = &self.observed;
         let busy = |q| nanos(observed.busy.quantile(q).unwrap_or(0));
+        let has_none = self.tenant.lease.cpu.is_none();
         let none = self.refused.as_ref().map(|why| {
             let why = crate::output::plain(why);
-            format!("\nprocessor: no reservation in this period can be kept: {why}")
+            match has_none {
+                true => format!("\nprocessor: no reservation in this period can be kept: {why}"),
+                false => format!("\nprocessor: a larger reservation would be refused: {why}"),
+            }
         });
         let none = none.unwrap_or_default();
         let late = match self.held_ns > self.slowest_ns {

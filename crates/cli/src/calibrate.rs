@@ -165,7 +165,8 @@ pub(crate) fn profile_if_usable(profile: Option<&Path>) -> Option<Profile> {
     })
 }
 
-fn path(profile: Option<&Path>) -> Option<PathBuf> {
+/// Where the profile is kept, if there is a place for it.
+pub(crate) fn path(profile: Option<&Path>) -> Option<PathBuf> {
     profile.map(Path::to_owned).or_else(Profile::default_path)
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Needs<'a> {
 }
 
 /// The places that operators of a node need.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Control {
     /// Whether its tenants may answer requests.
     pub(crate) serves: bool,
@@ -82,7 +82,10 @@ pub(crate) struct Control {
 /// # Errors
 /// When a tenant would be given a directory that is not for tenants, or the kernel refuses a step.
 pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, Failure> {
-    check_directories(needs)?;
+    let mounts = Mounts::read().map_err(|error| Failure::Host(error.into()))?;
+    for tenant in needs.tenants {
+        check_directories(needs, tenant, &mounts)?;
+    }
     let locking = match needs.holds_memory {
         true => Locking::Frames,
         false => Locking::Never,
@@ -208,58 +211,65 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .collect()
 }
 
-/// Refuses a directory that contains a guarded place or lies in one, by whatever name.
-fn check_directories(needs: &Needs<'_>) -> Result<(), Failure> {
+/// Refuses a directory of a tenant that contains a guarded place or lies in one, by whatever name.
+///
+/// # Errors
+/// Which directory, and which place.
+pub(crate) fn check_directories(
+    needs: &Needs<'_>,
+    tenant: &TenantSpec,
+    mounts: &Mounts,
+) -> Result<(), Failure> {
+    if tenant.dirs.is_empty() {
+        return Ok(());
+    }
     let guarded = guarded(needs);
-    let mounts = Mounts::read().map_err(|error| Failure::Host(error.into()))?;
-    for tenant in needs.tenants {
-        for directory in &tenant.dirs {
-            let ours = Chain::of(&directory.host);
-            let refused = |relation: &str| {
-                let key = match needs.origin {
-                    Origin::File(file) => {
-                        format!("{}: tenant.{}.dirs", file.display(), tenant.name)
-                    }
-                    Origin::Flags => "--dir".to_owned(),
-                };
-                Failure::Configuration(format!(
-                    "{key}: found {found:?}, which {relation}; allowed: a directory that neither \
-                     contains it nor lies in it",
-                    found = directory.host.display().to_string(),
-                ))
-            };
-            let real = directory.host.canonicalize();
-            let mounted = |place: &Path| {
-                let ours = real.as_ref().ok();
-                let reaching = ours.zip(place.canonicalize().ok());
-                reaching.is_some_and(|(ours, place)| mounts.reaches(ours, &place).is_some())
-            };
-            for Guarded {
-                what,
-                path,
-                may_read,
-            } in &guarded
-            {
-                if *may_read && !directory.write {
-                    continue;
+    for directory in &tenant.dirs {
+        let ours = Chain::of(&directory.host);
+        let refused = |relation: &str| {
+            let key = match needs.origin {
+                Origin::File(file) => {
+                    format!("{}: tenant.{}.dirs", file.display(), tenant.name)
                 }
-                let theirs = Chain::of(path);
-                let relation = match () {
-                    () if ours.lies_in(&theirs) => "lies in",
-                    () if theirs.lies_in(&ours) => "contains",
-                    () if mounted(path) => "has, through a mount,",
-                    () => continue,
-                };
-                return Err(refused(&format!("{relation} {what} ({})", path.display())));
+                Origin::Flags => "--dir".to_owned(),
+            };
+            Failure::Configuration(format!(
+                "{key}: found {found:?}, which {relation}; allowed: a directory that neither \
+                     contains it nor lies in it",
+                found = directory.host.display().to_string(),
+            ))
+        };
+        let real = directory.host.canonicalize();
+        let mounted = |place: &Path| {
+            let ours = real.as_ref().ok();
+            let reaching = ours.zip(place.canonicalize().ok());
+            reaching.is_some_and(|(ours, place)| mounts.reaches(ours, &place).is_some())
+        };
+        for Guarded {
+            what,
+            path,
+            may_read,
+        } in &guarded
+        {
+            if *may_read && !directory.write {
+                continue;
             }
-            if let Ok(real) = &real
-                && let Some(point) = mounts.reaches_type(real, "proc")
-            {
-                return Err(refused(&format!(
-                    "reaches the kernel's view of this process ({})",
-                    point.display()
-                )));
-            }
+            let theirs = Chain::of(path);
+            let relation = match () {
+                () if ours.lies_in(&theirs) => "lies in",
+                () if theirs.lies_in(&ours) => "contains",
+                () if mounted(path) => "has, through a mount,",
+                () => continue,
+            };
+            return Err(refused(&format!("{relation} {what} ({})", path.display())));
+        }
+        if let Ok(real) = &real
+            && let Some(point) = mounts.reaches_type(real, "proc")
+        {
+            return Err(refused(&format!(
+                "reaches the kernel's view of this process ({})",
+                point.display()
+            )));
         }
     }
     Ok(())

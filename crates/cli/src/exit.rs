@@ -10,7 +10,7 @@ Exit codes of `run`: the program's own; 134 it trapped, 135 its memory failed (t
 file, or it wrote to a data set), 137 it was killed (--kill-after, or a signal).
 Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or directory is missing,
 70 an error of the host, 77 the lease does not pay for it, 78 a lease or profile is wrong.
-`admit`: 1 if not every reservation can be kept.
+`admit`: 1 if not every reservation can be kept, or a tenant cannot begin.
 `calibrate --check` and `study`: 1 if something does not hold. `demo`: 1 if a deadline was
 broken. `attack`: 1 if a promise was broken, 3 if only times were longer than promised.";
 
@@ -41,6 +41,20 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same of one of several tenants.
+    pub(crate) fn of_tenant(self, name: &str) -> Self {
+        let of = |message: String| format!("tenant.{name}: {message}");
+        match self {
+            Self::Program(message) => Self::Program(of(message)),
+            Self::Missing(message) => Self::Missing(of(message)),
+            Self::Refused(message) => Self::Refused(of(message)),
+            Self::Configuration(message) => Self::Configuration(of(message)),
+            Self::Host(error) => Self::Host(error.context(format!("tenant.{name}"))),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,9 +70,17 @@ impl fmt::Display for Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         match error.downcast_ref::<Unheld>() {
-            Some(unheld @ Unheld::Swap(_)) => Failure::Configuration(unheld.to_string()),
-            Some(unheld @ Unheld::Memory { .. }) => Failure::Refused(unheld.to_string()),
+            Some(unheld) => unheld.into(),
             None => Failure::Host(error),
+        }
+    }
+}
+
+impl From<&Unheld> for Failure {
+    fn from(unheld: &Unheld) -> Self {
+        match unheld {
+            Unheld::Swap(_) => Failure::Configuration(unheld.to_string()),
+            Unheld::Memory { .. } => Failure::Refused(unheld.to_string()),
         }
     }
 }

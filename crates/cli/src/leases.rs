@@ -12,6 +12,9 @@ use leasehold_reserve::admission::{Overhead, Report, Verdict, admit};
 use leasehold_reserve::{Contract, Order};
 use std::path::Path;
 
+/// Tenants that a cell has places for.
+const PLACES: usize = 1024;
+
 /// Loads the lease file at `path`.
 pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {
     if !path.exists() {
@@ -34,6 +37,38 @@ pub(crate) fn without_requests(path: &Path, tenant: &TenantSpec) -> Result<(), F
             "{}: tenant.{}.http: only `leasehold serve` starts tenants that answer requests",
             path.display(),
             tenant.name
+        ))),
+    }
+}
+
+/// Whether there is a place for every tenant, before any of them takes one.
+///
+/// # Errors
+/// What was found, and what is allowed.
+pub(crate) fn check_size(path: &Path, file: &LeaseFile) -> Result<(), String> {
+    match file.tenants.len() {
+        0..=PLACES => Ok(()),
+        found => Err(format!(
+            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
+            path.display()
+        )),
+    }
+}
+
+/// Checks that the directories of a tenant are there.
+///
+/// # Errors
+/// The first that is not.
+pub(crate) fn check_directories(tenant: &TenantSpec) -> Result<(), Failure> {
+    match tenant
+        .dirs
+        .iter()
+        .find(|directory| !directory.host.is_dir())
+    {
+        None => Ok(()),
+        Some(missing) => Err(Failure::Missing(format!(
+            "no such directory: {}",
+            missing.host.display()
         ))),
     }
 }
@@ -104,6 +139,7 @@ impl Claims {
 
 /// A reservation of which preemptions may take everything: it can be kept, and promises nothing. A tenant under it
 /// might never start, nor end.
+#[derive(Debug)]
 pub(crate) struct Useless {
     /// The tenant, in the order of the file.
     pub(crate) tenant: usize,

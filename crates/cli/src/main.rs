@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod access_log;
+mod admission;
 mod admit;
 mod advise;
 mod attack;
@@ -12,6 +13,7 @@ mod costs;
 mod demo;
 mod exit;
 mod generate;
+mod hindrances;
 mod host_steps;
 mod interrupt;
 mod invoke;
@@ -172,14 +174,14 @@ fn main() -> ExitCode {
         Command::Child(arguments) => study::child(arguments),
     };
     output::end();
-    let code = match result {
-        Ok(_) if output::is_lost() => {
-            let failure = exit::Failure::Host(anyhow::anyhow!("standard output cannot be written"));
+    let code = match (result, output::lost()) {
+        (Ok(_), Some(lost)) => {
+            let failure = exit::Failure::Host(anyhow::anyhow!(lost));
             say!("leasehold: {failure}");
             failure.code()
         }
-        Ok(code) => code,
-        Err(failure) => {
+        (Ok(code), None) => code,
+        (Err(failure), _) => {
             // What a file or a program is called, and what it asks for, is in it.
             say!("leasehold: {}", output::plain(&failure.to_string()));
             failure.code()

@@ -1,20 +1,21 @@
 //! The cell of a lease file: what is checked and admitted before any tenant is there.
 
+use crate::admission::{Admission, Scheduling};
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Control, Needs, Origin};
 use crate::exit::Failure;
-use crate::leases::{self, Ends, Useless};
+use crate::hindrances::Host;
+use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::notify::Notify;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
-use crate::rules::{self, Rules};
+use crate::rules::Rules;
 use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order};
-use leasehold_reserve::admission::admit;
 use std::path::Path;
 
 /// How the cell of a lease file is started.
@@ -73,10 +74,8 @@ pub(crate) struct Admitted {
     pub(crate) utilization: f64,
     /// The host's limit on a cell's thread, if the reservations may exceed it.
     host: Option<RealtimeLimit>,
-    /// The key of the first reservation that cannot be kept, and its value.
-    unkept: Option<String>,
-    /// What is said of the first that promises no useful time.
-    useless: Option<String>,
+    /// Why the tenants are not started.
+    refusal: Option<String>,
     /// How long the ends of the tenants take at most, and what is reserved for them.
     pub(crate) ends: Ends,
 }
@@ -95,12 +94,13 @@ impl CellOptions {
         control: &Control,
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
     ) -> Result<Opened<T>, Failure> {
-        rules::check_size(leases, file).map_err(Failure::Configuration)?;
+        leases::check_size(leases, file).map_err(Failure::Configuration)?;
         let verdict = MemoryVerdict::of(file);
         if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
         }
-        let available = transit::available(file.memory);
+        let host = Host::look();
+        let available = transit::available(host.spare, file.memory);
         let transit = Transit::among(&file.tenants, available);
         if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {
             return Err(Failure::Refused(format!(
@@ -108,11 +108,8 @@ impl CellOptions {
                 leases.display()
             )));
         }
-        for directory in file.tenants.iter().flat_map(|tenant| &tenant.dirs) {
-            if !directory.host.is_dir() {
-                let message = format!("no such directory: {}", directory.host.display());
-                return Err(Failure::Missing(message));
-            }
+        for tenant in &file.tenants {
+            leases::check_directories(tenant)?;
         }
         let (profile, path) = profile_or_calibrate(profile)?;
         let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
@@ -126,23 +123,9 @@ impl CellOptions {
             steps = steps.with_backtraces();
         }
         let admitted = Admitted::of(file, overhead, &steps);
-        if !admitted.schedulable && !self.unadmitted {
+        if let (Some(why), false) = (&admitted.refusal, self.unadmitted) {
             return Err(Failure::Refused(format!(
-                "{}: {}the processor reservations cannot all be kept: `leasehold admit` says why, \
-                 --unadmitted starts them all the same",
-                leases.display(),
-                admitted.unkept.as_deref().unwrap_or_default()
-            )));
-        }
-        if let (Some(why), false) = (&admitted.useless, self.unadmitted) {
-            return Err(Failure::Refused(format!(
-                "{}: {why}; --unadmitted starts them all the same",
-                leases.display()
-            )));
-        }
-        if let (Some(limit), false) = (admitted.host, self.unadmitted) {
-            return Err(Failure::Refused(format!(
-                "{}: {limit}; --unadmitted starts them all the same",
+                "{}: {why}: `leasehold admit` says why, --unadmitted starts them all the same",
                 leases.display()
             )));
         }
@@ -155,11 +138,11 @@ impl CellOptions {
             order: leases::order(file.order),
             memory: file.memory,
             held: leases::held_memory(&file.tenants, file.memory),
-            available,
+            host,
+            profile_file: path.clone(),
+            control: control.clone(),
             ends: admitted.ends.reservation,
             tenants: file.tenants.clone(),
-            programs: control.programs.clone(),
-            serves: control.serves,
         };
         let mut config = CellConfig::new(profile);
         config.code_cache = leasehold_cell::user_code_cache();
@@ -230,31 +213,21 @@ impl Admitted {
     }
 
     fn of(file: &LeaseFile, overhead: HostTime, steps: &HostSteps) -> Self {
-        let claims = leases::claims(&file.tenants, steps);
         let order = leases::order(file.order);
-        let report = admit(&claims.all(), order, overhead.overhead());
-        let reserved = file.tenants.iter().zip(&claims.reserved);
-        let reserved = reserved.filter(|(_, contract)| contract.is_some());
-        let unkept = reserved
-            .zip(&report.servers)
-            .find(|(_, verdict)| !verdict.schedulable())
-            .and_then(|((tenant, _), _)| {
-                let (name, cpu) = (&tenant.name, tenant.lease.cpu?);
-                let (budget, period) = (cpu.budget(), cpu.period());
-                Some(format!(
-                    "tenant.{name}.cpu: found {budget} in every {period}: "
-                ))
-            });
-        let useless = Useless::of(&file.tenants, &report, overhead.overhead());
+        let scheduling = Scheduling {
+            order,
+            overhead: overhead.overhead(),
+            ends: None,
+        };
+        let admission = Admission::of(&file.tenants, steps, scheduling);
         let ends = Ends::of(&file.tenants, steps, overhead, order);
         Self {
             order: file.order,
             overhead,
-            schedulable: report.schedulable(),
-            utilization: report.utilisation.millionths() as f64 / 1e6,
-            host: leases::stopped_by_host(&claims.all()),
-            unkept,
-            useless: useless.into_iter().next().map(|useless| useless.text),
+            schedulable: admission.report.schedulable(),
+            utilization: admission.report.utilisation.millionths() as f64 / 1e6,
+            refusal: admission.refusal(),
+            host: admission.host,
             ends,
         }
     }

@@ -7,10 +7,10 @@
 //! only until the command is told to end or has killed its tenants ([`hurry`]); from then on all
 //! waits together take at most [`LIMIT`]. What is not written by then is lost.
 //!
-//! If standard output cannot be written, the command fails at its end ([`is_lost`]), even for the
+//! If standard output cannot be written, the command fails at its end ([`lost`]), even for the
 //! output of a tenant that ended earlier. A closed reader, as with `| head`, is no failure. If
-//! standard error cannot be written, the command does not fail, because the failure could not be
-//! reported.
+//! standard error cannot be written, the command fails only if its report was to go there ([`reported`]):
+//! other lines are for people, and their loss could not be told.
 
 use crate::log;
 use leasehold_cell::{Destination, flush_output_within, is_obeyed, stdout_failure};
@@ -21,6 +21,12 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether a report was to be written to standard error.
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether it could not be.
+static REPORT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output, and a line's end unless it is a part.
 macro_rules! tell {
@@ -34,7 +40,13 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-pub(crate) use {say, tell};
+/// Writes a report to standard error, and a line's end unless it is a part. The command fails if it cannot be written.
+macro_rules! report {
+    (part $($text:tt)*) => { $crate::output::reported(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::reported(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub(crate) use {report, say, tell};
 
 /// The two streams of this process, each with a thread that may block.
 struct Threads {
@@ -66,16 +78,33 @@ pub(crate) fn result(text: Arguments<'_>) {
     }
 }
 
+/// The text that [`report`] writes.
+pub(crate) fn reported(text: Arguments<'_>) {
+    REPORTS.store(true, Relaxed);
+    if written_note(text).is_err_and(|error| is_failure(error.kind())) {
+        REPORT_LOST.store(true, Relaxed);
+    }
+}
+
 /// The text that [`say`] writes.
 pub(crate) fn note(text: Arguments<'_>) {
+    // A failure could not be told.
+    let _ = written_note(text);
+}
+
+/// Writes a note. With a thread for it, [`end`] finds out whether it was written.
+fn written_note(text: Arguments<'_>) -> io::Result<()> {
     // In one piece: other threads write there, too.
     let text = match log::is_json() {
         true => log::objects(&text.to_string()),
         false => text.to_string(),
     };
     match THREADS.get() {
-        Some(threads) => put(&threads.stderr, text.as_bytes()),
-        None => drop(io::stderr().lock().write_all(text.as_bytes())),
+        Some(threads) => {
+            put(&threads.stderr, text.as_bytes());
+            Ok(())
+        }
+        None => io::stderr().lock().write_all(text.as_bytes()),
     }
 }
 
@@ -157,9 +186,13 @@ pub(crate) fn plain(message: &str) -> String {
     plain
 }
 
-/// Whether a result could not be written.
-pub(crate) fn is_lost() -> bool {
-    LOST.load(Relaxed)
+/// What could not be written, if anything that the command was for.
+pub(crate) fn lost() -> Option<&'static str> {
+    match (LOST.load(Relaxed), REPORT_LOST.load(Relaxed)) {
+        (true, _) => Some("standard output cannot be written"),
+        (false, true) => Some("the report cannot be written to standard error"),
+        (false, false) => None,
+    }
 }
 
 /// Waits until the output of all tenants is written: like any program, or, if they were `killed` or
@@ -197,6 +230,9 @@ pub(crate) fn end() {
     wait_for(stderr);
     if stdout.failure().is_some_and(is_failure) {
         LOST.store(true, Relaxed);
+    }
+    if REPORTS.load(Relaxed) && stderr.failure().is_some_and(is_failure) {
+        REPORT_LOST.store(true, Relaxed);
     }
 }
 

@@ -1,24 +1,22 @@
 //! Whether tenants that come later can be kept beside those that are there.
 
+use crate::admission::{self as processor, Scheduling};
 use crate::admit;
-use crate::confinement::parent;
-use crate::leases::{self, Ends, Useless};
+use crate::confinement::{Control, parent};
+use crate::hindrances::{Host, Start};
+use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
-use crate::transit::Transit;
+use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
 use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, RegularFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
-use leasehold_reserve::admission;
 use leasehold_reserve::{Contract, Order};
 use serde_json::Value;
 use std::io::{self, ErrorKind as Io};
 use std::path::{Path, PathBuf};
-
-/// Tenants that a cell has places for.
-const PLACES: usize = 1024;
 
 /// What a cell was started with, which decides about all tenants after that.
 pub(crate) struct Rules {
@@ -32,16 +30,16 @@ pub(crate) struct Rules {
     pub(crate) memory: Option<ByteSize>,
     /// What it holds.
     pub(crate) held: Option<HeldMemory>,
-    /// What the host had available at the start for requests on their way, bytes.
-    pub(crate) available: Option<u64>,
+    /// The host as it was before the process was confined.
+    pub(crate) host: Host,
+    /// The file with the profile.
+    pub(crate) profile_file: Option<PathBuf>,
+    /// What operators need.
+    pub(crate) control: Control,
     /// The cell's reservation for ends.
     pub(crate) ends: Option<Contract>,
     /// The tenants of the start, whose places the process reaches.
     pub(crate) tenants: Vec<TenantSpec>,
-    /// Whether tenants may answer requests.
-    pub(crate) serves: bool,
-    /// Directories of programs.
-    pub(crate) programs: Vec<PathBuf>,
 }
 
 impl Rules {
@@ -52,6 +50,11 @@ impl Rules {
             true => steps.with_backtraces(),
             false => steps,
         }
+    }
+
+    /// What the host had available at the start for requests on their way, bytes.
+    fn available(&self) -> Option<u64> {
+        transit::available(self.host.spare, self.memory)
     }
 
     /// Whether the memory that the cell has held since its start is enough for these tenants.
@@ -94,7 +97,11 @@ impl Rules {
 
     fn programs(&self) -> impl Iterator<Item = &Path> {
         let own = parent(&self.leases);
-        self.programs.iter().map(PathBuf::as_path).chain([own])
+        self.control
+            .programs
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([own])
     }
 }
 
@@ -102,23 +109,17 @@ impl Admission for Rules {
     fn test(&self, tenants: &[TenantSpec]) -> Result<Admitted, Problem> {
         let refused = |message: String| Problem::new(ErrorKind::Refused, message);
         let steps = self.steps(tenants);
-        let mut all = leases::claims(tenants, &steps).all();
-        all.extend(self.ends);
-        let report = admission::admit(&all, self.order, self.overhead.overhead());
-        let schedulable = report.schedulable();
-        if !schedulable && !self.unadmitted {
-            let message = "the processor reservations of all tenants cannot be kept together";
-            return Err(refused(message.to_owned()));
-        }
-        let useless = Useless::of(tenants, &report, self.overhead.overhead());
-        if let (Some(useless), false) = (useless.first(), self.unadmitted) {
-            return Err(refused(useless.text.clone()));
-        }
-        if let (Some(limit), false) = (leases::stopped_by_host(&all), self.unadmitted) {
-            return Err(refused(limit.to_string()));
+        let scheduling = Scheduling {
+            order: self.order,
+            overhead: self.overhead.overhead(),
+            ends: self.ends,
+        };
+        let admission = processor::Admission::of(tenants, &steps, scheduling);
+        if let (Some(why), false) = (admission.refusal(), self.unadmitted) {
+            return Err(refused(why));
         }
         self.test_memory(tenants)?;
-        let transit = Transit::among(tenants, self.available);
+        let transit = Transit::among(tenants, self.available());
         if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {
             return Err(refused(why));
         }
@@ -126,8 +127,8 @@ impl Admission for Rules {
         let bounds = ends.bounds.into_iter().map(bound);
         Ok(Admitted {
             bounds: bounds.collect(),
-            schedulable,
-            utilization: report.utilisation.millionths() as f64 / 1e6,
+            schedulable: admission.report.schedulable(),
+            utilization: admission.report.utilisation.millionths() as f64 / 1e6,
         })
     }
 
@@ -140,7 +141,7 @@ impl Admission for Rules {
             );
             Err(Problem::new(ErrorKind::BadLease, message))
         };
-        if tenant.http.is_some() && !self.serves {
+        if tenant.http.is_some() && !self.control.serves {
             let message = format!(
                 "tenant.{}.http: only `leasehold serve` starts tenants that answer requests",
                 tenant.name
@@ -225,20 +226,22 @@ impl Admission for Rules {
     fn read(&self) -> Result<LeaseFile, Problem> {
         let file = LeaseFile::load(&self.leases)?;
         let bad = |message| Problem::new(ErrorKind::BadLease, message);
-        if self.serves {
+        if self.control.serves {
             check_served(&self.leases, &file).map_err(bad)?;
         }
-        check_size(&self.leases, &file).map_err(bad)?;
+        leases::check_size(&self.leases, &file).map_err(bad)?;
         Ok(file)
     }
 
     fn report(&self, file: &LeaseFile) -> Value {
-        admit::json(
-            file,
-            self.overhead,
-            self.steps(&file.tenants),
-            self.available,
-        )
+        let start = Start {
+            leases: &self.leases,
+            host: &self.host,
+            profile: Some(&self.profile),
+            profile_file: self.profile_file.as_deref(),
+            control: &self.control,
+        };
+        admit::json(file, self.overhead, self.steps(&file.tenants), &start)
     }
 }
 
@@ -247,20 +250,6 @@ pub(crate) fn bound(bound: leases::EndBound) -> EndBound {
     EndBound {
         effect_ns: bound.effect_ns,
         returned_ns: bound.returned_ns,
-    }
-}
-
-/// Whether there is a place for every tenant, before any of them takes one.
-///
-/// # Errors
-/// What was found, and what is allowed.
-pub(crate) fn check_size(path: &Path, file: &LeaseFile) -> Result<(), String> {
-    match file.tenants.len() {
-        0..=PLACES => Ok(()),
-        found => Err(format!(
-            "{}: tenant: found {found} tables [tenant.NAME]; allowed: at most {PLACES} on one cell",
-            path.display()
-        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `leasehold run`: one program, under one lease.
 
+use crate::admission::{Admission, Scheduling};
 use crate::calibrate::profile_or_calibrate;
 use crate::confinement::{self, Needs, Origin};
 use crate::costs;
@@ -7,7 +8,7 @@ use crate::exit::Failure;
 use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::invoke::{self, Invocation};
-use crate::leases::{self, Ends, Useless};
+use crate::leases::{self, Ends};
 use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
@@ -25,7 +26,6 @@ use leasehold_lease::{
     TenantSpec,
 };
 use leasehold_reserve::Order;
-use leasehold_reserve::admission::admit;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -166,12 +166,7 @@ fn guest_directory(text: &str) -> Result<String, String> {
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let mut tenant = tenant(&arguments)?;
     leases::starts_once(&tenant, "run");
-    for directory in &tenant.dirs {
-        if !directory.host.is_dir() {
-            let message = format!("no such directory: {}", directory.host.display());
-            return Err(Failure::Missing(message));
-        }
-    }
+    leases::check_directories(&tenant)?;
     let origin = match (&arguments.lease, &*arguments.dirs) {
         (Some(file), []) => Origin::File(file),
         _ => Origin::Flags,
@@ -260,10 +255,10 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         let mut json = report::json(&tenant, &ended, &bound, &confined);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
-        say!("{json}");
+        output::report!("{json}");
     } else if arguments.report {
         let steps = host_steps::text(&cell.steps());
-        say!(part
+        output::report!(part
             "{}{steps}{}",
             report::text(&tenant, &ended, &bound, &confined),
             costs::text(&cell.costs())
@@ -330,10 +325,14 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> Result<(Ends, bool), Failure>
     if backtraces {
         steps = steps.with_backtraces();
     }
-    let claims = leases::claims(tenants, &steps).all();
-    let overhead = preemption.overhead();
-    let report = admit(&claims, Order::FixedPriority, overhead);
-    if let Some(useless) = Useless::of(tenants, &report, overhead).first() {
+    let scheduling = Scheduling {
+        order: Order::FixedPriority,
+        overhead: preemption.overhead(),
+        ends: None,
+    };
+    // Alone and without real-time priority: that others can be kept, or what the host takes, does not count.
+    let admission = Admission::of(tenants, &steps, scheduling);
+    if let Some(useless) = admission.useless.first() {
         return Err(Failure::Refused(useless.text.clone()));
     }
     let ends = Ends::of(tenants, &steps, preemption, Order::FixedPriority);

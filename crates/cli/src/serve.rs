@@ -19,7 +19,7 @@ use crate::rules::{bound, check_served};
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
-use crate::up::{OnHost, Running, named, report};
+use crate::up::{OnHost, Running, report};
 use leasehold_cell::{Cell, Input, Surroundings};
 use leasehold_confine::Thread;
 use leasehold_front::{Drained, Front, FrontError, Options, Sampling, Site, Sockets};
@@ -342,7 +342,7 @@ fn operate(
     let supervisor = Supervisor::new(parts, &controller, requests);
     let mut supervisor = supervisor.map_err(|error| Failure::Host(error.into()))?;
     let refused = supervisor.start(started, &first);
-    refused.map_err(|refused| named(&refused.tenant, failure(refused.error)))?;
+    refused.map_err(|refused| failure(refused.error).of_tenant(&refused.tenant))?;
     let interrupt = match purpose {
         Purpose::Serve => Interrupt::of_server()?,
         Purpose::Up => Interrupt::listen()?,
@@ -440,8 +440,8 @@ fn operate(
         let steps = host_steps::text(&cell.steps());
         let costs = costs::text(&cell.costs());
         match purpose {
-            Purpose::Serve => say!(part "{}\n{text}{steps}{costs}", served.text()),
-            Purpose::Up => say!(part "{text}{steps}{costs}"),
+            Purpose::Serve => output::report!(part "{}\n{text}{steps}{costs}", served.text()),
+            Purpose::Up => output::report!(part "{text}{steps}{costs}"),
         }
     }
     Ok(ExitCode::from(u8::from(failed)))
@@ -481,7 +481,7 @@ fn programs(
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
         };
-        let program = program.map_err(|error| named(&spec.name, error))?;
+        let program = program.map_err(|error| error.of_tenant(&spec.name))?;
         Ok(First {
             spec: spec.clone(),
             program,

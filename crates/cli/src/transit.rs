@@ -1,6 +1,5 @@
 //! What requests on their way may hold of the host's memory, beside what the host has.
 
-use leasehold_cell::memory;
 use leasehold_exchange::ExchangeLimits;
 use leasehold_lease::{ByteSize, Http, Outgoing, TenantSpec};
 use serde_json::{Value, json};
@@ -66,10 +65,10 @@ impl Transit {
     }
 }
 
-/// What this host has available beside the memory that the cell holds, in bytes.
-pub(crate) fn available(held: Option<ByteSize>) -> Option<u64> {
+/// What a host that can spare so much has available beside the memory that the cell holds, in bytes.
+pub(crate) fn available(spare: Option<u64>, held: Option<ByteSize>) -> Option<u64> {
     let held = held.map_or(0, ByteSize::get);
-    Some(memory::available()?.saturating_sub(held))
+    Some(spare?.saturating_sub(held))
 }
 
 /// The most that the requests of a tenant hold at a time, bytes.

@@ -13,7 +13,7 @@ use crate::interrupt::{Interrupt, LOOK};
 use crate::leases::{self, EndBound};
 use crate::opened::{Admitted, CellOptions, Opened};
 use crate::output;
-use crate::output::{say, tell};
+use crate::output::tell;
 use crate::requests::{Prepared, Requests};
 use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
@@ -204,7 +204,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             View::Memory => report::memory_text(&tenants, elapsed, width, &areas),
         };
         let steps = host_steps::text(&cell.steps());
-        say!(part "{text}{steps}{}", costs::text(&cell.costs()));
+        output::report!(part "{text}{steps}{}", costs::text(&cell.costs()));
     }
     let failed = tenants.iter().any(Running::has_failed);
     Ok(ExitCode::from(u8::from(failed)))
@@ -268,13 +268,13 @@ fn start<'a>(
     admitted: &Admitted,
     outputs: &Outputs,
 ) -> Result<Vec<Running<'a>>, Failure> {
-    let of = |spec: &TenantSpec, error| named(&spec.name, failure(error));
+    let of = |spec: &TenantSpec, error| failure(error).of_tenant(&spec.name);
     // A start takes the tenant's own time: they take it at the same time.
     let mut begun = Vec::with_capacity(file.tenants.len());
     for spec in &file.tenants {
         let request = StartRequest {
             program: load(cell, &spec.component, &spec.lease)
-                .map_err(|error| named(&spec.name, error))?,
+                .map_err(|error| error.of_tenant(&spec.name))?,
             lease: spec.lease,
             surroundings: outputs.surroundings(spec),
         };
@@ -312,18 +312,6 @@ fn draw(screen: &Screen, cell: &Cell, view: View, tenants: &mut [Running<'_>], e
 
 fn handles<'a>(tenants: &'a [Running<'_>]) -> impl Iterator<Item = &'a TenantHandle> {
     tenants.iter().filter_map(|tenant| tenant.handle.as_ref())
-}
-
-/// The failure of one of several tenants.
-pub(crate) fn named(name: &str, failure: Failure) -> Failure {
-    let of = |message: String| format!("tenant.{name}: {message}");
-    match failure {
-        Failure::Program(message) => Failure::Program(of(message)),
-        Failure::Missing(message) => Failure::Missing(of(message)),
-        Failure::Refused(message) => Failure::Refused(of(message)),
-        Failure::Configuration(message) => Failure::Configuration(of(message)),
-        Failure::Host(error) => Failure::Host(error.context(format!("tenant.{name}"))),
-    }
 }
 
 impl<'a> Running<'a> {

@@ -1,10 +1,14 @@
 //! Tests of `leasehold admit`: its output and its exit codes.
 
+mod calibrated;
+
 use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::steps::RowId;
 use serde_json::Value;
 use std::fmt::Write;
+use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// A lease file, and `leasehold admit` on it.
@@ -35,7 +39,7 @@ impl Leases {
         assert!(output.stderr.is_empty(), "{output:?}");
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let kept = json["schedulable"] == true && json["host"].is_null();
-        let kept = kept && json["memory"]["fits"] == true;
+        let kept = kept && json["memory"]["fits"] == true && json["start"]["fits"] == true;
         let code = i32::from(!kept);
         assert_eq!(output.status.code(), Some(code), "{json}");
         json
@@ -498,6 +502,13 @@ fn ten_thousand_tenants_are_tested_and_more_are_refused() {
     };
     let json = leases(10_000).json(&[]);
     assert_eq!(json["tenants"].as_array().map(Vec::len), Some(10_000));
+    // A cell has fewer places.
+    let refusals = json["start"]["refusals"].as_array().expect("a list");
+    let reason = refusals[0]["reason"].as_str().expect("a reason");
+    assert!(
+        reason.contains("allowed: at most 1024 on one cell"),
+        "{reason}"
+    );
     assert_eq!(json["schedulable"], true);
     let words = [
         "tenant: found 100000 tables",
@@ -612,4 +623,128 @@ fn a_reservation_that_promises_no_useful_time_is_refused_with_what_would_be_enou
         of(enough + 1).json(&["--overhead", "10us"])["schedulable"],
         true
     );
+}
+
+/// What `admit` says of a start, and what `up` refuses, of a file with this cell and tenant.
+fn refused_start(cell: &str, rest: &str) -> (Value, String) {
+    static PROFILE: OnceLock<TempDir> = OnceLock::new();
+    let profile = PROFILE.get_or_init(|| {
+        // No other user can write to it.
+        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
+        std::fs::write(place.path().join("profile.json"), calibrated::profile()).expect("written");
+        place
+    });
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests/hello.wasm");
+    assert!(program.exists(), "run `make guests`");
+    let leases = Leases::new(&format!(
+        "{cell}[tenant.a]\ncomponent = {program:?}\n{rest}\n"
+    ));
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .current_dir(leases.directory.path())
+            .args(arguments)
+            .env("LEASEHOLD_PROFILE", profile.path().join("profile.json"))
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("runs")
+    };
+    let admit = run(&["admit", "--json", "leases.toml"]);
+    let json: Value = serde_json::from_slice(&admit.stdout).expect("JSON");
+    let fits = json["start"]["fits"] == true;
+    assert_eq!(admit.status.code(), Some(i32::from(!fits)), "{json}");
+    let text = run(&["admit", "leases.toml"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert_eq!(text.contains("cannot be started: "), !fits, "{text}");
+    // Another cell may have the processor.
+    let up = run(&[
+        "up",
+        "--quiet",
+        "--unadmitted",
+        "--for",
+        "20ms",
+        "leases.toml",
+    ]);
+    let error = String::from_utf8_lossy(&up.stderr).into_owned();
+    assert_eq!(
+        matches!(up.status.code(), Some(66 | 77 | 78)),
+        !fits,
+        "{json}\n{error}"
+    );
+    (json["start"].clone(), error)
+}
+
+#[test]
+fn what_up_refuses_before_a_tenant_runs_is_refused_by_admission_in_the_same_words() {
+    const BUDGET: &str = "reclaim = { budget = \"10ms\" }";
+    let with = |rest: &str| format!("{BUDGET}\n{rest}");
+    let (start, _) = refused_start("", BUDGET);
+    assert_eq!(start["refusals"], Value::Array(Vec::new()), "{start}");
+    assert_eq!(start["untested"], Value::Array(Vec::new()), "{start}");
+    for (cell, rest, word) in [
+        (
+            "[cell]\nmemory = \"1TiB\"\n",
+            with("memory = { reserve = \"1TiB\" }"),
+            "`cell.memory`: found 1099511627776 bytes",
+        ),
+        (
+            "",
+            "reclaim = { budget = \"2us\" }".to_owned(),
+            "`reclaim.budget` is 2us",
+        ),
+        (
+            "",
+            with("files = { open = 1000000 }\ndirs = [{ host = \".\", guest = \"/\" }]"),
+            "1000032 descriptors were asked for",
+        ),
+        (
+            "",
+            with("memory = { reserve = \"1GiB\", host = \"1B\" }"),
+            "`memory.host`",
+        ),
+        (
+            "",
+            with("memory = { reserve = \"1B\" }"),
+            "`memory.reserve`",
+        ),
+        (
+            "",
+            with("memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"/dev/shm/x\" }"),
+            "a directory on tmpfs",
+        ),
+        (
+            "",
+            with("memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"/etc/hostname\" }"),
+            "File exists",
+        ),
+        (
+            "",
+            with("dirs = [{ host = \"/nonexistent\", guest = \"/x\" }]"),
+            "no such directory: /nonexistent",
+        ),
+        (
+            "",
+            with("dirs = [{ host = \"/proc\", guest = \"/x\" }]"),
+            "lies in the kernel's view of this process",
+        ),
+    ] {
+        let (start, error) = refused_start(cell, &rest);
+        assert_eq!(start["fits"], false, "{rest}: {start}");
+        let reason = start["refusals"][0]["reason"].as_str().expect("a reason");
+        for said in [reason, &error] {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_tested_is_said() {
+    let leases = Leases::new(&tenant("a", ""));
+    let start = &leases.json(&[])["start"];
+    assert_eq!(start["fits"], true, "{start}");
+    let untested = start["untested"].as_array().expect("a list");
+    let says = |word: &str| untested.iter().any(|what| what.to_string().contains(word));
+    assert!(says("tenant.a: what its program begins with"), "{start}");
+    assert!(says("`reclaim.budget`: there is no profile"), "{start}");
+    let text = String::from_utf8(leases.admit(&[]).stdout).expect("text");
+    assert_eq!(text.matches("not tested: ").count(), 2, "{text}");
 }

@@ -63,6 +63,8 @@ fn a_program_does_the_same_under_its_lease_file_however_short_it_is() {
             text.contains("[tenant.loop]") && text.contains("args      = [\"a b\"]"),
             "{text}"
         );
+        let admitted = leasehold(directory.path(), &["admit", "lease.toml"]);
+        assert_eq!(admitted.status.code(), Some(0), "{admitted:?}\n{text}");
         let without = leasehold(directory.path(), &["run", "loop.wat", "a b"]);
         let with = leasehold(directory.path(), &["run", "--lease", "lease.toml"]);
         assert_eq!(without.stdout, b"done\n", "{without:?}");
@@ -178,4 +180,29 @@ fn every_real_guest_does_the_same_under_the_lease_that_is_advised_for_it() {
         let needed = format!("{needed}.wasm");
         assert!(advised.contains(&needed), "{needed} was not built");
     }
+}
+
+#[test]
+fn no_more_of_the_processor_is_advised_than_the_host_leaves_a_cell() {
+    let directory = tempfile::tempdir().expect("directory");
+    std::fs::write(directory.path().join("loop.wat"), program(100_000_000, 1)).expect("written");
+    let advise = [
+        "advise",
+        "--points",
+        "2",
+        "--keep",
+        "1",
+        "--lease",
+        "lease.toml",
+        "loop.wat",
+    ];
+    let advised = leasehold(directory.path(), &advise);
+    assert_eq!(advised.status.code(), Some(0), "{advised:?}");
+    let admitted = leasehold(directory.path(), &["admit", "--json", "lease.toml"]);
+    let json: Value = serde_json::from_slice(&admitted.stdout).expect("JSON");
+    let advice = String::from_utf8_lossy(&advised.stdout);
+    assert_eq!(admitted.status.code(), Some(0), "{json}\n{advice}");
+    let budget = json["tenants"][0]["budget_ns"].as_u64().expect("a budget");
+    // As much as there is, in steps of a twentieth.
+    assert!((8_800_000..=9_800_000).contains(&budget), "{json}");
 }

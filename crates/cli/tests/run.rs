@@ -607,6 +607,26 @@ fn input_is_found_by_a_program_that_only_looks_for_it() {
 }
 
 #[test]
+fn a_standard_input_that_is_a_directory_is_told_so() {
+    const ISDIR: i32 = 31;
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "input.wat",
+        r#"(module
+          (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "\10\00\00\00\01\00\00\00")
+          (func (export "_start")
+            (call $exit (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))))"#,
+    );
+    let directory = std::fs::File::open(leasehold.directory.path()).expect("a directory");
+    let mut command = leasehold.command(&["run", &program]);
+    let output = command.stdin(directory).output().expect("runs");
+    assert_eq!(output.status.code(), Some(ISDIR), "{output:?}");
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let leasehold = Leasehold::new();
     let full = std::fs::File::options().write(true).open("/dev/full");
@@ -621,6 +641,35 @@ fn output_that_cannot_be_written_is_a_failure() {
         error.contains("standard output cannot be written"),
         "{error}"
     );
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure_and_other_lines_are_none() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let lease = leasehold.write(
+        "leases.toml",
+        format!("[tenant.a]\ncomponent = {hello:?}\nreclaim = {{ budget = \"20ms\" }}\nrestart = \"on-failure\"\n"),
+    );
+    for (arguments, code) in [
+        (&["run", "--json", &hello][..], 70),
+        (&["run", "--report", &hello], 70),
+        (&["up", "--quiet", "--unadmitted", &lease], 70),
+        (&["memory", "--quiet", "--unadmitted", &lease], 70),
+        (&["run", "--lease", &lease], 0),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = leasehold.command(arguments);
+        let output = command
+            .stdout(Stdio::piped())
+            .stderr(full.expect("a device"));
+        let output = output.output().expect("runs");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(
+            !output.stdout.is_empty(),
+            "the program has run: {arguments:?}"
+        );
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl SwapFile {
                 source,
             }
         };
-        Self::is_on_disk(path)?;
+        Self::check(path)?;
         pass(Call::MakeSwap).map_err(|errno| failed("create")(errno.into()))?;
         let file = File::options()
             .read(true)
@@ -89,6 +89,23 @@ impl SwapFile {
                 .map_err(failed("allocate"))?;
         }
         Ok(SwapFile { file, pages })
+    }
+
+    /// Checks what can be known before a swap file is made at `path`: its directory is [on a disk](Self::is_on_disk), and
+    /// nothing has its name. Makes nothing.
+    ///
+    /// # Errors
+    /// [`SwapFileError`], as [`create`](Self::create) says it.
+    pub fn check(path: &Path) -> Result<(), SwapFileError> {
+        Self::is_on_disk(path)?;
+        match std::fs::symlink_metadata(path) {
+            Ok(_) => Err(SwapFileError::System {
+                path: path.into(),
+                doing: "create for direct input and output",
+                source: Errno::EXIST.into(),
+            }),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Checks whether a swap file may be at `path`: in an existing directory, on a file system that

@@ -1,8 +1,9 @@
 //! An exported function, found in a program before it is called.
 
 use super::values::{Shape, Way, counted, fits};
+use crate::call_bytes::value_bytes;
 use crate::program::{Code, Program};
-use crate::steps::caps::{POINTERS, VALUES};
+use crate::steps::caps::POINTERS;
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
@@ -158,11 +159,6 @@ impl ExportedFunction {
                 .zip(types)
                 .all(|(value, (_, ty))| fits(value, ty))
     }
-}
-
-/// Bytes that the values of a call may count as, of so many for all calls.
-pub(crate) const fn value_bytes(call_bytes: u64) -> u64 {
-    call_bytes / (crate::steps::caps::CALL.most / VALUES.most)
 }
 
 /// The bytes that arguments count as.

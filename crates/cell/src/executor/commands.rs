@@ -8,7 +8,7 @@ use crate::dispatch::{Processor, Promised, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::engine_parts::EngineParts;
-use crate::execution::{ExecutionTemplate, HANDLE_BYTES, Limits};
+use crate::execution::ExecutionTemplate;
 use crate::exit::Exit;
 use crate::given::Given;
 use crate::host::fs::account::Account;
@@ -20,12 +20,9 @@ use crate::pace::Pace;
 use crate::pools::DirtyRanges;
 use crate::start_error::StartError;
 use crate::starting::{Client, Starting};
-use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
-use leasehold_pager::PAGE;
 use leasehold_reclaim::Statement;
-use leasehold_wasm::inventory::Inventory;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -125,7 +122,6 @@ impl Executor {
         (promised, files): (Option<Promised>, Option<Promise>),
     ) -> Result<TenantId, StartError> {
         let lease = &request.lease;
-        let budget = lease.reclaim.budget;
         let class = CostClass::of_root(lease.memory.paging.is_some());
         let price = local::with(|local| local.prices.price(class));
         let mappings = Mappings::claim(mappings::TENANT)
@@ -136,22 +132,8 @@ impl Executor {
             thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
         }
         let (tenant, group) = local::with(|local| {
-            let base_ns = price.buys(budget.get());
-            let tenant = local.kernel.admit(base_ns, lease.memory.limit().get())?;
-            let root = local.kernel.group_of(tenant)?;
-            local
-                .kernel
-                .limit_objects(tenant, lease.memory.host_limit().get())?;
-            local.shares.open(root, &lease.memory);
             let files = Account::new(lease, files, thread, local.io.clone());
-            local.files.insert(root, Arc::new(files));
-            Ok((tenant, root))
-        })
-        .map_err(|errno: Errno| {
-            // The time that an end takes without anything that its tenant holds.
-            let empty_ps = local::with(|local| local.kernel.groups().costs().root_ps);
-            let enough_ns = price.of(empty_ps.div_ceil(1_000)).max(budget.get() + 1);
-            StartError::refused(budget, Some(enough_ns), errno)
+            local.open_root(lease, price, files)
         })?;
         if let Err(refused) = memory::admit(group, &lease.memory) {
             local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
@@ -218,21 +200,13 @@ impl Executor {
         };
         self.preemption.add(&engine.companion);
         let budget = request.lease.reclaim.budget;
-        let call_bytes = request.program.call_bytes(&request.lease);
-        let handles = match request.program.is_handler() {
-            // It has many executions at a time.
-            true => HANDLES_OF_HANDLER,
-            false => handles(budget.get(), self.page_ps, request.program.inventory()),
-        };
+        let outline = request.program.outline();
         let template = Rc::new(ExecutionTemplate {
             engine,
             preemption: self.preemption.clone(),
             program: request.program,
             surroundings: request.surroundings,
-            limits: Limits {
-                call_bytes,
-                handles,
-            },
+            limits: outline.limits(&request.lease, self.page_ps),
             log_rate: Arc::default(),
         });
         let execution = local::with(|local| {
@@ -290,26 +264,4 @@ impl Executor {
             }
         })
     }
-}
-
-/// The number of component-model handles of an execution that answers requests.
-const HANDLES_OF_HANDLER: u64 = 1 << 10;
-
-/// The number of component-model handles that a program may have: as many as a sixteenth of the
-/// budget pays for with all tables full, at most 1,024, and within the caps.
-fn handles(budget_ns: u64, page_ps: u64, inventory: &Inventory) -> u64 {
-    let tables = inventory.handle_tables();
-    let most = match inventory.adapters {
-        0 => HANDLES.most,
-        _ => LENDS.most,
-    };
-    let most = most.min(ALL_HANDLES.most / tables);
-    let paid = share_of(budget_ns, 16, page_ps) / HANDLE_BYTES.saturating_mul(tables);
-    paid.max(1 << 10).min(most)
-}
-
-/// Bytes of the host's memory whose pages a part of the budget pays for.
-fn share_of(budget_ns: u64, part: u64, page_ps: u64) -> u64 {
-    let pages = (budget_ns * 1000 / part).checked_div(page_ps);
-    pages.map_or(u64::MAX, |pages| pages.saturating_mul(PAGE))
 }

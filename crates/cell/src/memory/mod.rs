@@ -78,6 +78,25 @@ pub struct Swap {
     pub bytes: u64,
 }
 
+impl HeldMemory {
+    /// Checks what can be known before a cell holds it, of a host that can spare `available` bytes. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Unheld`] says which part the host does not provide.
+    pub fn check(&self, available: Option<u64>) -> Result<(), Unheld> {
+        if let Some(swap) = &self.swap {
+            SwapFile::check(&swap.path).map_err(Unheld::Swap)?;
+        }
+        match available {
+            Some(available) if self.bytes > available => Err(Unheld::Memory {
+                asked: self.bytes,
+                available,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Gives this thread the memory of a cell with room for `memories` linear memories, until
 /// [`leave`].
 ///
@@ -98,6 +117,7 @@ pub(crate) fn enter(
              measures it, or says why it cannot"
         );
     }
+    held.check(available())?;
     let frames = u32::try_from(held.bytes / PAGE)
         .map_err(|_| anyhow::anyhow!("a cell holds at most 16 TiB"))?;
     let mut options = Options::new(frames);
@@ -110,12 +130,6 @@ pub(crate) fn enter(
         let pages = pages.saturating_add(2 * CLUSTER as u32);
         let file = SwapFile::create(&swap.path, pages).map_err(Unheld::Swap)?;
         options.store = Some(Box::new(file));
-    }
-    if let Some(available) = available()
-        && held.bytes > available
-    {
-        let asked = held.bytes;
-        return Err(Unheld::Memory { asked, available }.into());
     }
     let paging = Paging::open(options)
         .map_err(|error| anyhow::anyhow!("holding {} bytes of memory: {error}", held.bytes))?;

@@ -33,10 +33,12 @@ pub struct StepUse {
     pub longest_ns: u64,
     /// How long a step may be: the row, and what the host itself may add, ns.
     pub limit_ns: u64,
+    /// The part of that which the host itself may add, ns: its interrupts, and stops of a virtual machine.
+    pub added_ns: u64,
     /// How many were longer.
     pub exceeded: u64,
     /// How long a step may be for tenants that are admitted from now on, ns, if the row was exceeded more often
-    /// than is stated.
+    /// than is stated. The host may add to it, as to the row.
     pub raised_ns: Option<u64>,
     /// How many were longer on the wall clock, but possibly not without the time for which the host
     /// took the processor from the cell.
@@ -609,6 +611,11 @@ fn raised(row: RowId) -> Option<u64> {
     RAISED.with_borrow(|raised| raised.as_ref().and_then(|(raised, _)| raised.of(row)))
 }
 
+/// What the host itself may add to a step, ns; nothing while steps are sampled.
+fn added_ns() -> u64 {
+    RAISED.with_borrow(|raised| raised.as_ref().map_or(0, |(_, added_ns)| *added_ns))
+}
+
 /// Returns the observations of all rows that had steps.
 pub(crate) fn uses() -> Vec<StepUse> {
     WATCH.with(|watch| {
@@ -622,6 +629,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
                 steps: count.steps.get(),
                 longest_ns: rate.ns(count.longest.get()),
                 limit_ns: rate.ns(count.limit.get()),
+                added_ns: added_ns(),
                 exceeded: count.exceeded.get(),
                 raised_ns: raised(row),
                 disturbed: count.disturbed.get(),

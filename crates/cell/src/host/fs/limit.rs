@@ -75,21 +75,46 @@ impl Promise {
     }
 
     fn make_of(open: u32, limit: u64) -> Result<Self, Refused> {
-        let wanted = u64::from(open) + u64::from(CLOSING);
-        let most = limit.saturating_sub(RESERVE);
-        let take = |promised: u64| {
-            let after = promised.checked_add(wanted)?;
-            (after <= most).then_some(after)
-        };
-        let promised = PROMISED.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        match promised {
-            Ok(_) => Ok(Self(wanted)),
-            Err(promised) => Err(Refused::TooMany {
-                wanted,
-                left: most.saturating_sub(promised),
-                limit,
-            }),
+        loop {
+            let promised = PROMISED.load(Ordering::Acquire);
+            let all = promised_with(promised, open, limit)?;
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            if PROMISED
+                .compare_exchange(promised, all, order.0, order.1)
+                .is_ok()
+            {
+                return Ok(Self(all - promised));
+            }
         }
+    }
+}
+
+/// What is promised with `open` files of one more tenant, where a process may have `limit` descriptors.
+fn promised_with(promised: u64, open: u32, limit: u64) -> Result<u64, Refused> {
+    let wanted = u64::from(open) + u64::from(CLOSING);
+    let most = limit.saturating_sub(RESERVE);
+    let all = promised.checked_add(wanted).filter(|all| *all <= most);
+    all.ok_or(Refused::TooMany {
+        wanted,
+        left: most.saturating_sub(promised),
+        limit,
+    })
+}
+
+/// Promises of a process in which nothing else was promised: they only say whether there is enough.
+#[derive(Debug, Default)]
+pub(crate) struct Rehearsed(u64);
+
+impl Rehearsed {
+    /// Adds the promise that a tenant can open `open` files.
+    ///
+    /// # Errors
+    /// When the process would not have so many left.
+    pub(crate) fn add(&mut self, open: u32) -> Result<(), Refused> {
+        // A cell raises the limit to this.
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        self.0 = promised_with(self.0, open, limit)?;
+        Ok(())
     }
 }
 

@@ -51,6 +51,14 @@ impl Io {
         started
     }
 
+    /// An account of threads, with none: nothing that is given to them is done.
+    pub(crate) fn rehearsed() -> Self {
+        Self {
+            pool: Pool::rehearsed(),
+            reaper: Reaper::rehearsed(),
+        }
+    }
+
     /// Stops the threads after the present jobs. Waits until every file is closed, but not for jobs
     /// that hang.
     pub(crate) fn stop(&self) {

@@ -254,6 +254,11 @@ pub(crate) struct TooMany {
 }
 
 impl Pool {
+    /// A pool that promises threads and makes none.
+    pub(super) fn rehearsed() -> Self {
+        Self(Arc::default())
+    }
+
     /// A pool whose threads run wherever the calling thread may.
     ///
     /// # Errors

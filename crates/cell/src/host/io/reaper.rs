@@ -79,6 +79,14 @@ impl std::fmt::Debug for State {
 }
 
 impl Reaper {
+    /// One without a thread: what it is given is dropped with it.
+    pub(super) fn rehearsed() -> Self {
+        Self {
+            shared: Arc::new((Mutex::new(State::default()), Condvar::new())),
+            thread: Mutex::new(None),
+        }
+    }
+
     /// Starts the thread.
     ///
     /// # Errors

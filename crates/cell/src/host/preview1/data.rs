@@ -13,6 +13,7 @@ use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
 use crate::host::way::make_way;
 use rustix::fs::StatxFlags;
+use rustix::io::Errno as HostErrno;
 use std::future::poll_fn;
 use std::os::fd::AsFd as _;
 use wasmtime::{Caller, Memory as WasmMemory};
@@ -196,9 +197,16 @@ fn take_input(
             Ok(Progress::Over)
         }
         Err(StreamError::Closed) => Ok(Progress::Over),
-        Err(StreamError::LastOperationFailed(_)) => Err(Errno::Io.into()),
+        Err(StreamError::LastOperationFailed(error)) => Err(input_failure(&error)),
         Err(StreamError::Trap(trap)) => Err(Fail::Trap(trap)),
     }
+}
+
+/// What the host's kernel said of a read of standard input, such as that it is a directory.
+fn input_failure(error: &wasmtime::Error) -> Fail {
+    let host = error.downcast_ref::<std::io::Error>();
+    let host = host.and_then(HostErrno::from_io_error);
+    host.map_or(Errno::Io.into(), Fail::from)
 }
 
 /// Waits for standard input, and takes what there is.

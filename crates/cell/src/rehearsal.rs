@@ -1,0 +1,256 @@
+//! Whether tenants could be started, without starting any.
+//!
+//! A start is refused by the lease, by the process, or by what its surroundings name. All of this is decided by
+//! functions that need no engine and run no guest: an [`Outline`] says what a program holds from the beginning, and the
+//! descriptors, threads and mappings of the process are counted. A rehearsal calls the same functions on a kernel of its
+//! own, so that a lease file can be tested before a cell is there.
+
+use crate::build_error::BuildError;
+use crate::config::CellConfig;
+use crate::drift::Price;
+use crate::host::fs::account::Account;
+use crate::host::fs::limit;
+use crate::host::fs::preopen::Preopen;
+use crate::host::io::Io;
+use crate::host::io::pool::Promise;
+use crate::host::preview1::state::{Environment, State};
+use crate::local::{self, Local};
+use crate::mappings;
+use crate::memory::DataSet;
+use crate::meter::Held;
+use crate::outline::{Limits, Outline};
+use crate::profile::Profile;
+use crate::program::Program;
+use crate::start_error::{Demands, StartError};
+use crate::surroundings::Surroundings;
+use crate::wasi::filesystem::files::FileSystem;
+use crate::wasi::stdio::{Input, Output};
+use crate::wasi::table::TableCharge;
+use leasehold_kernel::{ExecutionId, TenantId};
+use leasehold_lease::Lease;
+use leasehold_pager_linux::Limits as AreaLimits;
+use leasehold_slots::stack_class::StackClass;
+use leasehold_wasm::inventory::Inventory;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wasmtime_wasi::ResourceTable;
+
+/// Starts that are rehearsed one after the other, of the tenants of one cell in a process of its own.
+#[derive(Debug)]
+pub struct Rehearsal {
+    config: CellConfig,
+    io: Arc<Io>,
+    descriptors: limit::Rehearsed,
+    mappings: mappings::Rehearsed,
+    /// Of the tenants until now.
+    threads: Vec<Promise>,
+    /// What the programs take from the beginning, and whether they are components; `None` for those that cannot be read.
+    programs: HashMap<PathBuf, Option<(Inventory, bool)>>,
+}
+
+/// A start to be rehearsed.
+#[derive(Debug)]
+pub struct RehearsedStart<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// The lease.
+    pub lease: &'a Lease,
+    /// What it is given. Standard streams do not matter.
+    pub surroundings: &'a Surroundings,
+    /// Whether it has a store of keys.
+    pub has_store: bool,
+    /// Whether it answers requests.
+    pub is_handler: bool,
+}
+
+impl Rehearsal {
+    /// A cell without tenants that charges what `profile` says. With [`Profile::free`], no budget is too small.
+    pub fn new(profile: Profile) -> Self {
+        let config = CellConfig::new(profile);
+        Self {
+            mappings: mappings::Rehearsed::of_cell(config.max_memories),
+            config,
+            io: Arc::new(Io::rehearsed()),
+            descriptors: limit::Rehearsed::default(),
+            threads: Vec::new(),
+            programs: HashMap::new(),
+        }
+    }
+
+    /// Whether the program of a start could be read, so far as it decides about the start. Of another one, as much is
+    /// tested as holds for any program.
+    pub fn reads(&mut self, program: &Path) -> bool {
+        self.program(program).is_some()
+    }
+
+    /// Rehearses the start of one more tenant beside those that could be started until now. Opens its directories and
+    /// data sets, and closes them. Not on a cell's thread.
+    ///
+    /// # Errors
+    /// As [`Cell::start_tenant`](crate::Cell::start_tenant), but for the processor and for reservations of memory, which
+    /// other tests are for.
+    pub fn start(&mut self, start: &RehearsedStart<'_>) -> Result<(), StartError> {
+        let RehearsedStart {
+            lease,
+            surroundings,
+            ..
+        } = start;
+        let (inventory, is_component) = self.program(start.program).unwrap_or_default();
+        surroundings.check_lengths()?;
+        if lease.memory.paging.is_some() && is_component {
+            surroundings.check_paged(lease)?;
+        }
+        let full = |refused: &dyn std::fmt::Display| StartError::Full(refused.to_string());
+        let has_dirs = !surroundings.dirs.is_empty();
+        if has_dirs {
+            let promised = self.descriptors.add(lease.files.open);
+            promised.map_err(|refused| full(&refused))?;
+        }
+        let paging = lease.memory.paging.map_or(0, |paging| {
+            u64::from(paging.mappings) + u64::from(AreaLimits::SPARE)
+        });
+        let promised = self.mappings.add(mappings::TENANT + paging);
+        promised.map_err(|refused| full(&refused))?;
+        if has_dirs || start.has_store {
+            let promised = self.io.pool.promise();
+            self.threads
+                .push(promised.map_err(|refused| full(&refused))?);
+        }
+        let outline = Outline {
+            inventory,
+            image_pages: match lease.memory.paging {
+                Some(_) => image_pages(start.program),
+                None => 0,
+            },
+            stack: StackClass::of(lease),
+            is_component,
+            is_handler: start.is_handler,
+            is_called: false,
+            has_backtraces: false,
+        };
+        local::enter(Local::new(&self.config, self.io.clone()));
+        let begun = self.begin(&outline, start);
+        local::leave();
+        begun
+    }
+
+    /// The part of a start that the tenant's own kernel objects pay for.
+    fn begin(&self, outline: &Outline, start: &RehearsedStart<'_>) -> Result<(), StartError> {
+        let lease = start.lease;
+        let (tenant, account) = local::with(|local| {
+            let account = Account::new(lease, None, None, self.io.clone());
+            let (tenant, root) = local.open_root(lease, Price::BASE, account)?;
+            Ok((tenant, local.files.get(&root).cloned()))
+        })?;
+        let limits = outline.limits(lease, self.config.profile.charge_ps(Held::HostPage));
+        let mut demands = Demands {
+            budget: lease.reclaim.budget,
+            enough_ns: None,
+            host_kib: outline.host_kib(&limits),
+            call_bytes: limits.call_bytes,
+            opens_files: false,
+        };
+        let page = match lease.memory.paging {
+            Some(_) => Held::PagedPage,
+            None => Held::MemoryPage,
+        };
+        let charged = start.surroundings.check_strings().and_then(|()| {
+            local::with(|local| local.begin((tenant, EXECUTION), outline, &limits, page))
+        });
+        let built = charged.map_err(BuildError::from).and_then(|()| {
+            // Of a program that answers requests, executions are built when there are some.
+            let Some(account) = account.filter(|_| !outline.is_handler) else {
+                return Ok(None);
+            };
+            demands.opens_files = true;
+            surround(start.surroundings, (outline, &limits), tenant, account).map(Some)
+        });
+        let enough = |demands: &mut Demands| {
+            demands.enough_ns = local::with(|local| local.budget_refused(tenant));
+        };
+        match built {
+            Ok(None) => Ok(()),
+            Ok(Some(_held)) => {
+                let execution = ExecutionId(EXECUTION);
+                let taken = local::with(|local| local.kernel.register_execution(tenant, execution));
+                taken.map_err(|errno| {
+                    enough(&mut demands);
+                    demands.not_taken(errno)
+                })
+            }
+            Err(error) => {
+                enough(&mut demands);
+                Err(demands.refused(&error))
+            }
+        }
+    }
+
+    fn program(&mut self, path: &Path) -> Option<(Inventory, bool)> {
+        if let Some(known) = self.programs.get(path) {
+            return *known;
+        }
+        let read = Program::inventory_in(path).ok();
+        self.programs.insert(path.to_owned(), read);
+        read
+    }
+}
+
+/// The number of the execution: each tenant has a kernel of its own here.
+const EXECUTION: u64 = 1;
+
+/// Opens what a program is given, and charges for its table of descriptors.
+fn surround(
+    surroundings: &Surroundings,
+    (outline, limits): (&Outline, &Limits),
+    tenant: TenantId,
+    account: Arc<Account>,
+) -> Result<Surrounded, BuildError> {
+    let preopen = |directory: &crate::surroundings::Directory| {
+        let opened = Preopen::open(&directory.host, &directory.guest, directory.write);
+        opened.map_err(|errno| BuildError::Directory {
+            path: directory.host.clone(),
+            source: errno.into(),
+        })
+    };
+    let preopens = surroundings.dirs.iter().map(preopen);
+    let preopens = preopens.collect::<Result<Vec<_>, _>>()?;
+    for (name, path) in &surroundings.data {
+        DataSet::open(name, path).map_err(|source| BuildError::Data {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    let identity = (tenant, EXECUTION);
+    if outline.is_component {
+        let files = FileSystem::new(identity, account, preopens, limits.call_bytes)?;
+        let mut table = ResourceTable::new();
+        let charge = TableCharge::start(&mut table, tenant, EXECUTION)?;
+        return Ok(Surrounded::Component { files, charge });
+    }
+    let environment = Environment {
+        args: Vec::new(),
+        env: Vec::new(),
+        stdin: Input::Empty,
+        stdout: Output::Discard,
+        stderr: Output::Discard,
+    };
+    let state = State::new(identity, account, environment, preopens)?;
+    Ok(Surrounded::Module(Box::new(state)))
+}
+
+/// What was opened and charged for a program, which holds it until it is dropped.
+#[expect(dead_code, reason = "held to be dropped")]
+enum Surrounded {
+    Module(Box<State>),
+    Component {
+        files: FileSystem,
+        charge: TableCharge,
+    },
+}
+
+/// Pages of the image of the program in a file.
+fn image_pages(program: &Path) -> u64 {
+    let image = Program::image_in(program).ok().flatten();
+    image.map_or(0, |image| u64::from(image.pages()))
+}

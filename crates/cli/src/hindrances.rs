@@ -1,0 +1,180 @@
+//! What keeps the tenants of a lease file from being started, found without starting any: too small leases, places that
+//! are not there, and what the host does not have.
+
+use crate::confinement::{self, Control, Needs, Origin};
+use crate::exit::Failure;
+use crate::leases;
+use crate::mounts::Mounts;
+use crate::output::plain;
+use crate::run::{failure, surroundings};
+use crate::stores::Stores;
+use leasehold_cell::memory;
+use leasehold_cell::profile::Profile;
+use leasehold_cell::{Rehearsal, RehearsedStart};
+use leasehold_lease::{LeaseFile, TenantSpec};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Most lines for people of each kind.
+const SHOWN: usize = 10;
+
+/// What of the host decides about a start, and can be read only before the process is confined.
+pub(crate) struct Host {
+    /// The memory that the host can spare, bytes; `None` where that is not known.
+    pub(crate) spare: Option<u64>,
+    /// What is mounted; `None` if that cannot be read.
+    mounts: Option<Mounts>,
+}
+
+impl Host {
+    /// The host as it is now.
+    pub(crate) fn look() -> Self {
+        Self {
+            spare: memory::available(),
+            mounts: Mounts::read().ok(),
+        }
+    }
+}
+
+/// What a lease file is tested with.
+pub(crate) struct Start<'a> {
+    /// Its path.
+    pub(crate) leases: &'a Path,
+    /// The host.
+    pub(crate) host: &'a Host,
+    /// The costs of ends; without them no budget is known to be too small.
+    pub(crate) profile: Option<&'a Profile>,
+    /// The file with the profile.
+    pub(crate) profile_file: Option<&'a Path>,
+    /// What operators need.
+    pub(crate) control: &'a Control,
+}
+
+/// Why a start would be refused.
+struct Hindrance {
+    /// The tenant, if it is one.
+    tenant: Option<String>,
+    failure: Failure,
+}
+
+/// All that would be refused, and what could not be tested.
+pub(crate) struct Hindrances {
+    found: Vec<Hindrance>,
+    untested: Vec<String>,
+}
+
+impl Hindrances {
+    /// Makes the checks that need no start, by the functions that a start makes them by.
+    pub(crate) fn of(file: &LeaseFile, start: &Start<'_>) -> Self {
+        let mut all = Self {
+            found: Vec::new(),
+            untested: Vec::new(),
+        };
+        if let Err(message) = leases::check_size(start.leases, file) {
+            all.add(None, Failure::Configuration(message));
+        }
+        if let Some(held) = leases::held_memory(&file.tenants, file.memory)
+            && let Err(unheld) = held.check(start.host.spare)
+        {
+            all.add(None, (&unheld).into());
+        }
+        let needs = Needs {
+            tenants: &file.tenants,
+            origin: Origin::File(start.leases),
+            holds_memory: false,
+            profile: start.profile_file,
+            control: start.control,
+        };
+        let places = |tenant: &TenantSpec| {
+            let there = leases::check_directories(tenant);
+            there.map_err(|failure| failure.of_tenant(&tenant.name))?;
+            match &start.host.mounts {
+                Some(mounts) => confinement::check_directories(&needs, tenant, mounts),
+                None => Ok(()),
+            }
+        };
+        let mut rehearsal = Rehearsal::new(start.profile.cloned().unwrap_or_else(Profile::free));
+        for tenant in &file.tenants {
+            if !rehearsal.reads(&tenant.component) {
+                all.untested.push(format!(
+                    "tenant.{}: what its program begins with: it cannot be read",
+                    tenant.name
+                ));
+            }
+            let rehearsed = places(tenant).and_then(|()| rehearse(&mut rehearsal, tenant));
+            if let Err(failure) = rehearsed {
+                all.add(Some(&tenant.name), failure);
+            }
+        }
+        if start.profile.is_none() {
+            let unknown = "`reclaim.budget`: there is no profile of this host, which `leasehold calibrate` makes";
+            all.untested.push(unknown.to_owned());
+        }
+        all
+    }
+
+    /// Adds a failure, of a tenant or of all.
+    pub(crate) fn add(&mut self, tenant: Option<&str>, failure: Failure) {
+        self.found.push(Hindrance {
+            tenant: tenant.map(str::to_owned),
+            failure,
+        });
+    }
+
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let found = self.found.iter();
+        let found = found.map(|hindrance| plain(&hindrance.failure.to_string()));
+        lines(&mut text, "cannot be started", found);
+        let untested = self.untested.iter().map(|what| plain(what));
+        lines(&mut text, "not tested", untested);
+        text
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        let found = self.found.iter().map(|hindrance| {
+            json!({
+                "name": hindrance.tenant,
+                "reason": hindrance.failure.to_string(),
+            })
+        });
+        json!({
+            "fits": self.is_empty(),
+            "refusals": found.collect::<Vec<_>>(),
+            "untested": self.untested,
+        })
+    }
+}
+
+/// Writes the first lines, and how many more there are.
+fn lines(text: &mut String, what: &str, all: impl ExactSizeIterator<Item = String>) {
+    let more = all.len().saturating_sub(SHOWN);
+    // Writing to a string cannot fail.
+    for line in all.take(SHOWN) {
+        let _ = writeln!(text, "{what}: {line}");
+    }
+    if more > 0 {
+        let _ = writeln!(text, "{what}: {more} more");
+    }
+}
+
+fn rehearse(rehearsal: &mut Rehearsal, tenant: &TenantSpec) -> Result<(), Failure> {
+    let surroundings = surroundings(tenant, &Stores::default());
+    let start = RehearsedStart {
+        program: &tenant.component,
+        lease: &tenant.lease,
+        surroundings: &surroundings,
+        has_store: tenant.keyvalue.is_some(),
+        is_handler: tenant.http.is_some(),
+    };
+    let rehearsed = rehearsal.start(&start);
+    rehearsed.map_err(|error| failure(error).of_tenant(&tenant.name))
+}
