@@ -72,7 +72,7 @@ pub use client::{ClientHalf, Closed};
 pub use failure::Failure;
 pub use fields::{FIELD_BYTES, Fields, TooLong};
 pub use guest::{GuestHalf, Read, Responded};
-pub use head::{RequestHead, ResponseHead, Scheme};
+pub use head::{RequestHead, ResponseHead, Scheme, has_body};
 pub use intake::Intake;
 pub use lane::{Failed, Lane, NotTaken, UnderWay};
 pub use limits::ExchangeLimits;

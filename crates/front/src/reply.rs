@@ -5,7 +5,7 @@ use crate::request::{Rejection, is_hop_by_hop};
 use crate::trailers;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use leasehold_exchange::{ClientHalf, Failure, Fields, ResponseHead, Timing};
 use leasehold_lease::decimal;
 
@@ -92,16 +92,6 @@ impl Reply {
         }
         response
     }
-}
-
-/// Whether a response has a body for its client (RFC 9110 §6.4.1). Of HTTP/2 the library asks this
-/// of its user.
-pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
-    let is_bare = matches!(
-        status,
-        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    method != Method::HEAD && !is_bare
 }
 
 /// The bytes that the head of a response promises, if it does.

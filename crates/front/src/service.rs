@@ -12,7 +12,7 @@ use crate::trace::Trace;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use leasehold_exchange::{NotTaken, UnderWay, exchange};
+use leasehold_exchange::{NotTaken, UnderWay, exchange, has_body};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) async fn answer(
                 headers.append(SERVER_TIMING, value);
             }
             ongoing.record.status = Some(status.as_u16());
-            let body = match reply::has_body(&parts.method, status) {
+            let body = match has_body(parts.method.as_str(), status.as_u16()) {
                 true => ResponseBody::of(traffic, ongoing, reply::promised(&headers)),
                 false => ResponseBody::nothing(traffic, ongoing),
             };
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
     ongoing.record.bytes = reply.text.len() as u64;
     let failure = ongoing.record.failure;
     ongoing.ended(reply.outcome, failure);
-    let has_body = reply::has_body(&parts.method, reply.status);
+    let has_body = has_body(parts.method.as_str(), reply.status.as_u16());
     Ok(reply.response().map(|text| match has_body {
         true => ResponseBody::Text(text, Box::new(ongoing)),
         false => ResponseBody::Nothing,
@@ -147,7 +147,7 @@ async fn respond(
     ongoing.record.timing = Some(traffic.client().timing());
     match head {
         Ok(Some((status, headers))) => {
-            let is_kept = !reply::has_body(&parts.method, status)
+            let is_kept = !has_body(parts.method.as_str(), status.as_u16())
                 || reply::keeps_promise(&headers, traffic.client());
             match is_kept {
                 true => Ok((traffic, status, headers)),
