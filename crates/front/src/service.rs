@@ -13,6 +13,7 @@ use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use leasehold_exchange::{NotTaken, UnderWay, exchange, has_body};
+use leasehold_lease::Host;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -91,14 +92,10 @@ fn begin(
 
 /// The tenant of a route, and a place in its lane if it runs. A tenant that has just lost the route does
 /// not count: its successor's lane was there before its own was taken away.
-fn enter(
-    served: &Served,
-    authority: &str,
-    path: &str,
-) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
+fn enter(served: &Served, host: &Host, path: &str) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
     let mut routes = served.routes();
     loop {
-        let site = routes.find(authority, path).ok_or(reply::NO_ROUTE)?.clone();
+        let site = routes.find(host, path).ok_or(reply::NO_ROUTE)?.clone();
         let under_way = site.enter();
         let now = served.routes();
         if under_way.is_some() || Arc::ptr_eq(&now, &routes) {
@@ -115,14 +112,14 @@ async fn respond(
     incoming: Incoming,
     ongoing: &mut Ongoing,
 ) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
-    let authority = request::authority(parts).map_err(reply::rejected)?;
-    ongoing.record.authority.clone_from(&authority);
-    let (site, under_way) = enter(served, &authority, parts.uri.path())?;
+    let target = request::target(parts, served.scheme()).map_err(reply::rejected)?;
+    ongoing.record.authority.clone_from(&target.text);
+    let (site, under_way) = enter(served, &target.authority.host, parts.uri.path())?;
     ongoing.routed(&site);
     let under_way = under_way.ok_or(reply::NOT_RUNNING)?;
     let arrival = Arrival {
         scheme: served.scheme(),
-        authority: &authority,
+        authority: &target.text,
         trace: ongoing.record.trace,
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
